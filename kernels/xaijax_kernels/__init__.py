@@ -1,0 +1,1 @@
+"""Batched kernels of xaijax: jax and numpy only."""

@@ -1,0 +1,1 @@
+"""xaijax: explain machine-learning models in large batches on accelerators."""

@@ -1,0 +1,35 @@
+"""The error family. Every message names the argument, what came, what is accepted, the remedy."""
+
+from __future__ import annotations
+
+
+class XaiError(Exception):
+    """Base of every error that xaijax raises on its own account."""
+
+
+class InputError(XaiError, ValueError):
+    """An argument has a value that is not accepted."""
+
+
+class InputTypeError(XaiError, TypeError):
+    """An argument has a type that is not accepted, or a keyword is unknown."""
+
+
+class EnumerationLimitError(InputError):
+    """An exact answer would need more coalitions than can be enumerated."""
+
+
+class MemoryPlanError(XaiError, MemoryError):
+    """The request does not fit the memory limit, however it is cut."""
+
+
+class ModelOutputError(XaiError, ValueError):
+    """The model returned something that is not a finite [R] or [R, K] array of numbers."""
+
+
+class NonDeterministicModelError(ModelOutputError):
+    """The model gave different answers to the same rows."""
+
+
+class XaiWarning(UserWarning):
+    """Base of every warning that xaijax gives."""
