@@ -1,0 +1,49 @@
+"""The host loop: hybrids drawn on the device, fetched with look-ahead, answered by a host model.
+
+Letters: R rows in one model call, C code columns, K outputs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from xaijax_kernels.lattice import Dispatch
+
+LOOK_AHEAD = 2  # tiles drawn before the one in hand is answered
+
+
+class Answered(NamedTuple):
+    """One piece of the stream and the model's answers to it."""
+
+    piece: Dispatch
+    values: np.ndarray  # float64 [rows, K]
+
+
+def run_on_host(
+    draw: Callable[[Dispatch], jax.Array],  # a piece -> hybrids [R, C] on the device
+    answer: Callable[[np.ndarray, Dispatch], np.ndarray],  # hybrids [rows, C] -> float64 [rows, K]
+    pieces: Iterable[Dispatch],
+) -> Iterator[Answered]:
+    """Answer the pieces in order. While the model works on one, the next are drawn and copied.
+
+    The model is called from the calling thread, once per piece; its exceptions pass through.
+    """
+    waiting: deque[tuple[Dispatch, Any]] = deque()
+
+    def take() -> Answered:
+        piece, drawn = waiting.popleft()
+        return Answered(piece, answer(np.asarray(drawn)[: piece.rows], piece))
+
+    for piece in pieces:
+        drawn = draw(piece)
+        drawn.copy_to_host_async()
+        waiting.append((piece, drawn))
+        if len(waiting) > LOOK_AHEAD:
+            yield take()
+    while waiting:
+        yield take()

@@ -1,0 +1,117 @@
+"""Semivalues: weights by coalition size, and the two ways to apply them.
+
+A semivalue is phi_i = sum over S without i of p(|S|) m_i(S), m_i(S) = v(S + i) - v(S).
+`p` is always the weight of one single set of size s, float64 [P], s = 0..P-1.
+
+Letters: P players, k players that differ for one pair, K outputs, N instances.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def shapley_weights(P: int) -> np.ndarray:
+    """p(s) = s! (P-s-1)! / P! = 1 / (P C(P-1, s)); float64 [P]."""
+    return np.array([1.0 / (P * math.comb(P - 1, s)) for s in range(P)])
+
+
+def banzhaf_weights(P: int) -> np.ndarray:
+    """p(s) = 2^-(P-1); float64 [P]."""
+    return np.full(P, 0.5 ** (P - 1))
+
+
+def size_limited_weights(P: int, k: int, normalised: bool = True) -> np.ndarray:
+    """p(s) = 1 / ((k+1) C(P-1, s)) for s <= k, else 0; float64 [P].
+
+    The QII paper's VIII-A leaves out the factor 1/(k+1), so that its weights sum to k+1:
+    `normalised=False` gives that reading.
+    """
+    share = k + 1 if normalised else 1
+    return np.array([1.0 / (share * math.comb(P - 1, s)) if s <= k else 0.0 for s in range(P)])
+
+
+def induced_weights(p: Sequence[float] | np.ndarray, k: int) -> np.ndarray:
+    """Weights of the same semivalue on k of the P players, the others being null; float64 [k].
+
+    A null player may stand on either side of any S, so the sets of size t of the k players stand
+    for C(P-k, r) sets of size t + r each: p_k(t) = sum_r C(P-k, r) p(t+r). For Shapley and
+    Banzhaf this is their own weight on k players; for size-limited weights it is not.
+    """
+    spare = len(p) - k
+    return np.array(
+        [math.fsum(math.comb(spare, r) * p[t + r] for r in range(spare + 1)) for t in range(k)]
+    )
+
+
+def sizes(k: int) -> np.ndarray:
+    """|c| of every corner index c; int [2^k]."""
+    return np.bitwise_count(np.arange(1 << k, dtype=np.uint32)).astype(np.int64)
+
+
+def members(k: int) -> np.ndarray:
+    """Whether bit j stands in corner c; bool [2^k, k]."""
+    return ((np.arange(1 << k)[:, None] >> np.arange(k)) & 1).astype(bool)
+
+
+def corner_matrix(p: np.ndarray) -> np.ndarray:
+    """The semivalue as one matrix: values of the corners [2^k] @ matrix -> [k]; float64 [2^k, k].
+
+    Corner c counts with p(|c|-1) for its members and with -p(|c|) for the others.
+    """
+    k = len(p)
+    inside = np.concatenate([[0.0], p])[sizes(k)][:, None]
+    outside = np.concatenate([p, [0.0]])[sizes(k)][:, None]
+    return np.where(members(k), inside, -outside)
+
+
+def split_matrices(p: np.ndarray, low: int) -> np.ndarray:
+    """`corner_matrix` for a lattice cut into pieces of 2^low corners; float64 [k-low+1, 2^low, low+2].
+
+    A piece fixes the high bits; h of them are set. With u(s) = p(s-1) + p(s),
+    phi_i = sum over S with i of u(|S|) v(S) - sum over all S of p(|S|) v(S).
+    The columns of matrix h give a piece's part of: the first sum for each low bit, the first sum
+    over all its corners (which belongs to each high bit that is set), and the second sum.
+    """
+    k = len(p)
+    inside = np.concatenate([[0.0], p])
+    outside = np.concatenate([p, [0.0]])
+    pieces = []
+    for h in range(k - low + 1):
+        size = sizes(low) + h
+        u = (inside + outside)[size][:, None]
+        pieces.append(np.concatenate([u * members(low), u, outside[size][:, None]], axis=1))
+    return np.stack(pieces)
+
+
+def semivalue(table: Any, p: Sequence[float] | np.ndarray) -> Any:
+    """The semivalue of full tables, by sums along the P axes; [N, 2^P, K] -> [N, P, K].
+
+    All marginal sums of the 2^P numbers come out of P halvings, 2^(P+1) additions in all: the upper
+    half belongs to the highest player, then the halves are added and the next player is the highest.
+    NumPy or JAX in, the same out.
+    """
+    xp = table.__array_namespace__()
+    P = len(p)
+    N, _, K = table.shape
+    table = table - table[:, :1]  # the weights of each player sum to zero: only precision changes
+    size = sizes(P)
+    inside = xp.asarray(np.concatenate([[0.0], p])[size], dtype=table.dtype)
+    outside = xp.asarray(np.concatenate([p, [0.0]])[size], dtype=table.dtype)
+    subtracted = xp.sum(outside[None, :, None] * table, axis=1)
+    rest = (inside + outside)[None, :, None] * table
+    sums: list[Any] = []
+    for _player in reversed(range(P)):
+        halves = xp.reshape(rest, (N, 2, -1, K))
+        sums.append(xp.sum(halves[:, 1], axis=1))
+        rest = halves[:, 0] + halves[:, 1]
+    return xp.stack(sums[::-1], axis=1) - subtracted[:, None]
+
+
+def weights_of(weight: Callable[[int], float], P: int) -> np.ndarray:
+    """A user's w(s) as float64 [P]."""
+    return np.array([float(weight(s)) for s in range(P)])

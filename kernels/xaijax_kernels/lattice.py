@@ -1,0 +1,141 @@
+"""The agreement quotient: which players differ for a pair, and how pairs become model rows.
+
+A player whose codes equal the donor's in all its columns changes nothing for the pair (x, b), so
+the pair's 2^P hybrids are 2^k distinct ones, k = players that differ. Everything here is NumPy on
+the host: some bytes per pair, against 2^k model rows.
+
+Letters: N instances, B donors, F columns, W words of one column, P players, M pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+_COMPARE_BYTES = 1 << 24  # memory for one block of comparisons
+
+
+def differing(x: np.ndarray, donors: np.ndarray, players: np.ndarray, P: int) -> np.ndarray:
+    """Whether player p of instance n differs from donor b; bool [N, B, P].
+
+    x [N, C], donors [B, C] are codes, compared bit for bit; players [C] is the player of each code
+    column. The caller has made all NaN one NaN.
+    """
+    N, C = x.shape
+    B = len(donors)
+    single = P == C and bool((players == np.arange(P)).all())
+    order = np.argsort(players, kind="stable")
+    starts = np.searchsorted(players[order], np.arange(P))
+    out = np.empty((N, B, P), bool)
+    step = max(1, _COMPARE_BYTES // max(1, B * C))
+    for n in range(0, N, step):
+        unequal = x[n : n + step, None, :] != donors[None, :, :]
+        if single:
+            out[n : n + step] = unequal
+        else:
+            out[n : n + step] = np.logical_or.reduceat(unequal[..., order], starts, axis=-1)
+    return out
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs (instance, donor) in the order in which their corners are evaluated.
+
+    Sorted by k, largest first (stable), so that each block of 2^k rows starts at a multiple of its
+    own size and none straddles a tile whose size is a power of two.
+    """
+
+    instance: np.ndarray  # int32 [M]
+    donor: np.ndarray  # int32 [M]
+    order: np.ndarray  # int64 [M], place of each pair among those given to `pack`
+    differs: np.ndarray  # bool [M, P]
+    k: np.ndarray  # int64 [M], descending
+    start: np.ndarray  # int64 [M + 1], first row of each pair; the last entry is the row count
+    slot_bits: int  # a pair takes at least 2^slot_bits rows
+
+    @property
+    def start_as_given(self) -> np.ndarray:
+        """First row of each pair, in the order given to `pack`; int64 [M]."""
+        out = np.empty(len(self.order), np.int64)
+        out[self.order] = self.start[:-1]
+        return out
+
+    @property
+    def rows(self) -> int:
+        """Model rows of all pairs, the padding of small pairs included."""
+        return int(self.start[-1])
+
+    @property
+    def distinct_rows(self) -> int:
+        """Model rows without padding: the sum of 2^k."""
+        return int((np.int64(1) << self.k).sum())
+
+
+def pack(instance: np.ndarray, donor: np.ndarray, differs: np.ndarray, slot_bits: int) -> Pairs:
+    """Order the pairs [M] and give each its rows."""
+    k = differs.sum(axis=1, dtype=np.int64)
+    order = np.argsort(-k, kind="stable")
+    k = k[order]
+    start = np.zeros(len(k) + 1, np.int64)
+    np.cumsum(np.int64(1) << np.maximum(k, slot_bits), out=start[1:])
+    return Pairs(
+        instance[order].astype(np.int32),
+        donor[order].astype(np.int32),
+        order,
+        differs[order],
+        k,
+        start,
+        slot_bits,
+    )
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One piece of the row stream: rows [first_row, first_row + rows)."""
+
+    first_row: int
+    rows: int
+    instance: np.ndarray  # int32 [S] of each slot of 2^slot_bits rows
+    donor: np.ndarray  # int32 [S]
+    offset: np.ndarray  # int32 [S], corner index of the slot's first row
+    words: np.ndarray  # uint32 [S, ceil(P / 32)], the players that differ
+
+
+def player_words(differs: np.ndarray) -> np.ndarray:
+    """Pack bool [M, P] into uint32 [M, ceil(P / 32)], player p at bit p % 32 of word p // 32."""
+    M, P = differs.shape
+    padded = np.zeros((M, -(-P // 32) * 32), bool)
+    padded[:, :P] = differs
+    return np.packbits(padded, axis=1, bitorder="little").view("<u4").astype(np.uint32)
+
+
+def dispatches(pairs: Pairs, rows_each: int) -> Iterator[Dispatch]:
+    """Cut the stream into pieces of `rows_each` rows; the last one may be shorter."""
+    words = player_words(pairs.differs)
+    slot = 1 << pairs.slot_bits
+    for first in range(0, pairs.rows, rows_each):
+        last = min(first + rows_each, pairs.rows)
+        a = int(np.searchsorted(pairs.start, first, side="right")) - 1
+        b = int(np.searchsorted(pairs.start, last, side="left"))
+        bounds = np.clip(pairs.start[a : b + 1], first, last)
+        pair = np.repeat(np.arange(a, b), np.diff(bounds) // slot)
+        offset = np.arange(first, last, slot) - pairs.start[pair]
+        yield Dispatch(
+            first,
+            last - first,
+            pairs.instance[pair],
+            pairs.donor[pair],
+            offset.astype(np.int32),
+            words[pair],
+        )
+
+
+def runs_of_equal_k(pairs: Pairs, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+    """(k, first pair, last pair) of the pairs whose rows overlap the rows [first, last)."""
+    a = int(np.searchsorted(pairs.start, first, side="right")) - 1
+    b = int(np.searchsorted(pairs.start, last, side="left"))
+    cuts = np.flatnonzero(np.diff(pairs.k[a:b])) + 1 + a
+    for lo, hi in zip([a, *cuts], [*cuts, b], strict=True):
+        yield int(pairs.k[lo]), int(lo), int(hi)

@@ -1,0 +1,69 @@
+"""The `index=` argument: which weight each marginal contribution gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from xaijax._checks import whole_number
+from xaijax._errors import InputError, InputTypeError
+from xaijax_kernels.indices import (
+    banzhaf_weights,
+    shapley_weights,
+    size_limited_weights,
+    weights_of,
+)
+
+
+@dataclass(frozen=True)
+class SizeLimited:
+    """Marginal contributions to sets of at most k players (QII paper, VIII-A, corrected).
+
+    A set of size s <= k has the weight 1 / ((k+1) C(P-1, s)), so that k = 0 is v({i}) and k = P-1
+    is Shapley; `normalised=False` leaves out the 1/(k+1), as the paper prints it.
+    `Explainer` counts the players that are KEPT, `QII` those that are REPLACED.
+
+    Raises InputError when k is negative, InputTypeError when it is not a whole number.
+    """
+
+    k: int
+    normalised: bool = True
+
+    def __post_init__(self) -> None:
+        whole_number(self.k, "k", least=0)
+        if not isinstance(self.normalised, bool):
+            raise InputTypeError(f"normalised must be True or False, got {self.normalised!r}.")
+
+
+Index = str | SizeLimited | Callable[[int], float]
+
+
+def index_weights(index: Index, P: int) -> tuple[np.ndarray, str]:
+    """(weight of one single set of size s, float64 [P]; the index's name)."""
+    if isinstance(index, SizeLimited):
+        if index.k > P - 1:
+            raise InputError(
+                f"index: SizeLimited({index.k}) is larger than the {P - 1} players that a set "
+                f"without i can have; SizeLimited({P - 1}) is Shapley."
+            )
+        suffix = "" if index.normalised else ", not normalised"
+        return size_limited_weights(P, index.k, index.normalised), f"size <= {index.k}{suffix}"
+    if index == "shapley":
+        return shapley_weights(P), "shapley"
+    if index == "banzhaf":
+        return banzhaf_weights(P), "banzhaf"
+    if isinstance(index, str):
+        raise InputError(
+            f"index must be 'shapley', 'banzhaf', SizeLimited(k) or a callable w(s), got {index!r}."
+        )
+    if not callable(index):
+        raise InputTypeError(
+            "index must be 'shapley', 'banzhaf', SizeLimited(k) or a callable w(s), got "
+            f"{type(index).__name__}."
+        )
+    weights = weights_of(index, P)
+    if not np.isfinite(weights).all():
+        raise InputError(f"index: w(s) must be finite for s = 0..{P - 1}, got {weights.tolist()}.")
+    return weights, "semivalue"

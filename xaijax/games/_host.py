@@ -1,0 +1,171 @@
+"""Host models: hybrids drawn on the device as codes, answered by the model, reduced in float64.
+
+The same four questions as `_device.DeviceBackend`, answered in NumPy.
+
+Letters: R rows in a model call, C code columns, K outputs, S slots.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.games._clock import Clock
+from xaijax_kernels.host_loop import Answered, run_on_host
+from xaijax_kernels.hybrids import SLOT_BITS, hybrid_rows
+from xaijax_kernels.lattice import Dispatch, Pairs, dispatches
+from xaijax_kernels.tables import host_tables
+
+ROWS_PER_CALL = 1 << 14  # at least 8,192 rows a call leave the overhead of a call unnoticed
+
+
+class HostBackend:
+    """Runs the pieces of a stream through a host model, one call a piece."""
+
+    def __init__(
+        self,
+        answer: Callable[[np.ndarray, int], np.ndarray],
+        P: int,
+        players: np.ndarray | None,
+        donors: np.ndarray,
+        rows_per_call: int,
+        instances: int,
+        cache: dict[Any, Any],
+        device: jax.Device,
+        clock: Clock,
+    ) -> None:
+        """answer(codes [rows, C], first row) -> float64 [rows, K]; rows_per_call a power of two."""
+        self.clock = clock
+        clock.tile = rows_per_call
+        self._answer = answer
+        self._P, self._slot_bits = P, min(P, SLOT_BITS, rows_per_call.bit_length() - 1)
+        self._rows = rows_per_call
+        self._instances = instances
+        self._device = device
+        self._donors = jax.device_put(donors, device)
+        self._players = None if players is None else jax.device_put(players, device)
+        self._cache = cache
+
+    @property
+    def slot_bits(self) -> int:
+        """A pair takes at least 2^slot_bits rows."""
+        return self._slot_bits
+
+    @property
+    def rows_per_piece(self) -> int:
+        """Rows of one model call."""
+        return self._rows
+
+    @property
+    def rows_per_block(self) -> int:
+        """Rows within which a pair is reduced in one go."""
+        return self._rows
+
+    def answers(self, pairs: Pairs, x: np.ndarray) -> Iterator[Answered]:
+        """Evaluate all rows of `pairs`; x [N, C]."""
+        draw = self._drawer(x)
+
+        def answer(codes: np.ndarray, piece: Dispatch) -> np.ndarray:
+            self.clock.model_calls += 1
+            return self._answer(codes, piece.first_row)
+
+        yield from run_on_host(draw, answer, dispatches(pairs, self._rows))
+
+    def pair_sums(self, answers: Answered, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:
+        """As on the device, of whole blocks only; float64 [blocks, K, k + 3]."""
+        values = answers.values
+        blocks = len(values) // len(matrix)
+        v = values[: blocks * len(matrix)].reshape(blocks, len(matrix), -1).swapaxes(1, 2)
+        empty, full = v[:, :, :1], v[:, :, (1 << k) - 1 :][:, :, :1]
+        change = v - empty
+        span = np.abs(change).max(axis=2, keepdims=True)
+        sums = np.concatenate([change @ matrix, empty, full, span], axis=2)
+        return lambda: sums
+
+    def piece_sums(
+        self, answers: Answered, matrices: np.ndarray, high_bits: np.ndarray
+    ) -> Callable[[], np.ndarray]:
+        """As on the device, of whole pieces only; float64 [pieces, K, log2(R) + 5]."""
+        if len(answers.values) < self._rows:
+            return lambda: np.empty((0, answers.values.shape[1], matrices.shape[2] + 3))
+        v = answers.values.T[None]
+        first, last = v[:, :, :1], v[:, :, -1:]
+        change = v - first
+        span = np.abs(change).max(axis=2, keepdims=True)
+        sums = np.concatenate([change @ matrices[high_bits[0]], first, last, span], axis=2)
+        return lambda: sums
+
+    def tables(
+        self,
+        pairs: Pairs,
+        x: np.ndarray,
+        donor_weights: np.ndarray,
+        start: np.ndarray,
+        rank: np.ndarray,
+        check: Callable[[Pairs, Any], None],
+        done: Callable[[int], None],
+    ) -> np.ndarray:
+        """v(S) of instances [N] over donors [B]: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
+        parts = []
+        for answers in self.answers(pairs, x):
+            check(pairs, answers)
+            parts.append(answers.values)
+            done(answers.piece.rows)
+        return host_tables(np.concatenate(parts), start, rank, donor_weights)
+
+    def values(self, answers: Answered) -> np.ndarray:
+        """The answers themselves, float64 [rows, K]."""
+        return answers.values
+
+    def any_bad(self, answers: Answered) -> bool:
+        """Whether an answer is not finite."""
+        return not np.isfinite(answers.values).all()
+
+    def _drawer(self, x: np.ndarray) -> Callable[[Dispatch], jax.Array]:
+        padded = np.zeros((self._instances, x.shape[1]), x.dtype)
+        padded[: len(x)] = x
+        on_device = jax.device_put(padded, self._device)
+        slots = self._rows >> self._slot_bits
+        words = -(-self._P // 32)
+        key = ("draw", self._P, padded.shape, padded.dtype.name, self._donors.shape, slots)
+        if key not in self._cache:
+            started = time.perf_counter()
+            slot = jax.ShapeDtypeStruct((slots,), np.int32)
+            self._cache[key] = (
+                jax.jit(partial(hybrid_rows, P=self._P, slot_bits=self._slot_bits))
+                .lower(
+                    on_device,
+                    self._donors,
+                    self._players,
+                    instance=slot,
+                    donor=slot,
+                    offset=slot,
+                    words=jax.ShapeDtypeStruct((slots, words), np.uint32),
+                )
+                .compile()
+            )
+            self.clock.compile_seconds += time.perf_counter() - started
+        program = self._cache[key]
+
+        def fitted(slot_values: np.ndarray) -> np.ndarray:
+            out = np.zeros((slots, *slot_values.shape[1:]), slot_values.dtype)
+            out[: len(slot_values)] = slot_values
+            return out
+
+        def draw(piece: Dispatch) -> jax.Array:
+            return program(
+                on_device,
+                self._donors,
+                self._players,
+                instance=fitted(piece.instance),
+                donor=fitted(piece.donor),
+                offset=fitted(piece.offset),
+                words=fitted(piece.words),
+            )
+
+        return draw

@@ -1,0 +1,200 @@
+"""`Evaluator`: a model, what replaces, who plays and the limits; made ready at the first question.
+
+It holds what every game of one explainer shares: the probe's findings and the loop that runs the
+model. Nothing here calls the model before `ready` is asked for.
+
+Letters: B donors, C code columns, P players, K outputs, R rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax import _checks
+from xaijax._errors import InputError, InputTypeError, MemoryPlanError, ModelOutputError
+from xaijax._players import Players
+from xaijax._table import Table
+from xaijax.games._clock import Clock
+from xaijax.games._device import DeviceBackend, instances_at_a_time, make_mesh, plan_sizes
+from xaijax.games._host import ROWS_PER_CALL, HostBackend
+from xaijax.games.evaluate import Backend
+from xaijax.games.replacement import Replacement
+from xaijax_kernels.memory import memory_limit
+from xaijax_kernels.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, widest_layer
+
+PROBE_ROWS = 32
+
+
+class Evaluator:
+    """What the games of one explainer share."""
+
+    def __init__(
+        self,
+        model: Any,
+        replacement: Replacement,
+        players: Players,
+        *,
+        batch_size: Any = "auto",
+        max_memory: Any = None,
+        devices: Any = None,
+        tile: Any = None,
+    ) -> None:
+        self.model, self.replacement, self.players = model, replacement, players
+        self._batch_rows = (
+            None if batch_size == "auto" else _checks.whole_number(batch_size, "batch_size")
+        )
+        self._tile = None if tile is None else _tile(tile)
+        self._devices_given = devices
+        self._max_memory = (
+            None if max_memory is None else _checks.whole_number(max_memory, "max_memory")
+        )
+        self.outputs: int | None = None  # K, known once ready
+        self.scalar = False  # the model answers [R] or [R, 1]
+        self.clock = Clock()
+        self._kept: DeviceBackend | None = None
+        per_column = replacement.table.codes_per_column
+        columns = np.repeat(players.of_column, per_column).astype(np.int32)
+        plain = players.single and per_column == 1
+        self._players_of_codes = None if plain else columns
+        self.code_players = columns
+
+    @property
+    def max_memory(self) -> int:
+        """Bytes the run may plan with."""
+        return self._max_memory or memory_limit(self.devices[0])
+
+    @property
+    def devices(self) -> list[jax.Device]:
+        """The devices that tiles are split over."""
+        return _devices(self._devices_given)
+
+    @property
+    def instances_at_a_time(self) -> int:
+        """Instances planned together; a function of background and memory only."""
+        codes = self.replacement.codes
+        return instances_at_a_time(len(codes), codes.shape[1] * codes.itemsize, self.max_memory)
+
+    def refuse_too_little_memory(self) -> None:
+        """Raise MemoryPlanError where even the smallest tile cannot fit; the model is not needed."""
+        codes = self.replacement.codes
+        smallest = 3 * SMALLEST_TILE * codes.shape[1] * codes.itemsize + 2 * codes.nbytes
+        if smallest > self.max_memory:
+            raise MemoryPlanError(
+                f"max_memory={self.max_memory:,} bytes, but the {len(codes)} background rows and "
+                f"{SMALLEST_TILE} hybrid rows of {codes.shape[1]} columns need {smallest:,}. Raise "
+                "max_memory=, or use fewer background rows."
+            )
+
+    def backend(self, table: Table) -> Backend:
+        """The loop that runs the model; the first call probes the model."""
+        if self.model.backend == "host":
+            return self._host_backend(table)
+        if self._kept is None:
+            self._kept = self._device_backend()
+        return self._kept
+
+    def _device_backend(self) -> DeviceBackend:
+        model, codes = self.model, self.replacement.codes
+        rows = self.replacement.table.decode(codes[:PROBE_ROWS])
+        probe = model.probe(rows)  # traces, compiles, checks shape, determinism and neighbours
+        self.outputs, self.scalar = probe.outputs, probe.scalar
+        self.clock.compile_seconds += probe.compile_seconds
+        devices = self.devices
+        sizes = plan_sizes(
+            width=widest_layer(probe.jaxpr, probe.rows),
+            itemsize=codes.itemsize,
+            platform=devices[0].platform,
+            shape=self.replacement.table.shape,
+            P=self.players.count,
+            outputs=probe.outputs,
+            dtype=codes.dtype.name,
+            donors=len(codes),
+            columns=codes.shape[1],
+            devices=len(devices),
+            tile=self._tile,
+            batch_rows=self._batch_rows,
+            default_tiles=TILES_PER_DISPATCH,
+            max_memory=self.max_memory,
+        )
+        return DeviceBackend(
+            probe.apply,
+            model.params,
+            model.compiled,
+            sizes,
+            self._players_of_codes,
+            codes,
+            make_mesh(devices),
+            self.max_memory,
+            self.clock,
+        )
+
+    def _host_backend(self, table: Table) -> HostBackend:
+        model, codes = self.model, self.replacement.codes
+        if self.outputs is None:
+            probe = model.probe(table.decode(codes[:PROBE_ROWS]))
+            self.outputs, self.scalar = probe.outputs, probe.scalar
+        K = self.outputs
+
+        def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
+            out = model.answer(table.decode(code_rows), first)
+            out = out[:, None] if out.ndim == 1 else out
+            if out.shape[1] != K:
+                raise ModelOutputError(
+                    f"the model returned {out.shape[1]} outputs for rows {first}:"
+                    f"{first + len(out)}, but {K} on the probe rows; it must always return the same."
+                )
+            return out
+
+        return HostBackend(
+            answer,
+            self.players.count,
+            self._players_of_codes,
+            codes,
+            self._rows_per_call(),
+            self.instances_at_a_time,
+            model.compiled,
+            self.devices[0],
+            self.clock,
+        )
+
+    def _rows_per_call(self) -> int:
+        """Rows of one host call, a power of two: tile=, batch_size=, or as many as memory allows."""
+        wanted = self._tile or self._batch_rows
+        if wanted is None:
+            # codes, their decoded rows and the model's own copies
+            per_row = 8 * self.replacement.codes.shape[1] * self.replacement.codes.itemsize
+            wanted = min(ROWS_PER_CALL, max(SMALLEST_TILE, self.max_memory // 4 // per_row))
+        rows = max(SMALLEST_TILE, 1 << (wanted - 1).bit_length())
+        if wanted & (wanted - 1) and self._tile is None and self._batch_rows is None:
+            rows //= 2
+        if self.model.max_rows is not None:
+            rows = min(rows, 1 << (self.model.max_rows.bit_length() - 1))
+        return rows
+
+
+def _tile(tile: Any) -> int:
+    rows = _checks.whole_number(tile, "tile", least=SMALLEST_TILE)
+    if rows & (rows - 1):
+        raise InputError(
+            f"tile must be a power of two from {SMALLEST_TILE} (so that no pair straddles a tile), "
+            f"got {tile}; {1 << rows.bit_length()} is the next."
+        )
+    return rows
+
+
+def _devices(given: Any) -> list[jax.Device]:
+    local = jax.local_devices()
+    if given is None:
+        return local
+    if isinstance(given, Sequence) and not isinstance(given, str) and len(given):
+        if all(isinstance(d, jax.Device) for d in given):
+            return list(given)
+        raise InputTypeError(f"devices must hold jax devices, got {list(given)!r}.")
+    count = _checks.whole_number(given, "devices")
+    if count > len(local):
+        raise InputError(f"devices={count}, but there are {len(local)}: {local}.")
+    return local[:count]

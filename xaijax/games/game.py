@@ -1,0 +1,218 @@
+"""`Game`: the coalition values of N instances, asked for as semivalues or as full tables.
+
+Batched over instances from the start. Bit 1 of a coalition = KEPT: entry 0 is the value with
+everything replaced, entry 2^P - 1 is f(x).
+
+Letters: N instances, B donors, P players, K outputs, C code columns, k players that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax._errors import EnumerationLimitError, MemoryPlanError, ModelOutputError
+from xaijax.games.evaluate import Backend, Totals, Weights, pair_semivalues
+from xaijax.games.evaluator import Evaluator
+from xaijax.games.quantity import Quantity
+from xaijax.games.replacement import agreement_codes
+from xaijax_kernels.lattice import Pairs, differing, pack
+from xaijax_kernels.tables import host_ranks
+
+LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair is cut into
+LARGEST_TABLE = 20  # players of a full table
+
+
+@dataclass
+class Count:
+    """Rows that a game asked its model for."""
+
+    distinct: int = 0
+    padded: int = 0
+
+
+class Game:
+    """The games of N instances on one evaluator."""
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        rows: Any,
+        quantity: Quantity,
+        progress: Callable[[int], None] = lambda rows: None,
+    ) -> None:
+        """rows: instances as read by the evaluator's table; progress(model rows done)."""
+        self.evaluator, self.quantity, self._progress = evaluator, quantity, progress
+        self.table_of_rows, self.codes = evaluator.replacement.table.encode(rows)  # [N, C]
+        self.count = Count()
+        self.largest_pair = 0  # players that differ at most, once `differing_players` was asked
+
+    @property
+    def N(self) -> int:
+        """Instances."""
+        return len(self.codes)
+
+    @property
+    def P(self) -> int:
+        """Players."""
+        return self.evaluator.players.count
+
+    def refuse_overflow(self) -> None:
+        """Raise MemoryPlanError where the rows of all pairs cannot even be counted in 64 bits."""
+        B = len(self.evaluator.replacement.codes)
+        rows = self.N * B << min(self.P, LARGEST_PAIR)
+        if rows >= 1 << 63:
+            raise MemoryPlanError(
+                f"X has {self.N:,} rows; with {B:,} background rows and {self.P} players that is up "
+                f"to {rows:,} model rows, more than can be counted. Explain fewer rows at a time."
+            )
+
+    def differing_players(self) -> np.ndarray:
+        """k of every pair; uint8 [N, B]. Asks the model nothing."""
+        B = len(self.evaluator.replacement.codes)
+        k = np.empty((self.N, B), np.uint8)
+        for first, differs in self._differing():
+            k[first : first + len(differs)] = differs.sum(axis=2)
+        self.largest_pair = int(k.max(initial=0))
+        return k
+
+    def refuse_too_many(self, k: np.ndarray) -> None:
+        """Raise EnumerationLimitError for what cannot be enumerated; k as `differing_players`."""
+        if not self.quantity.linear and self.P > LARGEST_TABLE:
+            raise EnumerationLimitError(
+                f"link={self.quantity.name!r} acts on the mean, so the full table of 2^{self.P} "
+                f"coalitions is needed; at most {LARGEST_TABLE} players can be enumerated. Group "
+                'columns with players=, or use link="identity".'
+            )
+        if k.max(initial=0) > LARGEST_PAIR:
+            n, b = np.unravel_index(int(k.argmax()), k.shape)
+            raise EnumerationLimitError(
+                f"X row {n} and background row {b} differ in {k[n, b]} players, which is 2^{k[n, b]}"
+                f" coalitions; exact values go up to {LARGEST_PAIR} players that differ. Group "
+                "columns with players=, or use fewer or coarser features."
+            )
+
+    def index(self, p: np.ndarray) -> Totals:
+        """The semivalue with weights p [P] of all instances, where the quantity is linear."""
+        weights = Weights(p)
+        donors = self.evaluator.replacement.weights
+        backend = self.evaluator.backend(self.table_of_rows)
+        K = self.evaluator.outputs or 1
+        totals = Totals(self.N, self.P, K, donors)
+        for first, differs in self._differing():
+            n, B, _ = differs.shape
+            pairs = self._pack(
+                backend, np.repeat(np.arange(n), B), np.tile(np.arange(B), n), differs
+            )
+            pair_semivalues(
+                backend,
+                pairs,
+                self.codes[first : first + n],
+                weights,
+                totals.stretch(first, first + n),
+                self._check(first, backend),
+                self._progress,
+            )
+        return totals
+
+    def tables(self) -> Iterator[tuple[int, np.ndarray]]:
+        """(first instance, v(S) float64 [n, 2^P, K]) for stretches of instances, in order."""
+        backend = self.evaluator.backend(self.table_of_rows)
+        K, donors = self.evaluator.outputs or 1, self.evaluator.replacement.weights
+        most_rows, most_instances = self._table_limits(K)
+        for first, differs in self._differing():
+            rows = (np.int64(1) << np.maximum(differs.sum(2), backend.slot_bits)).sum(1)
+            for lo, hi in _stretches(rows, most_rows, most_instances):
+                step = (
+                    len(donors) if rows[lo:hi].sum() <= most_rows else max(1, most_rows >> self.P)
+                )
+                table = np.zeros((hi - lo, 1 << self.P, K))
+                for b in range(0, len(donors), step):
+                    own = differs[lo:hi, b : b + step]
+                    n, B, _ = own.shape
+                    pairs = self._pack(
+                        backend, np.repeat(np.arange(n), B), np.tile(np.arange(b, b + B), n), own
+                    )
+                    table += backend.tables(
+                        pairs,
+                        self.codes[first + lo : first + hi],
+                        donors[b : b + step],
+                        pairs.start_as_given.reshape(n, B),
+                        host_ranks(own),
+                        self._check(first + lo, backend),
+                        self._progress,
+                    )
+                yield first + lo, self.quantity.of(table)
+
+    def table(self) -> np.ndarray:
+        """v(S) of all instances; float64 [N, 2^P, K]."""
+        return np.concatenate([part for _, part in self.tables()])
+
+    def _differing(self) -> Iterator[tuple[int, np.ndarray]]:
+        """(first instance, bool [n, B, P]) for as many instances as are planned together."""
+        donors = agreement_codes(self.evaluator.replacement.codes)
+        step = self.evaluator.instances_at_a_time
+        for first in range(0, self.N, step):
+            x = agreement_codes(self.codes[first : first + step])
+            yield first, differing(x, donors, self.evaluator.code_players, self.P)
+
+    def _pack(
+        self, backend: Backend, instance: np.ndarray, donor: np.ndarray, differs: np.ndarray
+    ) -> Pairs:
+        pairs = pack(instance, donor, differs.reshape(-1, self.P), backend.slot_bits)
+        self.count.distinct += pairs.distinct_rows
+        self.count.padded += pairs.rows - pairs.distinct_rows
+        return pairs
+
+    def _table_limits(self, K: int) -> tuple[int, int]:
+        """(model rows, instances) of one stretch: a quarter of the memory each."""
+        quarter = self.evaluator.max_memory // 4
+        values = quarter // (16 * K)
+        tables = quarter // (24 * K << self.P)
+        if not values >> self.P or not tables:
+            raise MemoryPlanError(
+                f"max_memory={self.evaluator.max_memory:,} bytes, but one table of 2^{self.P} "
+                f"coalitions and {K} outputs needs {4 * (24 * K << self.P):,}. Raise max_memory=."
+            )
+        return min(values, 1 << 24), tables
+
+    def _check(self, first: int, backend: Backend) -> Callable[[Pairs, Any], None]:
+        """Refuse answers that are not finite, and say for which coalition."""
+
+        def check(pairs: Pairs, answers: Any) -> None:
+            if self.evaluator.model.nonfinite == "propagate" or not backend.any_bad(answers):
+                return
+            values = backend.values(answers)
+            bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+            if not len(bad):
+                return  # only the padding
+            row = answers.piece.first_row + int(bad[0])
+            pair = int(np.searchsorted(pairs.start, row, side="right")) - 1
+            corner = row - int(pairs.start[pair])
+            differ = np.flatnonzero(pairs.differs[pair])
+            kept = [
+                self.evaluator.players.names[p] for j, p in enumerate(differ) if corner >> j & 1
+            ]
+            bits = sum(1 << int(p) for j, p in enumerate(differ) if corner >> j & 1)
+            raise ModelOutputError(
+                f"the model returned {values[bad[0]][~np.isfinite(values[bad[0]])][0]} for X row "
+                f"{first + int(pairs.instance[pair])} with background row {int(pairs.donor[pair])} "
+                f"and the players {kept} kept from X (coalition {bits:#b}). Mend the model, or say "
+                'nonfinite="propagate" in as_model.'
+            )
+
+        return check
+
+
+def _stretches(rows: np.ndarray, most_rows: int, most_instances: int) -> Iterator[tuple[int, int]]:
+    """Cut instances into stretches of at most so many rows and instances; at least one each."""
+    total = np.concatenate([[0], np.cumsum(rows)])
+    lo = 0
+    while lo < len(rows):
+        fits = int(np.searchsorted(total, total[lo] + most_rows, side="right")) - 1
+        hi = max(lo + 1, min(fits, lo + most_instances))
+        yield lo, hi
+        lo = hi

@@ -1,0 +1,161 @@
+"""Replacement: what stands in the columns of a player that is absent.
+
+Letters: B donor rows, F columns, C code columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax import _checks
+from xaijax._errors import InputError
+from xaijax._frame_table import FrameTable
+from xaijax._public import public_class
+from xaijax._table import FloatTable, Table, WordTable, array_shape, frame_labels, same_labels
+
+
+@public_class
+class Baseline:
+    """One row that stands for "absent", in place of many background rows.
+
+    Baseline(row): a row [F] (or shaped like one instance, or a frame of one row).
+    Baseline("median", rows), Baseline("mean", rows): per column of `rows` [B, F]; the value of a
+    column that is not numeric is its most frequent one.
+
+    Raises InputError for another word or for rows missing or given twice.
+    """
+
+    def __init__(self, row: Any, rows: Any = None) -> None:
+        if isinstance(row, str):
+            _checks.one_of(row, "row", ("median", "mean"))
+            if rows is None:
+                raise InputError(f"Baseline({row!r}, rows) needs the rows to take the {row} of.")
+        elif rows is not None:
+            raise InputError("Baseline takes a row, or 'median' or 'mean' and rows; not both.")
+        self.row = row
+        self.rows = rows
+
+    def __repr__(self) -> str:
+        return f"Baseline({self.row!r}, rows)" if isinstance(self.row, str) else "Baseline(row)"
+
+    def as_rows(self) -> Any:
+        """The one row as a batch: array [1, *F], or a frame of one row."""
+        if isinstance(self.row, str):
+            return _summary(self.rows, self.row)
+        if _checks.frame_kind(self.row):
+            if len(self.row) != 1:
+                raise InputError(f"background: Baseline(row) got a frame of {len(self.row)} rows.")
+            return self.row
+        if type(self.row).__module__.startswith("pandas") and hasattr(self.row, "to_frame"):
+            return self.row.to_frame().T.infer_objects()
+        return _checks.as_array(self.row, "background")[None]
+
+
+def _summary(rows: Any, how: str) -> Any:
+    kind = _checks.frame_kind(rows)
+    if kind is None:
+        array = _checks.as_array(rows, "background")
+        if array.ndim < 2 or len(array) == 0:
+            raise InputError(
+                f"background: Baseline({how!r}, rows) needs rows [B, F], got shape {array.shape}."
+            )
+        _checks.finite(array, "background", allow_nan=True)
+        summary = (np.nanmedian if how == "median" else np.nanmean)(array, axis=0)
+        return summary[None].astype(array.dtype if array.dtype.kind == "f" else np.float64)
+    if len(rows) == 0:
+        raise InputError("background has 0 rows; at least 1 is needed.")
+    if kind == "polars":
+        one = {}
+        for label in rows.columns:
+            column = rows[label]
+            numeric = column.dtype.is_numeric()
+            one[label] = (
+                [getattr(column, how)()] if numeric else column.mode().sort().head(1).to_list()
+            )
+        return type(rows)(one, schema={k: _polars_dtype(rows[k]) for k in rows.columns})
+    parts = {}
+    for label in rows.columns:
+        column = rows[label]
+        numeric = column.dtype.kind in "iuf"
+        value = getattr(column, how)() if numeric else column.mode().iloc[0]
+        parts[label] = column.iloc[:1].copy()
+        if numeric:
+            parts[label] = parts[label].astype(np.result_type(column.dtype, np.float64))
+        parts[label].iloc[0] = value
+    return type(rows)({k: v.reset_index(drop=True) for k, v in parts.items()})
+
+
+def _polars_dtype(column: Any) -> Any:
+    import polars as pl  # noqa: PLC0415
+
+    return pl.Float64 if column.dtype.is_numeric() else column.dtype
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Donor rows as codes, with their weights."""
+
+    table: Table
+    codes: np.ndarray  # [B, C]
+    weights: np.ndarray  # float64 [B], positive, sum 1
+    rows_given: int  # background rows before those of weight 0 were dropped
+    kind: str  # "rows" | "baseline"
+
+
+def replacement_of(model: Any, background: Any, weights: Any) -> Replacement:
+    """Read the `background=` argument for a model.
+
+    Raises the error family for everything of `bad inputs` that concerns the background.
+    """
+    kind = "baseline" if isinstance(background, Baseline) else "rows"
+    if isinstance(background, Baseline):
+        if weights is not None:
+            raise InputError("weights belong to background rows; a Baseline is one row.")
+        background = background.as_rows()
+    table = _table_of(model, background)
+    rows = table.read(background, "background", model.allow_nan)
+    given = len(rows)
+    w = _checks.row_weights(weights, given)
+    table, codes = table.encode(rows)
+    return Replacement(table, codes[w > 0], w[w > 0], given, kind)
+
+
+def _table_of(model: Any, background: Any) -> Table:
+    frame = _checks.frame_kind(background)
+    names = model.feature_names
+    if frame:
+        labels = frame_labels(background, "background")
+        if names is not None:
+            same_labels(labels, tuple(names), "background")
+        names = labels
+    if frame and model.backend == "host":
+        return FrameTable.of(background, "background", model.allow_nan)
+    if frame:
+        shape: tuple[int, ...] = (len(background.columns),)
+        if shape[0] == 0:
+            raise InputError("background has 0 columns; at least 1 is needed.")
+        dtype = np.dtype("float64" if model.precision == "float64" else "float32")
+        return FloatTable(shape, dtype, names)
+    array = _checks.as_array(background, "background")
+    shape = array_shape(array, model.input_shape, "background")
+    if names is not None:
+        if len(names) != int(np.prod(shape)):
+            raise InputError(
+                f"feature_names has {len(names)} names, but the background has "
+                f"{int(np.prod(shape))} columns."
+            )
+        _checks.unique_names(names, "feature_names")
+    if model.backend == "host":
+        return WordTable(shape, array.dtype, names)
+    dtype = np.dtype("float64" if model.precision == "float64" else "float32")
+    return FloatTable(shape, dtype, names)
+
+
+def agreement_codes(codes: np.ndarray) -> np.ndarray:
+    """Codes as whole numbers, to be compared bit for bit."""
+    if codes.dtype.kind == "f":
+        return codes.view(f"i{codes.dtype.itemsize}")
+    return codes

@@ -1,0 +1,27 @@
+"""The progress bar of a run, counted in model rows."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from xaijax._errors import InputTypeError
+
+
+def progress_bar(progress: Any, rows: int) -> tqdm:
+    """A bar over `rows` model rows. None: shown in a terminal or notebook once a run takes a while."""
+    if progress is not None and not isinstance(progress, bool):
+        raise InputTypeError(f"progress must be None, True or False, got {progress!r}.")
+    shown = progress
+    if shown is None:
+        shown = sys.stderr.isatty() or "ipykernel" in sys.modules
+    return tqdm(
+        total=rows,
+        unit="row",
+        unit_scale=True,
+        desc="model rows",
+        disable=not shown,
+        delay=0.5 if progress is None else 0,
+    )
