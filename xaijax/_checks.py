@@ -69,7 +69,7 @@ def as_array(X: Any, name: str) -> np.ndarray:
         raise InputTypeError(f"{name} is complex ({array.dtype}); real numbers are needed.")
     if array.dtype.kind in "mM":
         raise InputTypeError(
-            f"{name} holds dates ({array.dtype}); make them numbers first, days since some day, say."
+            f"{name} holds dates ({array.dtype}); make them numbers first (days since some day)."
         )
     if array.dtype.kind not in "biuf":
         raise InputTypeError(
@@ -133,7 +133,7 @@ def finite(array: np.ndarray, name: str, allow_nan: bool) -> None:
 
 
 def to_float(array: np.ndarray, name: str, dtype: np.dtype) -> np.ndarray:
-    """A copy for a JAX model, in its dtype; refuses overflow, warns of whole numbers that change."""
+    """A copy in a JAX model's dtype; refuses overflow, warns of whole numbers that change."""
     with np.errstate(over="ignore"):
         out = array.astype(dtype)
     if array.dtype.kind == "f" and array.dtype.itemsize > dtype.itemsize:

@@ -97,7 +97,7 @@ def _from_groups(groups: Iterable[tuple[str, Any]], labels: Sequence[str], F: in
                 raise InputError(f"players: column {labels[c]!r} is named twice.")
             of_column[c] = player
         names.append(given or "+".join(labels[c] for c in own))
-    for c in np.flatnonzero(of_column == -1):
+    for c in map(int, np.flatnonzero(of_column == -1)):
         of_column[c] = len(names)
         names.append(labels[c])
     if len(set(names)) != len(names):
@@ -119,8 +119,8 @@ def _from_mask(mask: np.ndarray, shape: tuple[int, ...]) -> Players:
     P = int(flat.max()) + 1
     missing = np.setdiff1d(np.arange(P), flat)
     if flat.min() < 0 or len(missing):
-        raise InputError(
-            f"players must be numbered 0..P-1 without holes; "
-            f"{'negative numbers occur' if flat.min() < 0 else f'{missing[:5].tolist()} are missing'}."
+        wrong = (
+            "negative numbers occur" if flat.min() < 0 else f"{missing[:5].tolist()} are missing"
         )
+        raise InputError(f"players must be numbered 0..P-1 without holes; {wrong}.")
     return Players(flat, tuple(f"player {p}" for p in range(P)))

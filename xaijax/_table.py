@@ -29,9 +29,20 @@ class Table(Protocol):
     To add a kind of rows: write a class with these members and choose it in `table_of`.
     """
 
-    shape: tuple[int, ...]  # of one instance
-    feature_names: tuple[str, ...] | None  # [F]
-    codes_per_column: int  # C = F * codes_per_column
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one instance."""
+        ...
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """[F], where the rows have names."""
+        ...
+
+    @property
+    def codes_per_column(self) -> int:
+        """C = F * codes_per_column."""
+        ...
 
     def read(self, X: Any, name: str, allow_nan: bool) -> Any:
         """X checked and copied, in the form that `encode` takes; raises the error family."""
@@ -81,7 +92,7 @@ class FloatTable:
         self.dtype = dtype
         self.feature_names = feature_names
 
-    def read(self, X: Any, name: str, allow_nan: bool) -> np.ndarray:
+    def read(self, X: Any, name: str, allow_nan: bool) -> np.ndarray | MappedRows:
         """float32 (or the model's dtype) [M, *shape], a copy."""
         if _checks.frame_kind(X):
             X = _numeric_frame(X, name, self.feature_names)
@@ -90,7 +101,7 @@ class FloatTable:
         if isinstance(X, np.memmap):
             for _, part in _checks.chunks(array):
                 _checks.to_float(part, name, self.dtype)
-            return MappedRows(array, lambda part: one_nan(part.astype(self.dtype)))
+            return MappedRows(array, self._converted)
         return one_nan(_checks.to_float(array, name, self.dtype))
 
     def encode(self, rows: Any) -> tuple[FloatTable, Any]:
@@ -118,7 +129,7 @@ class WordTable:
         self.word = np.dtype(f"u{min(4, dtype.itemsize)}")
         self.codes_per_column = dtype.itemsize // self.word.itemsize
 
-    def read(self, X: Any, name: str, allow_nan: bool) -> np.ndarray:
+    def read(self, X: Any, name: str, allow_nan: bool) -> np.ndarray | MappedRows:
         """[M, *shape] of the background's dtype, a copy unless X is a memory map."""
         if _checks.frame_kind(X):
             raise InputTypeError(f"{name} is a data frame, but the background is an array.")
@@ -126,20 +137,23 @@ class WordTable:
         _checks.finite(array, name, allow_nan)
         if array.dtype != self.dtype and np.result_type(array.dtype, self.dtype) != self.dtype:
             raise InputTypeError(
-                f"{name} has dtype {array.dtype}, but the background has {self.dtype}, which cannot "
-                f"hold it. Give both the same dtype (background.astype({array.dtype}))."
+                f"{name} has dtype {array.dtype}, but the background has {self.dtype}, which can "
+                f"not hold it. Give both the same dtype (background.astype({array.dtype}))."
             )
         if isinstance(X, np.memmap):
-            return MappedRows(array, lambda part: one_nan(part.astype(self.dtype)))
+            return MappedRows(array, self._converted)
         return one_nan(array.astype(self.dtype))
 
     def encode(self, rows: Any) -> tuple[WordTable, Any]:
         """The bits of the values, [M, F codes_per_column]."""
         if isinstance(rows, MappedRows):
             return self, MappedRows(
-                rows.array, lambda part: _flat(one_nan(part.astype(self.dtype))).view(self.word)
+                rows.array, lambda part: _flat(self._converted(part)).view(self.word)
             )
         return self, _flat(rows).view(self.word)
+
+    def _converted(self, part: np.ndarray) -> np.ndarray:
+        return one_nan(part.astype(self.dtype))
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """[M, *shape] of the background's dtype."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-# Rows of a slot: 16 consecutive corners share what is gathered for them. A pair with fewer corners is
-# padded to a slot.
+# Rows of a slot: 16 consecutive corners share what is gathered for them. A pair with fewer
+# corners is padded to a slot.
 SLOT_BITS = 4
 ABSENT = 31  # a rank that no corner index reaches: the bit is never set
 

@@ -70,7 +70,7 @@ def corner_matrix(p: np.ndarray) -> np.ndarray:
 
 
 def split_matrices(p: np.ndarray, low: int) -> np.ndarray:
-    """`corner_matrix` for a lattice cut into pieces of 2^low corners; float64 [k-low+1, 2^low, low+2].
+    """`corner_matrix` for pieces of 2^low corners; float64 [k-low+1, 2^low, low+2].
 
     A piece fixes the high bits; h of them are set. With u(s) = p(s-1) + p(s),
     phi_i = sum over S with i of u(|S|) v(S) - sum over all S of p(|S|) v(S).
@@ -91,8 +91,8 @@ def split_matrices(p: np.ndarray, low: int) -> np.ndarray:
 def semivalue(table: Any, p: Sequence[float] | np.ndarray) -> Any:
     """The semivalue of full tables, by sums along the P axes; [N, 2^P, K] -> [N, P, K].
 
-    All marginal sums of the 2^P numbers come out of P halvings, 2^(P+1) additions in all: the upper
-    half belongs to the highest player, then the halves are added and the next player is the highest.
+    All marginal sums of the 2^P numbers come out of P halvings, 2^(P+1) additions in all: the
+    upper half belongs to the highest player; then the halves are added, and the next is highest.
     NumPy or JAX in, the same out.
     """
     xp = table.__array_namespace__()

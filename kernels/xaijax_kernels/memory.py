@@ -9,7 +9,7 @@ import jax
 
 
 def memory_limit(device: jax.Device) -> int:
-    """Bytes that a run may plan with: XAIJAX_MEMORY_LIMIT, else half of what the device has free."""
+    """Bytes a run may plan with: XAIJAX_MEMORY_LIMIT, else half of what the device has free."""
     stated = os.environ.get("XAIJAX_MEMORY_LIMIT")
     if stated is not None:
         return int(stated)

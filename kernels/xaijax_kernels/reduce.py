@@ -44,7 +44,8 @@ def reduce_pieces(
     """Pairs of more than R rows, one tile being one piece of a pair; [T, K, log2(R) + 5].
 
     The last axis: the columns of `split_matrices` for the values less the first one, then the
-    first and the last value of the tile and the span. What was subtracted is put back on the host, in float64.
+    first and the last value of the tile and the span. What was subtracted is put back on the
+    host, in float64.
     """
 
     def tile(argument):

@@ -44,7 +44,7 @@ def corner_of_coalition(xp, rank, P):
 
 
 def host_tables(values, start, rank, weights):
-    """values float64 [V, K], start int64 [N, B], rank int32 [N, B, P], weights [B] -> [N, 2^P, K]."""
+    """values float64 [V, K], start [N, B], rank [N, B, P], weights [B] -> float64 [N, 2^P, K]."""
     N, B, P = rank.shape
     out = np.zeros((N, 1 << P, values.shape[1]))
     for b in range(B):

@@ -1,6 +1,7 @@
 """Tiles: the size of one model call on the device, and the loop that feeds them to the model.
 
-Letters: T tiles in a dispatch, R rows in a tile, S slots in a tile, K outputs, F columns, P players.
+Letters: T tiles in a dispatch, R rows in a tile, S slots in a tile, K outputs, F columns,
+P players.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def run_tiles(
     offset: jax.Array,  # int32 [T, S]
     words: jax.Array,  # uint32 [T, S, ceil(P / 32)]
 ) -> tuple[jax.Array, jax.Array]:
-    """Evaluate the model on every tile; values [T, R, K] and non-finite answers per tile, int32 [T].
+    """Evaluate the model on every tile; values [T, R, K], non-finite answers per tile int32 [T].
 
     apply(params, rows [R, *instance_shape]) -> [R, K]. The tiles are split over the devices of
     `mesh`; each device stops after its own number of tiles, the rest stay zero.

@@ -141,7 +141,7 @@ class DeviceBackend:
         check: Callable[[Pairs, Any], None],
         done: Callable[[int], None],
     ) -> np.ndarray:
-        """v(S) of instances [N] over donors [B]: float64 [N, 2^P, K]; start [N, B], rank [N, B, P].
+        """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P].
 
         The values stay on the device; instances and values are padded to powers of two, so that few
         shapes compile.

@@ -110,7 +110,7 @@ class HostBackend:
         check: Callable[[Pairs, Any], None],
         done: Callable[[int], None],
     ) -> np.ndarray:
-        """v(S) of instances [N] over donors [B]: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
+        """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
         parts = []
         for answers in self.answers(pairs, x):
             check(pairs, answers)

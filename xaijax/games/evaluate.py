@@ -78,7 +78,7 @@ class Backend(Protocol):
         check: Callable[[Pairs, Any], None],
         done: Callable[[int], None],
     ) -> np.ndarray:
-        """v(S) of instances [N] over donors [B]: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
+        """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
         ...
 
     def values(self, answers: Any) -> np.ndarray:

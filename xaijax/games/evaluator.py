@@ -79,7 +79,7 @@ class Evaluator:
         return instances_at_a_time(len(codes), codes.shape[1] * codes.itemsize, self.max_memory)
 
     def refuse_too_little_memory(self) -> None:
-        """Raise MemoryPlanError where even the smallest tile cannot fit; the model is not needed."""
+        """Raise MemoryPlanError where even the smallest tile cannot fit; asks the model nothing."""
         codes = self.replacement.codes
         smallest = 3 * SMALLEST_TILE * codes.shape[1] * codes.itemsize + 2 * codes.nbytes
         if smallest > self.max_memory:
@@ -145,7 +145,7 @@ class Evaluator:
             if out.shape[1] != K:
                 raise ModelOutputError(
                     f"the model returned {out.shape[1]} outputs for rows {first}:"
-                    f"{first + len(out)}, but {K} on the probe rows; it must always return the same."
+                    f"{first + len(out)}, but {K} on the probe rows; the number must not change."
                 )
             return out
 
@@ -162,7 +162,7 @@ class Evaluator:
         )
 
     def _rows_per_call(self) -> int:
-        """Rows of one host call, a power of two: tile=, batch_size=, or as many as memory allows."""
+        """Rows of one host call, a power of two: tile=, batch_size=, or what memory allows."""
         wanted = self._tile or self._batch_rows
         if wanted is None:
             # codes, their decoded rows and the model's own copies

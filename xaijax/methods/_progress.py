@@ -11,7 +11,7 @@ from xaijax._errors import InputTypeError
 
 
 def progress_bar(progress: Any, rows: int) -> tqdm:
-    """A bar over `rows` model rows. None: shown in a terminal or notebook once a run takes a while."""
+    """A bar over `rows` model rows; None: in a terminal or notebook once a run takes a while."""
     if progress is not None and not isinstance(progress, bool):
         raise InputTypeError(f"progress must be None, True or False, got {progress!r}.")
     shown = progress

@@ -112,7 +112,11 @@ class Explainer:
         table = evaluator.replacement.table
         rows = table.read(X, "X", self.model.allow_nan)
         bar = progress_bar(progress, 0)
-        game = Game(evaluator, rows, self.quantity, lambda done: bar.update(done) and None)
+
+        def progressed(done: int) -> None:
+            bar.update(done)
+
+        game = Game(evaluator, rows, self.quantity, progressed)
         game.refuse_overflow()
         k = game.differing_players()
         self._refuse(game, k)
@@ -145,9 +149,9 @@ class Explainer:
             which = "B 2^16" if self.budget is None else "B (budget + 2)"
             raise EnumerationLimitError(
                 f"estimator='auto': X row {n} needs {corners[n]:,} model rows (at most {k[n].max()} "
-                f"of {P} players differ from a background row), more than {which} = {limit:,}, up to "
-                "which auto is exact. Say estimator='exact' to enumerate them all the same, or group "
-                "columns with players=, or use fewer background rows."
+                f"of {P} players differ from a background row), more than {which} = {limit:,}, up "
+                "to which auto is exact. Say estimator='exact' to enumerate them all the same, or "
+                "group columns with players=, or use fewer background rows."
             )
 
     def _explanation(
@@ -175,7 +179,7 @@ class Explainer:
         if self.index == "shapley":
             residual = estimate.base + estimate.values.sum(axis=1) - estimate.full
             stats["efficiency_residual"] = np.abs(residual).max(axis=1)
-            stats["efficiency_bound"] = _rounding(estimate, P, model)
+            stats["efficiency_bound"] = _rounding(estimate, P, evaluator.replacement.weights, model)
         scalar = evaluator.scalar
         return Explanation(
             values=estimate.values[:, :, 0] if scalar else estimate.values,
@@ -204,19 +208,20 @@ class Explainer:
         )
 
 
-def _rounding(estimate: Estimate, P: int, model: Any) -> np.ndarray:
+def _rounding(estimate: Estimate, P: int, donor_weights: np.ndarray, model: Any) -> np.ndarray:
     """How far base + sum of values may be from f(x) by rounding alone; float64 [N].
 
-    A sum of 2^P products rounds by at most lambda sqrt(2^P) u times the sum of their sizes, but for a
-    probability of 2 exp(-lambda^2 / 2) (Higham and Mary 2019, theorem 2.4). The weights of one
-    player have size 2, and P players add up as independent errors do: 2 lambda sqrt(2^P P) u span,
-    with lambda = 8 (1e-13). The level itself is kept to a few u.
+    A sum of n products rounds by at most lambda sqrt(n) u times the sum of their sizes, but for a
+    probability of 2 exp(-lambda^2 / 2) (Higham and Mary 2019, theorem 2.4); lambda = 8: 1e-13. Here
+    n = 2^k corners, one player's weights have size 2, and the errors of P players and of the donors
+    (weights w) are independent: 16 sqrt(2^k P sum w^2) u span. The level is kept to a few u.
     """
     single = model.backend == "jax" and model.precision != "float64"
     u = 0.5 * float(np.finfo(np.float32 if single else np.float64).eps)
-    corners = 1 << min(P, estimate.largest_pair)
+    corners = 2.0**estimate.largest_pair
     level = np.maximum(np.abs(estimate.base), np.abs(estimate.full)).max(axis=1)
-    return u * (16.0 * math.sqrt(corners * P) * estimate.span + 8.0 * level)
+    spread = math.sqrt(corners * P * float((donor_weights**2).sum()))
+    return u * (16.0 * spread * estimate.span + 8.0 * level)
 
 
 def _output_names(model: Any, K: int) -> tuple[str, ...]:
