@@ -107,10 +107,11 @@ class FloatTable:
     def encode(self, rows: Any) -> tuple[FloatTable, Any]:
         """Values [M, F]; compare them by their bits."""
         if isinstance(rows, MappedRows):
-            return self, MappedRows(
-                rows.array, lambda part: _flat(one_nan(part.astype(self.dtype)))
-            )
+            return self, MappedRows(rows.array, lambda part: _flat(self._converted(part)))
         return self, _flat(rows)
+
+    def _converted(self, part: np.ndarray) -> np.ndarray:
+        return one_nan(part.astype(self.dtype))
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """[M, *shape]."""

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 
-def memory_limit(device: jax.Device) -> int:
+def memory_limit(device: Any) -> int:
     """Bytes a run may plan with: XAIJAX_MEMORY_LIMIT, else half of what the device has free."""
     stated = os.environ.get("XAIJAX_MEMORY_LIMIT")
     if stated is not None:

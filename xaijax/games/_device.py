@@ -333,6 +333,6 @@ def instances_at_a_time(donors: int, bytes_per_row: int, max_memory: int) -> int
     return max(1, min(by_pairs, by_rows, 1 << 14))
 
 
-def make_mesh(devices: list[jax.Device]) -> Mesh:
+def make_mesh(devices: list[Any]) -> Mesh:
     """One axis, over which tiles are split."""
     return Mesh(np.array(devices), ("tiles",))

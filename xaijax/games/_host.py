@@ -36,7 +36,7 @@ class HostBackend:
         rows_per_call: int,
         instances: int,
         cache: dict[Any, Any],
-        device: jax.Device,
+        device: Any,
         clock: Clock,
     ) -> None:
         """answer(codes [rows, C], first row) -> float64 [rows, K]; rows_per_call a power of two."""

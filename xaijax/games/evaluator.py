@@ -68,7 +68,7 @@ class Evaluator:
         return self._max_memory or memory_limit(self.devices[0])
 
     @property
-    def devices(self) -> list[jax.Device]:
+    def devices(self) -> list[Any]:
         """The devices that tiles are split over."""
         return _devices(self._devices_given)
 
@@ -186,7 +186,7 @@ def _tile(tile: Any) -> int:
     return rows
 
 
-def _devices(given: Any) -> list[jax.Device]:
+def _devices(given: Any) -> list[Any]:
     local = jax.local_devices()
     if given is None:
         return local

@@ -67,7 +67,8 @@ class Game:
         if rows >= 1 << 63:
             raise MemoryPlanError(
                 f"X has {self.N:,} rows; with {B:,} background rows and {self.P} players that is "
-                f"up to {rows:,} model rows, more than can be counted. Explain fewer rows at a time."
+                f"up to {rows:,} model rows, more than can be counted. Explain fewer rows "
+                "at a time."
             )
 
     def differing_players(self) -> np.ndarray:
@@ -91,8 +92,8 @@ class Game:
             n, b = np.unravel_index(int(k.argmax()), k.shape)
             raise EnumerationLimitError(
                 f"X row {n} and background row {b} differ in {k[n, b]} players, which is "
-                f"2^{k[n, b]} coalitions; exact values go up to {LARGEST_PAIR} players that differ. Group "
-                "columns with players=, or use fewer or coarser features."
+                f"2^{k[n, b]} coalitions; exact values go up to {LARGEST_PAIR} players that "
+                "differ. Group columns with players=, or use fewer or coarser features."
             )
 
     def index(self, p: np.ndarray) -> Totals:

@@ -57,5 +57,5 @@ def quantity_of(link: Any) -> Quantity:
         raise InputTypeError(
             f"link must be 'identity', 'logit' or a callable, got {type(link).__name__}."
         )
-    function: Callable[[np.ndarray], np.ndarray] = link
+    function: Any = link
     return Quantity(getattr(link, "__name__", "custom"), function)

@@ -148,8 +148,8 @@ class Explainer:
             n = int(corners.argmax())
             which = "B 2^16" if self.budget is None else "B (budget + 2)"
             raise EnumerationLimitError(
-                f"estimator='auto': X row {n} needs {corners[n]:,} model rows (at most {k[n].max()} "
-                f"of {P} players differ from a background row), more than {which} = {limit:,}, up "
+                f"estimator='auto': X row {n} needs {corners[n]:,} model rows (at most "
+                f"{k[n].max()} of {P} players differ from a background row), more than {which} = {limit:,}, up "
                 "to which auto is exact. Say estimator='exact' to enumerate them all the same, or "
                 "group columns with players=, or use fewer background rows."
             )
