@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import jax
-
 
 def memory_limit(device: Any) -> int:
     """Bytes a run may plan with: XAIJAX_MEMORY_LIMIT, else half of what the device has free."""
