@@ -12,7 +12,7 @@ from xaijax.models import as_jax, as_model
 X = np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32)
 TARGET = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
 
-pytestmark = pytest.mark.skipif(
+needs_callbacks = pytest.mark.skipif(
     jax.__version_info__ < (0, 12), reason="callbacks of a host model need jax >= 0.12"
 )
 
@@ -28,6 +28,7 @@ def counted():
     return as_model(f, backend="host"), calls
 
 
+@needs_callbacks
 def test_jit_and_composition():
     fitted = LogisticRegression().fit(X, TARGET)
     function = as_jax(as_model(fitted))
@@ -37,6 +38,7 @@ def test_jit_and_composition():
     np.testing.assert_allclose(composed(X), expected, rtol=1e-5)
 
 
+@needs_callbacks
 def test_vmap_is_one_call():
     model, calls = counted()
     batch = np.stack([X, 2 * X, 3 * X, 4 * X])
@@ -47,6 +49,7 @@ def test_vmap_is_one_call():
     assert twice.shape == (4, 1, 10)
 
 
+@needs_callbacks
 def test_leading_axes_and_instances_of_higher_rank():
     images = np.arange(48, dtype=np.float32).reshape(2, 4, 3, 2)
     model = as_model(lambda rows: rows[:, 2, 1], backend="host", input_shape=(3, 2))
@@ -55,6 +58,7 @@ def test_leading_axes_and_instances_of_higher_rank():
         as_jax(model)(images[0, 0])
 
 
+@needs_callbacks
 @pytest.mark.parametrize(
     ("options", "columns"),
     [({}, 3), ({"output": 1}, None), ({"output": "decision"}, 3), ({"output": "label"}, None)],
@@ -66,6 +70,7 @@ def test_the_number_of_outputs_is_read_from_the_model(options, columns):
     np.testing.assert_allclose(values, model.predict(X), rtol=1e-6)
 
 
+@needs_callbacks
 def test_the_number_of_outputs_given():
     fitted = LinearRegression().fit(X, np.stack([TARGET, -TARGET], axis=1))
     model = as_model(fitted)
@@ -77,6 +82,7 @@ def test_the_number_of_outputs_given():
     assert as_jax(binary)(X).shape == (10,)
 
 
+@needs_callbacks
 def test_the_dtype_is_that_of_the_rows():
     seen = []
     model = as_model(lambda rows: seen.append(rows.dtype) or rows[:, 0] / 3.0, backend="host")
@@ -102,6 +108,7 @@ def test_old_jax_is_refused_with_the_reason(monkeypatch):
     assert not calls
 
 
+@needs_callbacks
 @pytest.mark.parametrize(("outputs", "error"), [(0, InputError), (1.5, InputTypeError)])
 def test_mistakes(outputs, error):
     with pytest.raises(error, match="outputs="):
