@@ -1,0 +1,15 @@
+"""Models: anything callable, or an estimator, as rows [R, *F] -> [R] or [R, K]."""
+
+from xaijax.models._as_jax import as_jax as as_jax
+from xaijax.models._as_model import as_model as as_model
+from xaijax.models._host import call_host as call_host
+from xaijax.models._host import call_host_raw as call_host_raw
+from xaijax.models._model import Model as Model
+from xaijax.models._outputs import check_finite as check_finite
+from xaijax.models._outputs import check_output as check_output
+from xaijax.models._outputs import check_traced_shape as check_traced_shape
+from xaijax.models._outputs import output_names_for as output_names_for
+from xaijax.models._probe import probe_determinism as probe_determinism
+from xaijax.models._probe import probe_neighbours as probe_neighbours
+from xaijax.models._trace import DTYPES as DTYPES
+from xaijax.models._trace import explain_trace_failure as explain_trace_failure

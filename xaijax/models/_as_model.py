@@ -1,0 +1,241 @@
+"""`as_model`: anything callable, or an estimator, becomes a `Model`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from xaijax._errors import InputError, InputTypeError
+from xaijax.models import _options as options
+from xaijax.models._estimators import estimator, is_estimator
+from xaijax.models._functions import plain_function
+from xaijax.models._libraries import (
+    equinox_module,
+    flax_module,
+    is_equinox,
+    is_flax,
+    refuse_unsupported,
+)
+from xaijax.models._model import Model
+from xaijax.models._options import WORDS, came
+from xaijax.models._outputs import check_raw, selector
+from xaijax.models._source import Source
+from xaijax.models._trace import selected, traced
+
+
+def as_model(
+    f: Any,
+    params: Any = None,
+    backend: str = "auto",
+    output: Any = None,
+    classes: Any = None,
+    threshold: float | None = None,
+    feature_names: Any = None,
+    output_names: Any = None,
+    input_shape: tuple[int, ...] | None = None,
+    allow_nan: bool = False,
+    deterministic: bool = True,
+    thread_safe: bool = False,
+    max_rows: int | None = None,
+    timeout: float | None = None,
+    precision: str = "float32",
+    structure: None = None,
+    nonfinite: str = "raise",
+) -> Model:
+    """Make a `Model` of f. Nothing is called or traced here; that is left to the first use.
+
+    Args:
+      f: rows [R, *F] -> [R] or [R, K], as one of: a batched JAX function f(X), or f(params, X) with
+        `params`; any NumPy callable (say backend="host"); a fitted scikit-learn estimator or
+        Pipeline, or another object with `predict`; a Flax linen pair (module, variables); an
+        Equinox module, written for one instance. [R, 1] is read as [R].
+      params: a pytree of arrays, an argument of the compiled function and never a constant.
+      backend: "auto" | "jax" | "host". "auto" runs estimators on the host and traces the rest;
+        a function that does not trace is an error at its first use, never run on the host unasked.
+      output: "proba" (default of classifiers: [R, K], also for two classes), "decision" (default
+        of classifiers without predict_proba), "label" (f returns class labels; default of
+        classifiers with neither), "value" (default of everything else), or a class label or output
+        index: [R], that column. Where classes are known, a number is read as a label. The column
+        of a classifier without predict_proba is its decision for that class (of two classes: the
+        decision, negated for the first).
+      classes: the labels of the columns, in order; an estimator brings its own.
+      threshold: a score above it is positive, for `Model.labels`; for one score per row.
+      feature_names, output_names: names of inputs [F] and outputs [K].
+      input_shape: the shape of one instance; None: [F].
+      allow_nan: rows may hold NaN.
+      deterministic: False says that the same rows may get different answers.
+      thread_safe: the host model may be called from several threads.
+      max_rows: rows in one host call at most.
+      timeout: seconds one host call may take; then TimeoutError. None: no limit, no thread.
+      precision: of JAX models: "float32" (full products), "tf32", or "float64" (needs
+        jax_enable_x64). Host models get the dtypes given and are reduced in float64.
+      structure: None; structured models are not accepted yet.
+      nonfinite: "raise" | "propagate": what a NaN or infinite answer does.
+
+    A `Model` comes back as it is when no option is given.
+
+    Raises:
+      InputTypeError, InputError: naming the argument, what came, what is accepted.
+    """
+    if isinstance(f, Model):
+        _check_no_options(dict(locals()))
+        return f
+    _check_choices(backend, precision, nonfinite, structure)
+    source = _source(f, params, backend)
+    known = _known_classes(source, options.check_classes(classes))
+    chosen = options.check_output_option(output, known)
+    chosen = source.default if chosen is None else chosen
+    cut = _check_cut(source, chosen, known, options.check_threshold(threshold))
+    _check_backend_options(source, precision, max_rows, timeout)
+    fields: dict[str, Any] = {
+        "reason": source.reason,
+        "output": chosen,
+        "classes": known,
+        "threshold": cut,
+        "feature_names": options.check_names("feature_names", feature_names)
+        or source.feature_names,
+        "output_names": options.check_names("output_names", output_names)
+        or _class_names(source, chosen),
+        "input_shape": options.check_input_shape(input_shape),
+        "allow_nan": options.check_flag("allow_nan", allow_nan),
+        "nonfinite": nonfinite,
+        "deterministic": options.check_flag("deterministic", deterministic),
+        "thread_safe": options.check_flag("thread_safe", thread_safe),
+        "max_rows": options.check_max_rows(max_rows),
+        "timeout": options.check_timeout(timeout),
+        "precision": precision,
+        "name": source.name,
+    }
+    head = _head(source, chosen)
+    select = selector(chosen, known, source.name)
+    if source.backend == "jax":
+        whole = traced(head, precision, source.name)
+        apply = selected(whole, select, precision)
+        return Model(backend="jax", apply=apply, scores=whole, params=source.params, **fields)
+    call = head if select is None else _selecting(head, select, source.name)
+    return Model(backend="host", call=call, scores=head, decide=source.decide, **fields)
+
+
+def _source(f: Any, params: Any, backend: str) -> Source:
+    """Ask the adapters, the most particular first."""
+    if is_flax(f):
+        return flax_module(f, params, backend)
+    refuse_unsupported(f)
+    if is_equinox(f):
+        return equinox_module(f, params, backend)
+    if isinstance(f, type):
+        raise InputTypeError(f"f= must be a model; got the class {f.__name__}. Pass an instance.")
+    if is_estimator(f):
+        return estimator(f, params, backend)
+    if not callable(f):
+        raise InputTypeError(
+            f"f= must be a function of rows, a fitted estimator, a Flax (module, variables) pair "
+            f"or an Equinox module; got {type(f).__name__} {came(f)}."
+        )
+    return plain_function(f, params, backend)
+
+
+def _head(source: Source, output: Any) -> Callable[..., Any]:
+    word = output if output in WORDS else source.columns
+    if word not in source.heads:
+        accepted = [repr(name) for name in WORDS if name in source.heads]
+        raise InputError(
+            f"output={output!r} is not available for {source.name}; accepted: "
+            f"{', '.join(accepted)}, or one of its class labels or output indices."
+        )
+    return source.heads[word]
+
+
+def _class_names(source: Source, output: Any) -> tuple[str, ...] | None:
+    if output != "proba" or source.classes is None:
+        return None
+    return tuple(str(label) for label in source.classes)
+
+
+def _selecting(
+    head: Callable[..., Any], select: Callable[[Any], Any], name: str
+) -> Callable[[Any], Any]:
+    def call(rows: Any) -> Any:
+        return select(check_raw(head(rows), len(rows), name))
+
+    return call
+
+
+def _check_choices(backend: Any, precision: Any, nonfinite: Any, structure: Any) -> None:
+    options.check_choice("backend", backend, options.BACKENDS)
+    options.check_choice("precision", precision, options.PRECISIONS)
+    options.check_choice("nonfinite", nonfinite, options.NONFINITE)
+    if structure is not None:
+        raise InputError(
+            f"structure= accepts None only in this version; got {came(structure)}. Leave it out: "
+            f"the model is then evaluated on every distinct hybrid."
+        )
+
+
+def _known_classes(source: Source, classes: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    if classes is None or source.classes == classes:
+        return source.classes or classes
+    if source.classes is not None:
+        raise InputError(
+            f"classes= must agree with the classes of {source.name}, "
+            f"{came(list(source.classes))}; got {came(list(classes))}. Leave it out; output_names= "
+            f"names the columns in words of your own."
+        )
+    if "label" not in source.heads:
+        raise InputError(f"classes= is for classifiers, and {source.name} is none. Leave it out.")
+    return classes
+
+
+def _check_cut(
+    source: Source, output: Any, classes: tuple[Any, ...] | None, threshold: float | None
+) -> float | None:
+    if threshold is None:
+        return None
+    if source.decide is not None:
+        raise InputError(
+            f"threshold= is for models that only give a score; {source.name} decides by its own "
+            f"predict. Leave it out, or wrap predict_proba as a function with backend='host'."
+        )
+    if output == "label":
+        raise InputError("threshold= needs a score, and output='label' gives none. Leave one out.")
+    if classes is not None and len(classes) != 2:
+        raise InputError(
+            f"threshold= decides between two classes; got {len(classes)}: {came(list(classes))}. "
+            f"Leave it out: the class of the largest column is then the label."
+        )
+    return threshold
+
+
+def _check_backend_options(source: Source, precision: str, max_rows: Any, timeout: Any) -> None:
+    if source.backend == "host":
+        if precision != "float32":
+            raise InputError(
+                f"precision= is for models that JAX traces; got {precision!r} for {source.name} on "
+                f"the host, which gets the dtypes given and is reduced in float64. Leave it out."
+            )
+        return
+    for name, value in (("max_rows", max_rows), ("timeout", timeout)):
+        if value is not None:
+            raise InputError(
+                f"{name}= is for host models; got {value!r} for {source.name}, which JAX traces. "
+                f"Leave it out, or say backend='host'."
+            )
+    if precision == "float64" and not jax.config.jax_enable_x64:
+        raise InputError(
+            "precision='float64' needs 64-bit JAX, which is off. Turn it on at the start of the "
+            "program: jax.config.update('jax_enable_x64', True), or JAX_ENABLE_X64=1."
+        )
+
+
+def _check_no_options(given: dict[str, Any]) -> None:
+    for name, parameter in inspect.signature(as_model).parameters.items():
+        value, default = given[name], parameter.default
+        same = value is default or (type(value) is type(default) and value == default)
+        if name != "f" and not same:
+            raise InputError(
+                f"{name}= was given for f= that already is a Model. Say model.replace({name}=...) "
+                f"where it takes that, or make the model anew from the function."
+            )

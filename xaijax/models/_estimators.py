@@ -1,0 +1,141 @@
+"""scikit-learn estimators and Pipelines, and what looks like them: run on the host."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xaijax._errors import InputError, InputTypeError
+from xaijax.models._outputs import check_raw
+from xaijax.models._source import Source
+
+
+def is_estimator(f: Any) -> bool:
+    """Whether f is a scikit-learn estimator, or no callable but an object with `predict`."""
+    base = sys.modules.get("sklearn.base")
+    if base is not None and isinstance(f, base.BaseEstimator):
+        return True
+    return not callable(f) and callable(getattr(f, "predict", None))
+
+
+def estimator(f: Any, params: Any, backend: str) -> Source:
+    """A fitted estimator: its predict_proba, decision_function and predict by `output=`."""
+    name = type(f).__name__
+    if params is not None:
+        raise InputError(f"params= goes with JAX functions; {name} holds its own. Leave it out.")
+    if not callable(getattr(f, "predict", None)):
+        raise InputTypeError(
+            f"f= must have a predict method; {name} has none. Pass a classifier, a regressor or a "
+            f"Pipeline that ends in one."
+        )
+    _check_fitted(f, name)
+    if backend == "jax":
+        raise InputError(
+            f"backend='jax' is not available for {name}: no JAX translation registered for "
+            f"{_told(f)}. Say backend='auto' or 'host'."
+        )
+    classes = _classes(f, name)
+    looks = classes is not None or callable(getattr(f, "predict_proba", None))
+    classifier = _is_kind(f, "is_classifier", looks)
+    heads = _heads(f, classifier, _is_kind(f, "is_regressor", not classifier))
+    default = _default(heads, classifier, name)
+    reason = f"no JAX translation registered for {_told(f)}"
+    if backend == "host":
+        reason = "backend='host' was said"
+    elif classifier and default == "decision":
+        reason += "; without predict_proba the decision is explained"
+    columns = "proba" if "proba" in heads else default
+    if columns == "decision" and classes is not None and len(classes) == 2:
+        heads["columns"], columns = _both_classes(heads["decision"], name), "columns"
+    return Source(
+        backend="host",
+        reason=reason,
+        name=name,
+        heads=heads,
+        default=default,
+        columns=columns,
+        decide=f.predict if classifier else None,
+        classes=classes,
+        feature_names=_feature_names(f),
+    )
+
+
+def _told(f: Any) -> str:
+    """The estimator's name, with the last step of a Pipeline."""
+    steps = getattr(f, "steps", None)
+    last = f" of {type(steps[-1][1]).__name__}" if steps else ""
+    return f"{type(f).__name__}{last}"
+
+
+def _check_fitted(f: Any, name: str) -> None:
+    # Only scikit-learn's own classes keep its naming rule for fitted attributes.
+    if not type(f).__module__.startswith("sklearn."):
+        return
+    from sklearn.exceptions import NotFittedError  # noqa: PLC0415
+    from sklearn.utils.validation import check_is_fitted  # noqa: PLC0415
+
+    try:
+        check_is_fitted(f)
+    except NotFittedError as exc:
+        raise InputError(
+            f"f= must be fitted; {name} is not. Call its fit(X, y) before as_model."
+        ) from exc
+
+
+def _is_kind(f: Any, test: str, otherwise: bool) -> bool:
+    """scikit-learn's is_classifier or is_regressor; `otherwise` for what only looks like one."""
+    base = sys.modules.get("sklearn.base")
+    if base is not None and isinstance(f, base.BaseEstimator):
+        return bool(getattr(base, test)(f))
+    return otherwise
+
+
+def _classes(f: Any, name: str) -> tuple[Any, ...] | None:
+    found = getattr(f, "classes_", None)
+    if found is None:
+        return None
+    if isinstance(found, list) and any(isinstance(item, np.ndarray) for item in found):
+        raise InputError(
+            f"f= must predict one target; {name} predicts {len(found)}. Explain one at a time: "
+            f"f.estimators_[i], or a function that returns its column, with backend='host'."
+        )
+    return tuple(np.asarray(found).tolist())
+
+
+def _heads(f: Any, classifier: bool, regressor: bool) -> dict[str, Callable[..., Any]]:
+    heads: dict[str, Callable[..., Any]] = {}
+    # Which of the two exist may depend on the fit, so attributes are asked, not classes.
+    for word, method in (("proba", "predict_proba"), ("decision", "decision_function")):
+        if callable(getattr(f, method, None)):
+            heads[word] = getattr(f, method)
+    if not regressor:
+        heads["label"] = f.predict
+    if not classifier:
+        heads["value"] = f.predict
+    return heads
+
+
+def _default(heads: dict[str, Callable[..., Any]], classifier: bool, name: str) -> str:
+    if not classifier:
+        return "value"
+    if "proba" not in heads and "decision" not in heads:
+        return "label"
+    return "proba" if "proba" in heads else "decision"
+
+
+def _both_classes(decision: Callable[..., Any], name: str) -> Callable[[Any], np.ndarray]:
+    """A binary decision [R], which is positive for the second class, as a column per class."""
+
+    def columns(rows: Any) -> np.ndarray:
+        values = check_raw(decision(rows), len(rows), name)
+        return np.stack([-values, values], axis=1)
+
+    return columns
+
+
+def _feature_names(f: Any) -> tuple[str, ...] | None:
+    names = getattr(f, "feature_names_in_", None)
+    return None if names is None else tuple(str(name) for name in names)

@@ -1,0 +1,27 @@
+"""`Source`: what an adapter found out about a model, before any output is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Source:
+    """One kind of model, read by its adapter; `as_model` makes the `Model` from it.
+
+    heads: what the model can answer, by the word of `output=`; each is f(params, rows) for backend
+    "jax" and f(rows) for "host", with rows [R, *F] -> [R] or [R, K].
+    """
+
+    backend: str  # "jax" | "host"
+    reason: str
+    name: str
+    heads: Mapping[str, Callable[..., Any]]
+    default: str  # the head of output=None
+    columns: str  # the head from which a class label or an output index selects
+    params: Any = None
+    decide: Callable[..., Any] | None = None  # rows -> the model's own class labels [R]
+    classes: tuple[Any, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
