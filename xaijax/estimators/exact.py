@@ -5,10 +5,12 @@ Letters: N instances, P players, K outputs.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
+from xaijax._errors import InputError
 from xaijax.games.game import Game
 from xaijax_kernels.indices import semivalue
 
@@ -24,11 +26,35 @@ class Estimate(NamedTuple):
     largest_pair: int  # players of the largest lattice that was summed
 
 
+def _noise_errors(game: Game, p: np.ndarray) -> np.ndarray | None:
+    """Standard errors of a model declared random, like values; None for the others.
+
+    Every corner is one independent answer with the standard deviation that the probe found. With
+    weights w over donors, Var phi_i = sigma^2 sum w^2 * 2 sum_s C(P-1, s) p(s)^2.
+    """
+    noise = game.evaluator.findings.noise
+    if noise is None:
+        return None
+    P = game.P
+    corners = 2 * math.fsum(math.comb(P - 1, s) * p[s] ** 2 for s in range(P))
+    donors = float((game.evaluator.replacement.weights**2).sum())
+    errors = noise * math.sqrt(corners * donors)
+    return np.broadcast_to(errors, (game.N, P, len(noise))).copy()
+
+
 def exact(game: Game, p: np.ndarray) -> Estimate:
     """The semivalue with weights p [P] (of one single set of each size) of all instances."""
     if game.quantity.linear:
         totals = game.index(p)
-        return Estimate(totals.phi, totals.empty, totals.full, None, totals.span, game.largest_pair)
+        errors = _noise_errors(game, p)
+        return Estimate(
+            totals.phi, totals.empty, totals.full, errors, totals.span, game.largest_pair
+        )
+    if not game.evaluator.model.deterministic:
+        raise InputError(
+            f"link={game.quantity.name!r} of a random model's mean answer is biased by its noise. "
+            'Use link="identity" with deterministic=False.'
+        )
     values, base, full, span = [], [], [], []
     for _first, table in game.tables():
         span.append(np.abs(table - table[:, :1]).max(axis=(1, 2)))

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from xaijax import _checks
-from xaijax._errors import InputError, InputTypeError, MemoryPlanError, ModelOutputError
+from xaijax._errors import InputError, InputTypeError, MemoryPlanError
 from xaijax._players import Players
 from xaijax._table import Table
 from xaijax.games._clock import Clock
@@ -52,8 +52,7 @@ class Evaluator:
         self._max_memory = (
             None if max_memory is None else _checks.whole_number(max_memory, "max_memory")
         )
-        self.outputs: int | None = None  # K, known once ready
-        self.scalar = False  # the model answers [R] or [R, 1]
+        self.findings: Any = None  # what the probe found; see `Model.probe`
         self.clock = Clock()
         self._kept: DeviceBackend | None = None
         per_column = replacement.table.codes_per_column
@@ -99,10 +98,7 @@ class Evaluator:
 
     def _device_backend(self) -> DeviceBackend:
         model, codes = self.model, self.replacement.codes
-        rows = self.replacement.table.decode(codes[:PROBE_ROWS])
-        probe = model.probe(rows)  # traces, compiles, checks shape, determinism and neighbours
-        self.outputs, self.scalar = probe.outputs, probe.scalar
-        self.clock.compile_seconds += probe.compile_seconds
+        probe = self._probe(self.replacement.table)
         devices = self.devices
         sizes = plan_sizes(
             width=widest_layer(probe.jaxpr, probe.rows),
@@ -121,7 +117,7 @@ class Evaluator:
             max_memory=self.max_memory,
         )
         return DeviceBackend(
-            probe.apply,
+            _columns(model.apply),
             model.params,
             model.compiled,
             sizes,
@@ -132,22 +128,19 @@ class Evaluator:
             self.clock,
         )
 
+    def _probe(self, table: Table) -> Any:
+        if self.findings is None:
+            self.findings = self.model.probe(table.decode(self.replacement.codes[:PROBE_ROWS]))
+            self.clock.compile_seconds += self.findings.compile_seconds
+        return self.findings
+
     def _host_backend(self, table: Table) -> HostBackend:
         model, codes = self.model, self.replacement.codes
-        if self.outputs is None:
-            probe = model.probe(table.decode(codes[:PROBE_ROWS]))
-            self.outputs, self.scalar = probe.outputs, probe.scalar
-        K = self.outputs
+        self._probe(table)
+        K = self.findings.outputs
 
         def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
-            out = model.answer(table.decode(code_rows), first)
-            out = out[:, None] if out.ndim == 1 else out
-            if out.shape[1] != K:
-                raise ModelOutputError(
-                    f"the model returned {out.shape[1]} outputs for rows {first}:"
-                    f"{first + len(out)}, but {K} on the probe rows; the number must not change."
-                )
-            return out
+            return model.answer(table.decode(code_rows), first, K)
 
         return HostBackend(
             answer,
@@ -174,6 +167,16 @@ class Evaluator:
         if self.model.max_rows is not None:
             rows = min(rows, 1 << (self.model.max_rows.bit_length() - 1))
         return rows
+
+
+def _columns(apply: Any) -> Any:
+    """The model with [R] made [R, 1]."""
+
+    def columns(params: Any, rows: Any) -> Any:
+        out = apply(params, rows)
+        return out[:, None] if out.ndim == 1 else out
+
+    return columns
 
 
 def _tile(tile: Any) -> int:

@@ -101,7 +101,7 @@ class Game:
         weights = Weights(p)
         donors = self.evaluator.replacement.weights
         backend = self.evaluator.backend(self.table_of_rows)
-        K = self.evaluator.outputs or 1
+        K = self.evaluator.findings.outputs
         totals = Totals(self.N, self.P, K, donors)
         for first, differs in self._differing():
             n, B, _ = differs.shape
@@ -122,7 +122,7 @@ class Game:
     def tables(self) -> Iterator[tuple[int, np.ndarray]]:
         """(first instance, v(S) float64 [n, 2^P, K]) for stretches of instances, in order."""
         backend = self.evaluator.backend(self.table_of_rows)
-        K, donors = self.evaluator.outputs or 1, self.evaluator.replacement.weights
+        K, donors = self.evaluator.findings.outputs, self.evaluator.replacement.weights
         most_rows, most_instances = self._table_limits(K)
         for first, differs in self._differing():
             rows = (np.int64(1) << np.maximum(differs.sum(2), backend.slot_bits)).sum(1)
@@ -158,7 +158,10 @@ class Game:
         step = self.evaluator.instances_at_a_time
         for first in range(0, self.N, step):
             x = agreement_codes(self.codes[first : first + step])
-            yield first, differing(x, donors, self.evaluator.code_players, self.P)
+            if self.evaluator.model.deterministic:
+                yield first, differing(x, donors, self.evaluator.code_players, self.P)
+            else:  # a random answer differs from itself: nothing may be asked once for two
+                yield first, np.ones((len(x), len(donors), self.P), bool)
 
     def _pack(
         self, backend: Backend, instance: np.ndarray, donor: np.ndarray, differs: np.ndarray

@@ -39,7 +39,7 @@ class Explainer:
     f(x on S, b elsewhere)): interventional (marginal) replacement, one donor row at a time.
 
     Arguments:
-        model: from `as_model` (or anything that `as_model` takes without options).
+        model: from `as_model`.
         background: rows [B, F] (array, or a frame for a host model), or a `Baseline`.
         players: None (each column), {"name": [columns]}, [[columns], ...], or an integer array
             shaped like one instance. Columns that no group names stay single players.
@@ -82,6 +82,11 @@ class Explainer:
         self.seed = _checks.whole_number(seed, "seed", least=0)
         self.tolerance = _tolerance(tolerance)
         self.quantity = quantity_of(link)
+        if not hasattr(model, "probe"):
+            raise InputTypeError(
+                f"model must come from xaijax.as_model, got {type(model).__name__}. Say "
+                "xaijax.Explainer(xaijax.as_model(f), background)."
+            )
         self.model = model
         replacement = replacement_of(model, background, weights)
         table = replacement.table
@@ -180,15 +185,16 @@ class Explainer:
             residual = estimate.base + estimate.values.sum(axis=1) - estimate.full
             stats["efficiency_residual"] = np.abs(residual).max(axis=1)
             stats["efficiency_bound"] = _rounding(estimate, P, evaluator.replacement.weights, model)
-        scalar = evaluator.scalar
+        scalar = evaluator.findings.scalar
+        errors = estimate.std_errors
         return Explanation(
             values=estimate.values[:, :, 0] if scalar else estimate.values,
             base_values=estimate.base[:, 0] if scalar else estimate.base,
-            std_errors=None,
+            std_errors=errors if errors is None or not scalar else errors[:, :, 0],
             data=rows.array if isinstance(rows, MappedRows) else rows,
             feature_names=self.players.names,
-            output_names=None if scalar else _output_names(model, estimate.base.shape[1]),
-            exact=True,
+            output_names=evaluator.findings.output_names,
+            exact=errors is None,
             kind=self.index,
             stats=stats,
             provenance={
@@ -222,15 +228,6 @@ def _rounding(estimate: Estimate, P: int, donor_weights: np.ndarray, model: Any)
     level = np.maximum(np.abs(estimate.base), np.abs(estimate.full)).max(axis=1)
     spread = math.sqrt(corners * P * float((donor_weights**2).sum()))
     return u * (16.0 * spread * estimate.span + 8.0 * level)
-
-
-def _output_names(model: Any, K: int) -> tuple[str, ...]:
-    names = model.output_names
-    if names is None:
-        return tuple(str(i) for i in range(K))
-    if len(names) != K:
-        raise InputError(f"output_names has {len(names)} names, but the model has {K} outputs.")
-    return tuple(names)
 
 
 def _tolerance(tolerance: Any) -> float | None:

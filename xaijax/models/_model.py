@@ -18,6 +18,7 @@ from xaijax.models._labels import decide
 from xaijax.models._options import WORDS, came
 from xaijax.models._outputs import check_finite, check_labels, check_output
 from xaijax.models._predict import run_jax
+from xaijax.models._ready import Probe, answer_host, probe_host, probe_jax
 from xaijax.models._rows import array_rows, check_columns, frame_rows, is_frame, parts
 from xaijax.models._trace import DTYPES
 
@@ -142,6 +143,18 @@ class Model:
         for name, value in changes.items():
             changes[name] = self._checked_change(name, value)
         return dataclasses.replace(self, **changes)
+
+    def probe(self, rows: Any) -> Probe:
+        """What the engine must know before it runs: asked of a few rows, as `Explainer` reads them.
+
+        Raises ModelOutputError, NonDeterministicModelError, InputTypeError (does not trace), and
+        the model's own exceptions.
+        """
+        return probe_jax(self, rows) if self.backend == "jax" else probe_host(self, rows)
+
+    def answer(self, rows: Any, first: int, outputs: int) -> np.ndarray:
+        """Host models: the checked answer to one call, float64 [R, K]; first: its place in the run."""
+        return answer_host(self, rows, first, outputs)
 
     def __repr__(self) -> str:
         parts = [self.name, f"backend={self.backend!r} ({self.reason})", f"output={self.output!r}"]

@@ -1,0 +1,92 @@
+"""What the engine learns of a model before it runs it: outputs, widest layer, good behaviour."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax._errors import ModelOutputError
+from xaijax.models._host import HostModel, call_host, call_host_raw
+from xaijax.models._outputs import output_names_for
+from xaijax.models._probe import probe_determinism, probe_neighbours
+
+PROBE_ROWS = 32
+_REPEATS = 16  # of the probe, to measure the noise of a model that is declared random
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Findings of the probe."""
+
+    outputs: int  # K
+    scalar: bool  # the model answers [R] (or [R, 1])
+    output_names: tuple[str, ...] | None  # [K]
+    jaxpr: Any = None  # of the model on `rows` rows; None on the host
+    rows: int = PROBE_ROWS
+    noise: np.ndarray | None = None  # [K], standard deviation of one answer; None: deterministic
+    compile_seconds: float = 0.0
+
+
+def probe_jax(model: Any, rows: np.ndarray) -> Probe:
+    """Trace and compile the model for a few rows (its one trace but the run's), then probe it."""
+    key = ("probe", rows.shape[1:], rows.dtype.name)
+    seconds = 0.0
+    if key not in model.compiled:
+        started = time.perf_counter()
+        shape = jax.ShapeDtypeStruct((PROBE_ROWS, *rows.shape[1:]), rows.dtype)
+        traced = jax.jit(model.apply).trace(model.params, shape)
+        model.compiled[key] = (traced.lower().compile(), traced.jaxpr.jaxpr)
+        seconds = time.perf_counter() - started
+    program, jaxpr = model.compiled[key]
+
+    def evaluate(some: Any) -> np.ndarray:
+        return np.asarray(program(model.params, some))
+
+    rows = rows[np.arange(PROBE_ROWS) % len(rows)]
+    answer, noise = _probed(model, evaluate, rows)
+    return _findings(model, answer, jaxpr, noise, seconds)
+
+
+def probe_host(model: HostModel, rows: Any) -> Probe:
+    """Call the model on a few rows, an array or a frame, and probe it."""
+
+    def evaluate(some: Any) -> np.ndarray:
+        return call_host_raw(model, some)
+
+    answer, noise = _probed(model, evaluate, rows)
+    return _findings(model, answer, None, noise, 0.0)
+
+
+def answer_host(model: HostModel, rows: Any, first: int, outputs: int) -> np.ndarray:
+    """The model's answer to one call as float64 [R, K], K as on the probe rows."""
+    values = call_host(model, rows, first)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.shape[1] != outputs:
+        raise ModelOutputError(
+            f"{model.name} returned {values.shape[1]} outputs for rows {first}:"
+            f"{first + len(values)}, but {outputs} on the probe rows; the number must not change."
+        )
+    return values
+
+
+def _probed(model: Any, evaluate: Any, rows: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    if model.deterministic:
+        answer = probe_determinism(evaluate, rows, model.name)
+        probe_neighbours(evaluate, rows, model.name)
+        return answer, None
+    answers = np.stack([evaluate(rows) for _ in range(_REPEATS)]).astype(np.float64)
+    answers = answers.reshape(*answers.shape[:2], -1)
+    return answers[0], np.sqrt(answers.var(axis=0, ddof=1).mean(axis=0))
+
+
+def _findings(
+    model: Any, answer: np.ndarray, jaxpr: Any, noise: np.ndarray | None, seconds: float
+) -> Probe:
+    scalar = answer.ndim == 1 or answer.shape[1] == 1
+    outputs = 1 if scalar else answer.shape[1]
+    names = output_names_for(model.output_names, model.classes, None if scalar else outputs)
+    return Probe(outputs, scalar, names, jaxpr, PROBE_ROWS, noise, seconds)
