@@ -112,8 +112,8 @@ def _codes(frame: DataFrame, train: DataFrame) -> DataFrame:
     coded = {}
     for raw, name in _SHAP_COLUMNS.items():
         if raw == "relationship":
-            order = {value: code for code, value in enumerate(_RELATIONSHIPS)}
-            coded[name] = frame[raw].map(order).astype("int64")
+            codes = pandas.Categorical(frame[raw], categories=list(_RELATIONSHIPS)).codes
+            coded[name] = codes.astype("int64")
         elif pandas.api.types.is_numeric_dtype(train[raw]):
             coded[name] = frame[raw].astype("float32")
         else:
