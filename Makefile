@@ -1,0 +1,51 @@
+# Every target that needs an environment makes .venv once, and again when pyproject.toml changes.
+
+PYTHON := .venv/bin/python
+READY := .venv/installed
+PEERS := .venv/peers-installed
+PIP := $(PYTHON) -m pip install --quiet --disable-pip-version-check
+
+# The tables that tests and bench read, where the folder beside the clone has them.
+ifndef XAIJAX_DATA
+ifneq ($(wildcard ../shared/data/.),)
+export XAIJAX_DATA := $(abspath ../shared/data)
+endif
+endif
+
+.PHONY: help demo test bench bench-gpu lint
+
+help:
+	@echo "make demo       install and explain 1,000 real rows; writes xaijax-demo/"
+	@echo "make test       install and run the tests (ARGS='-k name' for some)"
+	@echo "make bench      measure against the peers; rewrites bench/README.md (CASE=T1 for one)"
+	@echo "make bench-gpu  the same on a GPU; fails where there is none"
+	@echo "make lint       ruff and pyright"
+
+demo: $(READY)
+	.venv/bin/xaijax demo
+
+test: $(READY)
+	$(PYTHON) -m pytest $(ARGS)
+
+bench: $(PEERS)
+	$(PYTHON) -m bench $(if $(CASE),--case $(CASE)) $(ARGS)
+
+bench-gpu: $(PEERS)
+	JAX_PLATFORMS=cuda $(PYTHON) -m bench --gpu $(if $(CASE),--case $(CASE)) $(ARGS)
+
+lint: $(READY)
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/pyright --pythonpath $(PYTHON)
+
+$(READY): pyproject.toml
+	@python=$$(bash .ci/find-python 3.13 3.12 3.11) || \
+		{ echo "No Python 3.13, 3.12 or 3.11 with venv was found." >&2; exit 1; }; \
+	echo "Making .venv with $$python"; \
+	"$$python" -m venv --clear .venv
+	$(PIP) -e ".[dev]"
+	@touch $@
+
+$(PEERS): bench/peers/here.txt $(READY)
+	$(PIP) -r bench/peers/here.txt
+	@touch $@

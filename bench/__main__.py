@@ -1,0 +1,112 @@
+"""The command line: `python -m bench [--case T1 ...] [--size smoke] [--gpu] [--list]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+import jax
+
+from bench import report
+from bench.cases import CASES
+from bench.frame import Outcome
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the cases, print and keep what they found.
+
+    Returns:
+        0; 1 when results disagreed or a case failed; 2 for a wrong name or a missing GPU.
+    """
+    options = _parser().parse_args(arguments)
+    wanted = [name for one in options.case for name in one.split(",") if name]
+    unknown = [name for name in wanted if name not in CASES]
+    if unknown:
+        print(f"No case {', '.join(unknown)}; there are {', '.join(CASES)}.", file=sys.stderr)
+        return 2
+    if options.list:
+        for case in CASES.values():
+            print(f"{case.name:4} {case.measures}\n     target {case.target}")
+        return 0
+    if options.gpu and (missing := _missing_gpu()):
+        print(missing, file=sys.stderr)
+        return 2
+    where = report.machine()
+    lines: list[list[str]] = []
+    failed: list[str] = []
+    for name in wanted or CASES:
+        case = CASES[name]
+        print(f"{name}: {case.measures}", flush=True)
+        started = time.perf_counter()
+        try:
+            outcome = case.run(options.size)
+        except Exception as error:
+            # The other cases still run; this one is reported and fails the run.
+            outcome = Outcome(not_run=f"{type(error).__name__}: {error}")
+            failed.append(name)
+            if options.fail_fast:
+                raise
+        if not outcome.agrees:
+            failed.append(name)
+        _show(outcome, time.perf_counter() - started)
+        lines += report.rows(case, outcome, where)
+        if options.write:
+            report.write_json(options.out, case, options.size, outcome, where)
+    if options.write and options.size == "full":
+        report.update_table(report.HERE / "README.md", lines, where)
+    if failed:
+        print(f"FAILED: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--case", action="append", default=[], help="names, as T1 or T1,T3")
+    parser.add_argument("--size", choices=("full", "smoke"), default="full")
+    parser.add_argument("--list", action="store_true", help="name the cases and stop")
+    parser.add_argument("--gpu", action="store_true", help="refuse to run without a GPU")
+    parser.add_argument("--out", type=Path, default=report.HERE / "out", help="for JSON files")
+    parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
+    parser.add_argument("--fail-fast", action="store_true", help="show a failing case's traceback")
+    return parser
+
+
+def _missing_gpu() -> str:
+    """Why there is no GPU to run on; empty when there is one."""
+    try:
+        platforms = {device.platform for device in jax.devices()}
+    except Exception as error:  # JAX ends in an assertion where the only platform allowed is absent
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        why = f"JAX found no device for JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS')} ({why})"
+    else:
+        if "gpu" in platforms:
+            return ""
+        why = f"JAX sees {', '.join(sorted(platforms))} only"
+    return (
+        f"No GPU that JAX can use: {why}. Nothing was measured. On a machine with an NVIDIA GPU: "
+        'pip install "jax[cuda12]" into the environment, then make bench-gpu; without: make bench.'
+    )
+
+
+def _show(outcome: Outcome, seconds: float) -> None:
+    if outcome.not_run:
+        print(f"  not run: {outcome.not_run}", flush=True)
+        return
+    for timing in outcome.timings:
+        print(f"  {timing.name}: {timing.best:.3g} s (first call {timing.first:.3g} s)")
+    for one in outcome.figures:
+        goal = f" (target {one.target:g}, {one.verdict})" if one.target is not None else ""
+        print(f"  {one.label}: {one.value:.4g}{one.unit}{goal}")
+    for one in outcome.agreements:
+        word = "agrees" if one.holds else "DISAGREES"
+        print(f"  {one.between} {word}: {one.difference:.2e} of {one.tolerance:.2e} accepted")
+    for note in outcome.notes:
+        print(f"  note: {note}")
+    print(f"  [{seconds:.0f} s]", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

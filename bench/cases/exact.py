@@ -1,0 +1,203 @@
+"""T1, T2, T3: exact Shapley values of a JAX network, continuous inputs and Adult's codes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import xaijax
+from bench.definition import against_definition, against_peer, efficiency
+from bench.frame import (
+    LEAST_SECONDS,
+    Agreement,
+    Case,
+    Contender,
+    Duel,
+    Figure,
+    Size,
+    Timing,
+    ratio,
+    timed,
+)
+from bench.models import Params, adult_codes, continuous, forward, mlp, predict
+from bench.peers import shap_exact
+
+OURS, FORWARD = "xaijax", "plain forward"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Instances, background and a network; every contender sees the same."""
+
+    X: np.ndarray  # [N, P]
+    background: np.ndarray  # [B, P]
+    params: Params
+
+    @property
+    def rows(self) -> int:
+        """Model rows of one instance when every hybrid is asked: B 2^P."""
+        return len(self.background) * 2 ** self.X.shape[1]
+
+    @functools.cached_property
+    def outputs(self) -> np.ndarray:
+        """The model on the instances, float64 [N]."""
+        return predict(self.params, self.X)
+
+    def ours(self) -> Callable[[int], Any]:
+        """Return n -> the Explanation of the first n instances."""
+        model = xaijax.as_model(forward, self.params)
+        explainer = xaijax.Explainer(model, self.background, estimator="exact")
+        return lambda count: explainer(self.X[:count], progress=False)
+
+    def shap(self) -> Callable[[int], np.ndarray]:
+        """Return n -> shap's values [n, P] of the first n instances, by the same jitted model."""
+        model = jax.jit(functools.partial(forward, self.params))
+        steady = shap_exact.steadied(model)
+        explain = shap_exact.explainer(steady, self.background, self.X.shape[1])
+        return lambda count: explain(self.X[:count])
+
+    def agreements(self, explanation: Any) -> list[Agreement]:
+        """Efficiency on all instances, the definition on one."""
+        model = functools.partial(predict, self.params)
+        return [
+            efficiency(explanation, self.outputs),
+            against_definition(explanation, model, self.X, self.background, instances=1),
+        ]
+
+
+def network(instances: int, background: int, widths: tuple[int, ...]) -> Problem:
+    """Normal draws and a network of the given widths."""
+    X, rows = continuous(instances, background, widths[0])
+    return Problem(X, rows, mlp(widths, rows))
+
+
+def adult_problem(instances: int, background: int) -> Problem:
+    """Adult as codes; the network normalises by the whole table, as a trained one would."""
+    X, rows, table = adult_codes(instances, background)
+    return Problem(X, rows, mlp((12, 64, 64, 1), table))
+
+
+def _problem(size: Size) -> Problem:
+    if size == "smoke":
+        return network(10, 5, (6, 8, 8, 1))
+    return network(200, 100, (12, 64, 64, 1))
+
+
+def setup_forward(size: Size) -> Duel:
+    """T1: against the best tiled forward pass over as many rows, and nothing else."""
+    problem = _problem(size)
+    tiles = (64, 320) if size == "smoke" else (2048, 4096, 8192, 16384, 32768)
+    plain, tile = _best_forward(problem, tiles)
+
+    def figures(timings: Mapping[str, Timing], results: Mapping[str, Any]) -> list[Figure]:
+        del results
+        value = ratio(timings, OURS, FORWARD)
+        return [Figure("time / plain forward of the same rows", value, 1.25, 0.95)]
+
+    return Duel(
+        contenders=[
+            Contender(OURS, problem.ours(), len(problem.X)),
+            Contender(FORWARD, plain, len(problem.X)),
+        ],
+        check=lambda results: problem.agreements(results[OURS]),
+        figures=figures,
+        notes=(f"forward in tiles of {tile:,} rows, the fastest of {len(tiles)}",),
+    )
+
+
+def _best_forward(
+    problem: Problem, tiles: Sequence[int], *, instances: int = 10
+) -> tuple[Callable[[int], None], int]:
+    """The model alone over random rows, by the tile that is fastest here.
+
+    The rows of ten instances are drawn once and passed over as often as the work asks, since the
+    rows of all would not fit the memory.
+    """
+    rng = np.random.default_rng(3)
+    shape = (instances * problem.rows, problem.X.shape[1])
+    rows = jnp.asarray(rng.standard_normal(shape, dtype=np.float32))
+
+    @jax.jit
+    def passed(params: Params, tiled: jax.Array) -> jax.Array:
+        return jax.lax.map(functools.partial(forward, params), tiled)
+
+    def over(tiled: jax.Array, count: int) -> None:
+        for _ in range(-(-count // instances)):
+            passed(problem.params, tiled).block_until_ready()
+
+    spent = {}
+    for tile in tiles:
+        run = functools.partial(over, rows.reshape(-1, tile, shape[1]))
+        run(instances)
+        spent[tile] = min(timed(run, instances)[0] for _ in range(3))
+    best = min(spent, key=lambda tile: spent[tile])
+    return functools.partial(over, rows.reshape(-1, best, shape[1])), best
+
+
+def setup_shap(size: Size) -> Duel:
+    """T2: the problem of T1 against shap."""
+    return _against_shap(_problem(size), size, goals=(8, 12))
+
+
+def setup_codes(size: Size) -> Duel:
+    """T3: Adult as codes, where most values of a pair of rows agree."""
+    instances, background = (4, 3) if size == "smoke" else (1_000, 100)
+    return _against_shap(adult_problem(instances, background), size, goals=(150, 500), asked=True)
+
+
+def _against_shap(
+    problem: Problem, size: Size, *, goals: tuple[float, float], asked: bool = False
+) -> Duel:
+    def check(results: Mapping[str, Any]) -> list[Agreement]:
+        ours, theirs = results[OURS], results[shap_exact.NAME]
+        values = against_peer(shap_exact.NAME, ours.values, theirs, problem.outputs)
+        return [values, *problem.agreements(ours)]
+
+    def figures(timings: Mapping[str, Timing], results: Mapping[str, Any]) -> list[Figure]:
+        found = []
+        if asked:
+            stats = results[OURS].stats
+            rows = stats["model_rows"] + stats["padded_rows"]
+            share = 100 * rows / (len(problem.X) * problem.rows)
+            found.append(Figure("(model rows + padding) / (N B 2^P)", share, 4.5, unit=" %"))
+        value = ratio(timings, shap_exact.NAME, OURS)
+        found.append(Figure("shap Exact / ours", value, *goals, better="more", unit="x"))
+        return found
+
+    least = LEAST_SECONDS if size == "full" else 0.0
+    return Duel(
+        contenders=[
+            Contender(OURS, problem.ours(), len(problem.X)),
+            Contender(shap_exact.NAME, problem.shap(), len(problem.X), least),
+        ],
+        check=check,
+        figures=figures,
+        rounds=3 if size == "full" else 1,
+        notes=("shap's calls are padded to few sizes, so that it does not compile in each",),
+    )
+
+
+CASES = (
+    Case(
+        "T1",
+        "exact values, MLP 12-64-64-1, 100 background rows, continuous inputs, against the model "
+        "alone on the same number of rows",
+        "time / best tiled forward <= 1.25",
+        "<= 0.95",
+        setup_forward,
+    ),
+    Case("T2", "the same against shap Exact", "shap / ours >= 8", ">= 12", setup_shap),
+    Case(
+        "T3",
+        "Adult as codes, 1,000 rows, 100 background rows, the same network, against shap Exact",
+        "model rows <= 4.5 % of N B 2^P; shap / ours >= 150",
+        ">= 500",
+        setup_codes,
+    ),
+)

@@ -1,0 +1,201 @@
+"""T6: scikit-learn Pipelines on the host, on a frame of mixed types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import xaijax
+from bench.frame import (
+    LEAST_SECONDS,
+    Agreement,
+    Case,
+    Contender,
+    Duel,
+    Figure,
+    Outcome,
+    Size,
+    Timing,
+    ratio,
+)
+from bench.models import adult_table
+from bench.peers import shap_exact
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+OURS, ALONE = "xaijax", "the model alone"
+
+
+@dataclass(frozen=True)
+class HostDuel:
+    """One duel a model; their figures stand together."""
+
+    duels: dict[str, Duel]
+
+    def measure(self) -> Outcome:
+        """Run the duels one after the other."""
+        found = {name: duel.measure() for name, duel in self.duels.items()}
+        return Outcome(
+            figures=tuple(
+                Figure(
+                    f"{name}: {one.label}", one.value, one.target, one.stretch, one.better, one.unit
+                )
+                for name, outcome in found.items()
+                for one in outcome.figures
+            ),
+            timings=tuple(
+                replace(one, name=f"{name}: {one.name}")
+                for name, outcome in found.items()
+                for one in outcome.timings
+            ),
+            agreements=tuple(one for outcome in found.values() for one in outcome.agreements),
+            notes=tuple(
+                f"{name}: {note}" for name, outcome in found.items() for note in outcome.notes
+            ),
+        )
+
+
+def setup(size: Size) -> HostDuel:
+    """Fit both models on Adult's raw columns and set up their duels."""
+    instances, background, trained = (2, 3, 500) if size == "smoke" else (50, 100, 10_000)
+    X, y = adult_table("qii")
+    if size == "smoke":
+        X = X.iloc[:, [0, 1, 3, 7, 8, 9]]
+    forest = RandomForestClassifier(n_estimators=50, max_depth=10, random_state=0)
+    heads = {"logistic": LogisticRegression(max_iter=1_000), "forest": forest}
+    duels = {}
+    for name, head in heads.items():
+        model = _pipeline(X, head).fit(X.iloc[:trained], y.iloc[:trained].astype(int))
+        held = X.iloc[trained : trained + instances].reset_index(drop=True)
+        duels[name] = _duel(model, held, X.iloc[:background].reset_index(drop=True), size)
+    return HostDuel(duels)
+
+
+def _pipeline(X: DataFrame, head: Any) -> Pipeline:
+    texts = X.select_dtypes(exclude="number").columns.tolist()
+    numbers = X.select_dtypes(include="number").columns.tolist()
+    columns = ColumnTransformer(
+        [
+            ("texts", OneHotEncoder(handle_unknown="ignore"), texts),
+            ("numbers", StandardScaler(), numbers),
+        ]
+    )
+    return make_pipeline(columns, head)
+
+
+def _duel(model: Pipeline, X: DataFrame, background: DataFrame, size: Size) -> Duel:
+    wrapped = xaijax.as_model(model, backend="host", output=1)
+    explainer = xaijax.Explainer(wrapped, background, estimator="exact")
+    stats = explainer(X, progress=False).stats
+    rows, calls = int(stats["model_rows"] + stats["padded_rows"]), int(stats["model_calls"])
+    outputs = model.predict_proba(X)[:, 1]
+
+    def check(results: Mapping[str, Any]) -> list[Agreement]:
+        ours, theirs = results[OURS], results[shap_exact.NAME]
+        total = ours.base_values + ours.values.sum(axis=1)
+        pairs = {
+            "base + values and f(x)": (total, outputs),
+            f"values and {shap_exact.NAME}'s": (ours.values[: len(theirs)], theirs),
+        }
+        reason = "probabilities and sums in float64 on both sides"
+        return [
+            Agreement(between, float(np.abs(left - right).max()), 1e-9, reason)
+            for between, (left, right) in pairs.items()
+        ]
+
+    def figures(timings: Mapping[str, Timing], results: Mapping[str, Any]) -> list[Figure]:
+        del results
+        outside = 100 * (1 - ratio(timings, ALONE, OURS))
+        won = ratio(timings, shap_exact.NAME, OURS)
+        return [
+            Figure("shap Exact / ours", won, 8, 20, better="more", unit="x"),
+            Figure("share of time outside the model", outside, 20, 5, unit=" %"),
+        ]
+
+    units = len(X)
+    least = LEAST_SECONDS if size == "full" else 0.0
+    return Duel(
+        contenders=[
+            Contender(OURS, lambda count: explainer(X.iloc[:count], progress=False), units),
+            Contender(ALONE, _alone(model, X, background, rows, calls), units),
+            Contender(shap_exact.NAME, _shap(model, X, background), units, least),
+        ],
+        check=check,
+        figures=figures,
+        rounds=3 if size == "full" else 1,
+        notes=(
+            f"{rows:,} model rows in {calls:,} calls",
+            "shap cannot mix texts, so it gets their codes and the model decodes them",
+        ),
+    )
+
+
+def _alone(
+    model: Pipeline, X: DataFrame, background: DataFrame, rows: int, calls: int
+) -> Callable[[int], None]:
+    """The model on as many rows in calls of the same size: hybrids of the same two frames."""
+    rng = np.random.default_rng(4)
+    most = -(-rows // calls)
+    mixed = {}
+    for column in X.columns:
+        from_x = X[column].iloc[rng.integers(len(X), size=most)].reset_index(drop=True)
+        donor = background[column].iloc[rng.integers(len(background), size=most)]
+        mixed[column] = from_x.where(rng.random(most) < 0.5, donor.reset_index(drop=True))
+    batch = type(X)(mixed).astype(X.dtypes.to_dict())
+
+    def run(count: int) -> None:
+        del count  # always the whole work: ours runs the whole work too
+        left = rows
+        while left > 0:
+            model.predict_proba(batch.iloc[: min(left, most)])
+            left -= most
+
+    return run
+
+
+def _shap(model: Pipeline, X: DataFrame, background: DataFrame) -> Callable[[int], np.ndarray]:
+    """shap on codes [N, P] of the texts and the numbers as they are, decoded for the model."""
+    both = {name: np.concatenate([X[name], background[name]]) for name in X.columns}
+    texts = X.select_dtypes(exclude="number").columns
+    known = {name: np.unique(both[name]) for name in texts}
+
+    def encode(frame: DataFrame) -> np.ndarray:
+        columns = [
+            np.searchsorted(known[name], frame[name]) if name in known else frame[name]
+            for name in frame.columns
+        ]
+        return np.stack(columns, axis=1).astype(float)
+
+    dtypes = X.dtypes.to_dict()
+
+    def positive(rows: np.ndarray) -> np.ndarray:
+        columns = {
+            name: known[name][rows[:, at].astype(int)] if name in known else rows[:, at]
+            for at, name in enumerate(X.columns)
+        }
+        return model.predict_proba(type(X)(columns).astype(dtypes))[:, 1]
+
+    explain = shap_exact.explainer(positive, encode(background), X.shape[1])
+    codes = encode(X)
+    return lambda count: explain(codes[:count])
+
+
+CASES = (
+    Case(
+        "T6",
+        "scikit-learn on the host: Pipelines with a logistic model and a forest on Adult's 13 raw "
+        "columns, 100 background rows, against shap Exact and against the model alone",
+        "shap / ours >= 8; outside the model <= 20 %",
+        "20x; 5 %",
+        setup,
+    ),
+)

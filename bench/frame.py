@@ -1,0 +1,218 @@
+"""The frame: named cases, contenders that run in turn, figures with goals, and their comparison.
+
+A time without its correctness is not reported: a case whose results disagree fails, and with it
+the run.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+Size = Literal["full", "smoke"]
+
+# A share of a slow baseline's work takes at least this long, or its start-up would be scaled too.
+LEAST_SECONDS = 5.0
+
+
+class NotRun(Exception):
+    """A case, or a peer, cannot run here. The text says why, and stands in the table."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured number, with what it should be."""
+
+    label: str
+    value: float
+    target: float | None = None  # None: reported, nothing promised
+    stretch: float | None = None
+    better: Literal["less", "more", "near"] = "less"  # "near": the goals are distances from 1
+    unit: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """ "stretch", "met" or "missed"; empty without a target."""
+        if self.stretch is not None and self._reaches(self.stretch):
+            return "stretch"
+        if self.target is None:
+            return ""
+        return "met" if self._reaches(self.target) else "missed"
+
+    def _reaches(self, goal: float) -> bool:
+        if self.better == "near":
+            return abs(self.value - 1) <= goal
+        return self.value <= goal if self.better == "less" else self.value >= goal
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The largest difference between two results, and how much of it is accepted, and why."""
+
+    between: str
+    difference: float
+    tolerance: float
+    reason: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the results agree; a difference that is not a number never does."""
+        return self.difference <= self.tolerance
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The seconds of one contender, scaled to the whole work."""
+
+    name: str
+    units: int  # the whole work
+    done: int  # the share that was run
+    first: float  # seconds of the first call on that share: compilation included
+    seconds: tuple[float, ...]  # of the later calls on that share
+
+    @property
+    def best(self) -> float:
+        """The least of the seconds, scaled linearly from the share to the whole work."""
+        return min(self.seconds) * self.units / self.done
+
+    @property
+    def median(self) -> float:
+        """The median of the seconds, scaled likewise."""
+        return statistics.median(self.seconds) * self.units / self.done
+
+    @property
+    def note(self) -> str:
+        """What was run of the work; empty when it was all of it."""
+        if self.done == self.units:
+            return ""
+        spent = statistics.median(self.seconds)
+        return f"{self.name} on {self.done:,} of {self.units:,} ({spent:.1f} s), scaled linearly"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that one case found."""
+
+    figures: tuple[Figure, ...] = ()
+    timings: tuple[Timing, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
+    notes: tuple[str, ...] = ()  # what a reader of the table must know
+    details: Mapping[str, Any] = field(default_factory=dict)  # for the JSON file only
+    not_run: str = ""  # the reason, where nothing was measured
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every comparison held."""
+        return all(one.holds for one in self.agreements)
+
+
+class Job(Protocol):
+    """A case that is set up, with all its data made."""
+
+    def measure(self) -> Outcome:
+        """Run it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Case:
+    """A named measurement, shared by the bench and the smoke test."""
+
+    name: str  # "T1"
+    measures: str
+    target: str
+    stretch: str
+    setup: Callable[[Size], Job]
+
+    def run(self, size: Size) -> Outcome:
+        """Set up and measure; a case that cannot run here is an outcome with the reason."""
+        try:
+            return self.setup(size).measure()
+        except NotRun as reason:
+            return Outcome(not_run=str(reason))
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One side of a comparison."""
+
+    name: str
+    run: Callable[[int], Any]  # does the first n units of the work and returns their result
+    units: int  # the whole work
+    least_seconds: float | None = None  # not None: a share that takes this long stands for it
+
+
+@dataclass(frozen=True)
+class Duel:
+    """Ours and its peers on the same work, in turn; `check` and `figures` see all of them."""
+
+    contenders: Sequence[Contender]  # ours first
+    check: Callable[[Mapping[str, Any]], Sequence[Agreement]]
+    figures: Callable[[Mapping[str, Timing], Mapping[str, Any]], Sequence[Figure]]
+    rounds: int = 3
+    notes: tuple[str, ...] = ()
+
+    def measure(self) -> Outcome:
+        """Time the contenders in turn, then compare what they returned."""
+        timings, results = take_turns(self.contenders, rounds=self.rounds)
+        agreements = tuple(self.check(results))
+        figures = tuple(self.figures(timings, results))
+        shares = tuple(timing.note for timing in timings.values() if timing.note)
+        return Outcome(figures, tuple(timings.values()), agreements, shares + self.notes)
+
+
+def take_turns(
+    contenders: Sequence[Contender], *, rounds: int
+) -> tuple[dict[str, Timing], dict[str, Any]]:
+    """Warm every contender, then run them one after the other, `rounds` times.
+
+    Turns, since the machine's speed drifts: what slows one side slows the other too.
+
+    Returns:
+        The timings and the last results, by name.
+    """
+    shares: dict[str, tuple[int, float]] = {}  # units to run, seconds of the first call
+    for one in contenders:
+        shares[one.name] = _warm(one)
+    seconds: dict[str, list[float]] = {one.name: [] for one in contenders}
+    results: dict[str, Any] = {}
+    for _ in range(rounds):
+        for one in contenders:
+            spent, results[one.name] = timed(one.run, shares[one.name][0])
+            seconds[one.name].append(spent)
+    timings = {
+        one.name: Timing(one.name, one.units, *shares[one.name], tuple(seconds[one.name]))
+        for one in contenders
+    }
+    return timings, results
+
+
+def timed(run: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+    """Seconds of a call, and its result. The call must return finished results."""
+    started = time.perf_counter()
+    result = run(*arguments)
+    return time.perf_counter() - started, result
+
+
+def _warm(one: Contender) -> tuple[int, float]:
+    """Choose the share of the work and run it once, so that all its shapes are compiled."""
+    if one.least_seconds is None:
+        return one.units, timed(one.run, one.units)[0]
+    count = 1
+    while True:
+        first, _ = timed(one.run, count)
+        spent, _ = timed(one.run, count)
+        if spent >= one.least_seconds or count >= one.units:
+            return min(count, one.units), first
+        # A tenth more than the estimate, so that the share seldom has to be enlarged twice.
+        wanted = math.ceil(1.1 * count * one.least_seconds / max(spent, 1e-6))
+        count = min(one.units, max(count + 1, wanted))
+
+
+def ratio(timings: Mapping[str, Timing], over: str, under: str) -> float:
+    """The best time of one contender over the best of another, each for the whole work."""
+    return timings[over].best / timings[under].best

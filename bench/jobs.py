@@ -1,0 +1,116 @@
+"""Jobs that must have a process of their own: `python -m bench.jobs NAME inputs.npz outputs.npz`.
+
+Prints one line of JSON. Imports as little as it can: a cold start is one of the things measured.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import xaijax
+from bench.models import forward
+
+ROOT = Path(__file__).parent.parent
+MEBI = 2**20
+
+
+def in_process(name: str, inputs: Path, outputs: Path) -> dict[str, Any]:
+    """Run a job in a fresh process of this Python and return its JSON, with the wall clock."""
+    started = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.jobs", name, str(inputs), str(outputs)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    wall = time.perf_counter() - started
+    if done.returncode:
+        raise RuntimeError(f"the job {name} failed:\n{done.stderr[-2_000:]}")
+    return json.loads(done.stdout.splitlines()[-1]) | {"wall": wall}
+
+
+def pack(path: Path, params: dict[str, Any], **arrays: Any) -> None:
+    """Write a network and arrays for a job."""
+    layers = {
+        f"{kind}{at}": array
+        for at, pair in enumerate(params["layers"])
+        for kind, array in zip(("weight", "bias"), pair, strict=True)
+    }
+    np.savez(path, shift=params["shift"], scale=params["scale"], **layers, **arrays)
+
+
+def _unpack(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    with np.load(path, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    count = sum(name.startswith("weight") for name in arrays)
+    layers = [(arrays.pop(f"weight{at}"), arrays.pop(f"bias{at}")) for at in range(count)]
+    return {"shift": arrays.pop("shift"), "scale": arrays.pop("scale"), "layers": layers}, arrays
+
+
+def cold(inputs: Path, outputs: Path) -> dict[str, Any]:
+    """T24: everything from the start of Python to the values, once."""
+    params, arrays = _unpack(inputs)
+    explainer = xaijax.Explainer(
+        xaijax.as_model(forward, params), arrays["background"], estimator="exact"
+    )
+    explanation = explainer(arrays["X"], progress=False)
+    np.savez(outputs, values=explanation.values, base_values=explanation.base_values)
+    return {key: explanation.stats[key] for key in ("seconds", "compile_seconds")}
+
+
+def memory(inputs: Path, outputs: Path) -> dict[str, Any]:
+    """T22: the peak above the level after import and a warm-up on two instances."""
+    params, arrays = _unpack(inputs)
+    explainer = xaijax.Explainer(
+        xaijax.as_model(forward, params),
+        arrays["background"],
+        estimator="exact",
+        max_memory=int(arrays["max_memory"]),
+    )
+    X = arrays["X"]
+    explainer(X[:2], progress=False)
+    peak, explanation = _peak_above(lambda: explainer(X, progress=False))
+    np.savez(outputs, values=explanation.values, base_values=explanation.base_values)
+    return {"peak": peak, "seconds": explanation.stats["seconds"]}
+
+
+def _peak_above(run: Callable[[], Any]) -> tuple[float, Any]:
+    """Bytes that a call needs at its peak above what is held when it starts, and its result."""
+    device = jax.devices()[0]
+    if device.platform != "cpu":
+        before = (device.memory_stats() or {}).get("bytes_in_use", 0)
+        result = run()
+        return (device.memory_stats() or {}).get("peak_bytes_in_use", 0) - before, result
+    try:
+        # Linux: "5" sets the process's own high-water mark back to what it holds now.
+        Path("/proc/self/clear_refs").write_text("5")
+        before = _status("VmRSS")
+        result = run()
+        return _status("VmHWM") - before, result
+    except OSError:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        result = run()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before, result
+
+
+def _status(name: str) -> float:
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    if found is None:
+        raise OSError(f"no {name} in /proc/self/status")
+    return float(found[1]) * 1024
+
+
+if __name__ == "__main__":
+    job = {"cold": cold, "memory": memory}[sys.argv[1]]
+    print(json.dumps(job(Path(sys.argv[2]), Path(sys.argv[3]))))

@@ -1,0 +1,172 @@
+"""What a run leaves behind: a JSON file a case, and the table in `bench/README.md`."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from bench.frame import Case, Figure, Outcome, Size, Timing
+
+HERE = Path(__file__).parent
+BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+COLUMNS = (
+    "case",
+    "on",
+    "measured",
+    "value",
+    "target",
+    "stretch",
+    "verdict",
+    "seconds (best, whole work)",
+    "largest difference / accepted",
+    "notes",
+)
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers depend on: device, versions, processors, commit, date."""
+    device = jax.devices()[0]
+    versions = {}
+    for name in ("jax", "jaxlib", "numpy", "scikit-learn", "shap", "pandas"):
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = None
+    return {
+        "platform": device.platform,
+        "device": device.device_kind,
+        "processor": _processor(),
+        "cpus": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "commit": _commit(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def write_json(
+    folder: Path, case: Case, size: Size, outcome: Outcome, where: dict[str, Any]
+) -> Path:
+    """Write everything about one case's run into `folder/NAME.json` (a GPU's has its own name)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    suffix = "" if where["platform"] == "cpu" else f"-{where['platform']}"
+    path = folder / f"{case.name}{suffix}.json"
+    content = {
+        "case": case.name,
+        "measures": case.measures,
+        "target": case.target,
+        "stretch": case.stretch,
+        "size": size,
+        "agrees": outcome.agrees,
+        "not_run": outcome.not_run,
+        "figures": [dataclasses.asdict(one) | {"verdict": one.verdict} for one in outcome.figures],
+        "timings": [
+            dataclasses.asdict(one) | {"best": one.best, "median": one.median}
+            for one in outcome.timings
+        ],
+        "agreements": [
+            dataclasses.asdict(one) | {"holds": one.holds} for one in outcome.agreements
+        ],
+        "notes": outcome.notes,
+        "details": outcome.details,
+        "machine": where,
+    }
+    path.write_text(json.dumps(content, indent=1, default=float) + "\n")
+    return path
+
+
+def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]:
+    """The lines of the table for one case: one a figure, the rest told once."""
+    on = "cpu" if where["platform"] == "cpu" else where["device"]
+    agreement = "; ".join(
+        f"{one.difference:.1e} / {one.tolerance:.1e}{'' if one.holds else ' FAILED'}"
+        for one in outcome.agreements
+    )
+    seconds = "; ".join(_seconds(one) for one in outcome.timings)
+    notes = "; ".join(outcome.notes)
+    if outcome.not_run:
+        empty = [""] * 2
+        lines = [[case.name, on, case.measures, "", case.target, case.stretch, "not run", *empty]]
+        lines[0].append(f"not run: {outcome.not_run}")
+        return lines
+    figures = outcome.figures or (Figure(case.measures, float("nan")),)
+    lines = []
+    for index, figure in enumerate(figures):
+        verdict = figure.verdict if outcome.agrees else "FAILED"
+        told = [seconds, agreement, notes] if index == 0 else [""] * 3
+        goals = [_goal(figure, figure.target), _goal(figure, figure.stretch)]
+        value = _number(figure.value) + figure.unit
+        lines.append([case.name, on, figure.label, value, *goals, verdict, *told])
+    return lines
+
+
+def update_table(path: Path, new: list[list[str]], where: dict[str, Any]) -> None:
+    """Replace the lines of the cases that were run in the table of a Markdown file, keep others."""
+    text = path.read_text()
+    head, rest = text.split(BEGIN, 1)
+    old, tail = rest.split(END, 1)
+    kept = [_cells(line) for line in old.splitlines() if re.match(r"\| T\d", line)]
+    ran = {(line[0], line[1]) for line in new}
+    merged = [line for line in kept if (line[0], line[1]) not in ran] + new
+    merged.sort(key=lambda line: (line[1] != "cpu", line[1], int(re.sub(r"\D", "", line[0]) or 0)))
+    versions = ", ".join(f"{name} {value}" for name, value in where["versions"].items() if value)
+    last = (
+        f"Last run: {where['date'][:10]}, commit {where['commit']}, {where['cpus']} processors "
+        f"({where['processor']}), device {where['device']}, Python {where['python']}, {versions}."
+    )
+    table = [f"| {' | '.join(COLUMNS)} |", "|" + " --- |" * len(COLUMNS)]
+    table += [f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in merged]
+    path.write_text("\n".join([head + BEGIN, last, "", *table, END]) + tail)
+
+
+def _seconds(timing: Timing) -> str:
+    return f"{timing.name} {timing.best:.3g} (first call {timing.first:.3g})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
+
+
+def _goal(figure: Figure, goal: float | None) -> str:
+    if goal is None:
+        return ""
+    if figure.better == "near":
+        return f"1 ± {_number(goal)}"
+    return f"{'<=' if figure.better == 'less' else '>='} {_number(goal)}{figure.unit}"
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("\n", " ")
+
+
+def _cells(line: str) -> list[str]:
+    parts = re.split(r"(?<!\\)\|", line.strip())[1:-1]
+    return [part.strip().replace("\\|", "|") for part in parts]
+
+
+def _processor() -> str:
+    try:
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        found = None
+    return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--abbrev=10"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

@@ -1,0 +1,233 @@
+"""The bench's frame, with tiny cases that have known answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench import __main__ as command
+from bench import environments, report
+from bench.frame import (
+    Agreement,
+    Case,
+    Contender,
+    Duel,
+    Figure,
+    NotRun,
+    Outcome,
+    Timing,
+    ratio,
+    take_turns,
+)
+
+WHERE: dict[str, Any] = {
+    "platform": "cpu",
+    "device": "cpu",
+    "processor": "none",
+    "cpus": 2,
+    "python": "3",
+    "versions": {"jax": "1", "shap": None},
+    "commit": "c",
+    "date": "2026-01-02T03:04:05",
+}
+
+
+def duel(*, difference: float = 0.0) -> Duel:
+    return Duel(
+        contenders=[
+            Contender("ours", lambda count: np.zeros(count), 3),
+            Contender("peer", lambda count: np.full(count, difference), 3),
+        ],
+        check=lambda results: [
+            Agreement("ours and peer", abs(results["ours"] - results["peer"]).max(), 0.1, "fake")
+        ],
+        figures=lambda timings, results: [Figure("peer / ours", ratio(timings, "peer", "ours"), 0)],
+        rounds=2,
+    )
+
+
+def case(name: str, **keywords: float) -> Case:
+    return Case(name, "a fake", "any", "", lambda size: duel(**keywords))
+
+
+def test_contenders_take_turns() -> None:
+    order: list[str] = []
+    contenders = [Contender(name, lambda _, n=name: order.append(n), 4) for name in "ab"]
+    timings, _ = take_turns(contenders, rounds=2)
+    assert order == ["a", "b"] + ["a", "b"] * 2  # one warm-up each, then in turn
+    assert all(len(timing.seconds) == 2 for timing in timings.values())
+
+
+def test_a_slow_peer_runs_a_share_that_is_scaled_and_said() -> None:
+    done: list[int] = []
+
+    def slow(count: int) -> int:
+        done.append(count)
+        time.sleep(0.01 * count)
+        return count
+
+    timings, results = take_turns([Contender("slow", slow, 1_000, 0.05)], rounds=1)
+    timing = timings["slow"]
+    assert 5 <= timing.done < 100 and results["slow"] == timing.done == done[-1]
+    assert min(timing.seconds) >= 0.05
+    assert 10 < timing.best < 20  # 1,000 units of at least 0.01 s
+    assert f"on {timing.done} of 1,000" in timing.note and "scaled linearly" in timing.note
+
+
+def test_a_share_never_passes_the_whole_work() -> None:
+    timings, _ = take_turns([Contender("quick", lambda count: count, 3, 9.0)], rounds=1)
+    assert timings["quick"].done == 3 and timings["quick"].note == ""
+
+
+@pytest.mark.parametrize(
+    ("better", "value", "verdict"),
+    [
+        ("less", 0.5, "stretch"),
+        ("less", 1.2, "met"),
+        ("less", 1.3, "missed"),
+        ("more", 1.3, "met"),
+        ("more", 0.1, "missed"),
+        ("near", 2.1, "met"),
+        ("near", -0.5, "missed"),
+        ("less", float("nan"), "missed"),
+    ],
+)
+def test_verdicts(better: Any, value: float, verdict: str) -> None:
+    stretch = 0.9 if better == "less" else None
+    assert Figure("f", value, 1.25, stretch, better).verdict == verdict
+
+
+def test_a_difference_that_is_no_number_never_agrees() -> None:
+    assert not Agreement("a and b", float("nan"), 1.0, "").holds
+    assert not Outcome(agreements=(Agreement("a and b", 2.0, 1.0, ""),)).agrees
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bench folder whose table has a line of another case already."""
+    monkeypatch.setattr(report, "HERE", tmp_path)
+    monkeypatch.setattr(report, "machine", lambda: WHERE)
+    old = "| T9 | cpu | kept \\| as it is |" + " |" * (len(report.COLUMNS) - 3)
+    (tmp_path / "README.md").write_text(f"before\n{report.BEGIN}\n{old}\n{report.END}\nafter\n")
+    return tmp_path
+
+
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *cases: Case) -> tuple[int, str]:
+    monkeypatch.setattr(command, "CASES", {one.name: one for one in cases})
+    status = command.main(["--out", str(folder / "out")])
+    return status, (folder / "README.md").read_text()
+
+
+def test_a_run_writes_its_lines_and_keeps_others(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, text = run(written, monkeypatch, case("T10"), case("T2"))
+    assert status == 0
+    assert text.startswith("before\n") and text.endswith("\nafter\n")
+    names = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| T")]
+    assert names == ["T2", "T9", "T10"]
+    assert "kept \\| as it is" in text
+    _, again = run(written, monkeypatch, case("T2"))
+    assert again.count("| T2 |") == again.count("| T9 |") == again.count("| T10 |") == 1
+    stored = json.loads((written / "out/T2.json").read_text())
+    assert stored["agrees"] and stored["machine"]["commit"] == "c"
+    assert len(stored["timings"][0]["seconds"]) == 2
+
+
+def test_a_disagreement_fails_the_row_and_the_run(
+    written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, text = run(written, monkeypatch, case("T1", difference=0.2), case("T2"))
+    assert status == 1
+    (row,) = [line for line in text.splitlines() if line.startswith("| T1 |")]
+    assert row.count("FAILED") == 2
+    assert "FAILED: T1\n" in capsys.readouterr().err
+
+
+def test_not_run_says_why(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(size: str) -> Duel:
+        raise NotRun("the peer is not here")
+
+    def broken(size: str) -> Duel:
+        raise KeyError("a mistake")
+
+    cases = [Case("T1", "a fake", "", "", absent), Case("T2", "a fake", "", "", broken)]
+    status, text = run(written, monkeypatch, *cases)
+    assert status == 1  # for the mistake; a peer that is absent is no failure
+    assert "not run: the peer is not here" in text and "not run: KeyError: 'a mistake'" in text
+    status, _ = run(written, monkeypatch, cases[0])
+    assert status == 0
+
+
+def test_an_unknown_case_and_a_missing_gpu_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["--case", "T0"]) == 2
+
+    def no_device() -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(command.jax, "devices", no_device)
+    assert command.main(["--gpu"]) == 2
+    assert "No GPU that JAX can use" in capsys.readouterr().err
+
+
+WORKER = """
+from serve import serve
+import time
+
+def double(options, rows):
+    print("this goes to stderr")
+    time.sleep(options["sleep"])
+    return {"rows": 2 * rows}
+
+serve({"double": double})
+"""
+
+
+def test_a_worker_in_another_process(tmp_path: Path) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text(WORKER)
+    (tmp_path / "serve.py").write_text((environments.HERE / "peers/serve.py").read_text())
+    with environments.Worker(Path(sys.executable), script) as worker:
+        for rows in (np.arange(3.0), np.ones((2, 2))):
+            seconds, answer = worker.call("double", options={"sleep": 0.05}, rows=rows)
+            np.testing.assert_array_equal(answer["rows"], 2 * rows)
+            assert 0.05 <= seconds < 1
+        with pytest.raises(NotRun, match="the peer failed: KeyError"):
+            worker.call("absent", rows=np.ones(1))
+
+
+def test_a_worker_that_dies_is_told(tmp_path: Path) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text("raise SystemExit(3)")
+    with (
+        environments.Worker(Path(sys.executable), script) as worker,
+        pytest.raises(NotRun, match="ended with status 3"),
+    ):
+        worker.call("double", rows=np.ones(1))
+
+
+def test_environments_are_made_once_and_a_failure_says_why(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("# nothing to install\n")
+    python = environments.environment("empty", peers=tmp_path, root=tmp_path / "envs")
+    made = python.stat().st_ctime_ns
+    again = environments.environment("empty", peers=tmp_path, root=tmp_path / "envs")
+    assert again == python and python.stat().st_ctime_ns == made
+    (tmp_path / "absent.txt").write_text("./no-such-folder\n")
+    with pytest.raises(NotRun, match="environment of absent cannot be installed"):
+        environments.environment("absent", peers=tmp_path, root=tmp_path / "envs")
+    (tmp_path / "old.txt").write_text("# python: 2.99\n")
+    with pytest.raises(NotRun, match=r"no Python 2\.99"):
+        environments.environment("old", peers=tmp_path, root=tmp_path / "envs")
+
+
+def test_times_are_scaled_from_the_share() -> None:
+    timing = Timing("t", 10, 2, 9.0, (1.0, 3.0, 2.0))
+    assert timing.best == 5.0 and timing.median == 10.0

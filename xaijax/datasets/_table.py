@@ -1,0 +1,55 @@
+"""`Table`: what every loader returns, and the reading of a checked file into a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xaijax._errors import InputError
+from xaijax.datasets._fetch import Found, TableFile, find, optional
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A data set. Unpacks as `X, y = ...`."""
+
+    X: DataFrame  # raw columns in file order, N rows
+    y: Series  # [N]
+    source: str  # where the data come from, with the address
+    files: tuple[Found, ...]  # every file read, in the order of its rows
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.X, self.y))
+
+    def __repr__(self) -> str:
+        rows, columns = self.X.shape
+        return f"Table({rows:,} rows, {columns} columns, y={self.y.name!r}, {self.source})"
+
+    @property
+    def path(self) -> Path:
+        """The file read; of several the first."""
+        return self.files[0].path
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the file read; of several files their digests, joined by commas."""
+        return ",".join(found.sha256 for found in self.files)
+
+
+def read(file: TableFile, **options: Any) -> tuple[DataFrame, Found]:
+    """Find a file and read it as comma-separated values; options go to `pandas.read_csv`."""
+    pandas = optional("pandas")
+    found = find(file)
+    return pandas.read_csv(found.path, **options), found
+
+
+def choose(parameter: str, value: str, accepted: tuple[str, ...]) -> str:
+    """Return the value, or refuse one that is not among the accepted."""
+    if value not in accepted:
+        raise InputError(f"{parameter}={value!r} is not one of {', '.join(map(repr, accepted))}")
+    return value

@@ -1,0 +1,188 @@
+"""The tables of one file, or of two that are stacked: wine, diabetes, arrests, bike, and others."""
+
+from __future__ import annotations
+
+from xaijax.datasets._fetch import TableFile, optional
+from xaijax.datasets._table import Table, choose, read
+
+_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
+
+# The second digest of each is a copy in circulation without quotes around the column names and
+# without the last line's end; its rows are the same bytes.
+_WINE_PAGE = "https://archive.ics.uci.edu/dataset/186/wine+quality"
+WINE_RED = TableFile(
+    place="wine/winequality-red.csv",
+    sha256=(
+        "4a402cf041b025d4566d954c3b9ba8635a3a8a01e039005d97d6a710278cf05e",
+        "2cb56933026c2e795a1f6e57fe6580d478ea546a998dbfdeb3ab1c587b3dd51c",
+    ),
+    page=_WINE_PAGE,
+    url=f"{_UCI}/wine-quality/winequality-red.csv",
+)
+WINE_WHITE = TableFile(
+    place="wine/winequality-white.csv",
+    sha256=(
+        "76c3f809815c17c07212622f776311faeb31e87610d52c26d87d6e361b169836",
+        "f3adff35a35060bdc238d76975030f6ac1d4f43be48739b17b2a628470c422f6",
+    ),
+    page=_WINE_PAGE,
+    url=f"{_UCI}/wine-quality/winequality-white.csv",
+)
+DIABETES = TableFile(
+    place="diabetes/diabetes_binary_health_indicators_BRFSS2015.csv",
+    sha256=("19f367e3e3350768f0c144c5d73ee5b355f67a57eaaa86ca7bd8aec594d8b1d0",),
+    # An account is needed there, so there is no address to download from.
+    page="https://www.kaggle.com/datasets/alexteboul/diabetes-health-indicators-dataset",
+)
+ARRESTS = TableFile(
+    place="nlsy97/processed_output.csv",
+    sha256=("8fcf22b8d2266a0c62b14a9077eb6207e18179df89ca299539ce7f360debdaa9",),
+    page="https://github.com/cmu-transparency/tool-qii/tree/master/data/nlsy97",
+    url=(
+        "https://raw.githubusercontent.com/cmu-transparency/tool-qii/"
+        "81ce870310e80aa91252f2d27f0c4d77cabe72ea/data/nlsy97/20151026/processed_output.csv"
+    ),
+)
+_BIKE_PAGE = "https://archive.ics.uci.edu/dataset/275/bike+sharing+dataset"
+BIKE = TableFile(
+    place="bike/day.csv",
+    sha256=("a6bcf826782d3c0fbfdcbeead17cd0884185a0dafe8ff10cd48a874ee7ba18be",),
+    page=_BIKE_PAGE,
+    url=f"{_UCI}/00275/Bike-Sharing-Dataset.zip",
+    member="day.csv",
+    archive_sha256="b70182d0d0508e9abbb79306ce5c0cec34869000f8220175ac83d11dbe845401",
+)
+_ANCHORS_PAGE = "https://github.com/viadee/anchorsOnR"
+BIKE_ANCHORS = TableFile(
+    place="bike/bike_anchorsOnR.csv",
+    sha256=("aee20bbf811f94b4927873c4ef1977d8fff9f54718e4585904bf29da69c4441e",),
+    page=_ANCHORS_PAGE,
+)
+_CERVICAL_PAGE = "https://archive.ics.uci.edu/dataset/383/cervical+cancer+risk+factors"
+CERVICAL = TableFile(
+    place="cervical/risk_factors_cervical_cancer.csv",
+    sha256=("8df193ad5c9ff4288fb4c401eef70dcd2cbda404ce7f82ac74c68cfc960ab063",),
+    page=_CERVICAL_PAGE,
+    url=f"{_UCI}/00383/risk_factors_cervical_cancer.csv",
+)
+CERVICAL_ANCHORS = TableFile(
+    place="cervical/cervical_anchorsOnR.csv",
+    sha256=("3357718eef1e934a3e4fc1a62c98b6bbc54d6c7d86a0afad83b254c5003111a8",),
+    page=_ANCHORS_PAGE,
+)
+TITANIC = TableFile(
+    place="titanic/titanic.csv",
+    sha256=("4a437fde05fe5264e1701a7387ac6fb75393772ba38bb2c9c566405af5af4bd7",),
+    page="https://github.com/datasciencedojo/datasets",
+    url=(
+        "https://raw.githubusercontent.com/datasciencedojo/datasets/"
+        "f0ccab6a7ceafdff780052166fb6fab3311398eb/titanic.csv"
+    ),
+)
+
+_ARRESTS_COLUMNS = (
+    "PUBID.1997",
+    "KEY!SEX.1997",
+    "KEY!BDATE_Y.1997",
+    "CV_CENSUS_REGION.1997",
+    "KEY!RACE_ETHNICITY.1997",
+    "TOTAL_ARRESTS",
+    "HAS_DRUGS",
+    "HAS_SMOKED",
+)
+
+
+def wine() -> Table:
+    """Wine quality: 1,599 red rows, then 4,898 white ones; 11 measurements.
+
+    Returns:
+        A `Table`; y is `quality`, a mark from 3 to 9 (integers: a regression).
+    """
+    pandas = optional("pandas")
+    (red, first), (white, second) = read(WINE_RED, sep=";"), read(WINE_WHITE, sep=";")
+    frame = pandas.concat([red, white], ignore_index=True)
+    y = frame.pop("quality")
+    source = f"Cortez and others (2009), Wine Quality, UCI, {_WINE_PAGE}"
+    return Table(frame, y, source, (first, second))
+
+
+def diabetes() -> Table:
+    """Diabetes health indicators of the survey BRFSS 2015: 253,680 rows, 21 columns.
+
+    Returns:
+        A `Table`; y is `Diabetes_binary` (integers): 1 for diabetes or prediabetes.
+    """
+    frame, found = read(DIABETES)
+    y = frame.pop("Diabetes_binary").astype("int64")
+    source = f"Teboul (2021), from the CDC's BRFSS 2015, {DIABETES.page}"
+    return Table(frame, y, source, (found,))
+
+
+def arrests() -> Table:
+    """Arrests in the National Longitudinal Survey of Youth 1997: 8,984 rows, 6 columns.
+
+    The person's number, `PUBID.1997`, is left out: it says nothing and identifies.
+
+    Returns:
+        A `Table`; y is `TOTAL_ARRESTS`, the count as in the file. The target of the QII paper is
+        `y > 0`.
+    """
+    frame, found = read(ARRESTS, names=list(_ARRESTS_COLUMNS), skipinitialspace=True)
+    y = frame.pop("TOTAL_ARRESTS")
+    source = f"NLSY97, as prepared by the authors of QII, {ARRESTS.page}"
+    return Table(frame.drop(columns="PUBID.1997"), y, source, (found,))
+
+
+def bike(reading: str = "raw") -> Table:
+    """Bike rentals of 731 days.
+
+    Args:
+        reading: "raw": `day.csv` without `casual` and `registered`, whose sum is the target.
+            "anchors": the table of the Anchors chapter, with named seasons and weather, degrees,
+            per cent and km/h; 11 columns.
+
+    Returns:
+        A `Table`; y is `cnt`, the number of bikes rented on the day.
+    """
+    anchors = choose("reading", reading, ("raw", "anchors")) == "anchors"
+    frame, found = read(BIKE_ANCHORS if anchors else BIKE)
+    y = frame.pop("cnt")
+    if not anchors:
+        frame = frame.drop(columns=["casual", "registered"])
+    source = f"Fanaee-T (2013), Bike Sharing, UCI, {_BIKE_PAGE}"
+    if anchors:
+        source += f", as prepared for {_ANCHORS_PAGE}"
+    return Table(frame, y, source, (found,))
+
+
+def cervical(reading: str = "raw") -> Table:
+    """Risk factors of cervical cancer: 858 women.
+
+    Args:
+        reading: "raw": the 32 risk factors of the file, missing ones NaN, without the three other
+            targets (Hinselmann, Schiller, Citology). "anchors": the table of the Anchors chapter,
+            15 columns, missing values replaced by the most frequent.
+
+    Returns:
+        A `Table`; y is `Biopsy`: 1 for cancer, in the reading "anchors" "Cancer" or "Healthy".
+    """
+    anchors = choose("reading", reading, ("raw", "anchors")) == "anchors"
+    frame, found = read(CERVICAL_ANCHORS) if anchors else read(CERVICAL, na_values="?")
+    y = frame.pop("Biopsy")
+    if not anchors:
+        frame = frame.drop(columns=["Hinselmann", "Schiller", "Citology"])
+    source = f"Fernandes and others (2017), Cervical Cancer (Risk Factors), UCI, {_CERVICAL_PAGE}"
+    if anchors:
+        source += f", as prepared for {_ANCHORS_PAGE}"
+    return Table(frame, y, source, (found,))
+
+
+def titanic() -> Table:
+    """Passengers of the Titanic: 891 rows, 11 columns with gaps (NaN) and free texts.
+
+    Returns:
+        A `Table`; y is `Survived`, 0 or 1.
+    """
+    frame, found = read(TITANIC)
+    y = frame.pop("Survived")
+    return Table(frame, y, f"Kaggle's Titanic training table, {TITANIC.page}", (found,))
