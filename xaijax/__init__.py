@@ -19,9 +19,9 @@ from xaijax._errors import XaiError as XaiError
 from xaijax._errors import XaiWarning as XaiWarning
 from xaijax._explanation import Explanation as Explanation
 from xaijax._index import SizeLimited as SizeLimited
-from xaijax._players import players_of as players_of
 from xaijax.games.replacement import Baseline as Baseline
 from xaijax.methods.explainer import Explainer as Explainer
 from xaijax.models import Model as Model
 from xaijax.models import as_jax as as_jax
 from xaijax.models import as_model as as_model
+from xaijax.models import players_of as players_of

@@ -9,6 +9,7 @@ import numpy as np
 
 from xaijax._checks import whole_number
 from xaijax._errors import InputError, InputTypeError
+from xaijax._public import public_class
 from xaijax_kernels.indices import (
     banzhaf_weights,
     shapley_weights,
@@ -17,6 +18,7 @@ from xaijax_kernels.indices import (
 )
 
 
+@public_class
 @dataclass(frozen=True)
 class SizeLimited:
     """Marginal contributions to sets of at most k players (QII paper, VIII-A, corrected).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xaijax._public import public
 from xaijax.datasets._fetch import Found, TableFile, optional
 from xaijax.datasets._table import Table, choose, read
 
@@ -62,6 +63,7 @@ _SHAP_COLUMNS = {
 _RELATIONSHIPS = ("Not-in-family", "Unmarried", "Other-relative", "Own-child", "Husband", "Wife")
 
 
+@public
 def adult(reading: str = "raw", *, part: str = "train") -> Table:
     """Adult census income: does a person earn more than 50,000 dollars a year?
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xaijax._public import public
 from xaijax.datasets._fetch import TableFile, optional
 from xaijax.datasets._table import Table, choose, read
 
@@ -92,6 +93,7 @@ _ARRESTS_COLUMNS = (
 )
 
 
+@public
 def wine() -> Table:
     """Wine quality: 1,599 red rows, then 4,898 white ones; 11 measurements.
 
@@ -106,6 +108,7 @@ def wine() -> Table:
     return Table(frame, y, source, (first, second))
 
 
+@public
 def diabetes() -> Table:
     """Diabetes health indicators of the survey BRFSS 2015: 253,680 rows, 21 columns.
 
@@ -118,21 +121,22 @@ def diabetes() -> Table:
     return Table(frame, y, source, (found,))
 
 
+@public
 def arrests() -> Table:
     """Arrests in the National Longitudinal Survey of Youth 1997: 8,984 rows, 6 columns.
 
     The person's number, `PUBID.1997`, is left out: it says nothing and identifies.
 
     Returns:
-        A `Table`; y is `TOTAL_ARRESTS`, the count as in the file. The target of the QII paper is
-        `y > 0`.
+        A `Table`; y is whether `TOTAL_ARRESTS` is above 0, the target of the QII paper (bool).
     """
     frame, found = read(ARRESTS, names=list(_ARRESTS_COLUMNS), skipinitialspace=True)
-    y = frame.pop("TOTAL_ARRESTS")
+    y = (frame.pop("TOTAL_ARRESTS") > 0).rename("arrested")
     source = f"NLSY97, as prepared by the authors of QII, {ARRESTS.page}"
     return Table(frame.drop(columns="PUBID.1997"), y, source, (found,))
 
 
+@public
 def bike(reading: str = "raw") -> Table:
     """Bike rentals of 731 days.
 
@@ -155,6 +159,7 @@ def bike(reading: str = "raw") -> Table:
     return Table(frame, y, source, (found,))
 
 
+@public
 def cervical(reading: str = "raw") -> Table:
     """Risk factors of cervical cancer: 858 women.
 
@@ -177,6 +182,7 @@ def cervical(reading: str = "raw") -> Table:
     return Table(frame, y, source, (found,))
 
 
+@public
 def titanic() -> Table:
     """Passengers of the Titanic: 891 rows, 11 columns with gaps (NaN) and free texts.
 

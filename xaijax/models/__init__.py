@@ -9,6 +9,7 @@ from xaijax.models._outputs import check_finite as check_finite
 from xaijax.models._outputs import check_output as check_output
 from xaijax.models._outputs import check_traced_shape as check_traced_shape
 from xaijax.models._outputs import output_names_for as output_names_for
+from xaijax.models._players_of import players_of as players_of
 from xaijax.models._probe import probe_determinism as probe_determinism
 from xaijax.models._probe import probe_neighbours as probe_neighbours
 from xaijax.models._trace import DTYPES as DTYPES

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax._errors import InputError, InputTypeError, ModelOutputError
+from xaijax._public import public
 from xaijax.models._host import call_host
 from xaijax.models._model import Model
 from xaijax.models._options import WORDS, came
@@ -18,6 +19,7 @@ from xaijax.models._options import WORDS, came
 _OLDEST = (0, 12)
 
 
+@public
 def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Array]:
     """A function rows [..., R, *F] -> [..., R] or [..., R, K] that JAX can jit, vmap and compose.
 

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from xaijax._errors import InputError, InputTypeError
+from xaijax._public import public
 from xaijax.models import _options as options
 from xaijax.models._estimators import estimator, is_estimator
 from xaijax.models._functions import plain_function
@@ -26,6 +27,7 @@ from xaijax.models._source import Source
 from xaijax.models._trace import selected, traced
 
 
+@public
 def as_model(
     f: Any,
     params: Any = None,

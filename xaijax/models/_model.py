@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from xaijax._errors import InputError
+from xaijax._public import public
 from xaijax.models import _options as options
 from xaijax.models._functions import check_params
 from xaijax.models._host import call_host, guarded
@@ -59,6 +60,7 @@ class Model:
     name: str = "model"
     compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
 
+    @public
     def predict(self, X: Any) -> np.ndarray:
         """The model's output for rows X: float64 [R] or [R, K].
 
@@ -83,6 +85,7 @@ class Model:
             check_finite(values, self.name)
         return values
 
+    @public
     def labels(self, X: Any) -> np.ndarray:
         """The decided class of each row, [R].
 
@@ -109,6 +112,7 @@ class Model:
             check_finite(scores, self.name)
         return decide(scores, self.output, self.classes, self.threshold)
 
+    @public
     def replace(
         self,
         *,
