@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from xaijax import _convert, _files, _summary
-from xaijax._errors import InputError, InputTypeError
+from xaijax._errors import InputError
+from xaijax._freeze import check_shape, floats, names, read_only
 from xaijax._player_data import column, frame_kind, player_columns, take_rows
 from xaijax._select import Selection, resolve, split_key, take
 
@@ -48,38 +49,40 @@ class Explanation:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        values = _floats("values", self.values)
+        values = floats("values", self.values)
         if values.ndim not in (2, 3):
             raise InputError(
                 f"values: got shape {values.shape}; accepted are [N, P] and [N, P, K]."
             )
         N, P, K = values.shape if values.ndim == 3 else (*values.shape, None)
-        base_values = _floats("base_values", self.base_values)
-        _check_shape("base_values", base_values.shape, (N,) if K is None else (N, K))
+        base_values = floats("base_values", self.base_values)
+        check_shape("base_values", base_values.shape, (N,) if K is None else (N, K))
         std_errors = self.std_errors
         if std_errors is not None:
-            std_errors = _floats("std_errors", std_errors)
-            _check_shape("std_errors", std_errors.shape, values.shape)
+            std_errors = floats("std_errors", std_errors)
+            check_shape("std_errors", std_errors.shape, values.shape)
         data = self.data
         if data is not None and frame_kind(data) is None:
-            data = _read_only(np.asarray(data))
+            data = read_only(np.asarray(data))
         if data is not None:
-            _check_shape("data (its first axis)", data.shape[:1], (N,))
-        features = self.feature_names or tuple(f"player {j}" for j in range(P))
+            check_shape("data (its first axis)", data.shape[:1], (N,))
+        features = self.feature_names
+        if features is None or len(features) == 0:
+            features = tuple(f"player {j}" for j in range(P))
         outputs = self.output_names
         if K is not None and outputs is None:
             outputs = tuple(f"output {k}" for k in range(K))
-        stats = {key: _read_only(value) for key, value in self.stats.items()}
+        stats = {key: read_only(value) for key, value in self.stats.items()}
         frozen: dict[str, Any] = {
             "values": values,
             "base_values": base_values,
             "std_errors": std_errors,
             "data": data,
-            "feature_names": _names("feature_names", features, P, unique=True),
-            "output_names": _names("output_names", outputs, K, unique=True),
+            "feature_names": names("feature_names", features, P, unique=True),
+            "output_names": names("output_names", outputs, K, unique=True),
             "instance_names": None
             if self.instance_names is None
-            else _names("instance_names", self.instance_names, N, unique=False),
+            else names("instance_names", self.instance_names, N, unique=False),
             "exact": bool(self.exact),
             "stats": MappingProxyType(stats),
             "provenance": MappingProxyType(dict(self.provenance)),
@@ -147,12 +150,12 @@ class Explanation:
             for name in ("values", "base_values", "std_errors"):
                 if changes[name] is not None:
                     changes[name] = changes[name][..., chosen]
-            names = take(self.output_names, outputs)
-            if not names:
+            kept = take(self.output_names, outputs)
+            if not kept:
                 raise InputError(f"output key {keys[2]!r} selects no output.")
-            changes["output_names"] = names if single is None else None
+            changes["output_names"] = kept if single is None else None
             if single is not None:
-                provenance["selected_output"] = names[0]
+                provenance["selected_output"] = kept[0]
         return replace(self, provenance=provenance, **changes)
 
     def _columns_of(self, players: Selection) -> dict[str, Any]:
@@ -240,41 +243,3 @@ def per_instance(value: Any, N: int) -> bool:
 
 def _rebuild(state: dict[str, Any]) -> Explanation:
     return Explanation(**state)
-
-
-def _floats(name: str, array: Any) -> np.ndarray:
-    try:
-        return _read_only(np.asarray(array, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise InputTypeError(
-            f"{name}: got {type(array).__name__}, which is no array of numbers."
-        ) from error
-
-
-def _read_only(value: Any) -> Any:
-    # A view: the flag must not reach an array that the caller goes on using.
-    if isinstance(value, np.ndarray) and value.flags.writeable:
-        value = value.view()
-        value.flags.writeable = False
-    return value
-
-
-def _check_shape(name: str, got: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    if got != expected:
-        raise InputError(f"{name}: got shape {got}; the values need {expected}.")
-
-
-def _names(name: str, names: Any, size: int | None, unique: bool) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    if isinstance(names, str):
-        raise InputTypeError(f"{name}: got the single string {names!r}; pass a sequence of names.")
-    if size is None:
-        raise InputError(f"{name}: values [N, P] have one output; pass None or values [N, P, K].")
-    result = tuple(str(one) for one in names)
-    if len(result) != size:
-        raise InputError(f"{name}: got {len(result)} names; the values need {size}.")
-    if unique and len(set(result)) < size:
-        twice = next(one for one in result if result.count(one) > 1)
-        raise InputError(f"{name}: {twice!r} is there more than once; names must differ.")
-    return result

@@ -68,7 +68,7 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
 
 def write_atomically(
-    path: str | os.PathLike[str], write_content: Callable[[BinaryIO], None]
+    path: str | os.PathLike[str], write_content: Callable[[BinaryIO], object]
 ) -> Path:
     """Write under a temporary name beside `path`, then rename; returns the path.
 
@@ -94,7 +94,7 @@ def write_atomically(
     return target
 
 
-def _put(archive: zipfile.ZipFile, name: str, write_content: Callable[[Any], Any]) -> None:
+def _put(archive: zipfile.ZipFile, name: str, write_content: Callable[[Any], object]) -> None:
     # A ZipInfo made by hand has a fixed date: equal explanations make equal files.
     with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as out:
         write_content(out)
