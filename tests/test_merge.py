@@ -1,0 +1,92 @@
+"""`merge`: instances explained apart, put together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from example_explanation import make
+
+from xaijax._errors import InputError, InputTypeError
+from xaijax._merge import merge
+
+
+def test_merge_undoes_slicing():
+    whole = make(N=5, K=2, stats={"residual": np.arange(5.0)})
+    merged = merge([whole[:2], whole[2:4], whole[4]])
+    for name in ("values", "base_values", "std_errors", "data"):
+        np.testing.assert_array_equal(getattr(merged, name), getattr(whole, name))
+    assert merged.instance_names == whole.instance_names
+    assert merged.output_names == whole.output_names
+    np.testing.assert_array_equal(merged.stats["residual"], np.arange(5.0))
+
+
+def test_merge_of_stats_and_provenance():
+    one = make(
+        stats={"model_rows": 10, "seconds": 0.5, "tile": 256, "seed": 0, "budget": 8},
+        provenance={"method": "M", "versions": {"jax": "1"}, "weights": np.ones(2)},
+    )
+    two = make(
+        stats={"model_rows": 5, "seconds": 0.25, "tile": 256, "seed": 1},
+        provenance={"method": "M", "versions": {"jax": "2"}, "weights": np.ones(2)},
+    )
+    merged = merge([one, two])
+    assert dict(merged.stats) == {
+        "model_rows": 15,
+        "seconds": 0.75,
+        "tile": 256,
+        "seed": [0, 1],
+        "budget": [8, None],
+    }
+    assert merged.provenance["method"] == "M"
+    assert merged.provenance["versions"] == [{"jax": "1"}, {"jax": "2"}]
+    np.testing.assert_array_equal(merged.provenance["weights"], np.ones(2))
+    assert "budget [8, None]" in repr(merge([one, two]))
+
+
+def test_merge_of_exact_and_sampled():
+    exact = make(N=2, std_errors=None, exact=True)
+    sampled = make(N=3)
+    unknown = make(N=1, std_errors=None, exact=False)
+    merged = merge([exact, sampled, unknown])
+    assert not merged.exact
+    np.testing.assert_array_equal(merged.std_errors[:2], np.zeros((2, 3)))
+    np.testing.assert_array_equal(merged.std_errors[2:5], sampled.std_errors)
+    assert np.isnan(merged.std_errors[5]).all()
+    np.testing.assert_array_equal(merged.stats["exact_rows"], [1, 1, 0, 0, 0, 0])
+    both = merge([exact, exact])
+    assert both.exact and both.std_errors is None and "exact_rows" not in both.stats
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_merge_of_frames(library):
+    frames = pytest.importorskip(library)
+    data = frames.DataFrame({"a": [1, 2, 3, 4], "t": ["x", "y", "z", "w"]})
+    whole = make(data=data)
+    merged = merge([whole[:1], whole[1:]])
+    assert merged.data.equals(data)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"feature_names": ("a", "b", "z")}, "feature_names"),
+        ({"kind": "banzhaf"}, "kind"),
+        ({"K": 2}, "output_names"),
+        ({"instance_names": None}, "instance_names"),
+        ({"data": None}, "data"),
+        ({"data": np.zeros((4, 7))}, "data"),
+        ({"provenance": {"selected_output": "yes"}}, "selected_output"),
+    ],
+)
+def test_merge_refuses_other_questions(changes, text):
+    with pytest.raises(InputError, match=text):
+        merge([make(), make(**changes)])
+
+
+def test_merge_refuses_other_things():
+    with pytest.raises(InputError, match="none"):
+        merge([])
+    with pytest.raises(InputTypeError, match="list of them"):
+        merge(make())
+    with pytest.raises(InputTypeError, match="str"):
+        merge([make(), "x"])

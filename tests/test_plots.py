@@ -1,0 +1,353 @@
+"""The pictures: what they draw equals the numbers, and it fits whatever the names."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from xaijax._errors import InputError, InputTypeError
+from xaijax._explanation import Explanation
+from xaijax.results import plots
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+
+PLOTS = [plots.bar, plots.beeswarm, plots.waterfall]
+
+
+@pytest.fixture(autouse=True)
+def no_figures_left():
+    yield
+    plt.close("all")
+
+
+def make(N=30, P=5, K=None, sampled=False, **changes):
+    """Player j matters about 1.3 times as much as player j - 1."""
+    rng = np.random.default_rng(3)
+    data = rng.normal(size=(N, P))
+    values = data * 1.3 ** np.arange(P)
+    base = np.full(N, 0.25)
+    fields = {"data": data, "feature_names": tuple(f"player {j}" for j in range(P))}
+    if K is not None:
+        values = values[..., None] * np.linspace(-1, 2, K)
+        base = np.tile(0.1 * np.arange(K), (N, 1))
+        fields["output_names"] = tuple(f"class {k}" for k in range(K))
+    if sampled:
+        fields |= {"std_errors": np.full(values.shape, 0.05), "exact": False}
+    return Explanation(**({"values": values, "base_values": base} | fields | changes))
+
+
+def names_of(ax):
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
+def lengths_of(ax):
+    return [patch.get_width() for patch in ax.patches]
+
+
+def segments_of_error_bars(ax):
+    (container,) = ax.containers[1:] if len(ax.containers) > 1 else [None]
+    return [np.asarray(s) for s in container.lines[2][0].get_segments()]
+
+
+# bar
+
+
+def test_bar_lengths_are_mean_absolute_values():
+    explanation = make()
+    ax = plots.bar(explanation)
+    size = np.abs(explanation.values).mean(axis=0)
+    order = np.argsort(-size)
+    np.testing.assert_allclose(lengths_of(ax), size[order])
+    assert names_of(ax) == [f"player {j}" for j in order]
+    assert ax.yaxis_inverted()  # the largest on top
+    assert [t.get_text() for t in ax.texts] == [f"{size[j]:.3g}" for j in order]
+    assert "Shapley" in ax.get_xlabel() and "30 instances" in ax.get_xlabel()
+
+
+def test_bar_sums_the_rest():
+    explanation = make(P=60)
+    ax = plots.bar(explanation)
+    size = np.sort(np.abs(explanation.values).mean(axis=0))[::-1]
+    assert len(names_of(ax)) == 13 and names_of(ax)[-1] == "sum of 48 others"
+    np.testing.assert_allclose(lengths_of(ax), [*size[:12], size[12:].sum()])
+
+
+@pytest.mark.parametrize("plot", PLOTS)
+def test_a_single_other_is_shown_by_its_name(plot):
+    ax = plot(make(P=5), max_display=4)
+    assert sorted(n.partition(" =")[0] for n in names_of(ax)) == [f"player {j}" for j in range(5)]
+
+
+def test_bar_intervals():
+    explanation = make(sampled=True)
+    errors = np.array(explanation.std_errors)
+    errors[0, 4] = np.nan  # one unknown: the mean error of that player is unknown
+    ax = plots.bar(make(sampled=True, std_errors=errors))
+    segments = segments_of_error_bars(ax)
+    assert len(segments) == 4
+    length = lengths_of(ax)[names_of(ax).index("player 3")]
+    row = names_of(ax).index("player 3")
+    (segment,) = [s for s in segments if s[0, 1] == row]
+    np.testing.assert_allclose(segment[:, 0], length + 1.959964 * 0.05 * np.array([-1, 1]))
+    assert "95 %" in ax.get_xlabel()
+    assert "95 %" not in plots.bar(make()).get_xlabel()
+
+
+def test_bar_stacks_outputs():
+    explanation = make(K=3)
+    ax = plots.bar(explanation)
+    size = np.abs(explanation.values).mean(axis=0)
+    order = np.argsort(-size.sum(axis=1))
+    np.testing.assert_allclose(lengths_of(ax), size[order].T.ravel())
+    tops = [patch.get_x() for patch in ax.patches][10:]
+    np.testing.assert_allclose(tops, size[order, :2].sum(axis=1))
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["class 0", "class 1", "class 2"]
+
+
+def test_bar_of_many_outputs_sums_the_smaller_ones():
+    explanation = make(K=20)
+    ax = plots.bar(explanation)
+    texts = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert len(texts) == 7 and texts[-1] == "sum of 14 others"
+    total = np.abs(explanation.values).mean(axis=0).sum()
+    np.testing.assert_allclose(sum(lengths_of(ax)), total)
+
+
+def test_bar_of_one_output():
+    ax = plots.bar(make(K=3), output="class 2")
+    np.testing.assert_allclose(
+        lengths_of(ax), np.sort(np.abs(make(K=3).values[..., 2]).mean(axis=0))[::-1]
+    )
+    assert ax.get_title(loc="left") == "output: class 2"
+
+
+# beeswarm
+
+
+def dots_of(ax):
+    return [np.asarray(c.get_offsets()) for c in ax.collections if c.get_offsets().shape[0] > 1]
+
+
+def test_beeswarm_dots_are_the_values():
+    explanation = make()
+    ax = plots.beeswarm(explanation)
+    order = np.argsort(-np.abs(explanation.values).mean(axis=0))
+    assert names_of(ax) == [f"player {j}" for j in order]
+    for row, (dots, j) in enumerate(zip(dots_of(ax), order, strict=True)):
+        np.testing.assert_array_equal(dots[:, 0], explanation.values[:, j])
+        assert np.abs(dots[:, 1] - row).max() < 0.5  # dots stay in their row
+
+
+def test_beeswarm_sets_equal_values_apart():
+    values = np.tile([[0.0], [1.0], [0.0]], (10, 2))  # 20 zeros and 10 ones in each column
+    (dots, _) = dots_of(plots.beeswarm(make(P=2, values=values)))
+    for value, count in ((0, 20), (1, 10)):
+        heights = np.sort(dots[dots[:, 0] == value, 1])
+        assert len(heights) == count
+        np.testing.assert_allclose(np.diff(heights), 0.8 / 20)
+        np.testing.assert_allclose(heights.mean(), 0, atol=1e-12)
+
+
+def test_beeswarm_colours():
+    pd = pytest.importorskip("pandas")
+    number = np.linspace(0, 1, 30)
+    number[3] = np.nan
+    data = pd.DataFrame(
+        {
+            "number": number,
+            "constant": 7.0,
+            "text": ["a", "b", "c"] * 10,
+            "flag": [True] + [False] * 29,
+        }
+    )
+    values = np.ones((30, 5)) * [5, 4, 3, 2, 1]
+    names = ("number", "constant", "text", "flag", "a group")
+    ax = plots.beeswarm(make(values=values, data=data, feature_names=names))
+    colours = [c.get_facecolor() for c in ax.collections if len(c.get_offsets()) > 1]
+    grey = colours[4][0]
+    for row in (1, 2, 4):
+        assert (colours[row] == grey).all()
+    red_of_numbers = np.delete(colours[0][:, 0], 3)
+    assert (np.diff(red_of_numbers) >= 0).all() and red_of_numbers[-1] > red_of_numbers[0]
+    np.testing.assert_array_equal(colours[0][3], grey)
+    assert not np.array_equal(colours[3][0], colours[3][1])  # a rare flag still has two colours
+    assert "grey" in ax.get_xlabel()
+    assert [a.get_ylabel() for a in ax.figure.axes] == ["", "own value"]
+
+
+def test_beeswarm_without_data_has_no_colour_bar():
+    assert len(plots.beeswarm(make(data=None)).figure.axes) == 1
+
+
+def test_beeswarm_of_many_says_what_it_leaves_out():
+    ax = plots.beeswarm(make(N=9_000, P=15))
+    assert "4,000 of 9,000 instances" in ax.get_xlabel()
+    assert "3 players of smaller values are not shown" in ax.get_xlabel()
+    assert {len(dots) for dots in dots_of(ax)} == {4_000}
+
+
+def test_beeswarm_intervals_only_where_they_can_be_seen():
+    def segments(N):
+        ax = plots.beeswarm(make(N=N, P=1, sampled=True))
+        return [s for c in ax.collections if hasattr(c, "get_segments") for s in c.get_segments()]
+
+    few = segments(10)
+    assert len(few) == 10 and segments(100) == []
+    np.testing.assert_allclose([s[1, 0] - s[0, 0] for s in few], 2 * 1.959964 * 0.05)
+
+
+# waterfall
+
+
+def test_waterfall_steps_lead_from_the_base_value_to_the_sum():
+    explanation = make(P=5)
+    ax = plots.waterfall(explanation, instance=4)
+    values = explanation.values[4]
+    order = np.argsort(-np.abs(values))
+    np.testing.assert_allclose(lengths_of(ax), values[order])
+    starts = np.array([p.get_x() for p in ax.patches])
+    ends = starts + values[order]
+    np.testing.assert_allclose(starts[-1], 0.25)
+    np.testing.assert_allclose(starts[:-1], ends[1:])
+    np.testing.assert_allclose(ends[0], 0.25 + values.sum())
+    texts = [t.get_text() for t in ax.texts]
+    assert texts[0] == f"{values[order[0]]:+.3g}".replace("-", "−")
+    assert f"base value + all values = {0.25 + values.sum():.4g}" in texts
+    assert names_of(ax)[0] == f"player {order[0]} = {explanation.data[4, order[0]]:.4g}"
+
+
+def test_waterfall_sums_the_rest():
+    explanation = make(P=60)
+    ax = plots.waterfall(explanation)
+    order = np.argsort(-np.abs(explanation.values[0]))
+    assert names_of(ax)[-1] == "sum of 50 others"
+    np.testing.assert_allclose(lengths_of(ax)[-1], explanation.values[0, order[10:]].sum())
+
+
+def test_waterfall_intervals_at_the_ends():
+    ax = plots.waterfall(make(sampled=True), instance=1)
+    ends = [p.get_x() + p.get_width() for p in ax.patches]
+    segments = segments_of_error_bars(ax)
+    np.testing.assert_allclose([s[:, 0].mean() for s in segments], ends)
+    np.testing.assert_allclose([np.ptp(s[:, 0]) for s in segments], 2 * 1.959964 * 0.05)
+
+
+def test_waterfall_entries_and_names():
+    pd = pytest.importorskip("pandas")
+    data = pd.DataFrame({"a": ["No"], "b": [None], "c": [3], "d": [1.23456789]})
+    explanation = make(
+        N=1,
+        values=np.array([[4.0, 3, 2, 1, 0.5]]),
+        data=data,
+        feature_names=(*"abcd", "a group"),
+        instance_names=("Ada",),
+    )
+    ax = plots.waterfall(explanation, instance="Ada")
+    assert names_of(ax) == ["a = No", "b = missing", "c = 3", "d = 1.235", "a group"]
+    assert ax.get_title(loc="left") == "instance: Ada"
+
+
+def test_waterfall_of_an_output():
+    ax = plots.waterfall(make(K=3), instance=2, output=1)
+    np.testing.assert_allclose(
+        sorted(lengths_of(ax)), sorted(make(K=3).values[2, :, 1]), atol=1e-12
+    )
+    assert ax.get_title(loc="left") == "output: class 1"
+
+
+# all three
+
+
+LONG = tuple(f"a very long name of a measured quantity, the one in column {j}" for j in range(60))
+
+
+@pytest.mark.parametrize("plot", PLOTS)
+@pytest.mark.parametrize(
+    "explanation",
+    [
+        make(P=3),
+        make(P=60, sampled=True),
+        make(P=60, feature_names=LONG, instance_names=tuple("x" * 300 for _ in range(30))),
+        make(P=2, feature_names=("$a_1$ {", "tab\tand\nline")),
+        make(N=1, P=1),
+        make(N=1, values=np.zeros((1, 5))),
+        make(values=1e9 * make().values, sampled=True),
+    ],
+    ids=["3", "60", "long", "odd", "one", "zeros", "large"],
+)
+def test_nothing_is_cut_off_or_overlaps(plot, explanation):
+    ax = plot(explanation)
+    figure = ax.figure
+    figure.canvas.draw()
+    frame = figure.bbox.padded(1)
+    labels = [t.get_window_extent() for t in ax.get_yticklabels()]
+    texts = [*labels, *(t.get_window_extent() for t in [*ax.texts, ax.xaxis.label])]
+    for box in texts:
+        assert box.x0 >= frame.x0 and box.x1 <= frame.x1, "cut off at the side"
+        assert box.y0 >= frame.y0 and box.y1 <= frame.y1, "cut off above or below"
+    for upper, lower in zip(labels, labels[1:], strict=False):
+        assert lower.y1 <= upper.y0, "names overlap"
+    for box in labels:
+        for text in ax.texts:
+            assert not box.overlaps(text.get_window_extent()), "a number overlaps a name"
+    assert ax.get_window_extent().width > figure.bbox.width * 0.4, "names crowd out the picture"
+
+
+def test_long_names_keep_both_ends():
+    name = names_of(plots.bar(make(P=2, feature_names=LONG[:2])))[0]
+    assert name.startswith("a very long") and name.endswith("column 1") and "…" in name
+    assert len(name) <= 30
+
+
+@pytest.mark.parametrize("plot", PLOTS)
+def test_a_given_axes_is_used_and_no_figure_made(plot):
+    figure = matplotlib.figure.Figure()
+    ax = figure.add_subplot()
+    assert plot(make(), ax) is ax
+    assert plt.get_fignums() == []
+
+
+@pytest.mark.parametrize("plot", [plots.beeswarm, plots.waterfall])
+def test_outputs_must_be_chosen(plot):
+    with pytest.raises(InputError, match=r"pass output= \('class 0', 'class 1'\)"):
+        plot(make(K=2))
+
+
+@pytest.mark.parametrize("plot", PLOTS)
+@pytest.mark.parametrize(
+    ("explanation", "settings", "error", "text"),
+    [
+        (np.zeros((2, 2)), {}, InputTypeError, "ndarray"),
+        (make()[:0], {}, InputError, "no instances"),
+        (make(values=np.full((30, 5), np.nan)), {}, InputError, "30 of 30 instances.*not finite"),
+        (make(), {"max_display": 0}, InputError, "max_display"),
+        (make(), {"max_display": True}, InputTypeError, "max_display"),
+        (make(), {"max_display": 2.5}, InputTypeError, "max_display"),
+        (make(), {"output": "yes"}, InputError, "one output"),
+        (make(K=2), {"output": "yes"}, InputError, "'yes' is unknown"),
+        (make(K=2), {"output": [0, 1]}, InputTypeError, "output"),
+        (make(), {"ax": "here"}, InputTypeError, "ax"),
+    ],
+)
+def test_what_cannot_be_drawn(plot, explanation, settings, error, text):
+    with pytest.raises(error, match=text):
+        plot(explanation, **settings)
+    assert plt.get_fignums() == []
+
+
+@pytest.mark.parametrize(
+    ("instance", "error"), [(30, InputError), ("Bob", InputError), (slice(2), InputTypeError)]
+)
+def test_waterfall_of_no_such_instance(instance, error):
+    with pytest.raises(error, match="instance"):
+        plots.waterfall(make(), instance=instance)
+
+
+def test_a_missing_matplotlib_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
+    with pytest.raises(ImportError, match=r'pip install "xaijax\[plots\]"'):
+        plots.bar(make())

@@ -1,0 +1,51 @@
+"""The fields of an Explanation: checked, made plain, and frozen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xaijax._errors import InputError, InputTypeError
+
+
+def floats(name: str, array: Any) -> np.ndarray:
+    """A read-only float64 array; a float64 array given is not copied."""
+    try:
+        return read_only(np.asarray(array, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(
+            f"{name}: got {type(array).__name__}, which is no array of numbers."
+        ) from error
+
+
+def read_only(value: Any) -> Any:
+    """An array as a view that cannot be written; anything else as it is."""
+    # A view: the flag must not reach an array that the caller goes on using.
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        value = value.view()
+        value.flags.writeable = False
+    return value
+
+
+def check_shape(name: str, got: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Refuse a shape that does not fit the values."""
+    if got != expected:
+        raise InputError(f"{name}: got shape {got}; the values need {expected}.")
+
+
+def names(name: str, given: Any, size: int | None, unique: bool) -> tuple[str, ...] | None:
+    """The names of one axis as texts; size None: the axis does not exist."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        raise InputTypeError(f"{name}: got the single string {given!r}; pass a sequence of names.")
+    if size is None:
+        raise InputError(f"{name}: values [N, P] have one output; pass None or values [N, P, K].")
+    result = tuple(str(one) for one in given)
+    if len(result) != size:
+        raise InputError(f"{name}: got {len(result)} names; the values need {size}.")
+    if unique and len(set(result)) < size:
+        twice = next(one for one in result if result.count(one) > 1)
+        raise InputError(f"{name}: {twice!r} is there more than once; names must differ.")
+    return result

@@ -1,0 +1,131 @@
+"""`merge`: one Explanation of instances that were explained apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xaijax._errors import InputError, InputTypeError
+from xaijax._explanation import Explanation, per_instance
+from xaijax._player_data import concatenate
+
+SUMMED = ("model_rows", "padded_rows", "model_calls", "seconds", "compile_seconds")
+
+
+def merge(explanations: Iterable[Explanation]) -> Explanation:
+    """The instances of all explanations, in order, as one Explanation.
+
+    Values, base values, data and names are put one under the other. `exact` where all are; beside a
+    sampled part the standard errors of an exact part are zeros, and those of a part without any are
+    NaN. In `stats` the counts and seconds are summed, arrays [N] joined, equal entries kept, and
+    entries that differ become a list, one item per part (None where a part lacks it); likewise in
+    `provenance`. Two slices of one explanation count its run twice.
+
+    Raises:
+        InputError: no explanation, or explanations that differ in feature_names, output_names,
+            kind, the selected output, the columns behind the players, the kind of data, or in
+            having instance_names; the message names the field.
+        InputTypeError: something that is no Explanation.
+    """
+    if isinstance(explanations, Explanation):
+        raise InputTypeError("explanations: got one Explanation; pass a list of them.")
+    parts = list(explanations)
+    if not parts:
+        raise InputError("explanations: got none; pass at least one Explanation.")
+    for part in parts:
+        if not isinstance(part, Explanation):
+            raise InputTypeError(f"explanations: got {type(part).__name__}, not an Explanation.")
+    for field in ("feature_names", "output_names", "kind"):
+        _require_equal(field, [getattr(part, field) for part in parts])
+    for fact in ("selected_output", "player_columns"):
+        _require_equal(f"provenance[{fact!r}]", [part.provenance.get(fact) for part in parts])
+    names = [part.instance_names for part in parts]
+    _require_equal("instance_names (given or None)", [one is not None for one in names])
+    return Explanation(
+        values=np.concatenate([part.values for part in parts]),
+        base_values=np.concatenate([part.base_values for part in parts]),
+        std_errors=_std_errors(parts),
+        data=concatenate([part.data for part in parts]),
+        feature_names=parts[0].feature_names,
+        output_names=parts[0].output_names,
+        instance_names=None if names[0] is None else tuple(n for one in names for n in one or ()),
+        exact=all(part.exact for part in parts),
+        kind=parts[0].kind,
+        stats=_join([_stats(part, parts) for part in parts], _join_stat(parts)),
+        provenance=_join([part.provenance for part in parts], lambda _, values: _same(values)),
+    )
+
+
+def _require_equal(field: str, values: Sequence[Any]) -> None:
+    for number, value in enumerate(values):
+        if not _equal(value, values[0]):
+            raise InputError(
+                f"{field}: explanation {number} has {_short(value)}, the first has "
+                f"{_short(values[0])}; only explanations of the same question can be merged."
+            )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _std_errors(parts: Sequence[Explanation]) -> np.ndarray | None:
+    if all(part.std_errors is None for part in parts):
+        return None
+    return np.concatenate(
+        [
+            np.full(part.shape, 0.0 if part.exact else np.nan)
+            if part.std_errors is None
+            else part.std_errors
+            for part in parts
+        ]
+    )
+
+
+def _stats(part: Explanation, parts: Sequence[Explanation]) -> Mapping[str, Any]:
+    """The stats of one part, with "exact_rows" where any part tells instances apart."""
+    needed = any("exact_rows" in one.stats for one in parts)
+    needed = needed or len({one.exact for one in parts}) > 1
+    if not needed or "exact_rows" in part.stats:
+        return part.stats
+    return {**part.stats, "exact_rows": np.full(len(part), part.exact)}
+
+
+def _join(
+    mappings: Sequence[Mapping[str, Any]], join_one: Callable[[str, list[Any]], Any]
+) -> dict[str, Any]:
+    keys = dict.fromkeys(key for mapping in mappings for key in mapping)
+    return {key: join_one(key, [mapping.get(key) for mapping in mappings]) for key in keys}
+
+
+def _join_stat(parts: Sequence[Explanation]) -> Callable[[str, list[Any]], Any]:
+    def join_one(name: str, values: list[Any]) -> Any:
+        if all(per_instance(v, len(part)) for v, part in zip(values, parts, strict=True)):
+            return np.concatenate(values)
+        if name in SUMMED and all(_is_number(v) for v in values):
+            return sum(values)
+        return _same(values)
+
+    return join_one
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _same(values: list[Any]) -> Any:
+    return values[0] if all(_equal(v, values[0]) for v in values) else values
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        same_form = np.shape(a) == np.shape(b)
+        return same_form and bool(np.all((a == b) | ((a != a) & (b != b))))
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    return bool(a == b) or bool(a != a and b != b)  # NaN equals NaN

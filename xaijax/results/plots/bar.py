@@ -1,0 +1,149 @@
+"""The players by their mean absolute value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xaijax._explanation import Explanation
+from xaijax._summary import mean_abs, ranking
+from xaijax.results.plots import _style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def bar(
+    explanation: Explanation,
+    ax: Axes | None = None,
+    *,
+    max_display: int = 12,
+    output: int | str | None = None,
+) -> Axes:
+    """One bar per player: the mean over the N instances of |value|.
+
+    The `max_display` largest players from the top, the rest as one bar, the sum of theirs. With K
+    outputs and `output=None` the bars of the outputs are stacked, each in its colour (more than
+    seven: the largest six, and the sum of the rest in grey). Where standard errors are known, a
+    95 % interval: 1.96 times the mean standard error over the instances (summed over stacked
+    outputs), which bounds the error of the mean however the errors are correlated. The bar of the
+    rest has none: that bound, summed over many players, would say nothing.
+
+    Args:
+        explanation: values [N, P] or [N, P, K], N at least 1.
+        ax: where to draw; None makes a figure.
+        max_display: players shown one by one, at least 1.
+        output: name or position of one output; None: all.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+    """
+    _style.check(explanation, max_display)
+    if output is not None:
+        explanation = _style.one_output(explanation, output, "bar")
+    size = mean_abs(explanation)
+    shown, others = _style.split(size, max_display)
+    names = [explanation.feature_names[j] for j in shown]
+    lengths = _with_others(size, shown, others)
+    half = _half_widths(explanation, shown)
+    if len(others):
+        names.append(_style.others_name(others))
+
+    axes = _style.new_axes(ax, len(names))
+    if explanation.output_names is None:
+        ends = _single(axes, lengths, len(others) > 0)
+    else:
+        ends = _stacked(axes, lengths, explanation.output_names)
+    reach = ends.copy()
+    if half is not None:
+        known = np.flatnonzero(np.isfinite(half))
+        reach[known] += half[known]
+        axes.errorbar(
+            ends[known],
+            known,
+            xerr=half[known],
+            fmt="none",
+            ecolor=_style.TEXT,
+            elinewidth=1,
+            capsize=2.5,
+        )
+    if explanation.output_names is None:
+        for row, end in enumerate(reach):
+            axes.annotate(
+                f"{lengths[row]:.3g}",
+                (end, row),
+                xytext=(5, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8.5,
+                color=_style.TEXT,
+            )
+    _style.dress(axes, names, _xlabel(explanation, half is not None), _style.title_of(explanation))
+    axes.set_xlim(0, 1.12 * reach.max() or 1)
+    return axes
+
+
+def _half_widths(explanation: Explanation, shown: np.ndarray) -> np.ndarray | None:
+    """Half 95 % intervals of the shown players, all outputs together where there are several."""
+    if explanation.std_errors is None:
+        return None
+    errors = explanation.std_errors.mean(axis=0)[shown]
+    return _style.half_widths(errors if errors.ndim == 1 else errors.sum(axis=1))
+
+
+def _with_others(size: np.ndarray, shown: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """size [P] or [P, K] of the shown players, then the sum over the others."""
+    if len(others) == 0:
+        return size[shown]
+    return np.concatenate([size[shown], size[others].sum(axis=0, keepdims=True)])
+
+
+def _xlabel(explanation: Explanation, intervals: bool) -> str:
+    N = len(explanation)
+    name = _style.value_name(explanation)
+    text = f"mean |{name}| over {N:,} instances" if N > 1 else f"|{name}| of one instance"
+    if explanation.output_names is not None:
+        text += ", stacked by output"
+    return text + ("; lines: 95 % intervals" if intervals else "")
+
+
+def _single(ax: Axes, lengths: np.ndarray, has_others: bool) -> np.ndarray:
+    colours = [_style.DOWN] * len(lengths)
+    if has_others:
+        colours[-1] = _style.GREY
+    ax.barh(np.arange(len(lengths)), lengths, height=0.68, color=colours)
+    return lengths
+
+
+def _stacked(ax: Axes, lengths: np.ndarray, output_names: tuple[str, ...]) -> np.ndarray:
+    """Draw lengths [rows, K]; returns where the stacks end [rows]."""
+    shown = np.arange(len(output_names))
+    if len(shown) > len(_style.OUTPUTS):
+        shown = np.sort(ranking(lengths.sum(axis=0))[: len(_style.OUTPUTS) - 1])
+    rest = np.setdiff1d(np.arange(len(output_names)), shown)
+    layers = [
+        (lengths[:, k], _style.OUTPUTS[place], output_names[k]) for place, k in enumerate(shown)
+    ]
+    if len(rest):
+        layers.append((lengths[:, rest].sum(axis=1), _style.GREY, _style.others_name(rest)))
+    left = np.zeros(len(lengths))
+    for length, colour, name in layers:
+        ax.barh(
+            np.arange(len(lengths)),
+            length,
+            left=left,
+            height=0.68,
+            color=colour,
+            label=_style.elide(name),
+        )
+        left = left + length
+    legend = ax.legend(loc="lower right", frameon=True, framealpha=0.9, fontsize=8.5)
+    legend.get_frame().set_edgecolor(_style.LINE)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return left

@@ -1,0 +1,167 @@
+"""One instance: from the base value, player by player."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xaijax._errors import InputTypeError
+from xaijax._explanation import Explanation
+from xaijax.results.plots import _style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def waterfall(
+    explanation: Explanation,
+    ax: Axes | None = None,
+    *,
+    instance: int | str = 0,
+    max_display: int = 10,
+    output: int | str | None = None,
+) -> Axes:
+    """The values of one instance as steps from its base value (bottom) to their sum (top).
+
+    The `max_display` players of the largest |value| from the top, the rest as one step at the
+    bottom. A player that is one column of the data shows the instance's entry there. Where standard
+    errors are known, a 95 % interval at the end of each step but the rest's, whose error depends on
+    how the errors of its players are correlated.
+
+    Args:
+        explanation: values [N, P], or [N, P, K] with `output`; N at least 1.
+        ax: where to draw; None makes a figure.
+        instance: position or name of the instance.
+        max_display: players shown one by one, at least 1.
+        output: name or position of one output; needed with K outputs.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+    """
+    _style.check(explanation, max_display)
+    explanation = _style.one_output(explanation, output, "waterfall")
+    if not isinstance(instance, str) and np.ndim(instance) > 0 or isinstance(instance, slice):
+        raise InputTypeError(f"instance: got {instance!r}; pass one position or name.")
+    one = explanation[instance]
+    values, base = one.values[0], float(one.base_values[0])
+    shown, others = _style.split(np.abs(values), max_display)
+    steps = values[shown]
+    half = _style.half_widths(one.std_errors)
+    widths = np.zeros(len(steps)) if half is None else half[0, shown]
+    names = [_label(one.feature_names[j], column) for j, column in _columns(one, shown)]
+    if len(others):
+        steps = np.append(steps, values[others].sum())
+        widths = np.append(widths, 0.0)
+        names.append(_style.others_name(others))
+    ends = base + np.cumsum(steps[::-1])[::-1]  # [rows]; the bottom row starts at the base value
+    starts = np.append(ends[1:], base)
+
+    axes = _style.new_axes(ax, len(names) + 1)
+    rows = np.arange(len(names))
+    colours = [_style.UP if step > 0 else _style.DOWN for step in steps]
+    axes.barh(rows, steps, left=starts, height=0.62, color=colours, zorder=3)
+    axes.vlines(ends[1:], rows[1:] - 1.31, rows[1:] + 0.31, colors=_style.GREY, lw=0.8, zorder=2)
+    known = np.isfinite(widths) & (widths > 0)
+    if known.any():
+        axes.errorbar(
+            ends[known],
+            rows[known],
+            xerr=widths[known],
+            fmt="none",
+            ecolor=_style.TEXT,
+            elinewidth=1,
+            capsize=2.5,
+            zorder=4,
+        )
+    reach = np.nan_to_num(widths)
+    # The numbers stand past the interval.
+    far = np.where(steps >= 0, ends + reach, ends - reach)
+    _step_texts(axes, steps, far)
+    xlabel = f"base value + {_style.value_name(one)}s"
+    if known.any():
+        xlabel += "; lines: 95 % intervals"
+    _style.dress(axes, names, xlabel, _title(one))
+    points = np.concatenate([[base], ends - reach, ends + reach])
+    _limits(axes, steps, far, points)
+    _mark(axes, base, (-0.6, len(names) + 0.35), len(names) - 0.1, f"base value {base:.4g}")
+    _mark(
+        axes,
+        float(ends[0]),
+        (-1.3, len(names) - 0.4),
+        -0.9,
+        f"base value + all values = {ends[0]:.4g}",
+    )
+    return axes
+
+
+def _columns(one: Explanation, shown: np.ndarray) -> list[tuple[int, np.ndarray | None]]:
+    data = one.player_data()
+    return [(int(j), data[j]) for j in shown]
+
+
+def _label(name: str, column: np.ndarray | None) -> str:
+    if column is None:
+        return name
+    entry = _entry(column[0], 12)
+    return f"{_style.elide(name, _style.NAME_LIMIT - len(entry) - 3)} = {entry}"
+
+
+def _entry(value: Any, room: int) -> str:
+    if value is None or value != value:
+        return "missing"
+    if isinstance(value, float | np.floating):
+        return f"{value:.4g}"
+    return _style.elide(str(value), room)
+
+
+def _title(one: Explanation) -> str | None:
+    parts = [] if one.instance_names is None else [f"instance: {one.instance_names[0]}"]
+    output = _style.title_of(one)
+    return ", ".join(parts + ([] if output is None else [output])) or None
+
+
+def _step_texts(ax: Axes, steps: np.ndarray, far: np.ndarray) -> None:
+    for row, step in enumerate(steps):
+        ax.annotate(
+            _style.signed(step),
+            (far[row], row),
+            xytext=(5 if step >= 0 else -5, 0),
+            textcoords="offset points",
+            ha="left" if step >= 0 else "right",
+            va="center",
+            fontsize=8.5,
+            color=_style.TEXT,
+        )
+
+
+def _limits(ax: Axes, steps: np.ndarray, far: np.ndarray, points: np.ndarray) -> None:
+    """Room for all points, and on either side for the numbers that stick out there."""
+    low, high = points.min(), points.max()
+    width = (high - low) or max(abs(high), 1.0) * 0.1
+    number = 0.24 * width  # what a number takes where long names leave little to the axes
+    left = (far - number)[steps < 0].min(initial=low - 0.05 * width)
+    right = (far + number)[steps >= 0].max(initial=high + 0.05 * width)
+    ax.set_xlim(left, right)
+    ax.set_ylim(len(steps) + 0.35, -1.3)
+
+
+def _mark(ax: Axes, x: float, span: tuple[float, float], row: float, text: str) -> None:
+    """A dashed line at x over the rows of span, and a text on the side where there is room."""
+    left, right = ax.get_xlim()
+    to_the_right = x < (left + right) / 2
+    ax.plot([x, x], span, color=_style.GREY, linewidth=0.9, linestyle="--", zorder=1)
+    ax.annotate(
+        text,
+        (x, row),
+        xytext=(4 if to_the_right else -4, 0),
+        textcoords="offset points",
+        ha="left" if to_the_right else "right",
+        va="center",
+        fontsize=9,
+        color=_style.TEXT,
+    )

@@ -1,0 +1,196 @@
+"""One plain HTML page that tells what an Explanation says and how it was made."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xaijax._errors import InputError
+from xaijax._explanation import Explanation
+from xaijax._files import as_path, write_atomically
+from xaijax._optional import require
+from xaijax._summary import how_sure, mean_abs, ranking
+from xaijax.results.plots import _style, bar, beeswarm, waterfall
+
+TOP = 20  # players in the table
+ROWS = {bar: 12, beeswarm: 12, waterfall: 10}  # players in each picture
+DPI = 160
+
+
+def report(explanation: Explanation, path: str | os.PathLike[str]) -> Path:
+    """Write one self-contained HTML file: no script, nothing loaded from elsewhere.
+
+    It holds what was explained, the players by mean |value|, a beeswarm, a bar, a waterfall of the
+    first instance, and the stats and provenance as tables. With K outputs the table and the
+    pictures are of the last output (the bar shows all), and the page says so. It shows the first
+    instance's own data and the instance names: mind whom you send it to.
+
+    Args:
+        explanation: values [N, P] or [N, P, K], finite, N at least 1.
+        path: the file to write; replaced as a whole.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: nothing to draw, values that are not finite, or no such folder.
+        InputTypeError: an argument of another type.
+        ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).
+    """
+    _style.check(explanation, 1)
+    if as_path(path).is_dir():
+        raise InputError(f"path: {path} is a folder; give the name of a file.")
+    jinja2 = require("jinja2", "xaijax[plots]")
+    text = resources.files("xaijax.results").joinpath("report.html.j2").read_text("utf-8")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    page = environment.from_string(text).render(**_content(explanation))
+    return write_atomically(path, lambda file: file.write(page.encode("utf-8", "replace")))
+
+
+def _content(explanation: Explanation) -> dict[str, Any]:
+    one, output_note = explanation, None
+    if explanation.output_names is not None:
+        one = explanation[:, :, -1]
+        output_note = (
+            f"The model has {len(explanation.output_names)} outputs; the table, the beeswarm and "
+            f"the waterfall are of the last, {explanation.output_names[-1]}."
+        )
+    method = explanation.provenance.get("method")
+    heads, players = _players(one)
+    return {
+        "title": "Explanation" if method is None else f"Explanation by {method}",
+        "lead": _lead(explanation),
+        "output_note": output_note,
+        "heads": heads,
+        "players": players[:TOP],
+        "players_left": len(players[TOP:]),
+        "pictures": _pictures(explanation, one),
+        "facts": [
+            {"title": title, "rows": list(_rows(facts))}
+            for title, facts in (
+                ("The run", explanation.stats),
+                ("How it was made", explanation.provenance),
+            )
+            if facts
+        ],
+    }
+
+
+def _lead(explanation: Explanation) -> str:
+    N, P = explanation.shape[:2]
+    name = _style.value_name(explanation)
+    text = f"{name}s of {_count(P, 'player')} for {_count(N, 'instance')}"
+    if explanation.output_names is not None:
+        text += f" and {_count(len(explanation.output_names), 'output')}"
+    return f"{text}; {how_sure(explanation)}."
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" + ("s" if number != 1 else "")
+
+
+def _players(one: Explanation) -> tuple[list[str], list[dict[str, Any]]]:
+    """The table's heads, and its rows from the largest mean |value| down."""
+    size, mean = mean_abs(one), one.values.mean(axis=0)
+    heads = ["mean |value|", "mean value"]
+    columns = [size, mean]
+    if one.std_errors is not None:
+        heads.append("mean standard error")
+        columns.append(one.std_errors.mean(axis=0))
+    rows = [
+        {"name": one.feature_names[j], "numbers": [_number(column[j]) for column in columns]}
+        for j in ranking(size)
+    ]
+    return heads, rows
+
+
+def _number(value: float) -> str:
+    return "unknown" if np.isnan(value) else f"{value:.4g}"
+
+
+def _pictures(explanation: Explanation, one: Explanation) -> list[dict[str, Any]]:
+    first = one[0]
+    name = "the first instance"
+    if first.instance_names is not None:
+        name += f" ({first.instance_names[0]})"
+    several = explanation.output_names is not None
+    return [
+        _picture(
+            beeswarm,
+            one,
+            "Every instance",
+            "One dot per instance; to the right: the player raises the output.",
+        ),
+        _picture(
+            bar,
+            explanation,
+            "Mean size",
+            "The mean of |value| over the instances" + (", for all outputs." if several else "."),
+        ),
+        _picture(
+            waterfall,
+            first,
+            "One instance",
+            f"From the base value, player by player, for {name}.",
+        ),
+    ]
+
+
+def _picture(
+    draw: Callable[..., Any], explanation: Explanation, title: str, caption: str
+) -> dict[str, Any]:
+    # A figure of its own, unknown to pyplot: a notebook must not show it a second time.
+    rows = min(explanation.shape[1], ROWS[draw] + 1)
+    size = _style.figure_size(rows + (draw is waterfall), 7.8)
+    figure = require("matplotlib.figure", "xaijax[plots]").Figure(
+        figsize=size, layout="constrained"
+    )
+    draw(explanation, figure.add_subplot(), max_display=ROWS[draw])
+    png = io.BytesIO()
+    figure.savefig(png, format="png", dpi=DPI)
+    return {
+        "title": title,
+        "caption": caption,
+        "alt": f"{draw.__name__} plot: {caption}",
+        "width": round(size[0] * 96),
+        "png": base64.b64encode(png.getvalue()).decode("ascii"),
+    }
+
+
+def _rows(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Names and texts, one level of nesting at a time as "versions.jax"."""
+    for key, value in facts.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from _rows(value, f"{name}.")
+        else:
+            yield name, _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        text = f"array {list(value.shape)}"
+        if value.size and value.dtype.kind in "iuf":
+            text += f", {value.min():.4g} to {value.max():.4g}"
+        elif value.size and value.dtype.kind == "b":
+            text += f", {int(value.sum()):,} true"
+        return text
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, int | np.integer):
+        return f"{value:,}"
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        value = ", ".join(map(_text, value[:20])) + (", …" if len(value) > 20 else "")
+    text = str(value)
+    return text if len(text) <= 400 else text[:399] + "…"
