@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
         (lambda: datasets.adult("shap", part="all"), 48_842, 12, "income", 11_687),
         (datasets.wine, 6_497, 11, "quality", 6_497),
         (datasets.diabetes, 253_680, 21, "Diabetes_binary", 35_346),
-        (datasets.arrests, 8_984, 6, "TOTAL_ARRESTS", 2_821),
+        (datasets.arrests, 8_984, 6, "arrested", 2_821),
         (datasets.bike, 731, 13, "cnt", 731),
         (lambda: datasets.bike("anchors"), 731, 11, "cnt", 731),
         (datasets.cervical, 858, 32, "Biopsy", 55),

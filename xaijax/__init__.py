@@ -18,10 +18,14 @@ from xaijax._errors import NonDeterministicModelError as NonDeterministicModelEr
 from xaijax._errors import XaiError as XaiError
 from xaijax._errors import XaiWarning as XaiWarning
 from xaijax._explanation import Explanation as Explanation
+from xaijax._explanation import load as load
 from xaijax._index import SizeLimited as SizeLimited
+from xaijax._merge import merge as merge
 from xaijax.games.replacement import Baseline as Baseline
 from xaijax.methods.explainer import Explainer as Explainer
 from xaijax.models import Model as Model
 from xaijax.models import as_jax as as_jax
 from xaijax.models import as_model as as_model
 from xaijax.models import players_of as players_of
+from xaijax.results import plots as plots
+from xaijax.results.report import report as report

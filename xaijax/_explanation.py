@@ -14,6 +14,7 @@ from xaijax import _convert, _files, _summary
 from xaijax._errors import InputError
 from xaijax._freeze import check_shape, floats, names, read_only
 from xaijax._player_data import column, frame_kind, player_columns, take_rows
+from xaijax._public import public
 from xaijax._select import Selection, resolve, split_key, take
 
 
@@ -175,6 +176,7 @@ class Explanation:
         found = player_columns(self.data, self.feature_names, given)
         return [None if j is None else column(self.data, j) for j in found]
 
+    @public
     def to_dataframe(self, long: bool = False) -> Any:
         """A pandas DataFrame; needs `pip install "xaijax[data]"`.
 
@@ -190,6 +192,7 @@ class Explanation:
         """
         return _convert.to_dataframe(self, long)
 
+    @public
     def to_shap(self) -> Any:
         """A `shap.Explanation` that shap's plots draw; needs `pip install shap`.
 
@@ -201,6 +204,7 @@ class Explanation:
         """
         return _convert.to_shap(self)
 
+    @public
     def to_shapiq(self) -> list[Any]:
         """One `shapiq.InteractionValues` of order 1 per instance [N]; needs `pip install shapiq`.
 
@@ -211,6 +215,7 @@ class Explanation:
         """
         return _convert.to_shapiq(self)
 
+    @public
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one .npz file, as `path` says, that `xaijax.load` reads back exactly.
 
@@ -224,6 +229,7 @@ class Explanation:
         _files.write(path, {f.name: getattr(self, f.name) for f in fields(self)})
 
 
+@public
 def load(path: str | os.PathLike[str]) -> Explanation:
     """Read what `Explanation.save` wrote: equal bytes, dtypes, names, stats and provenance.
 

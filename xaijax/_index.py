@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -44,14 +45,15 @@ Index = str | SizeLimited | Callable[[int], float]
 
 def index_weights(index: Index, P: int) -> tuple[np.ndarray, str]:
     """(weight of one single set of size s, float64 [P]; the index's name)."""
+    chosen: Any = index  # a decorated class does not narrow for the type checker
     if isinstance(index, SizeLimited):
-        if index.k > P - 1:
+        if chosen.k > P - 1:
             raise InputError(
-                f"index: SizeLimited({index.k}) is larger than the {P - 1} players that a set "
+                f"index: SizeLimited({chosen.k}) is larger than the {P - 1} players that a set "
                 f"without i can have; SizeLimited({P - 1}) is Shapley."
             )
-        suffix = "" if index.normalised else ", not normalised"
-        return size_limited_weights(P, index.k, index.normalised), f"size <= {index.k}{suffix}"
+        suffix = "" if chosen.normalised else ", not normalised"
+        return size_limited_weights(P, chosen.k, chosen.normalised), f"size <= {chosen.k}{suffix}"
     if index == "shapley":
         return shapley_weights(P), "shapley"
     if index == "banzhaf":
@@ -65,7 +67,7 @@ def index_weights(index: Index, P: int) -> tuple[np.ndarray, str]:
             "index must be 'shapley', 'banzhaf', SizeLimited(k) or a callable w(s), got "
             f"{type(index).__name__}."
         )
-    weights = weights_of(index, P)
+    weights = weights_of(chosen, P)
     if not np.isfinite(weights).all():
         raise InputError(f"index: w(s) must be finite for s = 0..{P - 1}, got {weights.tolist()}.")
     return weights, "semivalue"

@@ -10,10 +10,12 @@ import numpy as np
 from xaijax._errors import InputError, InputTypeError
 from xaijax._explanation import Explanation, per_instance
 from xaijax._player_data import concatenate
+from xaijax._public import public
 
 SUMMED = ("model_rows", "padded_rows", "model_calls", "seconds", "compile_seconds")
 
 
+@public
 def merge(explanations: Iterable[Explanation]) -> Explanation:
     """The instances of all explanations, in order, as one Explanation.
 

@@ -30,6 +30,10 @@ class Players:
         P = self.count
         return P == len(self.of_column) and bool((self.of_column == np.arange(P)).all())
 
+    def all_columns(self) -> tuple[tuple[int, ...], ...]:
+        """Column indices of every player."""
+        return tuple(tuple(map(int, self.columns(p))) for p in range(self.count))
+
     def columns(self, player: int) -> np.ndarray:
         """Column indices of one player."""
         return np.flatnonzero(self.of_column == player)

@@ -154,9 +154,9 @@ class Explainer:
             which = "B 2^16" if self.budget is None else "B (budget + 2)"
             raise EnumerationLimitError(
                 f"estimator='auto': X row {n} needs {corners[n]:,} model rows (at most "
-                f"{k[n].max()} of {P} players differ from a background row), more than {which} = {limit:,}, up "
-                "to which auto is exact. Say estimator='exact' to enumerate them all the same, or "
-                "group columns with players=, or use fewer background rows."
+                f"{k[n].max()} of {P} players differ from a background row), more than "
+                f"{which} = {limit:,}, up to which auto is exact. Say "
+                "estimator='exact' to enumerate them all the same, or group columns with players=, or use fewer background rows."
             )
 
     def _explanation(
@@ -208,6 +208,7 @@ class Explainer:
                 "background_rows": evaluator.replacement.rows_given,
                 "instances": game.N,
                 "players": P,
+                "player_columns": self.players.all_columns(),
                 "precision": model.precision if model.backend == "jax" else "float64",
                 "versions": {"jax": jax.__version__, "numpy": np.__version__},
             },

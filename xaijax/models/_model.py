@@ -157,7 +157,7 @@ class Model:
         return probe_jax(self, rows) if self.backend == "jax" else probe_host(self, rows)
 
     def answer(self, rows: Any, first: int, outputs: int) -> np.ndarray:
-        """Host models: the checked answer to one call, float64 [R, K]; first: its place in the run."""
+        """Host models: the checked answer to one call, float64 [R, K]; first: place in the run."""
         return answer_host(self, rows, first, outputs)
 
     def __repr__(self) -> str:

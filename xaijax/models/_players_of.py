@@ -1,4 +1,4 @@
-"""Players from a fitted ColumnTransformer: the blocks of columns that come from one source column."""
+"""Players from a fitted ColumnTransformer: the columns that come from one source column."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def _outputs_per_column(transformer: Any, inputs: int, outputs: int, key: str) -
     if inputs == outputs and not any(type(p).__name__ in ("PCA", "TruncatedSVD") for p in parts):
         return [1] * inputs
     raise InputError(
-        f"column_transformer: the {outputs} outputs of {key!r} cannot be told apart by its {inputs} "
-        "columns. Name the groups yourself with players={name: [columns]}."
+        f"column_transformer: the {outputs} outputs of {key!r} cannot be told apart by its "
+        f"{inputs} columns. Name the groups yourself with players={{name: [columns]}}."
     )
 
 

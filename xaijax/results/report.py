@@ -16,6 +16,7 @@ from xaijax._errors import InputError
 from xaijax._explanation import Explanation
 from xaijax._files import as_path, write_atomically
 from xaijax._optional import require
+from xaijax._public import public
 from xaijax._summary import how_sure, mean_abs, ranking
 from xaijax.results.plots import _style, bar, beeswarm, waterfall
 
@@ -24,6 +25,7 @@ ROWS = {bar: 12, beeswarm: 12, waterfall: 10}  # players in each picture
 DPI = 160
 
 
+@public
 def report(explanation: Explanation, path: str | os.PathLike[str]) -> Path:
     """Write one self-contained HTML file: no script, nothing loaded from elsewhere.
 

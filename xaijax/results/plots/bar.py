@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xaijax._explanation import Explanation
+from xaijax._public import public
 from xaijax._summary import mean_abs, ranking
 from xaijax.results.plots import _style
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@public
 def bar(
     explanation: Explanation,
     ax: Axes | None = None,

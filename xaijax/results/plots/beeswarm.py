@@ -9,6 +9,7 @@ import numpy as np
 from xaijax._explanation import Explanation
 from xaijax._optional import require
 from xaijax._player_data import as_numbers
+from xaijax._public import public
 from xaijax._summary import mean_abs
 from xaijax.results.plots import _style
 
@@ -20,6 +21,7 @@ MOST_INTERVALS = 60  # in one row
 BINS = 90  # over the width, for telling how crowded a place is
 
 
+@public
 def beeswarm(
     explanation: Explanation,
     ax: Axes | None = None,

@@ -8,12 +8,14 @@ import numpy as np
 
 from xaijax._errors import InputTypeError
 from xaijax._explanation import Explanation
+from xaijax._public import public
 from xaijax.results.plots import _style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@public
 def waterfall(
     explanation: Explanation,
     ax: Axes | None = None,
