@@ -23,7 +23,7 @@ from xaijax_kernels.hybrids import SLOT_BITS
 from xaijax_kernels.lattice import Dispatch, Pairs, dispatches
 from xaijax_kernels.memory import program_bytes
 from xaijax_kernels.reduce import reduce_pairs, reduce_pieces
-from xaijax_kernels.tables import device_tables
+from xaijax_kernels.tables import device_tables, put
 from xaijax_kernels.tiles import SMALLEST_TILE, TileShape, over_tiles, run_tiles, tile_rows
 
 LOOK_AHEAD = 2  # dispatches under way before the first is fetched
@@ -87,11 +87,6 @@ class DeviceBackend:
         return self.sizes.tile.slot_bits
 
     @property
-    def rows_per_piece(self) -> int:
-        """Rows of one dispatch."""
-        return self.sizes.rows
-
-    @property
     def rows_per_block(self) -> int:
         """Rows within which a pair is reduced in one go (R)."""
         return self.sizes.tile.rows
@@ -146,24 +141,30 @@ class DeviceBackend:
         The values stay on the device; instances and values are padded to powers of two, so that few
         shapes compile.
         """
-        parts = []
+        home = self.mesh.devices.flat[0]
+        pieces = 1 << (-(-pairs.rows // self.sizes.rows) - 1).bit_length()
+        K, dtype = self.sizes.tile.outputs, self._donors.dtype
+        values = jnp.zeros((pieces * self.sizes.rows, K), dtype, device=home)
         for answers in self.answers(pairs, x):
             check(pairs, answers)
-            ordered = np.zeros(self.sizes.tiles, np.int32)
-            ordered[: len(answers.place)] = answers.place
-            parts.append(jnp.reshape(answers.values[ordered], (-1, answers.values.shape[2])))
+            place = np.zeros(self.sizes.tiles, np.int32)
+            place[: len(answers.place)] = answers.place
+            part = (jax.device_put(answers.values, home), place)
+            first = np.int32(answers.piece.first_row)
+            program = self._compiled(("put", values.shape), put, (values, *part, first), (0,))
+            values = program(values, *part, first)
             done(answers.piece.rows)
-        parts += [parts[0]] * ((1 << (len(parts) - 1).bit_length()) - len(parts))
-        values = jax.device_put(jnp.concatenate(parts), self.mesh.devices.flat[0])
         padding = [(0, (1 << (len(start) - 1).bit_length()) - len(start))]
         # Equal weights become ones, exactly; the scale is put back in float64.
         scale = donor_weights.max()
-        high, low = jax.jit(device_tables)(
+        arguments = (
             values,
             np.pad(start.astype(np.int32), padding + [(0, 0)]),
             np.pad(rank, padding + [(0, 0)] * 2),
-            (donor_weights / scale).astype(values.dtype),
+            (donor_weights / scale).astype(dtype),
         )
+        key = ("tables", values.shape, arguments[2].shape)
+        high, low = self._compiled(key, device_tables, arguments)(*arguments)
         table = np.asarray(high).astype(np.float64) + np.asarray(low)
         return scale * table[: len(start)]
 
@@ -266,15 +267,22 @@ class DeviceBackend:
     def _program(self, key: Any, function: Callable[..., Any], *arguments: Any) -> Any:
         """A reduction of the values, compiled once: (values, weights[, one number per tile])."""
         s = self.sizes
-        key = ("reduce", s.tile, s.tiles, tuple(self.mesh.devices.flat), *key)
+        values = jax.ShapeDtypeStruct(
+            (s.tiles, s.tile.rows, s.tile.outputs), s.tile.dtype, sharding=self._split
+        )
+        split = (True, False, True)[: 1 + len(arguments)]
+        return self._compiled(key, over_tiles(function, self.mesh, split), (values, *arguments))
+
+    def _compiled(
+        self, key: Any, function: Callable[..., Any], arguments: Any, donate: tuple[int, ...] = ()
+    ) -> Any:
+        """`function` compiled for such arguments, once for all explainers of the model."""
+        s = self.sizes
+        key = (s.tile, s.tiles, tuple(self.mesh.devices.flat), *key)
         if key not in self._cache:
             started = time.perf_counter()
-            values = jax.ShapeDtypeStruct(
-                (s.tiles, s.tile.rows, s.tile.outputs), s.tile.dtype, sharding=self._split
-            )
-            split = (True, False, True)[: 1 + len(arguments)]
-            program = jax.jit(over_tiles(function, self.mesh, split))
-            self._cache[key] = program.lower(values, *arguments).compile()
+            program = jax.jit(function, donate_argnums=donate)
+            self._cache[key] = program.lower(*arguments).compile()
             self.clock.compile_seconds += time.perf_counter() - started
         return self._cache[key]
 

@@ -45,11 +45,6 @@ class Backend(Protocol):
         ...
 
     @property
-    def rows_per_piece(self) -> int:
-        """Rows of one answered piece, the last one excepted."""
-        ...
-
-    @property
     def rows_per_block(self) -> int:
         """Rows within which a pair is reduced in one go; a power of two."""
         ...

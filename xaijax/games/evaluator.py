@@ -142,31 +142,40 @@ class Evaluator:
         def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
             return model.answer(table.decode(code_rows), first, K)
 
+        call, block = self._host_rows()
         return HostBackend(
             answer,
             self.players.count,
             self._players_of_codes,
             codes,
-            self._rows_per_call(),
-            self.instances_at_a_time,
-            model.compiled,
-            self.devices[0],
-            self.clock,
+            rows_per_call=call,
+            rows_per_block=block,
+            instances=self.instances_at_a_time,
+            cache=model.compiled,
+            device=self.devices[0],
+            clock=self.clock,
         )
 
-    def _rows_per_call(self) -> int:
-        """Rows of one host call, a power of two: tile=, batch_size=, or what memory allows."""
-        wanted = self._tile or self._batch_rows
-        if wanted is None:
-            # codes, their decoded rows and the model's own copies
-            per_row = 8 * self.replacement.codes.shape[1] * self.replacement.codes.itemsize
-            wanted = min(ROWS_PER_CALL, max(SMALLEST_TILE, self.max_memory // 4 // per_row))
-        rows = max(SMALLEST_TILE, 1 << (wanted - 1).bit_length())
-        if wanted & (wanted - 1) and self._tile is None and self._batch_rows is None:
-            rows //= 2
+    def _host_rows(self) -> tuple[int, int]:
+        """(rows of one call, rows of one block of sums).
+
+        A block: `tile`, or as many rows as a quarter of the memory holds with their codes, their
+        decoded values and the model's own copies; a power of two. A call: `batch_size` rounded up
+        to whole blocks, as tiles are on a device: many models round a single row's answer in
+        another way than a batch's. Never more than the model's `max_rows`, a power of two below it.
+        """
+        codes = self.replacement.codes
+        fits = self.max_memory // 4 // (8 * codes.shape[1] * codes.itemsize)
+        block = self._tile or max(SMALLEST_TILE, min(ROWS_PER_CALL, _power_below(fits)))
+        call = block if self._batch_rows is None else -(-self._batch_rows // block) * block
         if self.model.max_rows is not None:
-            rows = min(rows, 1 << (self.model.max_rows.bit_length() - 1))
-        return rows
+            call = min(call, _power_below(self.model.max_rows))
+        return call, block
+
+
+def _power_below(number: int) -> int:
+    """The largest power of two up to `number`."""
+    return 1 << (max(1, number).bit_length() - 1)
 
 
 def _columns(apply: Any) -> Any:
