@@ -86,6 +86,34 @@ def test_few_values_make_the_quotient_smaller_than_the_table():
 
 
 @pytest.mark.parametrize("backend", ["jax", "host"])
+@pytest.mark.parametrize("index", ["shapley", "size <= 1"])
+def test_logit_of_the_mean_probability_where_most_players_agree(index, backend):
+    """The link acts after the mean over donors, so the quotient must rebuild the whole table."""
+    X, donors = games.rows(5, P, "few", 11), games.rows(4, P, "few", 12)
+    chosen, weight = INDICES[index]
+
+    def probability(rows):
+        return 1 / (1 + np.exp(-games.smooth_host(rows, A)))
+
+    def traced(params, rows):
+        return 1 / (1 + jnp.exp(-games.smooth(params, rows)))
+
+    values, base, _ = oracles.explain(
+        probability, X, donors, weight, link=lambda p: np.log(p / (1 - p))
+    )
+    if backend == "jax":
+        model = xj.as_model(traced, params=A)
+    else:
+        model = xj.as_model(probability, backend="host")
+    got = xj.Explainer(model, donors, index=chosen, link="logit")(X, progress=False)
+    # d logit / dp is at most 1 / (p (1 - p)), about 13 at the values met here.
+    assert np.abs(base).max() < 2.5
+    bound = 13 * tolerance(backend, np.ones(1))
+    np.testing.assert_allclose(got.values, values, rtol=0, atol=bound)
+    np.testing.assert_allclose(got.base_values, base, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("backend", ["jax", "host"])
 @pytest.mark.parametrize("link", list(LINKS))
 def test_pairs_larger_than_a_tile_are_cut_into_pieces(link, backend):
     """2^10 corners in tiles of 256 rows: four pieces a pair, and pairs of 2^6 beside them."""
