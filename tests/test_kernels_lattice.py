@@ -87,7 +87,7 @@ def test_hybrid_rows_keep_what_the_corner_says(P):
         "offset": np.int32([0, 4, 0]),
         "words": words[[0, 0, 1]],
     }
-    got = np.asarray(hybrid_rows(jnp.asarray(x), jnp.asarray(donors), None, P, 2, **slots)).reshape(
+    got = np.asarray(hybrid_rows(jnp.float32(x), jnp.float32(donors), None, P, 2, **slots)).reshape(
         3, 4, P
     )
     x, donors = np.float32(x), np.float32(donors)

@@ -142,7 +142,8 @@ class HostBackend:
         on_device = jax.device_put(padded, self._device)
         slots = self._rows >> SLOT_BITS
         words = -(-self._P // 32)
-        key = ("draw", self._P, padded.shape, padded.dtype.name, self._donors.shape, slots)
+        plain, donors = self._players is None, self._donors.shape
+        key = ("draw", self._P, padded.shape, padded.dtype.name, plain, donors, slots, self._device)
         if key not in self._cache:
             started = time.perf_counter()
             slot = jax.ShapeDtypeStruct((slots,), np.int32)

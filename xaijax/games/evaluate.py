@@ -121,6 +121,11 @@ class Totals:
         part.full, part.span = self.full[first:last], self.span[first:last]
         return part
 
+    def clear(self) -> None:
+        """Back to zero, in place."""
+        for sums in (self.phi, self.empty, self.full, self.span):
+            sums[...] = 0
+
     def add_pairs(self, pairs: Pairs, lo: int, hi: int, k: int, sums: np.ndarray) -> None:
         """sums [hi - lo, K, k + 3] of the pairs [lo, hi), all with k players that differ."""
         instance, w = pairs.instance[lo:hi], self._w[pairs.donor[lo:hi]]

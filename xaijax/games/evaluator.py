@@ -8,6 +8,8 @@ Letters: B donors, C code columns, P players, K outputs, R rows.
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,15 +17,16 @@ import jax
 import numpy as np
 
 from xaijax import _checks
-from xaijax._errors import InputError, InputTypeError, MemoryPlanError
+from xaijax._errors import InputError, InputTypeError, MemoryPlanError, XaiWarning
 from xaijax._players import Players
 from xaijax._table import Table
 from xaijax.games._clock import Clock
-from xaijax.games._device import DeviceBackend, instances_at_a_time, make_mesh, plan_sizes
+from xaijax.games._device import DeviceBackend, make_mesh
 from xaijax.games._host import ROWS_PER_CALL, HostBackend
+from xaijax.games._plan import instances_at_a_time, plan_sizes
 from xaijax.games.evaluate import Backend
 from xaijax.games.replacement import Replacement
-from xaijax_kernels.memory import memory_limit
+from xaijax_kernels.memory import free_memory
 from xaijax_kernels.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, widest_layer
 
 PROBE_ROWS = 32
@@ -63,8 +66,10 @@ class Evaluator:
 
     @property
     def max_memory(self) -> int:
-        """Bytes the run may plan with."""
-        return self._max_memory or memory_limit(self.devices[0])
+        """Bytes the run may plan with; fixed when first asked for, so that plans stay the same."""
+        if self._max_memory is None:
+            self._max_memory = _stated_limit() or free_memory(self.devices[0]) // 2
+        return self._max_memory
 
     @property
     def devices(self) -> list[Any]:
@@ -95,6 +100,22 @@ class Evaluator:
         if self._kept is None:
             self._kept = self._device_backend()
         return self._kept
+
+    def halve_tile(self) -> bool:
+        """Go on with half the tile where the device ran out of memory; False: nothing to halve."""
+        tile = self.clock.tile
+        if self.model.backend == "host" or tile <= SMALLEST_TILE:
+            return False
+        warnings.warn(
+            f"the device ran out of memory with tile={tile}; the run goes on with {tile // 2}. Its "
+            "values may differ in the last bits from those of another run. Lower max_memory= or "
+            f"say tile={tile // 2} to have the same bits again.",
+            XaiWarning,
+            stacklevel=2,
+        )
+        self._tile, self._kept = tile // 2, None
+        self.clock.tile_halvings += 1
+        return True
 
     def _device_backend(self) -> DeviceBackend:
         model, codes = self.model, self.replacement.codes
@@ -171,6 +192,18 @@ class Evaluator:
         if self.model.max_rows is not None:
             call = min(call, _power_below(self.model.max_rows))
         return call, block
+
+
+def _stated_limit() -> int | None:
+    """Bytes from the environment variable XAIJAX_MEMORY_LIMIT."""
+    stated = os.environ.get("XAIJAX_MEMORY_LIMIT")
+    if stated is None:
+        return None
+    if not stated.isdigit() or int(stated) == 0:
+        raise InputError(
+            f"XAIJAX_MEMORY_LIMIT must be a whole number of bytes of at least 1, got {stated!r}."
+        )
+    return int(stated)
 
 
 def _power_below(number: int) -> int:

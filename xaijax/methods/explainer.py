@@ -174,6 +174,7 @@ class Explainer:
             "model_calls": clock.model_calls - before.model_calls,
             "structure": None,
             "tile": clock.tile,
+            "tile_halvings": clock.tile_halvings - before.tile_halvings,
             "seconds": time.perf_counter() - started - compile_seconds,
             "compile_seconds": compile_seconds,
             "budget": self.budget,
