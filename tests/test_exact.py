@@ -236,3 +236,15 @@ def test_two_definitions_of_shapley_agree_in_the_oracle():
     v = oracles.coalition_values(f, X[0], donors, [0.5, 0.5], [[0], [1], [2], [3]])
     by_sets = oracles.semivalue(v, 4, oracles.shapley_weight(4))
     np.testing.assert_allclose(by_sets, oracles.shapley_by_orders(v, 4), rtol=0, atol=1e-13)
+
+
+def test_one_model_serves_explainers_with_other_players_in_turn():
+    """Executables are shared by a model's explainers; each must get the one that fits."""
+    X, donors = games.rows(3, P, "continuous", 1), games.rows(2, P, "continuous", 2)
+    order = np.array([2, 1, 0, 5, 4, 3])
+    for backend in ("jax", "host"):
+        model = model_of(backend, 1)
+        single = xj.Explainer(model, donors)(X, progress=False)
+        renamed = xj.Explainer(model, donors, players=order)(X, progress=False)
+        bound = tolerance(backend, oracle_of(1)(np.concatenate([X, donors])))
+        np.testing.assert_allclose(renamed.values[:, order], single.values, rtol=0, atol=bound)

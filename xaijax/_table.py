@@ -26,7 +26,8 @@ from xaijax._errors import InputError, InputTypeError
 class Table(Protocol):
     """What the engine asks of a table.
 
-    To add a kind of rows: write a class with these members and choose it in `table_of`.
+    To add a kind of rows: write a class with these members and choose it in
+    `xaijax.games.replacement.replacement_of`.
     """
 
     @property

@@ -1,6 +1,6 @@
 """Host models: hybrids drawn on the device as codes, answered by the model, reduced in float64.
 
-The same four questions as `_device.DeviceBackend`, answered in NumPy.
+The same questions as `_device.DeviceBackend` takes (`evaluate.Backend`), answered in NumPy.
 
 Letters: R rows in a model call, C code columns, K outputs, S slots.
 """
