@@ -115,7 +115,7 @@ class Game:
                 weights,
                 totals.stretch(first, first + n),
                 self._check(first, backend),
-                self._progress,
+                self._telling(pairs),
             )
         return totals
 
@@ -144,7 +144,7 @@ class Game:
                         pairs.start_as_given.reshape(n, B),
                         host_ranks(own),
                         self._check(first + lo, backend),
-                        self._progress,
+                        self._telling(pairs),
                     )
                 yield first + lo, self.quantity.of(table)
 
@@ -170,6 +170,18 @@ class Game:
         self.count.distinct += pairs.distinct_rows
         self.count.padded += pairs.rows - pairs.distinct_rows
         return pairs
+
+    def _telling(self, pairs: Pairs) -> Callable[[int], None]:
+        """Turn rows of the stream, which hold the padding of small pairs, into rows asked for."""
+        done = told = 0
+
+        def tell(rows: int) -> None:
+            nonlocal done, told
+            done += rows
+            before, told = told, done * pairs.distinct_rows // pairs.rows
+            self._progress(told - before)
+
+        return tell
 
     def _table_limits(self, K: int) -> tuple[int, int]:
         """(model rows, instances) of one stretch: a quarter of the memory each."""
