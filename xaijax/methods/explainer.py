@@ -156,7 +156,8 @@ class Explainer:
                 f"estimator='auto': X row {n} needs {corners[n]:,} model rows (at most "
                 f"{k[n].max()} of {P} players differ from a background row), more than "
                 f"{which} = {limit:,}, up to which auto is exact. Say "
-                "estimator='exact' to enumerate them all the same, or group columns with players=, or use fewer background rows."
+                "estimator='exact' to enumerate them all the same, or group columns with players=, "
+                "or use fewer background rows."
             )
 
     def _explanation(
