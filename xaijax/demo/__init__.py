@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xaijax._errors import InputError
@@ -51,7 +52,7 @@ def run(out: str | os.PathLike[str], *, rows: int = 1000, seed: int = 0) -> Expl
     columns = data.X_train.to_numpy(np.float32)
     params = jax.block_until_ready(train(columns, data.y_train, data.steps, seed))
     train_seconds = time.perf_counter() - started
-    answers = np.asarray(logit(params, data.X_test.to_numpy(np.float32))) > 0
+    answers = np.asarray(logit(params, jnp.asarray(data.X_test.to_numpy(np.float32)))) > 0
 
     draw = np.random.default_rng(seed)
     background = _drawn(data.X_train, BACKGROUND, draw)
