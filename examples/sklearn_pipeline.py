@@ -11,9 +11,9 @@ Needs `pip install "xaijax[data,plots]"`, and the Adult table (see xaijax.datase
 import sys
 
 from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import OrdinalEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import xaijax as xj
 
@@ -23,11 +23,11 @@ ROWS, BACKGROUND = 50, 50
 def fitted() -> Pipeline:
     """A Pipeline fitted to the training part as it stands in the file, texts and numbers."""
     X, y = xj.datasets.adult("qii")
-    encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
-    texts = make_column_selector(dtype_exclude="number")
-    columns = make_column_transformer((encoder, texts), remainder="passthrough")
-    trees = HistGradientBoostingClassifier(max_iter=50, random_state=0)
-    return make_pipeline(columns, trees).fit(X, y)
+    columns = make_column_transformer(
+        (StandardScaler(), make_column_selector(dtype_include="number")),
+        (OneHotEncoder(handle_unknown="ignore"), make_column_selector(dtype_exclude="number")),
+    )
+    return make_pipeline(columns, LogisticRegression(max_iter=1000)).fit(X, y)
 
 
 def main(picture: str = "bar.png") -> xj.Explanation:
