@@ -142,6 +142,21 @@ def test_pairs_larger_than_a_tile_are_cut_into_pieces(link, backend):
         np.testing.assert_allclose(got.base_values, base, rtol=0, atol=bound)
 
 
+@pytest.mark.parametrize("tile", [256, None])
+def test_a_high_level_costs_no_digits(tile):
+    """Answers near 2^20 that change by whole numbers up to 50: the change is summed, not the level.
+
+    In float32 a sum of weights of total 2 times 2^20 would round by 2^-3; the changes are exact, so
+    the values round at 2^-24 of 50, some tens of times.
+    """
+    P = 9
+    worth = np.arange(1.0, P + 1)
+    model = xj.as_model(lambda X: 2.0**20 + X @ worth.astype(np.float32) + X[:, 0] * X[:, 1])
+    got = xj.Explainer(model, xj.Baseline(np.zeros(P)), tile=tile)(np.ones((1, P)), progress=False)
+    expected = worth + np.where(np.arange(P) < 2, 0.5, 0.0)
+    np.testing.assert_allclose(got.values[0], expected, rtol=0, atol=64 * 2.0**-24 * 50)
+
+
 @pytest.mark.parametrize("backend", ["jax", "host"])
 def test_groups_move_together(backend):
     X, donors = games.rows(3, P, "few", 5), games.rows(4, P, "few", 6)

@@ -111,7 +111,7 @@ class Game:
             own.clear()
             x = self.codes[first : first + n]
             check = self._check(first, backend)
-            pair_semivalues(backend, pairs, x, weights, own, check, self._progress)
+            pair_semivalues(backend, pairs, x, weights, own, check, self._telling(pairs))
 
         for first, differs in self._differing():
             backend = self._with_less_where_memory_is_short(backend, stretch, first, differs)
@@ -155,7 +155,7 @@ class Game:
                 pairs.start_as_given.reshape(n, B),
                 host_ranks(own),
                 self._check(first, backend),
-                self._progress,
+                self._telling(pairs),
             )
         return table
 
@@ -204,6 +204,18 @@ class Game:
         self.count.distinct += pairs.distinct_rows
         self.count.padded += pairs.rows - pairs.distinct_rows
         return pairs
+
+    def _telling(self, pairs: Pairs) -> Callable[[int], None]:
+        """Turn rows of the stream, which hold the padding of small pairs, into rows asked for."""
+        done = told = 0
+
+        def tell(rows: int) -> None:
+            nonlocal done, told
+            done += rows
+            before, told = told, done * pairs.distinct_rows // pairs.rows
+            self._progress(told - before)
+
+        return tell
 
     def _table_limits(self, K: int) -> tuple[int, int]:
         """(model rows, instances) of one stretch: a quarter of the memory each."""
