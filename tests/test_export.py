@@ -101,7 +101,7 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     yield "hybrid_rows", partial(with_players), (u32(N, P), u32(B, P), None, *ROWS_OF_SLOTS)
     yield "ranks", partial(ranks, P=P), (u32(S, 1),)
     yield "device_tables", device_tables, (f32(64, K), i32(N, B), i32(N, B, P), f32(B))
-    yield "put", put, (f32(2 * T * R, K), f32(T, R, K), i32(T), i32())
+    yield "put", put, (f32(8 * R, K), f32(4, R, K), i32(4), i32())
     yield "semivalue", partial(semivalue, p=shapley_weights(P)), (f32(N, 1 << P, K),)
 
 
