@@ -56,7 +56,7 @@ def network(params: Any, rows: jax.Array) -> jax.Array:
 
 
 NETWORK = (f32(P, 8), f32(8), f32(8, K))
-ROWS_OF_SLOTS = (i32(S), i32(S), i32(S), u32(S, 1))
+SLOT_COLUMNS = 3 + 1
 
 
 def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
@@ -75,12 +75,12 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
         )
 
     values = split(f32(T, R, K))
-    slots = split((i32(T, S), i32(T, S), i32(T, S), u32(T, S, 1)))
+    slots = split(i32(T, S, SLOT_COLUMNS))
     shape = TileShape((P,), P, BITS, S, K, "float32")
     yield (
         "run_tiles",
         partial(run_tiles, network, shape, mesh),
-        (NETWORK, f32(N, P), f32(B, P), i32(P), split(i32(devices)), *slots),
+        (NETWORK, f32(N, P), f32(B, P), i32(P), split(i32(devices)), slots),
     )
     pairs = over_tiles(partial(reduce_pairs, k=BITS), mesh, (True, False))
     yield "reduce_pairs", pairs, (values, f32(1 << BITS, BITS))
@@ -91,14 +91,15 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
 
 def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     """The kernels that run on one device."""
-    rows = partial(hybrid_rows, P=P, slot_bits=BITS)
 
-    def with_players(x: Any, donors: Any, players: Any, *slots: Any) -> Any:
-        names = ("instance", "donor", "offset", "words")
-        return rows(x, donors, players, **dict(zip(names, slots, strict=True)))
+    def rows(x: Any, donors: Any, players: Any, slots: Any) -> Any:
+        return hybrid_rows(x, donors, players, P, BITS, slots)
 
-    yield "hybrid_rows", with_players, (f32(N, P), f32(B, P), i32(P), *ROWS_OF_SLOTS)
-    yield "hybrid_rows", partial(with_players), (u32(N, P), u32(B, P), None, *ROWS_OF_SLOTS)
+    def one_each(x: Any, donors: Any, slots: Any) -> Any:
+        return hybrid_rows(x, donors, None, P, BITS, slots)
+
+    yield "hybrid_rows", rows, (f32(N, P), f32(B, P), i32(P), i32(S, SLOT_COLUMNS))
+    yield "hybrid_rows", one_each, (u32(N, P), u32(B, P), i32(S, SLOT_COLUMNS))
     yield "ranks", partial(ranks, P=P), (u32(S, 1),)
     yield "device_tables", device_tables, (f32(64, K), i32(N, B), i32(N, B, P), f32(B))
     yield "put", put, (f32(8 * R, K), f32(4, R, K), i32(4), i32())

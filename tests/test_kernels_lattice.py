@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.sharding import Mesh
 
 from xaijax_kernels import lattice, tables
 from xaijax_kernels.hybrids import ABSENT, hybrid_rows, ranks
-from xaijax_kernels.tiles import run_tiles, tile_rows, widest_layer
+from xaijax_kernels.tiles import TileShape, run_tiles, tile_rows, widest_layer
 
 
 def some_codes(rows: int, columns: int, seed: int) -> np.ndarray:
@@ -50,14 +51,12 @@ def test_the_stream_holds_every_corner_of_every_pair_once(k, slot_bits, each):
     assert (pairs.start_as_given[pairs.order] == pairs.start[:-1]).all()
     seen: dict[int, list[int]] = {m: [] for m in range(M)}
     for piece in lattice.dispatches(pairs, each):
-        assert len(piece.instance) << slot_bits == piece.rows <= each
-        for slot in range(len(piece.instance)):
-            m = int(piece.instance[slot])
-            assert piece.donor[slot] == m + 100
-            first = int(piece.offset[slot])
+        assert len(piece.slots) << slot_bits == piece.rows <= each
+        for first, m, donor, *words in piece.slots.tolist():
+            assert donor == m + 100
             seen[m] += range(first, first + (1 << slot_bits))
             bits = sum(1 << int(p) for p in np.flatnonzero(differs[m]))
-            assert piece.words[slot].tolist() == [bits]
+            assert words == [bits]
         covered = [
             (k_, lo, hi)
             for k_, lo, hi in lattice.runs_of_equal_k(
@@ -65,7 +64,7 @@ def test_the_stream_holds_every_corner_of_every_pair_once(k, slot_bits, each):
             )
         ]
         assert all((pairs.k[lo:hi] == k_).all() for k_, lo, hi in covered)
-        assert sum(hi - lo for _, lo, hi in covered) == len(set(piece.instance.tolist()))
+        assert sum(hi - lo for _, lo, hi in covered) == len(set(piece.slots[:, 1].tolist()))
     for m, size in enumerate(k):
         assert sorted(seen[m]) == list(range(1 << max(size, slot_bits)))
 
@@ -81,13 +80,10 @@ def test_hybrid_rows_keep_what_the_corner_says(P):
     for m, (n, b) in enumerate([(2, 1), (0, 0)]):
         x[n, ~differs[m]] = donors[b, ~differs[m]]
     words = lattice.player_words(differs)
-    slots = {
-        "instance": np.int32([2, 2, 0]),
-        "donor": np.int32([1, 1, 0]),
-        "offset": np.int32([0, 4, 0]),
-        "words": words[[0, 0, 1]],
-    }
-    got = np.asarray(hybrid_rows(jnp.float32(x), jnp.float32(donors), None, P, 2, **slots)).reshape(
+    slots = np.column_stack(
+        [np.int32([[0, 2, 1], [4, 2, 1], [0, 0, 0]]), words[[0, 0, 1]].view(np.int32)]
+    )
+    got = np.asarray(hybrid_rows(jnp.float32(x), jnp.float32(donors), None, P, 2, slots)).reshape(
         3, 4, P
     )
     x, donors = np.float32(x), np.float32(donors)
@@ -146,7 +142,7 @@ def test_tile_is_a_power_of_two_within_bounds(platform):
         rows = tile_rows(width, 4, platform)
         assert rows & (rows - 1) == 0 and 256 <= rows <= 1 << 17
         assert rows == tile_rows(width, 4, platform)
-    assert tile_rows(64, 4, "cpu") == 8192
+    assert tile_rows(64, 4, "cpu") == 16384
 
 
 def test_widest_layer_sees_into_inner_functions():
@@ -159,13 +155,10 @@ def test_widest_layer_sees_into_inner_functions():
 
 def test_run_tiles_stops_after_the_tiles_it_is_told(monkeypatch):
     """Tiles past the count stay zero: no model time is spent on them."""
-    from jax.sharding import Mesh  # noqa: PLC0415
-
-    from xaijax_kernels.tiles import TileShape  # noqa: PLC0415
 
     shape = TileShape((2,), 2, 2, 4, 1, "float32")
     mesh = Mesh(np.array(jax.devices()[:1]), ("tiles",))
-    slots = np.zeros((3, 4), np.int32)
+    slots = np.broadcast_to(np.int32([0, 0, 0, 3]), (3, 4, 4))
     values, bad = run_tiles(
         lambda params, rows: rows.sum(axis=1, keepdims=True) + params,
         shape,
@@ -176,9 +169,6 @@ def test_run_tiles_stops_after_the_tiles_it_is_told(monkeypatch):
         None,
         np.int32([2]),
         slots,
-        slots,
-        slots,
-        np.full((3, 4, 1), 3, np.uint32),
     )
     assert values.shape == (3, 16, 1)
     np.testing.assert_array_equal(np.asarray(values)[:2, :4, 0], [[1, 2, 2, 3]] * 2)

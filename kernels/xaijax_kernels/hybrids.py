@@ -32,13 +32,11 @@ def hybrid_rows(
     players: jax.Array | None,  # int32 [F], the player of each column; None: player j is column j
     P: int,
     slot_bits: int,
-    instance: jax.Array,  # int32 [S]
-    donor: jax.Array,  # int32 [S]
-    offset: jax.Array,  # int32 [S]
-    words: jax.Array,  # uint32 [S, ceil(P / 32)]
+    slots: jax.Array,  # int32 [S, 3 + ceil(P / 32)], see lattice.Dispatch
 ) -> jax.Array:
     """The rows of one tile; [S 2^slot_bits, F]. Bit 1 = kept from the instance."""
-    rank = ranks(words, P)
+    offset, instance, donor = slots[:, 0], slots[:, 1], slots[:, 2]
+    rank = ranks(slots[:, 3:].astype(jnp.uint32), P)
     corner = offset[:, None] + jnp.arange(1 << slot_bits, dtype=jnp.int32)
     kept = ((corner[:, :, None] >> rank[:, None, :]) & 1) == 1  # [S, 2^slot_bits, P]
     if players is not None:

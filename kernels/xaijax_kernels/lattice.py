@@ -97,10 +97,8 @@ class Dispatch:
 
     first_row: int
     rows: int
-    instance: np.ndarray  # int32 [S] of each slot of 2^slot_bits rows
-    donor: np.ndarray  # int32 [S]
-    offset: np.ndarray  # int32 [S], corner index of the slot's first row
-    words: np.ndarray  # uint32 [S, ceil(P / 32)], the players that differ
+    slots: np.ndarray  # int32 [S, 3 + ceil(P / 32)], one row for each slot of 2^slot_bits rows:
+    # corner index of its first row, instance, donor, words of the players that differ
 
 
 def player_words(differs: np.ndarray) -> np.ndarray:
@@ -113,7 +111,14 @@ def player_words(differs: np.ndarray) -> np.ndarray:
 
 def dispatches(pairs: Pairs, rows_each: int) -> Iterator[Dispatch]:
     """Cut the stream into pieces of `rows_each` rows; the last one may be shorter."""
-    words = player_words(pairs.differs)
+    of_pair = np.column_stack(
+        [
+            np.zeros(len(pairs.k), np.int32),
+            pairs.instance,
+            pairs.donor,
+            player_words(pairs.differs).view(np.int32),
+        ]
+    )
     slot = 1 << pairs.slot_bits
     for first in range(0, pairs.rows, rows_each):
         last = min(first + rows_each, pairs.rows)
@@ -121,15 +126,9 @@ def dispatches(pairs: Pairs, rows_each: int) -> Iterator[Dispatch]:
         b = int(np.searchsorted(pairs.start, last, side="left"))
         bounds = np.clip(pairs.start[a : b + 1], first, last)
         pair = np.repeat(np.arange(a, b), np.diff(bounds) // slot)
-        offset = np.arange(first, last, slot) - pairs.start[pair]
-        yield Dispatch(
-            first,
-            last - first,
-            pairs.instance[pair],
-            pairs.donor[pair],
-            offset.astype(np.int32),
-            words[pair],
-        )
+        slots = of_pair[pair]
+        slots[:, 0] = np.arange(first, last, slot) - pairs.start[pair]
+        yield Dispatch(first, last - first, slots)
 
 
 def runs_of_equal_k(pairs: Pairs, first: int, last: int) -> Iterator[tuple[int, int, int]]:

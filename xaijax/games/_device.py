@@ -167,32 +167,19 @@ class DeviceBackend:
 
     def _launch(self, piece: Dispatch, x: jax.Array) -> Answers:
         T, S, devices = self.sizes.tiles, self.sizes.tile.slots, self.mesh.size
-        slots = len(piece.instance)
-        tiles = -(-slots // S)
+        count = len(piece.slots)
+        tiles = -(-count // S)
         # Every device gets the same number of tiles, the last one what is left.
         share = -(-tiles // devices)
         place = np.arange(tiles) // share * (T // devices) + np.arange(tiles) % share
         counts = np.clip(tiles - share * np.arange(devices), 0, share).astype(np.int32)
-
-        def laid_out(slot_values: np.ndarray) -> jax.Array:
-            flat = np.zeros((tiles * S, *slot_values.shape[1:]), slot_values.dtype)
-            flat[:slots] = slot_values
-            flat[slots:] = slot_values[-1]  # the padding repeats a valid row
-            full = np.zeros((T, S, *slot_values.shape[1:]), slot_values.dtype)
-            full[place] = flat.reshape(tiles, S, *slot_values.shape[1:])
-            return jax.device_put(full, self._split)
-
-        values, bad = self._run(
-            self._params,
-            x,
-            self._donors,
-            self._players,
-            jax.device_put(counts, self._split),
-            laid_out(piece.instance),
-            laid_out(piece.donor),
-            laid_out(piece.offset),
-            laid_out(piece.words),
-        )
+        padded = np.empty((tiles * S, piece.slots.shape[1]), np.int32)
+        padded[:count] = piece.slots
+        padded[count:] = piece.slots[-1]  # the padding repeats a valid row
+        slots = np.zeros((T, S, piece.slots.shape[1]), np.int32)
+        slots[place] = padded.reshape(tiles, S, -1)
+        on_devices = jax.device_put((counts, slots), self._split)
+        values, bad = self._run(self._params, x, self._donors, self._players, *on_devices)
         self.clock.model_calls += 1
         self.clock.padded_rows += tiles * self.sizes.tile.rows - piece.rows
         return Answers(piece, values, bad, place)
@@ -212,27 +199,20 @@ class DeviceBackend:
         if key not in self._cache:
             started = time.perf_counter()
 
-            def slots(dtype: Any, *more: int) -> jax.ShapeDtypeStruct:
-                return jax.ShapeDtypeStruct(
-                    (s.tiles, shape.slots, *more), dtype, sharding=self._split
-                )
+            words = -(-shape.P // 32)
 
-            program = partial(run_tiles, self._apply, shape, self.mesh)
-            x = jax.ShapeDtypeStruct(
-                (s.instances, s.columns), self._donors.dtype, sharding=self._same
-            )
+            def of(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
+                return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
+
             self._cache[key] = (
-                jax.jit(program)
+                jax.jit(partial(run_tiles, self._apply, shape, self.mesh))
                 .lower(
                     self._params,
-                    x,
+                    of(self._same, s.instances, s.columns, dtype=self._donors.dtype),
                     self._donors,
                     self._players,
-                    jax.ShapeDtypeStruct((self.mesh.size,), jnp.int32, sharding=self._split),
-                    slots(jnp.int32),
-                    slots(jnp.int32),
-                    slots(jnp.int32),
-                    slots(jnp.uint32, -(-shape.P // 32)),
+                    of(self._split, self.mesh.size),
+                    of(self._split, s.tiles, shape.slots, 3 + words),
                 )
                 .compile()
             )

@@ -146,37 +146,18 @@ class HostBackend:
         key = ("draw", self._P, padded.shape, padded.dtype.name, plain, donors, slots, self._device)
         if key not in self._cache:
             started = time.perf_counter()
-            slot = jax.ShapeDtypeStruct((slots,), np.int32)
+            shape = jax.ShapeDtypeStruct((slots, 3 + words), np.int32)
             self._cache[key] = (
                 jax.jit(partial(hybrid_rows, P=self._P, slot_bits=SLOT_BITS))
-                .lower(
-                    on_device,
-                    self._donors,
-                    self._players,
-                    instance=slot,
-                    donor=slot,
-                    offset=slot,
-                    words=jax.ShapeDtypeStruct((slots, words), np.uint32),
-                )
+                .lower(on_device, self._donors, self._players, slots=shape)
                 .compile()
             )
             self.clock.compile_seconds += time.perf_counter() - started
         program = self._cache[key]
 
-        def fitted(slot_values: np.ndarray) -> np.ndarray:
-            out = np.zeros((slots, *slot_values.shape[1:]), slot_values.dtype)
-            out[: len(slot_values)] = slot_values
-            return out
-
         def draw(piece: Dispatch) -> jax.Array:
-            return program(
-                on_device,
-                self._donors,
-                self._players,
-                instance=fitted(piece.instance),
-                donor=fitted(piece.donor),
-                offset=fitted(piece.offset),
-                words=fitted(piece.words),
-            )
+            full = np.zeros((slots, 3 + words), np.int32)
+            full[: len(piece.slots)] = piece.slots
+            return program(on_device, self._donors, self._players, slots=full)
 
         return draw
