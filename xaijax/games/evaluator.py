@@ -8,7 +8,6 @@ Letters: B donors, C code columns, P players, K outputs, R rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -27,6 +26,7 @@ from xaijax_kernels.memory import memory_limit
 from xaijax_kernels.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, widest_layer
 
 PROBE_ROWS = 32
+LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair is cut into
 
 
 class Evaluator:
@@ -44,11 +44,10 @@ class Evaluator:
         tile: Any = None,
     ) -> None:
         self.model, self.replacement, self.players = model, replacement, players
-        self._batch_rows = (
-            None if batch_size == "auto" else _checks.whole_number(batch_size, "batch_size")
-        )
+        auto = isinstance(batch_size, str) and batch_size == "auto"
+        self._batch_rows = None if auto else _checks.whole_number(batch_size, "batch_size")
         self._tile = None if tile is None else _tile(tile)
-        self._devices_given = devices
+        self.devices = _devices(devices)  # that tiles are split over
         self._max_memory = (
             None if max_memory is None else _checks.whole_number(max_memory, "max_memory")
         )
@@ -64,18 +63,30 @@ class Evaluator:
     @property
     def max_memory(self) -> int:
         """Bytes the run may plan with."""
-        return self._max_memory or memory_limit(self.devices[0])
-
-    @property
-    def devices(self) -> list[Any]:
-        """The devices that tiles are split over."""
-        return _devices(self._devices_given)
+        if self._max_memory is not None:
+            return self._max_memory
+        try:
+            return memory_limit(self.devices[0])
+        except ValueError as error:
+            raise InputError(
+                f"max_memory: XAIJAX_MEMORY_LIMIT must be a whole number of bytes; {error}."
+            ) from None
 
     @property
     def instances_at_a_time(self) -> int:
         """Instances planned together; a function of background and memory only."""
         codes = self.replacement.codes
         return instances_at_a_time(len(codes), codes.shape[1] * codes.itemsize, self.max_memory)
+
+    def refuse_overflow(self, N: int) -> None:
+        """Raise MemoryPlanError where the rows of all pairs cannot even be counted in 64 bits."""
+        B, P = len(self.replacement.codes), self.players.count
+        rows = N * B << min(P, LARGEST_PAIR)
+        if rows >= 1 << 63:
+            raise MemoryPlanError(
+                f"X has {N:,} rows; with {B:,} background rows and {P} players that is up to "
+                f"{rows:,} model rows, more than can be counted. Explain fewer rows at a time."
+            )
 
     def refuse_too_little_memory(self) -> None:
         """Raise MemoryPlanError where even the smallest tile cannot fit; asks the model nothing."""
@@ -193,11 +204,13 @@ def _devices(given: Any) -> list[Any]:
     local = jax.local_devices()
     if given is None:
         return local
-    if isinstance(given, Sequence) and not isinstance(given, str) and len(given):
-        if all(isinstance(d, jax.Device) for d in given):
-            return list(given)
-        raise InputTypeError(f"devices must hold jax devices, got {list(given)!r}.")
-    count = _checks.whole_number(given, "devices")
+    if isinstance(given, list | tuple) and given:
+        if not all(isinstance(d, jax.Device) for d in given):
+            raise InputTypeError(f"devices must hold jax devices, got {list(given)!r}.")
+        if len(set(given)) < len(given):
+            raise InputError(f"devices must hold each device once, got {list(given)!r}.")
+        return list(given)
+    count = _checks.whole_number(given, "devices", remedy=" Or a list of jax devices, or None.")
     if count > len(local):
         raise InputError(f"devices={count}, but there are {len(local)}: {local}.")
     return local[:count]

@@ -16,13 +16,12 @@ import numpy as np
 
 from xaijax._errors import EnumerationLimitError, MemoryPlanError, ModelOutputError
 from xaijax.games.evaluate import Backend, Totals, Weights, pair_semivalues
-from xaijax.games.evaluator import Evaluator
+from xaijax.games.evaluator import LARGEST_PAIR, Evaluator
 from xaijax.games.quantity import Quantity
 from xaijax.games.replacement import agreement_codes
 from xaijax_kernels.lattice import Pairs, differing, pack
 from xaijax_kernels.tables import host_ranks
 
-LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair is cut into
 LARGEST_TABLE = 20  # players of a full table
 
 
@@ -60,17 +59,6 @@ class Game:
         """Players."""
         return self.evaluator.players.count
 
-    def refuse_overflow(self) -> None:
-        """Raise MemoryPlanError where the rows of all pairs cannot even be counted in 64 bits."""
-        B = len(self.evaluator.replacement.codes)
-        rows = self.N * B << min(self.P, LARGEST_PAIR)
-        if rows >= 1 << 63:
-            raise MemoryPlanError(
-                f"X has {self.N:,} rows; with {B:,} background rows and {self.P} players that is "
-                f"up to {rows:,} model rows, more than can be counted. Explain fewer rows "
-                "at a time."
-            )
-
     def differing_players(self) -> np.ndarray:
         """k of every pair; uint8 [N, B]. Asks the model nothing."""
         B = len(self.evaluator.replacement.codes)
@@ -95,6 +83,8 @@ class Game:
                 f"2^{k[n, b]} coalitions; exact values go up to {LARGEST_PAIR} players that "
                 "differ. Group columns with players=, or use fewer or coarser features."
             )
+        if not self.quantity.linear:
+            self._table_limits(1)  # the model's outputs are not known yet; one at least
 
     def index(self, p: np.ndarray) -> Totals:
         """The semivalue with weights p [P] of all instances, where the quantity is linear."""
