@@ -170,7 +170,7 @@ def warn(text: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("xaijax"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, XaiWarning, stacklevel=level - 1)
+    warnings.warn(text, XaiWarning, stacklevel=level)
 
 
 def on_devices(X: Any, name: str, devices: Sequence[Any]) -> None:

@@ -99,15 +99,19 @@ class Evaluator:
                 "max_memory=, or use fewer background rows."
             )
 
-    def backend(self, table: Table) -> Backend:
-        """The loop that runs the model; the first call probes the model."""
+    def backend(self, table: Table, N: int) -> Backend:
+        """The loop that runs the model, planned for N instances; the first call probes the model.
+
+        A JAX model keeps the plan of the first call, so that no later one compiles again.
+        """
+        most_rows = N * len(self.replacement.codes) << min(self.players.count, LARGEST_PAIR)
         if self.model.backend == "host":
-            return self._host_backend(table)
+            return self._host_backend(table, most_rows)
         if self._kept is None:
-            self._kept = self._device_backend()
+            self._kept = self._device_backend(most_rows)
         return self._kept
 
-    def _device_backend(self) -> DeviceBackend:
+    def _device_backend(self, most_rows: int) -> DeviceBackend:
         model, codes = self.model, self.replacement.codes
         probe = self._probe(self.replacement.table)
         devices = self.devices
@@ -124,6 +128,7 @@ class Evaluator:
             devices=len(devices),
             tile=self._tile,
             batch_rows=self._batch_rows,
+            most_rows=most_rows,
             default_tiles=TILES_PER_DISPATCH,
             max_memory=self.max_memory,
         )
@@ -145,7 +150,7 @@ class Evaluator:
             self.clock.compile_seconds += self.findings.compile_seconds
         return self.findings
 
-    def _host_backend(self, table: Table) -> HostBackend:
+    def _host_backend(self, table: Table, most_rows: int) -> HostBackend:
         model, codes = self.model, self.replacement.codes
         self._probe(table)
         K = self.findings.outputs
@@ -158,22 +163,20 @@ class Evaluator:
             self.players.count,
             self._players_of_codes,
             codes,
-            self._rows_per_call(),
+            self._rows_per_call(most_rows),
             self.instances_at_a_time,
             model.compiled,
             self.devices[0],
             self.clock,
         )
 
-    def _rows_per_call(self) -> int:
+    def _rows_per_call(self, most_rows: int) -> int:
         """Rows of one host call, a power of two: tile=, batch_size=, or what memory allows."""
-        wanted = self._tile or self._batch_rows
-        if wanted is None:
-            # codes, their decoded rows and the model's own copies
-            per_row = 8 * self.replacement.codes.shape[1] * self.replacement.codes.itemsize
-            wanted = min(ROWS_PER_CALL, max(SMALLEST_TILE, self.max_memory // 4 // per_row))
+        wanted = self._tile or min(self._batch_rows or ROWS_PER_CALL, max(ROWS_PER_CALL, most_rows))
         rows = max(SMALLEST_TILE, 1 << (wanted - 1).bit_length())
-        if wanted & (wanted - 1) and self._tile is None and self._batch_rows is None:
+        # codes, their decoded rows and the model's own copies
+        per_row = 8 * self.replacement.codes.shape[1] * self.replacement.codes.itemsize
+        while self._tile is None and rows > SMALLEST_TILE and rows * per_row * 4 > self.max_memory:
             rows //= 2
         if self.model.max_rows is not None:
             rows = min(rows, 1 << (self.model.max_rows.bit_length() - 1))

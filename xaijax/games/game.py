@@ -90,7 +90,7 @@ class Game:
         """The semivalue with weights p [P] of all instances, where the quantity is linear."""
         weights = Weights(p)
         donors = self.evaluator.replacement.weights
-        backend = self.evaluator.backend(self.table_of_rows)
+        backend = self.evaluator.backend(self.table_of_rows, self.N)
         K = self.evaluator.findings.outputs
         totals = Totals(self.N, self.P, K, donors)
         for first, differs in self._differing():
@@ -111,7 +111,7 @@ class Game:
 
     def tables(self) -> Iterator[tuple[int, np.ndarray]]:
         """(first instance, v(S) float64 [n, 2^P, K]) for stretches of instances, in order."""
-        backend = self.evaluator.backend(self.table_of_rows)
+        backend = self.evaluator.backend(self.table_of_rows, self.N)
         K, donors = self.evaluator.findings.outputs, self.evaluator.replacement.weights
         most_rows, most_instances = self._table_limits(K)
         for first, differs in self._differing():

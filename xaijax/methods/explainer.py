@@ -185,9 +185,11 @@ class Explainer:
             "weights_sum": evaluator.replacement.weights_sum,
         }
         if self.index == "shapley":
-            residual = estimate.base + estimate.values.sum(axis=1) - estimate.full
+            with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
+                residual = estimate.base + estimate.values.sum(axis=1) - estimate.full
+                bound = _rounding(estimate, P, evaluator.replacement.weights, model)
             stats["efficiency_residual"] = np.abs(residual).max(axis=1)
-            stats["efficiency_bound"] = _rounding(estimate, P, evaluator.replacement.weights, model)
+            stats["efficiency_bound"] = bound
         scalar = evaluator.findings.scalar
         errors = estimate.std_errors
         return Explanation(
