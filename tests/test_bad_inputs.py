@@ -9,13 +9,10 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
-import time
 import tracemalloc
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import oracles
@@ -24,30 +21,14 @@ import polars as pl
 import pytest
 import scipy.sparse
 from jax.experimental import sparse
+from small_case import ATOL, BACKENDS, FUNCTIONS, B, X, as_jax, explain, f, f64, put
 
 import xaijax as xj
 from xaijax import _checks
+from xaijax.games._device import plan_sizes
 
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(3, 4)).astype(np.float32)
-B = RNG.normal(size=(5, 4)).astype(np.float32)
 FRAME = pd.DataFrame(X, columns=list("abcd"))
 BACKGROUND_FRAME = pd.DataFrame(B, columns=list("abcd"))
-# Values here stay below 64; each is some hundred float32 roundings of a term at most.
-ATOL = {"jax": 64 * 100 * 2.0**-24, "host": 1e-12}
-
-
-def f(rows):
-    """Interactions of all orders, for NumPy and JAX arrays of at least one column."""
-    rows = rows.reshape(len(rows), -1) * 1.0
-    return rows[:, 0] * rows[:, -1] + (1.0 + 0.5 * rows).prod(axis=1) + rows.sum(axis=1)
-
-
-def f64(rows):
-    return f(np.asarray(rows, np.float64))
-
-
-FUNCTIONS = {"jax": f, "host": f64}
 
 
 class Asked:
@@ -59,20 +40,6 @@ class Asked:
     def __call__(self, rows):
         self.times += 1
         return self.function(rows)
-
-
-def put(array, place, value):
-    """A copy with one entry changed."""
-    out = array.copy()
-    out[place] = value
-    return out
-
-
-def as_jax(given):
-    """The same as a JAX array, where JAX has such arrays."""
-    if isinstance(given, np.ndarray) and type(given) is np.ndarray and given.dtype.kind in "biufc":
-        return jnp.asarray(given)
-    return given
 
 
 # E, rows 1 to 42: before the model is asked anything.
@@ -96,225 +63,93 @@ class Refused:
 E, T = xj.InputError, xj.InputTypeError
 WIDE = np.zeros((1, 25), np.float32)
 
+# fmt: off
 REFUSED = [
     Refused("1 NaN", E, r"X contains NaN at row 1, column 2\. .*allow_nan", put(X, (1, 2), np.nan)),
     Refused("2 inf", E, r"X contains inf at row 2, column 0\.", put(X, (2, 0), np.inf)),
     Refused("2 -inf", E, r"X contains -inf at row 0, column 3", put(X, (0, 3), -np.inf)),
-    Refused(
-        "2 inf where NaN is allowed",
-        E,
-        "X contains inf at row 2",
-        put(put(X, (0, 0), np.nan), (2, 0), np.inf),
-        model={"allow_nan": True},
-    ),
+    Refused("2 inf where NaN is allowed", E, "X contains inf at row 2",
+        put(put(X, (0, 0), np.nan), (2, 0), np.inf), model={"allow_nan": True}),
     Refused("3", E, "background contains NaN at row 4", background=put(B, (4, 0), np.nan)),
     Refused("4", E, r"X has shape \(4,\): one row.*x\[None\]", X[0]),
     Refused("4 background", E, r"background has shape \(4,\).*x\[None\]", background=B[0]),
     Refused("5", E, r"X has shape \(1, 3, 4\).*input_shape=", X[None]),
-    Refused(
-        "5 declared",
-        E,
-        r"X has shape \(3, 4\): one row",
-        X,
-        np.zeros((5, 2, 2), np.float32),
-        model={"input_shape": (2, 2)},
-    ),
+    Refused("5 declared", E, r"X has shape \(3, 4\): one row", X, np.zeros((5, 2, 2), np.float32),
+        model={"input_shape": (2, 2)}),
     Refused("6", E, "X has 0 rows", X[:0]),
     Refused("7", E, r"X has 0 columns \(shape \(3, 0\)\)", X[:, :0]),
     Refused("7 background", E, "background has 0 columns", background=B[:, :0]),
     Refused("8", E, "background has 0 rows", background=B[:0]),
     Refused("9", E, r"X has rows of shape \(3,\), but the background has \(4,\)", X[:, :3]),
     Refused("10", T, "X must be .*rows of one length", [[1.0, 2.0], [1.0]], kinds=("numpy",)),
-    Refused(
-        "10 background",
-        T,
-        "background must be .*one length",
-        background=[[1.0], []],
-        kinds=("numpy",),
-    ),
+    Refused("10 background", T, "background must be .*one length", background=[[1.0], []],
+        kinds=("numpy",)),
     Refused("11 text", T, "X has dtype <U32.*OrdinalEncoder", X.astype(str), kinds=("numpy",)),
     Refused("11 objects", T, "X has dtype object.*Encode", X.astype(object), kinds=("numpy",)),
     Refused("11 background", T, "background has dtype", background=B.astype("S"), kinds=("numpy",)),
-    Refused(
-        "12",
-        T,
-        "column 'a' has dtype category.*OneHotEncoder",
-        FRAME.astype({"a": "category"}),
-        backends=("jax",),
-        kinds=("numpy",),
-    ),
-    Refused(
-        "12 background",
-        T,
-        "background: column 'b' has dtype",
-        FRAME,
-        BACKGROUND_FRAME.assign(b="x"),
-        backends=("jax",),
-        kinds=("numpy",),
-    ),
-    Refused(
-        "12 polars",
-        T,
-        "column 'a' has dtype String.*OneHotEncoder",
-        pl.DataFrame({"a": ["x"]}),
-        backends=("jax",),
-        kinds=("numpy",),
-    ),
-    Refused(
-        "13",
-        E,
-        "X has the columns of .*another order.*column 0 is 'b', expected 'a'",
-        FRAME[["b", "a", "c", "d"]],
-        BACKGROUND_FRAME,
-        kinds=("numpy",),
-    ),
-    Refused(
-        "13 others",
-        E,
-        r"X has other columns.*missing \['c'\], unknown \['z'\]",
-        FRAME.rename(columns={"c": "z"}),
-        BACKGROUND_FRAME,
-        kinds=("numpy",),
-    ),
-    Refused(
-        "13 polars",
-        E,
-        "column 2 is 'd', expected 'c'",
-        pl.DataFrame(X, list("abcd"))[["a", "b", "d", "c"]],
-        pl.DataFrame(B, list("abcd")),
-        kinds=("numpy",),
-    ),
-    Refused(
-        "13 model",
-        E,
-        "background has the columns of the model in another order",
-        FRAME,
-        BACKGROUND_FRAME,
-        model={"feature_names": list("dcba")},
-        kinds=("numpy",),
-    ),
+    Refused("12", T, "column 'a' has dtype category.*OneHotEncoder",
+        FRAME.astype({"a": "category"}), backends=("jax",), kinds=("numpy",)),
+    Refused("12 background", T, "background: column 'b' has dtype", FRAME,
+        BACKGROUND_FRAME.assign(b="x"), backends=("jax",), kinds=("numpy",)),
+    Refused("12 polars", T, "column 'a' has dtype String.*OneHotEncoder",
+        pl.DataFrame({"a": ["x"]}), backends=("jax",), kinds=("numpy",)),
+    Refused("13", E, "X has the columns of .*another order.*column 0 is 'b', expected 'a'",
+        FRAME[["b", "a", "c", "d"]], BACKGROUND_FRAME, kinds=("numpy",)),
+    Refused("13 others", E, r"X has other columns.*missing \['c'\], unknown \['z'\]",
+        FRAME.rename(columns={"c": "z"}), BACKGROUND_FRAME, kinds=("numpy",)),
+    Refused("13 polars", E, "column 2 is 'd', expected 'c'",
+        pl.DataFrame(X, list("abcd"))[["a", "b", "d", "c"]], pl.DataFrame(B, list("abcd")),
+        kinds=("numpy",)),
+    Refused("13 model", E, "background has the columns of the model in another order", FRAME,
+        BACKGROUND_FRAME, model={"feature_names": list("dcba")}, kinds=("numpy",)),
     Refused("14", T, "X is complex", X.astype(np.complex64)),
     Refused("14 background", T, "background is complex", background=B.astype(np.complex64)),
-    Refused(
-        "17",
-        E,
-        r"X contains 1e\+308, infinite in float32, at row 0, column 1",
-        put(X.astype(np.float64), (0, 1), 1e308),
-        backends=("jax",),
-        kinds=("numpy",),
-    ),
+    Refused("17", E, r"X contains 1e\+308, infinite in float32, at row 0, column 1",
+        put(X.astype(np.float64), (0, 1), 1e308), backends=("jax",), kinds=("numpy",)),
     Refused("19", T, r"X is a sparse matrix.*toarray", scipy.sparse.csr_matrix(X)),
     Refused("19 JAX", T, "X is a sparse matrix", sparse.BCOO.fromdense(jnp.asarray(X))),
     Refused("19 background", T, "background is a sparse", background=scipy.sparse.coo_array(B)),
-    Refused(
-        "19 frame",
-        T,
-        r"X: column 'a' is sparse",
-        FRAME.astype(pd.SparseDtype(np.float32)),
-        BACKGROUND_FRAME.astype(pd.SparseDtype(np.float32)).sparse.to_dense(),
-        kinds=("numpy",),
-    ),
-    Refused(
-        "23",
-        E,
-        "X is a masked array with 1 masked.*filled",
-        np.ma.masked_equal(X, X[0, 0]),
-        kinds=("numpy",),
-    ),
+    Refused("19 frame", T, r"X: column 'a' is sparse", FRAME.astype(pd.SparseDtype(np.float32)),
+        BACKGROUND_FRAME.astype(pd.SparseDtype(np.float32)).sparse.to_dense(), kinds=("numpy",)),
+    Refused("23", E, "X is a masked array with 1 masked.*filled", np.ma.masked_equal(X, X[0, 0]),
+        kinds=("numpy",)),
     Refused("24", T, "X holds dates", np.zeros((3, 4), "datetime64[D]"), kinds=("numpy",)),
-    Refused(
-        "24 frame",
-        T,
-        "column 'a' has dtype datetime",
-        FRAME.assign(a=pd.Timestamp("2020-01-01")),
-        BACKGROUND_FRAME,
-        kinds=("numpy",),
-    ),
-    Refused(
-        "25",
-        E,
-        r"column names occur more than once: \['a'\]",
-        FRAME,
-        BACKGROUND_FRAME.set_axis(list("abca"), axis=1),
-        kinds=("numpy",),
-    ),
-    Refused(
-        "25 X",
-        E,
-        r"X: column names occur more than once: \['a'\]",
-        FRAME.set_axis(list("abca"), axis=1),
-        BACKGROUND_FRAME,
-        kinds=("numpy",),
-    ),
+    Refused("24 frame", T, "column 'a' has dtype datetime",
+        FRAME.assign(a=pd.Timestamp("2020-01-01")), BACKGROUND_FRAME, kinds=("numpy",)),
+    Refused("25", E, r"column names occur more than once: \['a'\]", FRAME,
+        BACKGROUND_FRAME.set_axis(list("abca"), axis=1), kinds=("numpy",)),
+    Refused("25 X", E, r"X: column names occur more than once: \['a'\]",
+        FRAME.set_axis(list("abca"), axis=1), BACKGROUND_FRAME, kinds=("numpy",)),
     Refused("31 negative", E, "weights contain -1", explainer={"weights": [1, 1, -1, 1, 1]}),
     Refused("31 zero", E, "weights are all zero", explainer={"weights": np.zeros(5)}),
     Refused("31 NaN", E, "weights contain NaN", explainer={"weights": [1, 1, np.nan, 1, 1]}),
     Refused("31 text", T, "weights has dtype", explainer={"weights": list("abcde")}),
-    Refused(
-        "32",
-        E,
-        r"weights has shape \(4,\), but the background has 5 rows",
-        explainer={"weights": np.ones(4)},
-    ),
-    Refused(
-        "35 pair",
-        xj.EnumerationLimitError,
-        "X row 0 and background row 0 differ in 25 players",
-        WIDE + 1,
-        WIDE,
-        {"estimator": "exact"},
-    ),
-    Refused(
-        "35 auto",
-        xj.EnumerationLimitError,
-        "estimator='auto': X row 0 needs 131,072",
-        WIDE[:, :17] + 1,
-        WIDE[:, :17],
-    ),
-    Refused(
-        "35 auto budget",
-        xj.EnumerationLimitError,
-        r"B \(budget \+ 2\) = 50",
-        explainer={"budget": 8},
-    ),
-    Refused(
-        "35 table",
-        xj.EnumerationLimitError,
-        "link='logit'.*2.21 coalitions",
-        WIDE[:, :21] + 1,
-        WIDE[:, :21],
-        {"link": "logit"},
-    ),
+    Refused("32", E, r"weights has shape \(4,\), but the background has 5 rows",
+        explainer={"weights": np.ones(4)}),
+    Refused("35 pair", xj.EnumerationLimitError,
+        "X row 0 and background row 0 differ in 25 players", WIDE + 1, WIDE,
+        {"estimator": "exact"}),
+    Refused("35 auto", xj.EnumerationLimitError, "estimator='auto': X row 0 needs 131,072",
+        WIDE[:, :17] + 1, WIDE[:, :17]),
+    Refused("35 auto budget", xj.EnumerationLimitError, r"B \(budget \+ 2\) = 50",
+        explainer={"budget": 8}),
+    Refused("35 table", xj.EnumerationLimitError, "link='logit'.*2.21 coalitions", WIDE[:, :21] + 1,
+        WIDE[:, :21], {"link": "logit"}),
     Refused("37 0", E, "budget must be at least 1, got 0", explainer={"budget": 0}),
     Refused("37 -1", E, "budget must be at least 1, got -1", explainer={"budget": -1}),
     Refused("37 1.5", T, "budget must be a whole number", explainer={"budget": 1.5}),
     Refused("37 True", T, "budget must be a whole number", explainer={"budget": True}),
     Refused("37 text", T, "budget must be a whole number.*'100'", explainer={"budget": "100"}),
-    Refused(
-        "39",
-        xj.MemoryPlanError,
-        f"X has {1 << 40:,} rows.*{1 << 64:,} model rows",
-        np.broadcast_to(np.float32(0), (1 << 40, 24)),
-        WIDE[:, :24],
-        kinds=("numpy",),
-    ),
-    Refused(
-        "40",
-        xj.MemoryPlanError,
-        "max_memory=5,000 bytes, but .* need",
-        explainer={"max_memory": 5000, "batch_size": 1},
-    ),
-    Refused(
-        "40 table",
-        xj.MemoryPlanError,
-        "max_memory=50,000.* one table of 2.12 coalitions",
-        WIDE[:, :12] + 1,
-        WIDE[:, :12],
-        {"max_memory": 50_000, "link": "logit"},
-    ),
+    Refused("39", xj.MemoryPlanError, f"X has {1 << 40:,} rows.*{1 << 64:,} model rows",
+        np.broadcast_to(np.float32(0), (1 << 40, 24)), WIDE[:, :24], kinds=("numpy",)),
+    Refused("40", xj.MemoryPlanError, "max_memory=5,000 bytes, but .* need",
+        explainer={"max_memory": 5000, "batch_size": 1}),
+    Refused("40 table", xj.MemoryPlanError, "max_memory=50,000.* one table of 2.12 coalitions",
+        WIDE[:, :12] + 1, WIDE[:, :12], {"max_memory": 50_000, "link": "logit"}),
     Refused("41 0", E, "batch_size must be at least 1, got 0", explainer={"batch_size": 0}),
     Refused("41 -1", E, "batch_size must be at least 1, got -1", explainer={"batch_size": -1}),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize(
@@ -374,49 +209,24 @@ LARGE = np.array([[2**24 + 1, 3], [5, -(2**30) - 1], [2**24, 2**40]])
 CONSTANT = np.full((5, 4), 1.5, np.float32)
 MIXED = pd.DataFrame({"a": [True, False, True], "b": [1, 2, 3], "c": [0.5, 1.5, -1.0]})
 
+# fmt: off
 DEFINED = [
     Defined("5", IMAGES[:2], IMAGES[2:], model={"input_shape": (2, 2)}),
     Defined("15", BOOLS, B > 0, kinds=("numpy", "jax"), stats={"input_dtype": "bool"}),
     Defined("15 bool beside float", MIXED, MIXED[::-1], backends=("jax",)),
-    Defined(
-        "16",
-        LARGE,
-        np.zeros((1, 2), np.int64),
-        model={"precision": "float32"},
-        backends=("jax",),
-        warns="X: 2 whole numbers change in float32",
-    ),
-    Defined(
-        "16 frame",
-        pd.DataFrame(LARGE).assign(c=0.5),
-        np.zeros((1, 3), np.float32),
-        backends=("jax",),
-        warns="X: 2 whole numbers change in float32",
-    ),
+    Defined("16", LARGE, np.zeros((1, 2), np.int64), model={"precision": "float32"},
+        backends=("jax",), warns="X: 2 whole numbers change in float32"),
+    Defined("16 frame", pd.DataFrame(LARGE).assign(c=0.5), np.zeros((1, 3), np.float32),
+        backends=("jax",), warns="X: 2 whole numbers change in float32"),
     Defined("16 host", LARGE, np.zeros((1, 2), np.int64), backends=("host",)),
-    Defined(
-        "18 float16",
-        X.astype(np.float16),
-        B.astype(np.float16),
-        backends=("jax",),
-        stats={"input_dtype": "float16"},
-    ),
-    Defined(
-        "18 bfloat16",
-        X.astype(jnp.bfloat16),
-        B.astype(jnp.bfloat16),
-        stats={"input_dtype": "bfloat16"},
-        kinds=("numpy", "jax"),
-    ),
+    Defined("18 float16", X.astype(np.float16), B.astype(np.float16), backends=("jax",),
+        stats={"input_dtype": "float16"}),
+    Defined("18 bfloat16", X.astype(jnp.bfloat16), B.astype(jnp.bfloat16),
+        stats={"input_dtype": "bfloat16"}, kinds=("numpy", "jax")),
     Defined("21 strides", np.repeat(X, 2, axis=1)[::-1, ::-2], np.asfortranarray(B)),
     Defined("21 byte order", X.astype(">f8"), B.astype(">f4"), backends=("jax",)),
     Defined("21 byte order of X", X.astype(">f4"), B),
-    Defined(
-        "21 byte order of both",
-        X.astype(">f4"),
-        B.astype(">f8"),
-        backends=("host",),
-    ),
+    Defined("21 byte order of both", X.astype(">f4"), B.astype(">f8"), backends=("host",)),
     Defined("30", X, B[:1], kinds=("numpy", "jax")),
     Defined("32", X, B, {"weights": [1.0, 2.0, 0.0, 4.0, 1.0]}, stats={"weights_sum": 8.0}),
     Defined("32 huge", X, B[:2], {"weights": [1e308, 1.5e308]}, stats={"weights_sum": np.inf}),
@@ -424,6 +234,7 @@ DEFINED = [
     Defined("38", X, B, {"budget": 14}, warns="budget=14 covers all 14 coalitions of 4 players"),
     Defined("42", X, B, {"batch_size": 10**9}),
 ]
+# fmt: on
 
 
 def explained(case, backend, kind="numpy"):
@@ -471,17 +282,6 @@ def test_defined(case, backend, kind):
     for key, value in case.stats.items():
         assert explanation.stats[key] == value
     assert explanation.exact
-
-
-def explain(backend, rows, background, model=None, function=None, **options):
-    return xj.Explainer(
-        xj.as_model(function or FUNCTIONS[backend], backend=backend, **(model or {})),
-        background,
-        **options,
-    )(rows)
-
-
-BACKENDS = pytest.mark.parametrize("backend", ["jax", "host"])
 
 
 @BACKENDS
@@ -604,6 +404,7 @@ def test_row_26_frames():
     explanation = xj.Explainer(xj.as_model(changing, backend="host"), background)(rows)
     assert (rows["a"] == 0).all() and (background["t"] == "z").all()
     np.testing.assert_array_equal(explanation.values, wanted.values)
+    pd.testing.assert_frame_equal(explanation.data, FRAME.assign(t="x"))
 
 
 @BACKENDS
@@ -658,10 +459,29 @@ def test_row_36_many_players_few_of_which_differ(backend, P):
     assert (np.delete(explanation.values, differ, axis=1) == 0).all()
 
 
-def test_row_42_batch_size_beyond_the_rows_changes_nothing():
-    for backend in ("jax", "host"):
-        wanted = explain(backend, X, B).values
-        np.testing.assert_array_equal(explain(backend, X, B, batch_size=10**9).values, wanted)
+@BACKENDS
+def test_row_42_batch_size_beyond_the_rows_changes_nothing(backend):
+    usual, cut = explain(backend, X, B), explain(backend, X, B, batch_size=10**9)
+    np.testing.assert_array_equal(cut.values, usual.values)
+    assert cut.stats["tile"] == usual.stats["tile"]
+
+
+def test_row_42_tiles_are_cut_to_what_is_asked_and_fits():
+    facts = {
+        "width": 4, "itemsize": 4, "platform": "cpu", "shape": (4,), "P": 4, "outputs": 1,
+        "dtype": "float32", "donors": 5, "columns": 4, "devices": 1, "tile": 256,
+        "default_tiles": 32,
+    }  # fmt: skip
+
+    def tiles(batch_rows, most_rows, max_memory=1 << 40):
+        return plan_sizes(
+            batch_rows=batch_rows, most_rows=most_rows, max_memory=max_memory, **facts
+        ).tiles
+
+    assert tiles(10**9, 240) == 32
+    assert tiles(10**9, 100 * 256) == 100
+    assert tiles(300, 100 * 256) == 2
+    assert tiles(10**9, 10**9, 256 * 2 * 4 * 4 * 40) == 40
 
 
 @BACKENDS
@@ -678,210 +498,3 @@ def test_missing_numbers_where_they_are_allowed(backend):
     filled = explain(backend, np.nan_to_num(rows, nan=7), np.nan_to_num(background, nan=7))
     np.testing.assert_allclose(explanation.values, filled.values, rtol=0, atol=ATOL[backend])
     assert explanation.stats["model_rows"] == 3 * 5 * 2**4 - 2**3
-
-
-# Rows 43 to 57: models.
-
-
-def nan_at_a_corner(value):
-    """Not finite for one coalition only: what is kept of X is column 1, and nothing else."""
-
-    def function(rows):
-        xp = jnp if isinstance(rows, jax.Array) else np
-        lost = (rows[:, 1] == X[2, 1]) & (rows[:, 0] == B[3, 0]) & (rows[:, 2] == B[3, 2])
-        return xp.where(lost & (rows[:, 3] == B[3, 3]), value, f(rows))
-
-    return function
-
-
-def normalised(rows):
-    return f((rows - rows.mean(axis=0)) / (rows.std(axis=0) + 1e-5))
-
-
-def writing(rows):
-    rows[:, 0] = 0.0
-    return f(rows)
-
-
-def branching(rows):
-    return f(rows) if rows[0, 0] > 0 else -f(rows)
-
-
-def failing(rows):
-    if len(rows) > 5:  # not on the probe rows
-        raise KeyError("no such row")
-    return f(rows)
-
-
-def random(rows):
-    draw = np.random.default_rng().normal
-    if isinstance(rows, np.ndarray):
-        return f(rows) + draw(size=len(rows))
-    shape = jax.ShapeDtypeStruct((len(rows),), jnp.float32)
-    return f(rows) + jax.pure_callback(lambda: np.float32(draw(size=len(rows))), shape)
-
-
-def text(rows):
-    return np.where(np.zeros(len(rows), bool), "yes", "no")
-
-
-M = xj.ModelOutputError
-CORNER = r"X row 2 with background row 3 and the players \['x1'\] kept from X \(coalition 0b10\)"
-MODELS = [
-    ("43", nan_at_a_corner(np.nan), M, f"nan for {CORNER}.*nonfinite=", {}, ("jax", "host")),
-    ("44", nan_at_a_corner(np.inf), M, f"inf for {CORNER}.*nonfinite=", {}, ("jax", "host")),
-    ("45", lambda rows: f(rows)[1:], M, "returned (4|31) rows", {}, ("jax", "host")),
-    ("46", lambda rows: f(rows).sum(), M, "returned a single value", {}, ("jax", "host")),
-    ("47", lambda rows: None, M, "returned None.*return missing|None", {}, ("jax", "host")),
-    (
-        "49",
-        lambda rows: f(rows)[:, None, None] + 0 * rows[:, :3, None] * rows[:, None, :2],
-        M,
-        r"returned shape \((5|32), 3, 2\)",
-        {},
-        ("jax", "host"),
-    ),
-    ("50", text, M, "returned text .*output='label'|dtype <U", {}, ("jax", "host")),
-    ("50 label", text, M, "labels that are no numbers", {"output": "label"}, ("host",)),
-    ("52", random, xj.NonDeterministicModelError, "deterministic=False", {}, ("jax", "host")),
-    ("53", normalised, M, "batch normalisation", {}, ("jax", "host")),
-    ("54", writing, ValueError, "read-only", {}, ("host",)),
-    ("54 JAX", writing, xj.InputTypeError, "writes into its input", {}, ("jax",)),
-    ("55", failing, KeyError, "no such row", {}, ("host",)),
-    ("57", branching, xj.InputTypeError, "Python control flow.*backend='host'", {}, ("jax",)),
-]
-
-
-@pytest.mark.parametrize(
-    ("row", "function", "error", "match", "options", "backend"),
-    [
-        pytest.param(*case[:-1], backend, id=f"{case[0]}-{backend}")
-        for case in MODELS
-        for backend in case[-1]
-    ],
-)
-def test_models_that_are_refused(row, function, error, match, options, backend):
-    explainer = xj.Explainer(xj.as_model(function, backend=backend, **options), B)
-    with pytest.raises(error, match=match) as caught:
-        explainer(X)
-    assert type(caught.value) is error
-    if row in ("54", "55"):
-        notes = "".join(caught.value.__notes__)
-        assert f"raised by {function.__name__} on rows 0:" in notes
-        assert row == "55" or "must not write into its input" in notes
-
-
-@BACKENDS
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_row_43_and_44_propagate_opts_in(backend, value):
-    function = nan_at_a_corner(value)
-    explanation = explain(backend, X, B, {"nonfinite": "propagate"}, function)
-    wanted = explain(backend, X, B)
-    assert not np.isfinite(explanation.values[2]).any()
-    np.testing.assert_allclose(explanation.values[:2], wanted.values[:2], atol=ATOL["jax"])
-
-
-@BACKENDS
-def test_row_48_one_column_is_one_output_and_k_columns_are_k(backend):
-    plain = explain(backend, X, B)
-    single = explain(backend, X, B, None, lambda rows: FUNCTIONS[backend](rows)[:, None])
-    assert single.values.shape == (3, 4)
-    np.testing.assert_array_equal(single.values, plain.values)
-
-    def three(rows):
-        return FUNCTIONS[backend](rows)[:, None] * np.array([1, 2, -1], np.float32)
-
-    explanation = explain(backend, X, B, None, three)
-    assert explanation.values.shape == (3, 4, 3) and explanation.base_values.shape == (3, 3)
-    for k, factor in enumerate((1, 2, -1)):
-        np.testing.assert_allclose(
-            explanation.values[:, :, k], factor * plain.values, rtol=0, atol=2 * ATOL[backend]
-        )
-
-
-def test_row_50_labels_that_are_numbers_are_explained():
-    def label(rows):
-        return (f(rows) > 1).astype(int)
-
-    explanation = explain("host", X, B, {"output": "label"}, label)
-    values, _, _ = oracles.explain(label, X, B, oracles.shapley_weight(4))
-    np.testing.assert_allclose(explanation.values, values, atol=1e-12)
-
-
-def test_row_51_answers_of_another_dtype():
-    def double(rows):
-        return f(rows.astype(jnp.float64))
-
-    jax.config.update("jax_enable_x64", True)
-    try:
-        cast = explain("jax", X, B, None, double)
-        kept = explain("jax", X, B, {"precision": "float64"}, double)
-    finally:
-        jax.config.update("jax_enable_x64", False)
-    half = explain("jax", X, B, None, lambda rows: f(rows).astype(jnp.float16))
-    host = explain("host", X, B)
-    dtypes = [one.stats["answer_dtype"] for one in (cast, kept, half, host)]
-    assert dtypes == ["float64", "float64", "float16", "float64"]
-    single = explain("host", X, B, None, lambda rows: f(rows).astype(np.float32))
-    assert single.stats["answer_dtype"] == "float32"
-    values, _, _ = oracles.explain(f64, X, B, oracles.shapley_weight(4))
-    assert 0 < np.abs(cast.values - values).max() < ATOL["jax"]
-    np.testing.assert_allclose(kept.values, values, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(host.values, values, rtol=0, atol=1e-12)
-
-
-def test_row_52_a_random_model_has_standard_errors():
-    rng = np.random.default_rng(0)
-
-    def noisy(rows):
-        return f64(rows) + 0.1 * rng.normal(size=len(rows))
-
-    explainer = xj.Explainer(xj.as_model(noisy, backend="host", deterministic=False), B)
-    runs = [explainer(X) for _ in range(60)]
-    assert not runs[0].exact
-    # 720 residuals: the ratio of the two standard deviations has a standard error of 3 %.
-    values = np.array([run.values for run in runs])
-    found = np.sqrt(values.var(axis=0, ddof=1).mean())
-    stated = np.mean([run.std_errors for run in runs])
-    assert abs(found / stated - 1) < 0.12
-    wanted, _, _ = oracles.explain(f64, X, B, oracles.shapley_weight(4))
-    assert np.abs(values.mean(axis=0) - wanted).max() < 5 * stated / np.sqrt(60)
-    total = runs[0].base_values + runs[0].values.sum(axis=1)
-    assert np.abs(total - f64(X)).max() < 5 * 0.1
-
-
-def test_row_55_the_note_names_the_rows():
-    calls = []
-
-    def failing_later(rows):
-        calls.append(len(rows))
-        if len(calls) == 6:  # the fourth probe call is the last
-            raise RuntimeError("row 300 is bad")
-        return f64(rows)
-
-    model = xj.as_model(failing_later, backend="host")
-    with pytest.raises(RuntimeError, match="row 300 is bad") as caught:
-        xj.Explainer(model, np.tile(B, (10, 1)), batch_size=256)(X)
-    assert "rows 256:512" in caught.value.__notes__[0]
-
-
-def test_row_56_a_model_that_hangs():
-    release = threading.Event()
-
-    def hanging(rows):
-        if len(rows) > 5:  # not on the probe rows
-            release.wait(30)
-        return f64(rows)
-
-    explainer = xj.Explainer(xj.as_model(hanging, backend="host", timeout=0.1), B)
-    started = time.monotonic()
-    with pytest.raises(TimeoutError, match=r"timeout=0\.1 seconds"):
-        explainer(X)
-    assert time.monotonic() - started < 15
-    release.set()
-
-
-def test_row_57_on_the_host_only_if_asked():
-    explanation = explain("host", abs(X), abs(B), None, branching)
-    wanted = explain("host", abs(X), abs(B), None, f)
-    np.testing.assert_array_equal(explanation.values, wanted.values)
