@@ -20,6 +20,7 @@ help:
 	@echo "make bench      measure against the peers; rewrites bench/README.md (CASE=T1 for one)"
 	@echo "make bench-gpu  the same on a GPU; fails where there is none"
 	@echo "make lint       ruff and pyright"
+	@echo "make setup      only make .venv, with what development needs"
 
 demo: $(READY)
 	.venv/bin/xaijax demo
@@ -37,6 +38,9 @@ lint: $(READY)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/pyright --pythonpath $(PYTHON)
+
+.PHONY: setup
+setup: $(READY)
 
 $(READY): pyproject.toml
 	@python=$$(bash .ci/find-python 3.13 3.12 3.11) || \

@@ -191,7 +191,7 @@ def test_row_55_the_note_names_the_rows():
 
     model = xj.as_model(failing_later, backend="host")
     with pytest.raises(RuntimeError, match="row 300 is bad") as caught:
-        xj.Explainer(model, np.tile(B, (10, 1)), batch_size=256)(X)
+        xj.Explainer(model, np.tile(B, (10, 1)), tile=256)(X)
     assert "rows 256:512" in caught.value.__notes__[0]
 
 

@@ -26,7 +26,8 @@ from xaijax._frames import frame_kind, frame_numbers
 class Table(Protocol):
     """What the engine asks of a table.
 
-    To add a kind of rows: write a class with these members and choose it in `table_of`.
+    To add a kind of rows: write a class with these members and choose it in
+    `xaijax.games.replacement.replacement_of`.
     """
 
     @property

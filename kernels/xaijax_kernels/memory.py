@@ -6,15 +6,12 @@ import os
 from typing import Any
 
 
-def memory_limit(device: Any) -> int:
-    """Bytes a run may plan with: XAIJAX_MEMORY_LIMIT, else half of what the device has free."""
-    stated = os.environ.get("XAIJAX_MEMORY_LIMIT")
-    if stated is not None:
-        return int(stated)
+def free_memory(device: Any) -> int:
+    """Bytes that the device has free; for the CPU, what the machine has available."""
     stats = device.memory_stats() if device.platform != "cpu" else None
     if stats and "bytes_limit" in stats:
-        return (stats["bytes_limit"] - stats.get("bytes_in_use", 0)) // 2
-    return available_host_memory() // 2
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    return available_host_memory()
 
 
 def available_host_memory() -> int:

@@ -53,6 +53,17 @@ def host_tables(values, start, rank, weights):
     return out
 
 
+def put(
+    buffer: jax.Array,  # [V, K], V a multiple of T R
+    values: jax.Array,  # [T, R, K], one dispatch
+    place: jax.Array,  # int32 [T], where the stream's next tile stands
+    first: jax.Array,  # int32, the stream's row at which the dispatch begins
+) -> jax.Array:
+    """The buffer with one dispatch written into its place."""
+    ordered = values[place].reshape(-1, values.shape[2])
+    return jax.lax.dynamic_update_slice(buffer, ordered, (first, jnp.int32(0)))
+
+
 def device_tables(
     values: jax.Array,  # [V, K]
     start: jax.Array,  # int32 [N, B]

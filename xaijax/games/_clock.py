@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass
@@ -13,7 +13,8 @@ class Clock:
     model_calls: int = 0
     padded_rows: int = 0
     tile: int = 0  # rows of a tile, or of a host call
+    tile_halvings: int = 0  # times the device ran out of memory
 
     def copy(self) -> Clock:
         """The totals as they stand."""
-        return Clock(self.compile_seconds, self.model_calls, self.padded_rows, self.tile)
+        return replace(self)

@@ -19,30 +19,14 @@ from jax.sharding import PartitionSpec as Spec
 
 from xaijax._errors import MemoryPlanError
 from xaijax.games._clock import Clock
-from xaijax_kernels.hybrids import SLOT_BITS
+from xaijax.games._plan import Sizes
 from xaijax_kernels.lattice import Dispatch, Pairs, dispatches
 from xaijax_kernels.memory import program_bytes
 from xaijax_kernels.reduce import reduce_pairs, reduce_pieces
-from xaijax_kernels.tables import device_tables
-from xaijax_kernels.tiles import SMALLEST_TILE, TileShape, over_tiles, run_tiles, tile_rows
+from xaijax_kernels.tables import device_tables, put
+from xaijax_kernels.tiles import SMALLEST_TILE, over_tiles, run_tiles
 
 LOOK_AHEAD = 2  # dispatches under way before the first is fetched
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """The sizes of a run, fixed before its first dispatch."""
-
-    tile: TileShape
-    tiles: int  # T
-    instances: int  # rows of x on the device at a time
-    donors: int  # B
-    columns: int  # C
-
-    @property
-    def rows(self) -> int:
-        """Rows of one dispatch."""
-        return self.tile.rows * self.tiles
 
 
 @dataclass
@@ -85,11 +69,6 @@ class DeviceBackend:
     def slot_bits(self) -> int:
         """A pair takes at least 2^slot_bits rows."""
         return self.sizes.tile.slot_bits
-
-    @property
-    def rows_per_piece(self) -> int:
-        """Rows of one dispatch."""
-        return self.sizes.rows
 
     @property
     def rows_per_block(self) -> int:
@@ -146,24 +125,30 @@ class DeviceBackend:
         The values stay on the device; instances and values are padded to powers of two, so that few
         shapes compile.
         """
-        parts = []
+        home = self.mesh.devices.flat[0]
+        pieces = 1 << (-(-pairs.rows // self.sizes.rows) - 1).bit_length()
+        K, dtype = self.sizes.tile.outputs, self._donors.dtype
+        values = jnp.zeros((pieces * self.sizes.rows, K), dtype, device=home)
         for answers in self.answers(pairs, x):
             check(pairs, answers)
-            ordered = np.zeros(self.sizes.tiles, np.int32)
-            ordered[: len(answers.place)] = answers.place
-            parts.append(jnp.reshape(answers.values[ordered], (-1, answers.values.shape[2])))
+            place = np.zeros(self.sizes.tiles, np.int32)
+            place[: len(answers.place)] = answers.place
+            part = (jax.device_put(answers.values, home), place)
+            first = np.int32(answers.piece.first_row)
+            program = self._compiled(("put", values.shape), put, (values, *part, first), (0,))
+            values = program(values, *part, first)
             done(answers.piece.rows)
-        parts += [parts[0]] * ((1 << (len(parts) - 1).bit_length()) - len(parts))
-        values = jax.device_put(jnp.concatenate(parts), self.mesh.devices.flat[0])
         padding = [(0, (1 << (len(start) - 1).bit_length()) - len(start))]
         # Equal weights become ones, exactly; the scale is put back in float64.
         scale = donor_weights.max()
-        high, low = jax.jit(device_tables)(
+        arguments = (
             values,
             np.pad(start.astype(np.int32), padding + [(0, 0)]),
             np.pad(rank, padding + [(0, 0)] * 2),
-            (donor_weights / scale).astype(values.dtype),
+            (donor_weights / scale).astype(dtype),
         )
+        key = ("tables", values.shape, arguments[2].shape)
+        high, low = self._compiled(key, device_tables, arguments)(*arguments)
         table = np.asarray(high).astype(np.float64) + np.asarray(low)
         return scale * table[: len(start)]
 
@@ -266,76 +251,24 @@ class DeviceBackend:
     def _program(self, key: Any, function: Callable[..., Any], *arguments: Any) -> Any:
         """A reduction of the values, compiled once: (values, weights[, one number per tile])."""
         s = self.sizes
-        key = ("reduce", s.tile, s.tiles, tuple(self.mesh.devices.flat), *key)
+        values = jax.ShapeDtypeStruct(
+            (s.tiles, s.tile.rows, s.tile.outputs), s.tile.dtype, sharding=self._split
+        )
+        split = (True, False, True)[: 1 + len(arguments)]
+        return self._compiled(key, over_tiles(function, self.mesh, split), (values, *arguments))
+
+    def _compiled(
+        self, key: Any, function: Callable[..., Any], arguments: Any, donate: tuple[int, ...] = ()
+    ) -> Any:
+        """`function` compiled for such arguments, once for all explainers of the model."""
+        s = self.sizes
+        key = (s.tile, s.tiles, tuple(self.mesh.devices.flat), *key)
         if key not in self._cache:
             started = time.perf_counter()
-            values = jax.ShapeDtypeStruct(
-                (s.tiles, s.tile.rows, s.tile.outputs), s.tile.dtype, sharding=self._split
-            )
-            split = (True, False, True)[: 1 + len(arguments)]
-            program = jax.jit(over_tiles(function, self.mesh, split))
-            self._cache[key] = program.lower(values, *arguments).compile()
+            program = jax.jit(function, donate_argnums=donate)
+            self._cache[key] = program.lower(*arguments).compile()
             self.clock.compile_seconds += time.perf_counter() - started
         return self._cache[key]
-
-
-def plan_sizes(
-    *,
-    width: int,
-    itemsize: int,
-    platform: str,
-    shape: tuple[int, ...],
-    P: int,
-    outputs: int,
-    dtype: str,
-    donors: int,
-    columns: int,
-    devices: int,
-    tile: int | None,
-    batch_rows: int | None,
-    most_rows: int,
-    default_tiles: int,
-    max_memory: int,
-) -> Sizes:
-    """Choose tile and tiles per dispatch; a pure function of its arguments.
-
-    batch_rows is cut to what fits, and to the most rows that are asked for (where these are more
-    than the default).
-    """
-    slot_bits = min(P, SLOT_BITS)
-    per_row = itemsize * (2 * width + 3 * columns + outputs) + 16
-    rows = tile or tile_rows(max(width, columns), itemsize, platform)
-    while tile is None and rows > SMALLEST_TILE and rows * per_row * 4 > max_memory:
-        rows //= 2
-    if rows * per_row > max_memory:
-        raise MemoryPlanError(
-            f"max_memory={max_memory:,} bytes, but one tile of {rows} rows needs about "
-            f"{rows * per_row:,} ({columns} columns, widest layer {width}). Raise max_memory=."
-        )
-    tiles = default_tiles
-    if batch_rows is not None:
-        tiles = min(-(-batch_rows // rows), max(default_tiles, -(-most_rows // rows)))
-    fits = max_memory // 4 // max(1, rows * itemsize * (outputs + 1))
-    tiles = max(1, min(tiles, fits))
-    tiles = -(-tiles // devices) * devices
-    return Sizes(
-        TileShape(shape, P, slot_bits, rows >> slot_bits, outputs, dtype),
-        tiles,
-        instances_at_a_time(donors, columns * itemsize, max_memory),
-        donors,
-        columns,
-    )
-
-
-def instances_at_a_time(donors: int, bytes_per_row: int, max_memory: int) -> int:
-    """Instances whose pairs are planned, and whose rows are held, together.
-
-    About a million pairs on the host, and an eighth of the memory for the rows. It does not depend
-    on how many instances there are, so that every call runs the same program.
-    """
-    by_pairs = (1 << 20) // donors
-    by_rows = max_memory // 8 // max(1, bytes_per_row)
-    return max(1, min(by_pairs, by_rows, 1 << 14))
 
 
 def make_mesh(devices: list[Any]) -> Mesh:

@@ -1,6 +1,6 @@
 """Host models: hybrids drawn on the device as codes, answered by the model, reduced in float64.
 
-The same four questions as `_device.DeviceBackend`, answered in NumPy.
+The same questions as `_device.DeviceBackend` takes (`evaluate.Backend`), answered in NumPy.
 
 Letters: R rows in a model call, C code columns, K outputs, S slots.
 """
@@ -17,15 +17,17 @@ import numpy as np
 
 from xaijax.games._clock import Clock
 from xaijax_kernels.host_loop import Answered, run_on_host
-from xaijax_kernels.hybrids import SLOT_BITS, hybrid_rows
+from xaijax_kernels.hybrids import hybrid_rows
 from xaijax_kernels.lattice import Dispatch, Pairs, dispatches
 from xaijax_kernels.tables import host_tables
 
 ROWS_PER_CALL = 1 << 14  # at least 8,192 rows a call leave the overhead of a call unnoticed
+# One row a slot: a host model's row is dear, so none is asked for as padding.
+SLOT_BITS = 0
 
 
 class HostBackend:
-    """Runs the pieces of a stream through a host model, one call a piece."""
+    """Runs the pieces of a stream through a host model."""
 
     def __init__(
         self,
@@ -33,18 +35,23 @@ class HostBackend:
         P: int,
         players: np.ndarray | None,
         donors: np.ndarray,
+        *,
         rows_per_call: int,
+        rows_per_block: int,
         instances: int,
         cache: dict[Any, Any],
         device: Any,
         clock: Clock,
     ) -> None:
-        """answer(codes [rows, C], first row) -> float64 [rows, K]; rows_per_call a power of two."""
+        """answer(codes [rows, C], first row) -> float64 [rows, K].
+
+        The sums are taken in blocks whose size does not depend on the size of a call, so that
+        batch_size= changes no bit of them.
+        """
         self.clock = clock
         clock.tile = rows_per_call
-        self._answer = answer
-        self._P, self._slot_bits = P, min(P, SLOT_BITS, rows_per_call.bit_length() - 1)
-        self._rows = rows_per_call
+        self._answer, self._P = answer, P
+        self._call, self._block = rows_per_call, rows_per_block
         self._instances = instances
         self._device = device
         self._donors = jax.device_put(donors, device)
@@ -54,27 +61,29 @@ class HostBackend:
     @property
     def slot_bits(self) -> int:
         """A pair takes at least 2^slot_bits rows."""
-        return self._slot_bits
-
-    @property
-    def rows_per_piece(self) -> int:
-        """Rows of one model call."""
-        return self._rows
+        return SLOT_BITS
 
     @property
     def rows_per_block(self) -> int:
         """Rows within which a pair is reduced in one go."""
-        return self._rows
+        return self._block
 
     def answers(self, pairs: Pairs, x: np.ndarray) -> Iterator[Answered]:
         """Evaluate all rows of `pairs`; x [N, C]."""
-        draw = self._drawer(x)
+        pieces = dispatches(pairs, self._rows)
+        yield from run_on_host(self._drawer(x), self._answer_piece, pieces)
 
-        def answer(codes: np.ndarray, piece: Dispatch) -> np.ndarray:
+    @property
+    def _rows(self) -> int:
+        """Rows of one piece: whole blocks, and whole calls."""
+        return max(self._call, self._block)
+
+    def _answer_piece(self, codes: np.ndarray, piece: Dispatch) -> np.ndarray:
+        parts = []
+        for first in range(0, len(codes), self._call):
             self.clock.model_calls += 1
-            return self._answer(codes, piece.first_row)
-
-        yield from run_on_host(draw, answer, dispatches(pairs, self._rows))
+            parts.append(self._answer(codes[first : first + self._call], piece.first_row + first))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def pair_sums(self, answers: Answered, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:
         """As on the device, of whole blocks only; float64 [blocks, K, k + 3]."""
@@ -90,15 +99,16 @@ class HostBackend:
     def piece_sums(
         self, answers: Answered, matrices: np.ndarray, high_bits: np.ndarray
     ) -> Callable[[], np.ndarray]:
-        """As on the device, of whole pieces only; float64 [pieces, K, log2(R) + 5]."""
-        if len(answers.values) < self._rows:
-            return lambda: np.empty((0, answers.values.shape[1], matrices.shape[2] + 3))
-        v = answers.values.T[None]
+        """As on the device, of whole blocks only; float64 [blocks, K, log2(R) + 5]."""
+        R = self._block
+        blocks = len(answers.values) // R
+        v = answers.values[: blocks * R].reshape(blocks, R, -1).swapaxes(1, 2)
         first, last = v[:, :, :1], v[:, :, -1:]
         change = v - first
         span = np.abs(change).max(axis=2, keepdims=True)
-        sums = np.concatenate([change @ matrices[high_bits[0]], first, last, span], axis=2)
-        return lambda: sums
+        sums = [part @ matrices[h] for part, h in zip(change, high_bits[:blocks], strict=True)]
+        stacked = np.stack(sums) if sums else change[:, :, : matrices.shape[2]]
+        return lambda: np.concatenate([stacked, first, last, span], axis=2)
 
     def tables(
         self,
@@ -130,14 +140,15 @@ class HostBackend:
         padded = np.zeros((self._instances, x.shape[1]), x.dtype)
         padded[: len(x)] = x
         on_device = jax.device_put(padded, self._device)
-        slots = self._rows >> self._slot_bits
+        slots = self._rows >> SLOT_BITS
         words = -(-self._P // 32)
-        key = ("draw", self._P, padded.shape, padded.dtype.name, self._donors.shape, slots)
+        plain, donors = self._players is None, self._donors.shape
+        key = ("draw", self._P, padded.shape, padded.dtype.name, plain, donors, slots, self._device)
         if key not in self._cache:
             started = time.perf_counter()
             slot = jax.ShapeDtypeStruct((slots,), np.int32)
             self._cache[key] = (
-                jax.jit(partial(hybrid_rows, P=self._P, slot_bits=self._slot_bits))
+                jax.jit(partial(hybrid_rows, P=self._P, slot_bits=SLOT_BITS))
                 .lower(
                     on_device,
                     self._donors,

@@ -45,11 +45,6 @@ class Backend(Protocol):
         ...
 
     @property
-    def rows_per_piece(self) -> int:
-        """Rows of one answered piece, the last one excepted."""
-        ...
-
-    @property
     def rows_per_block(self) -> int:
         """Rows within which a pair is reduced in one go; a power of two."""
         ...
@@ -125,6 +120,11 @@ class Totals:
         part.phi, part.empty = self.phi[first:last], self.empty[first:last]
         part.full, part.span = self.full[first:last], self.span[first:last]
         return part
+
+    def clear(self) -> None:
+        """Back to zero, in place."""
+        for sums in (self.phi, self.empty, self.full, self.span):
+            sums[...] = 0
 
     def add_pairs(self, pairs: Pairs, lo: int, hi: int, k: int, sums: np.ndarray) -> None:
         """sums [hi - lo, K, k + 3] of the pairs [lo, hi), all with k players that differ."""

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from xaijax import _checks
-from xaijax._errors import InputError, InputTypeError, MemoryPlanError
+from xaijax._errors import MemoryPlanError
 from xaijax._players import Players
 from xaijax._table import Table
 from xaijax.games._clock import Clock
-from xaijax.games._device import DeviceBackend, instances_at_a_time, make_mesh, plan_sizes
+from xaijax.games._device import DeviceBackend, make_mesh
 from xaijax.games._host import ROWS_PER_CALL, HostBackend
+from xaijax.games._limits import devices_of, power_below, stated_limit, tile_of
+from xaijax.games._plan import instances_at_a_time, plan_sizes
 from xaijax.games.evaluate import Backend
 from xaijax.games.replacement import Replacement
-from xaijax_kernels.memory import memory_limit
+from xaijax_kernels.memory import free_memory
 from xaijax_kernels.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, widest_layer
 
 PROBE_ROWS = 32
@@ -46,8 +47,8 @@ class Evaluator:
         self.model, self.replacement, self.players = model, replacement, players
         auto = isinstance(batch_size, str) and batch_size == "auto"
         self._batch_rows = None if auto else _checks.whole_number(batch_size, "batch_size")
-        self._tile = None if tile is None else _tile(tile)
-        self.devices = _devices(devices)  # that tiles are split over
+        self._tile = None if tile is None else tile_of(tile)
+        self.devices = devices_of(devices)  # that tiles are split over
         self._max_memory = (
             None if max_memory is None else _checks.whole_number(max_memory, "max_memory")
         )
@@ -62,31 +63,16 @@ class Evaluator:
 
     @property
     def max_memory(self) -> int:
-        """Bytes the run may plan with."""
-        if self._max_memory is not None:
-            return self._max_memory
-        try:
-            return memory_limit(self.devices[0])
-        except ValueError as error:
-            raise InputError(
-                f"max_memory: XAIJAX_MEMORY_LIMIT must be a whole number of bytes; {error}."
-            ) from None
+        """Bytes the run may plan with; fixed when first asked for, so that plans stay the same."""
+        if self._max_memory is None:
+            self._max_memory = stated_limit() or free_memory(self.devices[0]) // 2
+        return self._max_memory
 
     @property
     def instances_at_a_time(self) -> int:
         """Instances planned together; a function of background and memory only."""
         codes = self.replacement.codes
         return instances_at_a_time(len(codes), codes.shape[1] * codes.itemsize, self.max_memory)
-
-    def refuse_overflow(self, N: int) -> None:
-        """Raise MemoryPlanError where the rows of all pairs cannot even be counted in 64 bits."""
-        B, P = len(self.replacement.codes), self.players.count
-        rows = N * B << min(P, LARGEST_PAIR)
-        if rows >= 1 << 63:
-            raise MemoryPlanError(
-                f"X has {N:,} rows; with {B:,} background rows and {P} players that is up to "
-                f"{rows:,} model rows, more than can be counted. Explain fewer rows at a time."
-            )
 
     def refuse_too_little_memory(self) -> None:
         """Raise MemoryPlanError where even the smallest tile cannot fit; asks the model nothing."""
@@ -99,17 +85,44 @@ class Evaluator:
                 "max_memory=, or use fewer background rows."
             )
 
+    def refuse_overflow(self, N: int) -> None:
+        """Raise MemoryPlanError where the rows of all pairs cannot even be counted in 64 bits."""
+        rows = self._most_rows(N)
+        if rows >= 1 << 63:
+            raise MemoryPlanError(
+                f"X has {N:,} rows; with {len(self.replacement.codes):,} background rows and "
+                f"{self.players.count} players that is up to {rows:,} model rows, more than can be "
+                "counted. Explain fewer rows at a time."
+            )
+
+    def _most_rows(self, N: int) -> int:
+        """Model rows of N instances where all players differ, as far as that is allowed."""
+        return N * len(self.replacement.codes) << min(self.players.count, LARGEST_PAIR)
+
     def backend(self, table: Table, N: int) -> Backend:
         """The loop that runs the model, planned for N instances; the first call probes the model.
 
         A JAX model keeps the plan of the first call, so that no later one compiles again.
         """
-        most_rows = N * len(self.replacement.codes) << min(self.players.count, LARGEST_PAIR)
         if self.model.backend == "host":
-            return self._host_backend(table, most_rows)
+            return self._host_backend(table, self._most_rows(N))
         if self._kept is None:
-            self._kept = self._device_backend(most_rows)
+            self._kept = self._device_backend(self._most_rows(N))
         return self._kept
+
+    def halve_tile(self) -> bool:
+        """Go on with half the tile where the device ran out of memory; False: nothing to halve."""
+        tile = self.clock.tile
+        if self.model.backend == "host" or tile <= SMALLEST_TILE:
+            return False
+        _checks.warn(
+            f"the device ran out of memory with tile={tile}; the run goes on with {tile // 2}. Its "
+            "values may differ in the last bits from those of another run. Lower max_memory= or "
+            f"say tile={tile // 2} to have the same bits again."
+        )
+        self._tile, self._kept = tile // 2, None
+        self.clock.tile_halvings += 1
+        return True
 
     def _device_backend(self, most_rows: int) -> DeviceBackend:
         model, codes = self.model, self.replacement.codes
@@ -158,29 +171,37 @@ class Evaluator:
         def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
             return model.answer(table.decode(code_rows), first, K)
 
+        call, block = self._host_rows(most_rows)
         return HostBackend(
             answer,
             self.players.count,
             self._players_of_codes,
             codes,
-            self._rows_per_call(most_rows),
-            self.instances_at_a_time,
-            model.compiled,
-            self.devices[0],
-            self.clock,
+            rows_per_call=call,
+            rows_per_block=block,
+            instances=self.instances_at_a_time,
+            cache=model.compiled,
+            device=self.devices[0],
+            clock=self.clock,
         )
 
-    def _rows_per_call(self, most_rows: int) -> int:
-        """Rows of one host call, a power of two: tile=, batch_size=, or what memory allows."""
-        wanted = self._tile or min(self._batch_rows or ROWS_PER_CALL, max(ROWS_PER_CALL, most_rows))
-        rows = max(SMALLEST_TILE, 1 << (wanted - 1).bit_length())
-        # codes, their decoded rows and the model's own copies
-        per_row = 8 * self.replacement.codes.shape[1] * self.replacement.codes.itemsize
-        while self._tile is None and rows > SMALLEST_TILE and rows * per_row * 4 > self.max_memory:
-            rows //= 2
+    def _host_rows(self, most_rows: int) -> tuple[int, int]:
+        """(rows of one call, rows of one block of sums).
+
+        A block: `tile`, or as many rows as a quarter of the memory holds with their codes, their
+        decoded values and the model's own copies; a power of two. A call: `batch_size` rounded up
+        to whole blocks, as tiles are on a device: many models round a single row's answer in
+        another way than a batch's. Never more than is asked for, than fits, or than the model's
+        `max_rows`, a power of two below it.
+        """
+        codes = self.replacement.codes
+        fits = self.max_memory // 4 // (8 * codes.shape[1] * codes.itemsize)
+        block = self._tile or max(SMALLEST_TILE, min(ROWS_PER_CALL, power_below(fits)))
+        wanted = min(self._batch_rows or block, max(block, min(most_rows, fits)))
+        call = -(-wanted // block) * block
         if self.model.max_rows is not None:
-            rows = min(rows, 1 << (self.model.max_rows.bit_length() - 1))
-        return rows
+            call = min(call, power_below(self.model.max_rows))
+        return call, block
 
 
 def _columns(apply: Any) -> Any:
@@ -191,29 +212,3 @@ def _columns(apply: Any) -> Any:
         return out[:, None] if out.ndim == 1 else out
 
     return columns
-
-
-def _tile(tile: Any) -> int:
-    rows = _checks.whole_number(tile, "tile", least=SMALLEST_TILE)
-    if rows & (rows - 1):
-        raise InputError(
-            f"tile must be a power of two from {SMALLEST_TILE} (so that no pair straddles a tile), "
-            f"got {tile}; {1 << rows.bit_length()} is the next."
-        )
-    return rows
-
-
-def _devices(given: Any) -> list[Any]:
-    local = jax.local_devices()
-    if given is None:
-        return local
-    if isinstance(given, list | tuple) and given:
-        if not all(isinstance(d, jax.Device) for d in given):
-            raise InputTypeError(f"devices must hold jax devices, got {list(given)!r}.")
-        if len(set(given)) < len(given):
-            raise InputError(f"devices must hold each device once, got {list(given)!r}.")
-        return list(given)
-    count = _checks.whole_number(given, "devices", remedy=" Or a list of jax devices, or None.")
-    if count > len(local):
-        raise InputError(f"devices={count}, but there are {len(local)}: {local}.")
-    return local[:count]

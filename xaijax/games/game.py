@@ -91,52 +91,86 @@ class Game:
         weights = Weights(p)
         donors = self.evaluator.replacement.weights
         backend = self.evaluator.backend(self.table_of_rows, self.N)
-        K = self.evaluator.findings.outputs
-        totals = Totals(self.N, self.P, K, donors)
-        for first, differs in self._differing():
+        totals = Totals(self.N, self.P, self.evaluator.findings.outputs, donors)
+
+        def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
             n, B, _ = differs.shape
-            pairs = self._pack(
-                backend, np.repeat(np.arange(n), B), np.tile(np.arange(B), n), differs
-            )
-            pair_semivalues(
-                backend,
-                pairs,
-                self.codes[first : first + n],
-                weights,
-                totals.stretch(first, first + n),
-                self._check(first, backend),
-                self._progress,
-            )
+            instance, donor = np.repeat(np.arange(n), B), np.tile(np.arange(B), n)
+            pairs = self._pack(backend, instance, donor, differs)
+            own = totals.stretch(first, first + n)
+            own.clear()
+            x = self.codes[first : first + n]
+            check = self._check(first, backend)
+            pair_semivalues(backend, pairs, x, weights, own, check, self._telling(pairs))
+
+        for first, differs in self._differing():
+            backend = self._with_less_where_memory_is_short(backend, stretch, first, differs)
         return totals
 
     def tables(self) -> Iterator[tuple[int, np.ndarray]]:
         """(first instance, v(S) float64 [n, 2^P, K]) for stretches of instances, in order."""
         backend = self.evaluator.backend(self.table_of_rows, self.N)
-        K, donors = self.evaluator.findings.outputs, self.evaluator.replacement.weights
+        K = self.evaluator.findings.outputs
         most_rows, most_instances = self._table_limits(K)
+        parts: list[np.ndarray] = []
+
+        def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
+            parts.append(self._table_of_stretch(backend, first, differs, K, most_rows))
+
         for first, differs in self._differing():
             rows = (np.int64(1) << np.maximum(differs.sum(2), backend.slot_bits)).sum(1)
             for lo, hi in _stretches(rows, most_rows, most_instances):
-                step = (
-                    len(donors) if rows[lo:hi].sum() <= most_rows else max(1, most_rows >> self.P)
+                backend = self._with_less_where_memory_is_short(
+                    backend, stretch, first + lo, differs[lo:hi]
                 )
-                table = np.zeros((hi - lo, 1 << self.P, K))
-                for b in range(0, len(donors), step):
-                    own = differs[lo:hi, b : b + step]
-                    n, B, _ = own.shape
-                    pairs = self._pack(
-                        backend, np.repeat(np.arange(n), B), np.tile(np.arange(b, b + B), n), own
-                    )
-                    table += backend.tables(
-                        pairs,
-                        self.codes[first + lo : first + hi],
-                        donors[b : b + step],
-                        pairs.start_as_given.reshape(n, B),
-                        host_ranks(own),
-                        self._check(first + lo, backend),
-                        self._progress,
-                    )
-                yield first + lo, self.quantity.of(table)
+                yield first + lo, self.quantity.of(parts.pop())
+
+    def _table_of_stretch(
+        self, backend: Backend, first: int, differs: np.ndarray, K: int, most_rows: int
+    ) -> np.ndarray:
+        """v(S) before the outer function; donors a few at a time where their rows are too many."""
+        donors = self.evaluator.replacement.weights
+        rows = (np.int64(1) << np.maximum(differs.sum(2), backend.slot_bits)).sum()
+        step = len(donors) if rows <= most_rows else max(1, most_rows >> self.P)
+        table = np.zeros((len(differs), 1 << self.P, K))
+        for b in range(0, len(donors), step):
+            own = differs[:, b : b + step]
+            n, B, _ = own.shape
+            instance, donor = np.repeat(np.arange(n), B), np.tile(np.arange(b, b + B), n)
+            pairs = self._pack(backend, instance, donor, own)
+            table += backend.tables(
+                pairs,
+                self.codes[first : first + n],
+                donors[b : b + step],
+                pairs.start_as_given.reshape(n, B),
+                host_ranks(own),
+                self._check(first, backend),
+                self._telling(pairs),
+            )
+        return table
+
+    def _with_less_where_memory_is_short(
+        self,
+        backend: Backend,
+        stretch: Callable[[Backend, int, np.ndarray], None],
+        first: int,
+        differs: np.ndarray,
+    ) -> Backend:
+        """Run one stretch, again with half the tile as often as the device runs out of memory.
+
+        The plan should keep that from happening; returns the backend that did it.
+        """
+        while True:
+            before = Count(self.count.distinct, self.count.padded)
+            try:
+                stretch(backend, first, differs)
+                return backend
+            except Exception as error:
+                exhausted = "RESOURCE_EXHAUSTED" in str(error)
+                if not exhausted or not self.evaluator.halve_tile():
+                    raise
+            self.count = before
+            backend = self.evaluator.backend(self.table_of_rows, self.N)
 
     def table(self) -> np.ndarray:
         """v(S) of all instances; float64 [N, 2^P, K]."""
@@ -160,6 +194,18 @@ class Game:
         self.count.distinct += pairs.distinct_rows
         self.count.padded += pairs.rows - pairs.distinct_rows
         return pairs
+
+    def _telling(self, pairs: Pairs) -> Callable[[int], None]:
+        """Turn rows of the stream, which hold the padding of small pairs, into rows asked for."""
+        done = told = 0
+
+        def tell(rows: int) -> None:
+            nonlocal done, told
+            done += rows
+            before, told = told, done * pairs.distinct_rows // pairs.rows
+            self._progress(told - before)
+
+        return tell
 
     def _table_limits(self, K: int) -> tuple[int, int]:
         """(model rows, instances) of one stretch: a quarter of the memory each."""

@@ -111,7 +111,7 @@ class Replacement:
 def replacement_of(model: Any, background: Any, weights: Any) -> Replacement:
     """Read the `background=` argument for a model.
 
-    Raises the error family for everything of `bad inputs` that concerns the background.
+    Raises InputError and InputTypeError for rows, names, shapes or weights that are not accepted.
     """
     kind = "baseline" if isinstance(background, Baseline) else "rows"
     if isinstance(background, Baseline):

@@ -155,8 +155,8 @@ class Explainer:
                 f"estimator='auto': X row {n} needs {corners[n]:,} model rows (at most "
                 f"{k[n].max()} of {P} players differ from a background row), more than "
                 f"{which} = {limit:,}, up to which auto is exact. Say "
-                "estimator='exact' to enumerate them all the same, or group columns with players=, "
-                "or use fewer background rows."
+                "estimator='exact' to enumerate them all the same, or group columns with "
+                "players=, or use fewer background rows."
             )
 
     def _explanation(
@@ -173,6 +173,7 @@ class Explainer:
             "model_calls": clock.model_calls - before.model_calls,
             "structure": None,
             "tile": clock.tile,
+            "tile_halvings": clock.tile_halvings - before.tile_halvings,
             "seconds": time.perf_counter() - started - compile_seconds,
             "compile_seconds": compile_seconds,
             "budget": self.budget,

@@ -56,6 +56,7 @@ class Selected:
         self.answer_dtype: np.dtype | None = None  # of the function's own answer, once traced
 
     def __call__(self, params: Any, rows: Any) -> Any:
+        """The answer to rows [R, *F], traced: [R] or [R, K]."""
         values = self._whole(params, rows)
         if self._select is not None:
             values = self._select(values)

@@ -69,7 +69,8 @@ def _content(explanation: Explanation) -> dict[str, Any]:
     method = explanation.provenance.get("method")
     heads, players = _players(one)
     return {
-        "title": "Explanation" if method is None else f"Explanation by {method}",
+        # An Explainer is no method of its own: what it made says the line below the title.
+        "title": "Explanation" if method in (None, "Explainer") else f"Explanation by {method}",
         "lead": _lead(explanation),
         "output_note": output_note,
         "heads": heads,

@@ -1,0 +1,32 @@
+"""Every file of `examples/` runs, and what it explains adds up."""
+
+from __future__ import annotations
+
+import os
+import runpy
+from pathlib import Path
+
+import pytest
+
+matplotlib = pytest.importorskip("matplotlib", reason="needs the extra [plots]")
+pytest.importorskip("pandas", reason="needs the extra [data]")
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+ADULT = Path(os.environ.get("XAIJAX_DATA") or "nowhere") / "adult" / "adult.test"
+NEED_ADULT = {"sklearn_pipeline"}
+SHAPES = {"sklearn_pipeline": (50, 12), "image_players": (20, 16, 10)}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs(path, tmp_path, monkeypatch):
+    if path.stem in NEED_ADULT and not ADULT.is_file():
+        pytest.skip("needs the Adult table: XAIJAX_DATA is not set")
+    assert len(path.read_text().splitlines()) < 80
+    matplotlib.use("Agg")
+    picture = tmp_path / "picture.png"
+    explanation = runpy.run_path(str(path))["main"](str(picture))
+    matplotlib.pyplot.close("all")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert explanation.shape == SHAPES[path.stem] and explanation.exact
+    stats = explanation.stats
+    assert (stats["efficiency_residual"] <= stats["efficiency_bound"]).all()

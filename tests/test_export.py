@@ -1,0 +1,181 @@
+"""Every device kernel lowers for TPU, CUDA and CPU, without float64 and without calling back.
+
+Lowered, not run: no TPU is needed. With 64-bit JAX on, too, since without it nothing could be
+float64 and the check would be empty.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+from repository import library_modules
+
+from xaijax_kernels.hybrids import hybrid_rows, ranks
+from xaijax_kernels.indices import semivalue, shapley_weights
+from xaijax_kernels.reduce import reduce_pairs, reduce_pieces
+from xaijax_kernels.tables import device_tables, put
+from xaijax_kernels.tiles import TileShape, over_tiles, run_tiles
+
+pytestmark = pytest.mark.usefixtures("strict_numerics")
+
+PLATFORMS = ("tpu", "cuda", "cpu")
+# N instances, B donors, P players, K outputs, S slots of 2^BITS rows in a tile of R rows.
+N, B, P, K, S, BITS = 3, 4, 5, 2, 16, 4
+R = S << BITS
+DEVICES = 4
+
+# Where a program is split over devices: marks for the partitioner, no calls to the host.
+PARTITIONING = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"}
+
+
+def f32(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def i32(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.int32)
+
+
+def u32(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.uint32)
+
+
+def network(params: Any, rows: jax.Array) -> jax.Array:
+    first, bias, second = params
+    return jnp.tanh(rows @ first + bias[None]) @ second
+
+
+NETWORK = (f32(P, 8), f32(8), f32(8, K))
+ROWS_OF_SLOTS = (i32(S), i32(S), i32(S), u32(S, 1))
+
+
+def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    """The kernels that loop over tiles, split over so many devices."""
+    mesh: Any = Mesh(np.array(jax.devices()[:1]), ("tiles",))
+    if devices > 1:  # a mesh of no devices in particular: none has to be there
+        mesh = AbstractMesh((devices,), ("tiles",), axis_types=(AxisType.Auto,))
+    T = 2 * devices
+
+    def split(shape: Any) -> Any:
+        return jax.tree.map(
+            lambda one: jax.ShapeDtypeStruct(
+                one.shape, one.dtype, sharding=NamedSharding(mesh, PartitionSpec("tiles"))
+            ),
+            shape,
+        )
+
+    values = split(f32(T, R, K))
+    slots = split((i32(T, S), i32(T, S), i32(T, S), u32(T, S, 1)))
+    shape = TileShape((P,), P, BITS, S, K, "float32")
+    yield (
+        "run_tiles",
+        partial(run_tiles, network, shape, mesh),
+        (NETWORK, f32(N, P), f32(B, P), i32(P), split(i32(devices)), *slots),
+    )
+    pairs = over_tiles(partial(reduce_pairs, k=BITS), mesh, (True, False))
+    yield "reduce_pairs", pairs, (values, f32(1 << BITS, BITS))
+    pieces = over_tiles(reduce_pieces, mesh, (True, False, True))
+    low = R.bit_length() - 1
+    yield "reduce_pieces", pieces, (values, f32(3, R, low + 2), split(i32(T)))
+
+
+def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    """The kernels that run on one device."""
+    rows = partial(hybrid_rows, P=P, slot_bits=BITS)
+
+    def with_players(x: Any, donors: Any, players: Any, *slots: Any) -> Any:
+        names = ("instance", "donor", "offset", "words")
+        return rows(x, donors, players, **dict(zip(names, slots, strict=True)))
+
+    yield "hybrid_rows", with_players, (f32(N, P), f32(B, P), i32(P), *ROWS_OF_SLOTS)
+    yield "hybrid_rows", partial(with_players), (u32(N, P), u32(B, P), None, *ROWS_OF_SLOTS)
+    yield "ranks", partial(ranks, P=P), (u32(S, 1),)
+    yield "device_tables", device_tables, (f32(64, K), i32(N, B), i32(N, B, P), f32(B))
+    yield "put", put, (f32(8 * R, K), f32(4, R, K), i32(4), i32())
+    yield "semivalue", partial(semivalue, p=shapley_weights(P)), (f32(N, 1 << P, K),)
+
+
+CASES = [
+    pytest.param(function, arguments, id=f"{name}, {devices} device{'s' * (devices > 1)}")
+    for devices in (1, DEVICES)
+    for name, function, arguments in (*tiled(devices), *(whole() if devices == 1 else ()))
+]
+# These take arrays of JAX, but only hand them over: nothing of theirs is compiled.
+HOST_SIDE = {"run_on_host"}
+
+
+def lowered(function: Callable[..., Any], *arguments: Any) -> str:
+    """The program for all platforms as text."""
+    exported = jax.export.export(jax.jit(function), platforms=PLATFORMS)(*arguments)
+    assert exported.platforms == PLATFORMS
+    return exported.mlir_module()
+
+
+def complaints(function: Callable[..., Any], *arguments: Any) -> list[str]:
+    """What keeps the function from an accelerator; empty: nothing."""
+    text = lowered(function, *arguments)
+    found = ["float64"] if re.search(r"[<x]f64>", text) else []
+    calls = set(re.findall(r"custom_call\W+(\w*)", text)) - PARTITIONING
+    return found + [f"custom call {name}" for name in sorted(calls)]
+
+
+@pytest.mark.parametrize("x64", [False, True], ids=["32 bit", "64 bit on"])
+@pytest.mark.parametrize(("function", "arguments"), CASES)
+def test_lowers_for_every_platform(
+    function: Callable[..., Any], arguments: tuple[Any, ...], x64: bool
+) -> None:
+    with jax.enable_x64(x64):
+        assert not complaints(function, *arguments)
+
+
+def test_split_kernels_are_split() -> None:
+    for _, function, arguments in tiled(DEVICES):
+        text = lowered(function, *arguments)
+        assert "manual_computation" in text or "SPMDFullToShardShape" in text
+
+
+def test_every_kernel_of_jax_arrays_is_listed() -> None:
+    listed = {case.id.partition(",")[0] for case in CASES if case.id}
+    missing = set()
+    for name in library_modules():
+        if not name.startswith("xaijax_kernels."):
+            continue
+        module = importlib.import_module(name)
+        for key, function in inspect.getmembers(module, inspect.isfunction):
+            takes_arrays = "jax.Array" in str(inspect.signature(function))
+            if function.__module__ == name and key[0] != "_" and takes_arrays:
+                missing |= {key} - listed - HOST_SIDE
+    assert not missing, f"give {sorted(missing)} a case in `whole` or `tiled` of this file"
+
+
+def test_a_planted_callback_is_found() -> None:
+    def called_back(rows: jax.Array) -> jax.Array:
+        return jax.pure_callback(np.tanh, rows, rows)
+
+    try:
+        found = complaints(called_back, f32(R, P))
+    except NotImplementedError as error:  # jax may refuse to lower a callback at all
+        found = [str(error)]
+    assert found and "callback" in found[0]
+
+
+def test_a_planted_float64_is_found() -> None:
+    def widened(rows: jax.Array) -> jax.Array:
+        return jnp.sum(rows, dtype=jnp.float64).astype(jnp.float32)
+
+    with jax.enable_x64(True):
+        assert complaints(widened, f32(R, P)) == ["float64"]
+
+
+def test_a_planted_library_call_is_found() -> None:
+    assert complaints(jnp.linalg.eigh, f32(P, P))

@@ -1,0 +1,112 @@
+"""The same bits whatever the batch size, the order, the neighbours or the number of devices."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import games
+import numpy as np
+import pytest
+
+import xaijax as xj
+from xaijax.games import evaluator
+
+P, N, B = 6, 1000, 10
+A = games.weights(P)
+LINKS = {"identity": "identity", "arctan": np.arctan}
+
+
+def data(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    return games.rows(N, P, kind, 1), games.rows(B, P, kind, 2)
+
+
+def model_of(backend: str) -> xj.Model:
+    if backend == "jax":
+        return xj.as_model(games.three_outputs, params=A)
+    return xj.as_model(lambda X: games.three_outputs_host(X, A), backend="host")
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("link", list(LINKS))
+@pytest.mark.parametrize("kind", ["continuous", "few"])
+@pytest.mark.parametrize("backend", ["jax", "host"])
+def test_batch_size_order_and_neighbours_change_no_bit(backend, kind, link):
+    X, donors = data(kind)
+    model = model_of(backend)
+    # A small tile, so that the rows fill many dispatches and pairs fall on every place in a tile.
+    options = {"link": LINKS[link], "tile": 256}
+    whole = xj.Explainer(model, donors, **options)(X, progress=False)
+    for batch_size in (1, 7, 100, 5000):
+        got = xj.Explainer(model, donors, batch_size=batch_size, **options)(X, progress=False)
+        assert same_bits(got.values, whole.values), batch_size
+        assert same_bits(got.base_values, whole.base_values), batch_size
+
+    order = np.random.default_rng(3).permutation(N)
+    explainer = xj.Explainer(model, donors, **options)
+    shuffled = explainer(X[order], progress=False)
+    assert same_bits(shuffled.values, whole.values[order])
+    for rows in (slice(0, 1), slice(17, 18), slice(990, 1000)):
+        part = explainer(X[rows], progress=False)
+        assert same_bits(part.values, whole.values[rows])
+
+
+def test_stretches_planned_together_change_no_bit(monkeypatch):
+    X, donors = data("few")
+    model = model_of("jax")
+    whole = xj.Explainer(model, donors)(X, progress=False)
+    monkeypatch.setattr(evaluator, "instances_at_a_time", lambda *sizes: 37)
+    cut = xj.Explainer(model, donors)(X, progress=False)
+    assert same_bits(cut.values, whole.values)
+    assert cut.stats["model_calls"] >= N // 37
+
+
+ON_DEVICES = """
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+import games, jax, xaijax as xj
+P, out = 6, {}
+A = games.weights(P)
+assert len(jax.devices()) == 8
+for kind in ("continuous", "few"):
+    X, donors = games.rows(1000, P, kind, 1), games.rows(10, P, kind, 2)
+    model = xj.as_model(games.three_outputs, params=A)
+    for link, function in (("identity", "identity"), ("arctan", np.arctan)):
+        for devices in (None, 1, 3):
+            for count in (1000, 3):
+                explainer = xj.Explainer(model, donors, tile=256, link=function, devices=devices)
+                got = explainer(X[:count], progress=False)
+                assert len(got.stats["devices"]) == (devices or 8)
+                out[f"{kind} {link} {devices} {count}"] = got.values
+np.savez(sys.argv[2], **out)
+"""
+
+
+def test_eight_devices_give_the_bits_of_one(tmp_path):
+    """Uneven tiles (1,000 rows over 8 and 3 devices), and fewer instances than devices."""
+    script, out = tmp_path / "on_devices.py", tmp_path / "out.npz"
+    script.write_text(ON_DEVICES)
+    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    env["JAX_PLATFORMS"] = "cpu"
+    root = Path(__file__).parent
+    env["PYTHONPATH"] = os.pathsep.join([str(root.parent), str(root.parent / "kernels")])
+    command = [sys.executable, str(script), str(root), str(out)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    with np.load(out) as found:
+        for kind in ("continuous", "few"):
+            X, donors = data(kind)
+            for link, function in LINKS.items():
+                here = xj.Explainer(model_of("jax"), donors, tile=256, link=function, devices=1)(
+                    X, progress=False
+                )
+                for devices in (None, 1, 3):
+                    for count in (1000, 3):
+                        got = found[f"{kind} {link} {devices} {count}"]
+                        assert same_bits(got, here.values[:count]), (kind, link, devices, count)

@@ -1,0 +1,185 @@
+"""The agreement quotient and the row stream, against loops."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xaijax_kernels import lattice, tables
+from xaijax_kernels.hybrids import ABSENT, hybrid_rows, ranks
+from xaijax_kernels.tiles import run_tiles, tile_rows, widest_layer
+
+
+def some_codes(rows: int, columns: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2, (rows, columns)).astype(np.int32)
+
+
+@pytest.mark.parametrize("players", [[0, 1, 2, 3, 4], [0, 1, 0, 2, 1], [1, 1, 1, 1, 0]])
+def test_differing_is_any_unequal_column(players):
+    players = np.array(players)
+    P = players.max() + 1
+    x, donors = some_codes(7, 5, 0), some_codes(4, 5, 1)
+    got = lattice.differing(x, donors, players, P)
+    for n in range(7):
+        for b in range(4):
+            for p in range(P):
+                columns = np.flatnonzero(players == p)
+                assert got[n, b, p] == any(x[n, c] != donors[b, c] for c in columns)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    k=st.lists(st.integers(0, 6), min_size=1, max_size=30),
+    slot_bits=st.integers(0, 3),
+    each=st.sampled_from([16, 64, 128, 1024]),
+)
+def test_the_stream_holds_every_corner_of_every_pair_once(k, slot_bits, each):
+    P = 7
+    M = len(k)
+    differs = np.zeros((M, P), bool)
+    rng = np.random.default_rng(sum(k))
+    for m, size in enumerate(k):
+        differs[m, rng.permutation(P)[:size]] = True
+    pairs = lattice.pack(np.arange(M), np.arange(M) + 100, differs, slot_bits)
+    assert pairs.distinct_rows == sum(2**size for size in k)
+    assert (pairs.start[:-1] % (1 << np.maximum(pairs.k, slot_bits)) == 0).all()
+    assert (pairs.start_as_given[pairs.order] == pairs.start[:-1]).all()
+    seen: dict[int, list[int]] = {m: [] for m in range(M)}
+    for piece in lattice.dispatches(pairs, each):
+        assert len(piece.instance) << slot_bits == piece.rows <= each
+        for slot in range(len(piece.instance)):
+            m = int(piece.instance[slot])
+            assert piece.donor[slot] == m + 100
+            first = int(piece.offset[slot])
+            seen[m] += range(first, first + (1 << slot_bits))
+            bits = sum(1 << int(p) for p in np.flatnonzero(differs[m]))
+            assert piece.words[slot].tolist() == [bits]
+        covered = [
+            (k_, lo, hi)
+            for k_, lo, hi in lattice.runs_of_equal_k(
+                pairs, piece.first_row, piece.first_row + piece.rows
+            )
+        ]
+        assert all((pairs.k[lo:hi] == k_).all() for k_, lo, hi in covered)
+        assert sum(hi - lo for _, lo, hi in covered) == len(set(piece.instance.tolist()))
+    for m, size in enumerate(k):
+        assert sorted(seen[m]) == list(range(1 << max(size, slot_bits)))
+
+
+@pytest.mark.parametrize("P", [5, 40])
+def test_hybrid_rows_keep_what_the_corner_says(P):
+    """Corner c of a pair keeps the j-th differing player where bit j of c is set."""
+    rng = np.random.default_rng(P)
+    x, donors = rng.normal(size=(3, P)), rng.normal(size=(2, P))
+    differs = np.zeros((2, P), bool)
+    differs[0, [0, 2, P - 1]] = True
+    differs[1, [1, P - 2]] = True
+    for m, (n, b) in enumerate([(2, 1), (0, 0)]):
+        x[n, ~differs[m]] = donors[b, ~differs[m]]
+    words = lattice.player_words(differs)
+    slots = {
+        "instance": np.int32([2, 2, 0]),
+        "donor": np.int32([1, 1, 0]),
+        "offset": np.int32([0, 4, 0]),
+        "words": words[[0, 0, 1]],
+    }
+    got = np.asarray(hybrid_rows(jnp.float32(x), jnp.float32(donors), None, P, 2, **slots)).reshape(
+        3, 4, P
+    )
+    x, donors = np.float32(x), np.float32(donors)
+    for slot, (n, b, first, members) in enumerate(
+        [(2, 1, 0, [0, 2, P - 1]), (2, 1, 4, [0, 2, P - 1]), (0, 0, 0, [1, P - 2])]
+    ):
+        for r in range(4):
+            row = donors[b].copy()
+            for j, player in enumerate(members):
+                if (first + r) >> j & 1:
+                    row[player] = x[n, player]
+            np.testing.assert_array_equal(got[slot, r], row)
+
+
+def test_ranks_on_the_device_are_the_hosts():
+    differs = np.random.default_rng(0).random((9, 40)) < 0.4
+    on_device = np.asarray(ranks(jnp.asarray(lattice.player_words(differs)), 40))
+    np.testing.assert_array_equal(on_device, tables.host_ranks(differs))
+    assert (on_device[~differs] == ABSENT).all()
+
+
+def test_tables_of_host_and_device_read_the_same_values():
+    rng = np.random.default_rng(1)
+    N, B, P = 3, 4, 5
+    differs = rng.random((N, B, P)) < 0.5
+    rank = tables.host_ranks(differs)
+    sizes = 1 << differs.sum(axis=2)
+    start = np.cumsum(sizes.reshape(-1)).reshape(N, B) - sizes
+    values = rng.normal(size=(int(sizes.sum()), 2))
+    weights = np.array([0.5, 0.25, 0.125, 0.125])
+    expected = np.zeros((N, 1 << P, 2))
+    for n in range(N):
+        for S in range(1 << P):
+            for b in range(B):
+                corner = sum(
+                    1 << int(rank[n, b, p]) for p in range(P) if S >> p & 1 and differs[n, b, p]
+                )
+                expected[n, S] += weights[b] * values[start[n, b] + corner]
+    np.testing.assert_allclose(
+        tables.host_tables(values, start, rank, weights), expected, rtol=0, atol=1e-15
+    )
+    high, low = jax.jit(tables.device_tables)(
+        values.astype(np.float32), start.astype(np.int32), rank, weights.astype(np.float32)
+    )
+    rounded = values.astype(np.float32).astype(np.float64)
+    expected += tables.host_tables(rounded - values, start, rank, weights)
+    total = np.asarray(high, np.float64) + np.asarray(low)
+    # Weights are powers of two, so products are exact; the compensated sum keeps about 2^-46.
+    np.testing.assert_allclose(total, expected, rtol=0, atol=2.0**-44)
+    assert np.abs(np.asarray(high, np.float64) - expected).max() > 2.0**-30  # plain float32 is not
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu", "rocm"])
+def test_tile_is_a_power_of_two_within_bounds(platform):
+    for width in (1, 12, 64, 784, 10**6):
+        rows = tile_rows(width, 4, platform)
+        assert rows & (rows - 1) == 0 and 256 <= rows <= 1 << 17
+        assert rows == tile_rows(width, 4, platform)
+    assert tile_rows(64, 4, "cpu") == 8192
+
+
+def test_widest_layer_sees_into_inner_functions():
+    def model(x):
+        return jax.jit(lambda y: jnp.tile(y, (1, 50)).sum(axis=1))(x)
+
+    jaxpr = jax.make_jaxpr(model)(jnp.zeros((32, 4))).jaxpr
+    assert widest_layer(jaxpr, 32) == 200
+
+
+def test_run_tiles_stops_after_the_tiles_it_is_told(monkeypatch):
+    """Tiles past the count stay zero: no model time is spent on them."""
+    from jax.sharding import Mesh  # noqa: PLC0415
+
+    from xaijax_kernels.tiles import TileShape  # noqa: PLC0415
+
+    shape = TileShape((2,), 2, 2, 4, 1, "float32")
+    mesh = Mesh(np.array(jax.devices()[:1]), ("tiles",))
+    slots = np.zeros((3, 4), np.int32)
+    values, bad = run_tiles(
+        lambda params, rows: rows.sum(axis=1, keepdims=True) + params,
+        shape,
+        mesh,
+        jnp.float32(1.0),
+        jnp.ones((1, 2)),
+        jnp.zeros((1, 2)),
+        None,
+        np.int32([2]),
+        slots,
+        slots,
+        slots,
+        np.full((3, 4, 1), 3, np.uint32),
+    )
+    assert values.shape == (3, 16, 1)
+    np.testing.assert_array_equal(np.asarray(values)[:2, :4, 0], [[1, 2, 2, 3]] * 2)
+    assert (np.asarray(values)[2] == 0).all() and (np.asarray(bad) == 0).all()

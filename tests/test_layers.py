@@ -1,0 +1,311 @@
+"""The layers: who may import whom. ARCHITECTURE.md explains the table that is checked here."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pytest
+from repository import ROOT, library_modules
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the library: its layer, and the other parts that it may import."""
+
+    layer: int
+    may: tuple[str, ...]
+
+
+PARTS = {
+    "kernels": Part(0, ()),
+    "foundation": Part(1, ("kernels",)),
+    "models": Part(2, ("kernels", "foundation")),
+    "games": Part(3, ("kernels", "foundation")),  # a game takes a Model by its protocol
+    "estimators": Part(4, ("kernels", "foundation", "games")),
+    "methods": Part(5, ("kernels", "foundation", "games", "estimators")),
+    "results": Part(5, ("foundation",)),  # an Explanation holds no model and no game
+    "privacy": Part(5, ("foundation",)),
+}
+TOP = ("datasets", "cli", "demo", "__main__")  # and xaijax itself: layer 6, may import all
+PARTS["top"] = Part(6, tuple(PARTS))
+
+# What `import xaijax` may load; everything else is imported on use.
+LOADED = {"jax", "numpy", "tqdm"}
+# Here, and nowhere else, a module is imported by a name that is computed.
+IMPORTERS = {"xaijax._optional", "xaijax.datasets._fetch"}
+REQUIRE = {"require", "optional"}  # their functions
+
+
+@dataclass(frozen=True)
+class Import:
+    """One module that a module imports."""
+
+    target: str
+    line: int
+    inside: bool  # a function
+    typing: bool  # under TYPE_CHECKING
+    computed: bool = False  # import_module(name)
+
+
+class _Reader(ast.NodeVisitor):
+    """Collects the imports of one module, resolved to modules where they are `known`."""
+
+    def __init__(self, module: str, package: bool, known: frozenset[str]) -> None:
+        self.found: list[Import] = []
+        self._base = module.split(".") if package else module.split(".")[:-1]
+        self._known = known
+        self._inside = 0
+        self._typing = 0
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self._add(alias.name, node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        parts = self._base[: len(self._base) - node.level + 1] if node.level else []
+        origin = ".".join([*parts, node.module] if node.module else parts)
+        for alias in node.names:
+            module = f"{origin}.{alias.name}"
+            self._add(module if module in self._known else origin, node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else None
+        called = node.func.id if isinstance(node.func, ast.Name) else called
+        if called in ("import_module", "__import__"):
+            self._add("", node, computed=True)
+        elif called in REQUIRE and node.args and isinstance(node.args[0], ast.Constant):
+            self._add(str(node.args[0].value), node)
+        self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> None:
+        guard = "TYPE_CHECKING" in ast.unparse(node.test)
+        self._typing += guard
+        for child in node.body:
+            self.visit(child)
+        self._typing -= guard
+        for child in node.orelse:
+            self.visit(child)
+
+    def _function(self, node: ast.AST) -> None:
+        self._inside += 1
+        self.generic_visit(node)
+        self._inside -= 1
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = _function
+
+    def _add(self, target: str, node: ast.stmt | ast.expr, computed: bool = False) -> None:
+        place = node.lineno, self._inside > 0, self._typing > 0
+        self.found.append(Import(target, *place, computed))
+
+
+def part_of(module: str) -> str | None:
+    """The part that a module belongs to; None: it stands outside the table."""
+    root, _, rest = module.partition(".")
+    if root == "xaijax_kernels":
+        return "kernels"
+    name = rest.partition(".")[0]
+    if not name or name in TOP:
+        return "top"
+    if name.startswith("_") and not name.startswith("__"):
+        return "foundation"
+    return name if name in PARTS else None
+
+
+def _ours(module: str) -> bool:
+    return module.partition(".")[0] in ("xaijax", "xaijax_kernels")
+
+
+def read(sources: Mapping[str, str], packages: frozenset[str]) -> dict[str, list[Import]]:
+    """{module: its imports}; sources: {module: text}."""
+    found = {}
+    for module, text in sources.items():
+        reader = _Reader(module, module in packages, frozenset(sources))
+        reader.visit(ast.parse(text))
+        found[module] = reader.found
+    return found
+
+
+def violations(imports: Mapping[str, list[Import]]) -> list[str]:
+    """Every broken rule, with its place, the rule and what to do."""
+    loaded = _loaded(imports)
+    homeless = [
+        f"{module} has no layer. Put it into an existing package, or give its package a line in "
+        "PARTS of tests/test_layers.py and in ARCHITECTURE.md."
+        for module in imports
+        if part_of(module) is None
+    ]
+    wrong = [
+        f"{module}, line {one.line}: {complaint}"
+        for module, found in imports.items()
+        for one in found
+        for complaint in _complaints(module, one, loaded)
+    ]
+    return homeless + wrong + _cycle(imports)
+
+
+def _loaded(imports: Mapping[str, list[Import]]) -> set[str]:
+    """What `import xaijax` loads of ours: all that it reaches without entering a function."""
+    reached, waiting = set(), ["xaijax"]
+    while waiting:
+        module = waiting.pop()
+        if module in reached or module not in imports:
+            continue
+        reached.add(module)
+        waiting += [one.target for one in imports[module] if not (one.inside or one.typing)]
+    return reached
+
+
+def _complaints(module: str, one: Import, loaded: set[str]) -> Iterator[str]:
+    part, root = part_of(module), one.target.partition(".")[0]
+    if part is None:
+        return
+    if one.computed:
+        if module not in IMPORTERS:
+            yield "a module is imported by a computed name; say _optional.require(name, install)."
+        return
+    if _ours(one.target):
+        if one.inside:
+            yield (
+                f"{one.target} is imported inside a function. Only optional libraries are; for our "
+                "own modules that hides a cycle. Move the import up, or what is shared down."
+            )
+        yield from _wrong_layer(part, one.target)
+        return
+    if root in sys.stdlib_module_names or one.typing:
+        if one.inside:
+            yield f"{root} is imported inside a function; import it at the top."
+        return
+    if part == "kernels" and root not in ("jax", "numpy"):
+        yield f"kernels (layer 0) import jax, numpy and each other only, not {root}."
+    elif one.inside and root in LOADED:
+        yield f"{root} is always installed; import it at the top."
+    elif not one.inside and root not in LOADED and module in loaded:
+        yield (
+            f"`import xaijax` would load {root}. Import it in the function that needs it, by "
+            "_optional.require where an extra brings it."
+        )
+
+
+def _wrong_layer(part: str, target: str) -> Iterator[str]:
+    to = part_of(target)
+    if to is None or to == part or to in PARTS[part].may:
+        return
+    allowed = ", ".join(f"{name} ({PARTS[name].layer})" for name in PARTS[part].may) or "no other"
+    yield (
+        f"{part} (layer {PARTS[part].layer}) imports {target}, which is of {to} (layer "
+        f"{PARTS[to].layer}). It may import {allowed}: nothing flows back. Pass what is needed as "
+        "an argument, or move what is shared down."
+    )
+
+
+def _cycle(imports: Mapping[str, list[Import]]) -> list[str]:
+    graph = {module: {one.target for one in found} for module, found in imports.items()}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return [f"import cycle: {' <- '.join(error.args[1])}. Move what is shared to a third file."]
+    return []
+
+
+def test_library_keeps_its_layers() -> None:
+    paths = library_modules()
+    assert len(paths) > 50, "the library was not found, so nothing was checked"
+    packages = frozenset(name for name, path in paths.items() if path.name == "__init__.py")
+    texts = {name: path.read_text("utf-8") for name, path in paths.items()}
+    found = violations(read(texts, packages))
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_the_table_is_explained() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    shown = [line for line in text.splitlines() if line.startswith("| ")]
+    for name, part in PARTS.items():
+        if name in ("models", "games", "estimators", "methods", "results"):
+            row = [line for line in shown if f"`xaijax/{name}/`" in line]
+            assert row and row[0].startswith(f"| {part.layer} |"), f"no row of layer for {name}"
+
+
+PLANTED = {
+    "a kernel that knows the library": (
+        {"xaijax_kernels.a": "from xaijax import _b", "xaijax._b": ""},
+        r"kernels \(layer 0\) imports xaijax\._b",
+    ),
+    "a kernel that knows scikit-learn": (
+        {"xaijax_kernels.a": "def f():\n  import sklearn.base"},
+        "line 2: kernels .* not sklearn",
+    ),
+    "a game that knows a model": (
+        {"xaijax.games.a": "from ..models import m", "xaijax.models.m": ""},
+        r"games \(layer 3\) imports xaijax\.models\.m",
+    ),
+    "a result that knows a method": (
+        {"xaijax.results.a": "import xaijax.methods.m", "xaijax.methods.m": ""},
+        r"may import foundation \(1\)",
+    ),
+    "a method that knows a result, for its type only": (
+        {
+            "xaijax.methods.m": "if TYPE_CHECKING:\n  from xaijax.results.a import A",
+            "xaijax.results.a": "",
+        },
+        r"methods \(layer 5\) imports xaijax\.results\.a",
+    ),
+    "a module that asks the front door": (
+        {"xaijax._a": "import xaijax", "xaijax": ""},
+        r"foundation \(layer 1\) imports xaijax, ",
+    ),
+    "our own module inside a function": (
+        {"xaijax._a": "class A:\n  def f(self):\n    from xaijax._b import c", "xaijax._b": ""},
+        r"line 3: xaijax\._b is imported inside a function",
+    ),
+    "our own module through require": (
+        {"xaijax._a": "def f():\n  return require('xaijax._b', 'xaijax')", "xaijax._b": ""},
+        r"xaijax\._b is imported inside a function",
+    ),
+    "a standard module inside a function": (
+        {"xaijax._a": "f = lambda: require('json', 'json')"},
+        "json is imported inside a function",
+    ),
+    "a heavy library at the top": (
+        {"xaijax": "from xaijax import _a", "xaijax._a": "import pandas as pd"},
+        "`import xaijax` would load pandas",
+    ),
+    "an import by a computed name": (
+        {"xaijax._a": "def f(x):\n  return importlib.import_module(x)"},
+        "computed name",
+    ),
+    "a cycle": (
+        {"xaijax._a": "import xaijax._b", "xaijax._b": "from xaijax._a import x"},
+        "import cycle: .*_a",
+    ),
+    "a package without a layer": (
+        {"xaijax.helpers.a": ""},
+        "has no layer",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_violation_is_found(name: str) -> None:
+    sources, message = PLANTED[name]
+    found = violations(read(sources, frozenset({"xaijax"} & set(sources))))
+    assert len(found) == 1, found
+    assert re.search(message, found[0]), found[0]
+
+
+def test_what_the_rules_allow_is_not_reported() -> None:
+    sources = {
+        "xaijax": "from xaijax import _a\nfrom xaijax import methods",
+        "xaijax._a": "import json\nimport numpy as np\nfrom xaijax_kernels import k",
+        "xaijax_kernels.k": "import jax\nfrom xaijax_kernels.m import n",
+        "xaijax_kernels.m": "",
+        "xaijax.methods": "from xaijax import _a\nfrom xaijax.games import g",
+        "xaijax.games.g": "def f():\n  import pandas\n  return require('polars', 'polars')",
+        "xaijax.results.r": "import xaijax._a\nif TYPE_CHECKING:\n  import matplotlib.axes",
+        "xaijax.demo": "import optax\nimport xaijax as xj",  # not loaded by `import xaijax`
+    }
+    assert not violations(read(sources, frozenset({"xaijax"})))

@@ -1,0 +1,41 @@
+"""The progress bar ends exactly at its total, the model rows asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xaijax as xj
+from xaijax.methods import explainer
+
+
+class Bar:
+    """Stands in for tqdm's bar and keeps what it is told."""
+
+    total = 0
+    n = 0
+
+    def update(self, rows):
+        assert rows >= 0
+        self.n += rows
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+
+@pytest.mark.parametrize("backend", ["jax", "host"])
+@pytest.mark.parametrize("link", ["identity", "logit"])
+def test_the_bar_ends_at_the_model_rows(monkeypatch, backend, link):
+    rng = np.random.default_rng(0)
+    background = rng.integers(0, 2, (20, 8)).astype(np.float32)
+    X = rng.integers(0, 2, (30, 8)).astype(np.float32)
+    bar = Bar()
+    monkeypatch.setattr(explainer, "progress_bar", lambda progress, rows: bar)
+    model = xj.as_model(lambda rows: 0.1 + 0.1 * rows.sum(axis=1), backend=backend)
+    explanation = xj.Explainer(model, background, link=link)(X, progress=True)
+    # Precondition: pairs that differ in few players are padded, so rows run and rows asked differ.
+    assert explanation.stats["padded_rows"] > 0
+    assert bar.n == bar.total == explanation.stats["model_rows"]

@@ -1,0 +1,66 @@
+"""The README's Python runs as it stands, in order; what it claims in comments holds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+matplotlib = pytest.importorskip("matplotlib", reason="needs the extra [plots]")
+for library in ("pandas", "shap", "shapiq"):
+    pytest.importorskip(library, reason="needs the extra [dev]")
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory):
+    """The namespace after all blocks."""
+    assert len(BLOCKS) >= 4
+    matplotlib.use("Agg")
+    found: dict = {"__name__": "readme"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("readme"))
+        for place, block in enumerate(BLOCKS):
+            exec(compile(block, f"README.md, python block {place + 1}", "exec"), found)
+        assert Path("report.html").is_file() and Path("explanation.npz").is_file()
+    matplotlib.pyplot.close("all")
+    return found
+
+
+def test_the_first_explanation_is_what_the_text_says(names):
+    explanation, model = names["explanation"], names["model"]
+    assert explanation.values.shape == (1000, 4) and explanation.values.dtype == np.float64
+    assert explanation.feature_names == ("age", "income", "debt", "savings")
+    answers = explanation.base_values + explanation.values.sum(axis=1)
+    bound = explanation.stats["efficiency_bound"]
+    assert (np.abs(answers - model.predict(names["X"])) <= bound + 1e-7).all()
+    assert names["two"].shape == (10, 2) and len(names["frame"]) == 4000
+    np.testing.assert_array_equal(names["same"].values, explanation.values)
+
+
+def test_new_parameters_give_other_values(names):
+    # f(-outer) = 1 - f(outer): every value turns its sign.
+    turned = names["explained_other"].values
+    np.testing.assert_allclose(turned, -names["explanation"].values, atol=1e-6)
+
+
+def test_the_pipeline_is_explained_on_its_frame(names):
+    yes, by_class = names["yes"], names["by_class"]
+    assert by_class.shape == (50, 3, 2) and by_class.output_names == ("no", "yes")
+    assert yes.feature_names == ("person", "city", "income") and yes.kind == "banzhaf"
+    shapley = names["shapley"]
+    answers = names["pipeline"].predict_proba(names["loans"][50:100])[:, 1]
+    total = shapley.base_values + shapley.values.sum(axis=1)
+    np.testing.assert_allclose(total, answers, atol=1e-12)
+    np.testing.assert_array_equal(names["for_shap"].values, shapley.values)
+    assert len(names["for_shapiq"]) == 50
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", TEXT):
+        assert target.startswith("https://") or (ROOT / target).exists(), target

@@ -1,0 +1,71 @@
+"""The command `xaijax`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import sys
+from collections.abc import Callable, Sequence
+
+from xaijax import demo
+from xaijax._errors import XaiError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with the arguments `argv` (None: of the process); the exit status.
+
+    0: done. 1: an error of the library, told in one line on stderr. Arguments that are not accepted
+    end the process with status 2, as argparse does.
+    """
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.command is None:
+        parser.print_help()
+        return 0
+    try:
+        demo.run(arguments.out, rows=arguments.rows, seed=arguments.seed)
+    except XaiError as error:
+        print(f"xaijax: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="xaijax", description="Explain machine-learning models in large batches."
+    )
+    version = f"xaijax {importlib.metadata.version('xaijax')}"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(dest="command", title="commands")
+    about = "train a small network on census data and explain 1,000 rows exactly"
+    command = commands.add_parser("demo", help=about, description=f"{about.capitalize()}.")
+    command.add_argument(
+        "--out", default="xaijax-demo", metavar="DIR", help="folder to write (default: %(default)s)"
+    )
+    command.add_argument(
+        "--rows",
+        type=_whole(1),
+        default=1000,
+        metavar="N",
+        help="test rows to explain (default: %(default)s)",
+    )
+    command.add_argument(
+        "--seed",
+        type=_whole(0),
+        default=0,
+        metavar="S",
+        help="of the training and of the rows drawn (default: %(default)s)",
+    )
+    return parser
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def whole_number(text: str) -> int:
+        number = int(text)
+        if not least <= number < 2**31:
+            raise argparse.ArgumentTypeError(f"{number} is not a whole number of {least} or more")
+        return number
+
+    # argparse names the type where int() refuses the text: "invalid whole number value: 'x'".
+    whole_number.__name__ = "whole number"
+    return whole_number

@@ -1,0 +1,127 @@
+"""`xaijax demo`: the library's main job from data to pictures, in some seconds.
+
+A network is trained on Adult census income and its answers for 1,000 test rows are explained
+exactly. What happens stands in `run`; the data, the network and the text have a file each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax._errors import InputError
+from xaijax._explanation import Explanation
+from xaijax._optional import require
+from xaijax.datasets import MissingExtraError
+from xaijax.demo.data import demo_data
+from xaijax.demo.network import logit, probability, train
+from xaijax.demo.text import Figures, results, what_runs
+from xaijax.methods.explainer import Explainer
+from xaijax.models import as_model
+from xaijax.results import plots
+from xaijax.results.report import report
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+BACKGROUND = 100  # training rows that stand for "the player's value is not known"
+
+
+def run(out: str | os.PathLike[str], *, rows: int = 1000, seed: int = 0) -> Explanation:
+    """Train, explain `rows` test rows, print what came out and write it into the folder `out`.
+
+    Raises:
+        InputError: `out` cannot be made or written to.
+        MissingExtraError: pandas, pooch, matplotlib or jinja2 is not installed.
+        DataHashError: a file of Adult has other bytes than the pinned ones.
+    """
+    folder = _folder(out)
+    _require_extras()
+    data = demo_data(seed)
+    print(what_runs(data), flush=True)
+
+    started = time.perf_counter()
+    columns = data.X_train.to_numpy(np.float32)
+    params = jax.block_until_ready(train(columns, data.y_train, data.steps, seed))
+    train_seconds = time.perf_counter() - started
+    answers = np.asarray(logit(params, jnp.asarray(data.X_test.to_numpy(np.float32)))) > 0
+
+    draw = np.random.default_rng(seed)
+    background = _drawn(data.X_train, BACKGROUND, draw)
+    X = _drawn(data.X_test, rows, draw)
+    model = as_model(probability, params)
+    explanation = Explainer(model, background)(X, progress=True)
+    explanation = dataclasses.replace(
+        explanation,
+        instance_names=tuple(f"test row {label}" for label in X.index),
+        provenance={
+            **explanation.provenance,
+            "quantity": f"probability of {data.explained}",
+            "data": data.name,
+        },
+    )
+
+    written = _write(explanation, folder)
+    figures = Figures(
+        train_seconds=train_seconds,
+        accuracy=float((answers == data.y_test).mean()),
+        majority=float(max(data.y_test.mean(), 1 - data.y_test.mean())),
+        rows_wanted=rows,
+    )
+    print(results(explanation, data, figures))
+    print("\n".join(["", "Written", *(f"  {path}" for path in written)]))
+    return explanation
+
+
+def _drawn(frame: DataFrame, count: int, draw: np.random.Generator) -> DataFrame:
+    """At most `count` rows of the frame, each once, in random order."""
+    return frame.iloc[draw.choice(len(frame), min(count, len(frame)), replace=False)]
+
+
+def _folder(out: str | os.PathLike[str]) -> Path:
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"out: cannot make the folder {folder}: {error.strerror}.") from error
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"out: the folder {folder} cannot be written to.")
+    return folder
+
+
+def _require_extras() -> None:
+    """What is missing is said before the seconds of work, not after."""
+    for module in ("pandas", "pooch", "matplotlib", "jinja2"):
+        try:
+            require(module, "xaijax[data,plots]")
+        except ImportError as error:
+            raise MissingExtraError(f"The demo cannot run: {error}") from error
+
+
+def _write(explanation: Explanation, folder: Path) -> list[Path]:
+    file = folder / "explanation.npz"
+    explanation.save(file)
+    pictures = [
+        _picture(folder / "beeswarm.png", plots.beeswarm, explanation),
+        _picture(folder / "bar.png", plots.bar, explanation),
+        _picture(folder / "waterfall.png", plots.waterfall, explanation[0]),
+    ]
+    return [file, *pictures, report(explanation, folder / "report.html")]
+
+
+def _picture(path: Path, draw: Callable[..., Any], explanation: Explanation) -> Path:
+    # A figure of its own: pyplot would want a display, and would keep the figure.
+    figure = require("matplotlib.figure", "xaijax[plots]").Figure(
+        figsize=(8, 5.2), layout="constrained"
+    )
+    draw(explanation, figure.add_subplot(), max_display=explanation.shape[1])
+    figure.savefig(path, dpi=160)
+    return path
