@@ -212,7 +212,7 @@ def test_traced_models_take_frames_of_numbers():
     assert model.predict(frame).tolist() == [0.5, 0.5]
     with pytest.raises(InputError, match="another order"):
         model.predict(frame[["b", "a"]])
-    with pytest.raises(InputTypeError, match="real numbers"):
+    with pytest.raises(InputTypeError, match="takes numbers"):
         model.predict(frame.assign(b=["x", "y"]))
 
 

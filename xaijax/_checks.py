@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 import numbers
+import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from xaijax._errors import InputError, InputTypeError, XaiWarning
 
 CHUNK_BYTES = 1 << 26  # of an array looked at in one go, so that a memory map is never read whole
-
-
-def frame_kind(X: Any) -> str | None:
-    """ "pandas" or "polars" for a data frame, else None; imports neither."""
-    module = type(X).__module__.split(".")[0]
-    return module if module in ("pandas", "polars") and type(X).__name__ == "DataFrame" else None
 
 
 def whole_number(value: Any, name: str, least: int = 1, remedy: str = "") -> int:
@@ -59,12 +56,15 @@ def as_array(X: Any, name: str) -> np.ndarray:
         raise InputTypeError(f"{name} is a torch tensor; say {name}.numpy().")
     try:
         array = np.asarray(X)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RuntimeError) as error:
         raise InputTypeError(
             f"{name} must be an array of numbers with rows of one length: {error}."
         ) from None
-    if array.dtype.kind == "V" and array.dtype.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
-        array = array.astype(np.float32)
+    if array.dtype.kind == "V":  # JAX's narrow numbers, to NumPy of a kind of their own
+        for narrow, wide in (("bfloat", "f4"), ("float", "f4"), ("int", "i4"), ("uint", "u4")):
+            if array.dtype.name.startswith(narrow):
+                array = array.astype(wide)
+                break
     if array.dtype.kind == "c":
         raise InputTypeError(f"{name} is complex ({array.dtype}); real numbers are needed.")
     if array.dtype.kind in "mM":
@@ -86,7 +86,8 @@ def rows_of(
     rank = 2 if shape is None else 1 + len(shape)
     if array.ndim == rank - 1:
         raise InputError(
-            f"{name} has shape {array.shape}: one row, not a batch of rows. Say {name}[None]."
+            f"{name} has shape {array.shape}: one row, not a batch of rows. Pass x[None] "
+            "for a single row x."
         )
     if array.ndim != rank:
         wanted = "[rows, features]" if shape is None else f"[rows, {', '.join(map(str, shape))}]"
@@ -106,6 +107,12 @@ def rows_of(
     return array
 
 
+def rows_given(X: Any) -> int:
+    """Rows of an argument that is not checked yet; 0 where that cannot be told."""
+    shape = getattr(X, "shape", None)
+    return int(shape[0]) if isinstance(shape, tuple) and shape else 0
+
+
 def chunks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """(first row, rows) of an array, piece by piece."""
     each = max(1, array.dtype.itemsize * math.prod(array.shape[1:]))
@@ -114,64 +121,79 @@ def chunks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         yield first, array[first : first + step]
 
 
-def finite(array: np.ndarray, name: str, allow_nan: bool) -> None:
-    """Refuse inf, and NaN unless allowed, with the place of the first."""
+def finite(array: np.ndarray, name: str, allow_nan: bool, dtype: np.dtype | None = None) -> None:
+    """Refuse inf, NaN unless allowed, and what is infinite in `dtype`; names the first place."""
     if array.dtype.kind != "f":
         return
+    narrower = dtype is not None and dtype.itemsize < array.dtype.itemsize
     for first, part in chunks(array):
-        wrong = np.isinf(part) if allow_nan else ~np.isfinite(part)
-        if wrong.any():
-            place = tuple(int(i) for i in np.argwhere(wrong)[0])
-            what = "NaN" if np.isnan(part[place]) else str(part[place])
-            where = f"row {place[0] + first}, column {', '.join(map(str, place[1:]))}"
-            remedy = (
-                " Fill it, or say allow_nan=True in as_model for a model that takes NaN."
-                if what == "NaN"
-                else " Clip or remove it."
+        with np.errstate(over="ignore"):
+            kept = part.astype(dtype) if narrower else part
+        wrong = np.isinf(kept) if allow_nan else ~np.isfinite(kept)
+        if not wrong.any():
+            continue
+        place = tuple(int(i) for i in np.argwhere(wrong)[0])
+        value, where = part[place], f"row {place[0] + first}"
+        if place[1:]:
+            where += f", column {', '.join(map(str, place[1:]))}"
+        if np.isnan(value):
+            what, remedy = (
+                "NaN",
+                "Fill it, or say allow_nan=True in as_model if the model takes NaN.",
             )
-            raise InputError(f"{name} contains {what} at {where}.{remedy}")
+        elif np.isinf(value):
+            what, remedy = str(value), "Clip or remove it."
+        else:
+            what = f"{value}, infinite in {dtype},"
+            remedy = "Rescale the column, or say precision='float64' in as_model."
+        raise InputError(f"{name} contains {what} at {where}. {remedy}")
 
 
-def to_float(array: np.ndarray, name: str, dtype: np.dtype) -> np.ndarray:
-    """A copy in a JAX model's dtype; refuses overflow, warns of whole numbers that change."""
-    with np.errstate(over="ignore"):
-        out = array.astype(dtype)
-    if array.dtype.kind == "f" and array.dtype.itemsize > dtype.itemsize:
-        over = np.isinf(out) & ~np.isinf(array)
-        if over.any():
-            place = tuple(int(i) for i in np.argwhere(over)[0])
-            raise InputError(
-                f"{name} contains {array[place]} at row {place[0]}, column "
-                f"{', '.join(map(str, place[1:]))}: infinite in {dtype}. Rescale the column, or "
-                'say precision="float64" in as_model.'
-            )
-    if array.dtype.kind in "iu":
-        changed = int((out.astype(np.longdouble) != array).sum())
-        if changed:
-            warnings.warn(
-                f"{name}: {changed} whole numbers change in {dtype} (above 2^24 it skips some). "
-                "Subtract an offset, or say precision='float64' in as_model.",
-                XaiWarning,
-                stacklevel=4,
-            )
-    return out
+def changed_numbers(array: np.ndarray, dtype: np.dtype) -> int:
+    """How many whole numbers of the array change when they are made `dtype`."""
+    if array.dtype.kind not in "iu" or dtype.kind != "f":
+        return 0
+    digits = int(np.finfo(dtype).nmant) + 1
+    if array.dtype.itemsize * 8 <= digits:
+        return 0
+    changed = 0
+    for _, part in chunks(array):
+        size = np.abs(part).astype(np.uint64)  # the smallest int64 is its own abs: 2^63 unsigned
+        size = size[size >> digits != 0]
+        # A whole number is kept where its binary digits, without the closing zeros, are few enough.
+        changed += int((size // (size & (~size + 1)) >> digits != 0).sum())
+    return changed
+
+
+def warn(text: str) -> None:
+    """Give an XaiWarning at the line of the first caller outside this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("xaijax"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, XaiWarning, stacklevel=level)
+
+
+def on_devices(X: Any, name: str, devices: Sequence[Any]) -> None:
+    """Warn of a JAX array that lives on other devices than the run."""
+    if isinstance(X, jax.Array) and not X.devices() <= set(devices):
+        warn(
+            f"{name} is on {', '.join(sorted(map(str, X.devices())))}, but the run is on "
+            f"{', '.join(map(str, devices))}: it is copied once. Put it there first "
+            "(jax.device_put), or say devices=."
+        )
 
 
 def unique_names(names: Sequence[str], name: str) -> None:
     """Refuse names that occur twice."""
-    twice = sorted({n for n in names if list(names).count(n) > 1}) if _repeats(names) else []
+    twice = sorted(n for n, times in Counter(names).items() if times > 1)
     if twice:
         raise InputError(f"{name} occur more than once: {twice}. Rename the columns.")
 
 
-def _repeats(names: Sequence[str]) -> bool:
-    return len(set(names)) != len(names)
-
-
-def row_weights(weights: Any, rows: int) -> np.ndarray:
-    """Weights of the background rows [B]: not negative, finite, sum 1; None: equal."""
+def row_weights(weights: Any, rows: int) -> tuple[np.ndarray, float | None]:
+    """Weights of the background rows [B] with sum 1, and the sum given; None: equal, no sum."""
     if weights is None:
-        return np.full(rows, 1.0 / rows)
+        return np.full(rows, 1.0 / rows), None
     given = as_array(weights, "weights").astype(np.float64)
     if given.shape != (rows,):
         raise InputError(
@@ -183,4 +205,7 @@ def row_weights(weights: Any, rows: int) -> np.ndarray:
         raise InputError(f"weights contain {given.min()}; weights of at least 0 are needed.")
     if not given.any():
         raise InputError("weights are all zero; at least one must be positive.")
-    return given / given.sum()
+    with np.errstate(over="ignore"):
+        total = float(given.sum())
+    scaled = given / given.max()  # the sum of these is finite
+    return scaled / scaled.sum(), total

@@ -18,8 +18,8 @@ import numpy as np
 
 from xaijax import _frame_codec
 from xaijax._errors import InputError
+from xaijax._frames import frame_kind
 from xaijax._optional import require
-from xaijax._player_data import frame_kind
 
 Members = dict[str, np.ndarray | str]  # arrays, and JSON texts (named *.json)
 

@@ -12,12 +12,14 @@ import numpy as np
 
 from xaijax import _convert, _files, _summary
 from xaijax._errors import InputError
+from xaijax._frames import column, frame_kind
 from xaijax._freeze import check_shape, floats, names, read_only
-from xaijax._player_data import column, frame_kind, player_columns, take_rows
-from xaijax._public import public
+from xaijax._player_data import player_columns, take_rows
+from xaijax._public import public, public_class
 from xaijax._select import Selection, resolve, split_key, take
 
 
+@public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """Influence of P players on N instances (and K outputs), frozen.
@@ -176,7 +178,6 @@ class Explanation:
         found = player_columns(self.data, self.feature_names, given)
         return [None if j is None else column(self.data, j) for j in found]
 
-    @public
     def to_dataframe(self, long: bool = False) -> Any:
         """A pandas DataFrame; needs `pip install "xaijax[data]"`.
 
@@ -192,7 +193,6 @@ class Explanation:
         """
         return _convert.to_dataframe(self, long)
 
-    @public
     def to_shap(self) -> Any:
         """A `shap.Explanation` that shap's plots draw; needs `pip install shap`.
 
@@ -204,7 +204,6 @@ class Explanation:
         """
         return _convert.to_shap(self)
 
-    @public
     def to_shapiq(self) -> list[Any]:
         """One `shapiq.InteractionValues` of order 1 per instance [N]; needs `pip install shapiq`.
 
@@ -215,7 +214,6 @@ class Explanation:
         """
         return _convert.to_shapiq(self)
 
-    @public
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one .npz file, as `path` says, that `xaijax.load` reads back exactly.
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from xaijax._errors import InputError
+from xaijax._frames import frame_kind
 from xaijax._optional import require
-from xaijax._player_data import frame_kind
 
 PANDAS_NULLABLE = {"boolean", "Float32", "Float64"} | {
     f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
-from xaijax._table import frame_labels, same_labels
+from xaijax._frames import copied_frame, frame_kind, frame_labels, same_labels
+from xaijax._table import one_nan
 
 
 class FrameTable:
@@ -35,47 +35,36 @@ class FrameTable:
         self.levels = list(levels)  # [F], distinct values per column
 
     @classmethod
-    def of(cls, frame: Any, name: str, allow_nan: bool) -> FrameTable:
+    def of(cls, frame: Any, name: str) -> FrameTable:
         """A table that knows the columns and dtypes of `frame`, and no values yet."""
-        kind = _checks.frame_kind(frame)
+        kind = frame_kind(frame)
         assert kind is not None
         names = frame_labels(frame, name)
-        table = cls(kind, frame.columns, names, [_column(frame, c).head(0) for c in frame.columns])
-        table.read(frame, name, allow_nan)
-        return table
+        return cls(kind, frame.columns, names, [frame[c].head(0) for c in frame.columns])
 
     def read(self, X: Any, name: str, allow_nan: bool) -> Any:
-        """X itself (frames are copied column by column in `encode`), checked."""
-        if _checks.frame_kind(X) != self.kind:
+        """A copy of X, checked."""
+        if frame_kind(X) != self.kind:
             raise InputTypeError(
                 f"{name} must be a {self.kind} frame like the background, got {type(X).__name__}."
             )
-        if len(X) == 0:
-            raise InputError(f"{name} has 0 rows; at least 1 is needed.")
-        if len(X.columns) == 0:
-            raise InputError(f"{name} has 0 columns; at least 1 is needed.")
-        same_labels(frame_labels(X, name), self.feature_names, name)
-        for label in self.columns:
-            self._check_column(_column(X, label), label, name, allow_nan)
-        return X.copy() if self.kind == "pandas" else X
-
-    def _check_column(self, column: Any, label: Any, name: str, allow_nan: bool) -> None:
-        dtype = str(column.dtype)
-        if dtype.lower().startswith(("datetime", "timedelta", "date", "duration", "complex")):
-            raise InputTypeError(
-                f"{name}: column {label!r} has dtype {dtype}; make it a number first (days since "
-                "some day, say)."
-            )
-        if not dtype.lower().startswith("float"):
-            return  # a missing text or category is a value of its own
-        _checks.finite(column.to_numpy(), f"{name}, column {label!r}", allow_nan)
+        same_labels(frame_labels(X, name), self.feature_names, name, "the background")
+        return copied_frame(X, name, allow_nan)
 
     def encode(self, rows: Any) -> tuple[FrameTable, np.ndarray]:
         """Codes int32 [M, F], and the table with the new values added."""
         code = _pandas_codes if self.kind == "pandas" else _polars_codes
         levels, codes = [], np.empty((len(rows), len(self.columns)), np.int32)
         for j, label in enumerate(self.columns):
-            known, codes[:, j] = code(self.levels[j], _column(rows, label), label)
+            try:
+                known, codes[:, j] = code(self.levels[j], rows[label], label)
+            except TypeError as error:
+                if isinstance(error, InputTypeError):
+                    raise
+                raise InputTypeError(
+                    f"X or background, column {label!r} holds values that cannot be told apart "
+                    f"({error}); numbers, text and categories are accepted."
+                ) from error
             levels.append(known)
         return FrameTable(self.kind, self.columns, self.feature_names, levels), codes
 
@@ -98,10 +87,6 @@ class FrameTable:
         return pl.DataFrame(taken)
 
 
-def _column(frame: Any, label: Any) -> Any:
-    return frame[label]
-
-
 def _pandas_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray]:
     """(levels with the column's new values added, the column's codes)."""
     import pandas as pd  # noqa: PLC0415
@@ -109,14 +94,35 @@ def _pandas_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray
     column = column.reset_index(drop=True)
     both = _pandas_joined(levels, column, label)
     if both.dtype.kind == "f" and isinstance(both.dtype, np.dtype):
-        # By the bits: 0.0 and -0.0 are two values, all NaN are one.
-        values = both.to_numpy()
-        bits = np.where(np.isnan(values), np.nan, values).astype(values.dtype)
-        codes, _ = pd.factorize(bits.view(f"i{values.dtype.itemsize}"))
+        places, codes = _by_bits(both.to_numpy())
     else:
-        codes, _ = pd.factorize(both, use_na_sentinel=False)
-    first = np.unique(codes, return_index=True)[1]
-    return both.iloc[first].reset_index(drop=True), codes[len(levels) :]
+        codes, _ = pd.factorize(_told_apart(both), use_na_sentinel=False)
+        places = np.unique(codes, return_index=True)[1]
+    return both.iloc[places].reset_index(drop=True), codes[len(levels) :]
+
+
+def _by_bits(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(first place of each distinct float, code of each): 0.0 and -0.0 are two, all NaN one.
+
+    Codes count in the order of appearance, so that those given out before stay true.
+    """
+    bits = np.ascontiguousarray(one_nan(values)).view(f"i{values.dtype.itemsize}")
+    _, first, codes = np.unique(bits, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[codes]
+
+
+def _told_apart(values: Any) -> Any:
+    """Objects as (type, value) where types are mixed: pandas takes 1, 1.0 and True for one."""
+    import pandas as pd  # noqa: PLC0415
+
+    if values.dtype != object or pd.api.types.infer_dtype(values, skipna=False) == "string":
+        return values
+    pairs = zip(values, values.isna(), strict=True)
+    keys = [(type(value), None if missing else value) for value, missing in pairs]
+    return pd.Series(keys, dtype=object)
 
 
 def _pandas_joined(levels: Any, column: Any, label: Any) -> Any:
@@ -154,10 +160,13 @@ def _polars_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray
             f"X, column {label!r} has dtype {column.dtype}, but the background has {levels.dtype}. "
             f"Cast one to the other."
         )
-    column = column.rename("value")
-    both = pl.concat([levels.rename("value"), column]).unique(maintain_order=True)
-    places = both.to_frame().with_row_index("place")
-    joined = column.to_frame().join(
+    both = pl.concat([levels.rename("value"), column.rename("value")])
+    if both.dtype.is_float() and not both.null_count():
+        first, codes = _by_bits(both.to_numpy())
+        return both.gather(first), codes[len(levels) :]
+    known = both.unique(maintain_order=True)
+    places = known.to_frame().with_row_index("place")
+    joined = both.to_frame().join(
         places, on="value", how="left", nulls_equal=True, maintain_order="left"
     )
-    return both, joined["place"].to_numpy().astype(np.int32)
+    return known, joined["place"].to_numpy().astype(np.int32)[len(levels) :]

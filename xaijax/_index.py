@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -40,34 +39,41 @@ class SizeLimited:
             raise InputTypeError(f"normalised must be True or False, got {self.normalised!r}.")
 
 
+LARGEST_P = 1_000  # C(P - 1, s) and 2^-(P - 1) are normal float64 numbers
+
+_ACCEPTED = "'shapley', 'banzhaf', SizeLimited(k) or a callable w(s)"
+
 Index = str | SizeLimited | Callable[[int], float]
 
 
 def index_weights(index: Index, P: int) -> tuple[np.ndarray, str]:
     """(weight of one single set of size s, float64 [P]; the index's name)."""
-    chosen: Any = index  # a decorated class does not narrow for the type checker
+    if P > LARGEST_P:
+        raise InputError(
+            f"players: there are {P:,}, and the weight of a single set vanishes in float64 beyond "
+            f"{LARGEST_P:,}. Group columns with players=."
+        )
     if isinstance(index, SizeLimited):
-        if chosen.k > P - 1:
+        if index.k > P - 1:
             raise InputError(
-                f"index: SizeLimited({chosen.k}) is larger than the {P - 1} players that a set "
+                f"index: SizeLimited({index.k}) is larger than the {P - 1} players that a set "
                 f"without i can have; SizeLimited({P - 1}) is Shapley."
             )
-        suffix = "" if chosen.normalised else ", not normalised"
-        return size_limited_weights(P, chosen.k, chosen.normalised), f"size <= {chosen.k}{suffix}"
-    if index == "shapley":
-        return shapley_weights(P), "shapley"
-    if index == "banzhaf":
-        return banzhaf_weights(P), "banzhaf"
+        suffix = "" if index.normalised else ", not normalised"
+        return size_limited_weights(P, index.k, index.normalised), f"size <= {index.k}{suffix}"
     if isinstance(index, str):
-        raise InputError(
-            f"index must be 'shapley', 'banzhaf', SizeLimited(k) or a callable w(s), got {index!r}."
-        )
+        known = {"shapley": shapley_weights, "banzhaf": banzhaf_weights}
+        if index not in known:
+            raise InputError(f"index must be {_ACCEPTED}, got {index!r}.")
+        return known[index](P), index
     if not callable(index):
+        raise InputTypeError(f"index must be {_ACCEPTED}, got {type(index).__name__}.")
+    try:
+        weights = weights_of(index, P)
+    except (TypeError, ValueError) as error:
         raise InputTypeError(
-            "index must be 'shapley', 'banzhaf', SizeLimited(k) or a callable w(s), got "
-            f"{type(index).__name__}."
-        )
-    weights = weights_of(chosen, P)
+            f"index: w(s) must take a whole number s and return a number; {error}."
+        ) from error
     if not np.isfinite(weights).all():
         raise InputError(f"index: w(s) must be finite for s = 0..{P - 1}, got {weights.tolist()}.")
     return weights, "semivalue"

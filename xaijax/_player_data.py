@@ -12,17 +12,8 @@ from typing import Any
 import numpy as np
 
 from xaijax._errors import InputError
+from xaijax._frames import frame_kind
 from xaijax._select import Selection
-
-
-def frame_kind(data: Any) -> str | None:
-    """ "pandas" | "polars" for a frame, None for anything else."""
-    for library in ("pandas", "polars"):
-        module = sys.modules.get(library)
-        frame = getattr(module, "DataFrame", None)
-        if frame is not None and isinstance(data, frame):
-            return library
-    return None
 
 
 def take_rows(data: Any, rows: Selection) -> Any:
@@ -52,19 +43,6 @@ def player_columns(
     if data.ndim == 2 and data.shape[1] == len(feature_names):
         return list(range(len(feature_names)))
     return [None] * len(feature_names)
-
-
-def column(data: Any, position: int) -> np.ndarray:
-    """One column [N] as NumPy: numbers stay numbers (missing: NaN), the rest as objects."""
-    kind = frame_kind(data)
-    if kind is None:
-        return data[:, position]
-    if kind == "polars":
-        return data.to_series(position).to_numpy()
-    series = data.iloc[:, position]
-    if not isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":  # nullable
-        return series.to_numpy(dtype=np.float64, na_value=np.nan)
-    return series.to_numpy()
 
 
 def as_numbers(values: np.ndarray) -> np.ndarray | None:

@@ -121,7 +121,7 @@ def _from_mask(mask: np.ndarray, shape: tuple[int, ...]) -> Players:
         )
     flat = mask.reshape(-1).astype(np.int64)
     P = int(flat.max()) + 1
-    missing = np.setdiff1d(np.arange(P), flat)
+    missing = np.setdiff1d(np.arange(min(P, len(flat) + 1)), flat)
     if flat.min() < 0 or len(missing):
         wrong = (
             "negative numbers occur" if flat.min() < 0 else f"{missing[:5].tolist()} are missing"

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from xaijax._errors import InputTypeError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_C = TypeVar("_C", bound=type)
 
 # What users of other libraries type first, and the word for it here.
 _KNOWN_ELSEWHERE = {
@@ -41,12 +42,13 @@ def public(function: _F, name: str | None = None) -> _F:
     return checked  # type: ignore[return-value]
 
 
-def public_class(cls: Any) -> Any:
+def public_class(cls: _C) -> _C:
     """The same for the constructor, and for the public methods, of a class."""
-    cls.__init__ = public(cls.__init__, cls.__name__)
     for key, member in list(vars(cls).items()):
-        if inspect.isfunction(member) and (key == "__call__" or not key.startswith("_")):
-            shown = cls.__name__ if key == "__call__" else f"{cls.__name__}.{key}"
+        if inspect.isfunction(member) and (
+            key in ("__init__", "__call__") or not key.startswith("_")
+        ):
+            shown = cls.__name__ if key.startswith("_") else f"{cls.__name__}.{key}"
             setattr(cls, key, public(member, shown))
     return cls
 

@@ -13,14 +13,14 @@ Letters: M rows, F columns, C code columns.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
 from xaijax import _checks
-from xaijax._errors import InputError, InputTypeError
+from xaijax._errors import InputTypeError
+from xaijax._frames import frame_kind, frame_numbers
 
 
 class Table(Protocol):
@@ -80,6 +80,57 @@ class MappedRows:
     def __getitem__(self, rows: slice) -> np.ndarray:
         return self._convert(self.array[rows])
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the map."""
+        return self.array.shape
+
+    def then(self, convert: Callable[[np.ndarray], np.ndarray]) -> MappedRows:
+        """The same rows, converted once more."""
+        return MappedRows(self.array, lambda part: convert(self._convert(part)))
+
+
+def read_array(
+    X: Any,
+    name: str,
+    shape: tuple[int, ...] | None,
+    allow_nan: bool,
+    dtype: np.dtype | None = None,
+    labels: tuple[str, ...] | None = None,
+    owner: str = "the background",
+) -> np.ndarray | MappedRows:
+    """X [M, *shape] checked and copied as `dtype`, all NaN the one NaN; a memory map stays one.
+
+    shape None: any [M, F]; dtype None: that of X. X may be a frame of numbers, whose names must be
+    `labels` where these are given; `owner` is whose shape and names these are.
+    """
+    if frame_kind(X):
+        columns = frame_numbers(X, name, labels, owner)
+        array = np.column_stack(columns)
+    else:
+        array = _checks.as_array(X, name)
+        columns = [array]
+    _checks.rows_of(array, name, shape, owner)
+    wanted = array.dtype if dtype is None else dtype
+    _checks.finite(array, name, allow_nan, wanted)
+    changed = sum(_checks.changed_numbers(one, wanted) for one in columns)
+    if changed:
+        _checks.warn(
+            f"{name}: {changed} whole numbers change in {wanted}, which has not enough digits for "
+            "them. Subtract an offset, or say precision='float64' in as_model."
+        )
+    if _is_mapped(array):
+        return MappedRows(array, lambda part: one_nan(part.astype(wanted)))
+    return one_nan(array.astype(wanted))
+
+
+def _is_mapped(array: Any) -> bool:
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap):
+            return True
+        array = array.base
+    return False
+
 
 class FloatTable:
     """Arrays, or frames of numbers, for a JAX model."""
@@ -94,25 +145,12 @@ class FloatTable:
         self.feature_names = feature_names
 
     def read(self, X: Any, name: str, allow_nan: bool) -> np.ndarray | MappedRows:
-        """float32 (or the model's dtype) [M, *shape], a copy."""
-        if _checks.frame_kind(X):
-            X = _numeric_frame(X, name, self.feature_names)
-        array = _checks.rows_of(_checks.as_array(X, name), name, self.shape, "the background")
-        _checks.finite(array, name, allow_nan)
-        if isinstance(X, np.memmap):
-            for _, part in _checks.chunks(array):
-                _checks.to_float(part, name, self.dtype)
-            return MappedRows(array, self._converted)
-        return one_nan(_checks.to_float(array, name, self.dtype))
+        """float32 (or the model's dtype) [M, *shape]; see `read_array`."""
+        return read_array(X, name, self.shape, allow_nan, self.dtype, self.feature_names)
 
     def encode(self, rows: Any) -> tuple[FloatTable, Any]:
         """Values [M, F]; compare them by their bits."""
-        if isinstance(rows, MappedRows):
-            return self, MappedRows(rows.array, lambda part: _flat(self._converted(part)))
-        return self, _flat(rows)
-
-    def _converted(self, part: np.ndarray) -> np.ndarray:
-        return one_nan(part.astype(self.dtype))
+        return self, rows.then(_flat) if isinstance(rows, MappedRows) else _flat(rows)
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """[M, *shape]."""
@@ -132,82 +170,29 @@ class WordTable:
         self.codes_per_column = dtype.itemsize // self.word.itemsize
 
     def read(self, X: Any, name: str, allow_nan: bool) -> np.ndarray | MappedRows:
-        """[M, *shape] of the background's dtype, a copy unless X is a memory map."""
-        if _checks.frame_kind(X):
+        """[M, *shape] of the background's dtype; see `read_array`."""
+        if frame_kind(X):
             raise InputTypeError(f"{name} is a data frame, but the background is an array.")
-        array = _checks.rows_of(_checks.as_array(X, name), name, self.shape, "the background")
-        _checks.finite(array, name, allow_nan)
-        if array.dtype != self.dtype and np.result_type(array.dtype, self.dtype) != self.dtype:
+        array = _checks.as_array(X, name)
+        if np.result_type(array.dtype, self.dtype) != self.dtype.newbyteorder("="):
             raise InputTypeError(
                 f"{name} has dtype {array.dtype}, but the background has {self.dtype}, which can "
                 f"not hold it. Give both the same dtype (background.astype({array.dtype}))."
             )
-        if isinstance(X, np.memmap):
-            return MappedRows(array, self._converted)
-        return one_nan(array.astype(self.dtype))
+        return read_array(array, name, self.shape, allow_nan, self.dtype)
 
     def encode(self, rows: Any) -> tuple[WordTable, Any]:
         """The bits of the values, [M, F codes_per_column]."""
-        if isinstance(rows, MappedRows):
-            return self, MappedRows(
-                rows.array, lambda part: _flat(self._converted(part)).view(self.word)
-            )
-        return self, _flat(rows).view(self.word)
-
-    def _converted(self, part: np.ndarray) -> np.ndarray:
-        return one_nan(part.astype(self.dtype))
+        return self, rows.then(self._words) if isinstance(rows, MappedRows) else self._words(rows)
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """[M, *shape] of the background's dtype."""
         flat = np.ascontiguousarray(codes).view(self.dtype)
         return flat.reshape(len(codes), *self.shape)
 
+    def _words(self, rows: np.ndarray) -> np.ndarray:
+        return _flat(rows).view(self.word)
+
 
 def _flat(rows: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(rows.reshape(len(rows), -1))
-
-
-def _numeric_frame(frame: Any, name: str, expected: tuple[str, ...] | None) -> np.ndarray:
-    """The numbers of a frame for a JAX model; names are checked against the background's."""
-    labels = frame_labels(frame, name)
-    if expected is not None:
-        same_labels(labels, expected, name)
-    for label, dtype in zip(labels, frame.dtypes, strict=True):
-        text = str(dtype).lower()
-        if not text.startswith(("int", "uint", "float", "bool")):
-            raise InputTypeError(
-                f"{name}: column {label!r} has dtype {dtype}; a JAX model takes numbers. Encode it "
-                "first (OrdinalEncoder or OneHotEncoder)."
-            )
-    return np.asarray(frame.to_numpy())
-
-
-def frame_labels(frame: Any, name: str) -> tuple[str, ...]:
-    """Column names as text, each once."""
-    labels = tuple(str(c) for c in frame.columns)
-    _checks.unique_names(labels, f"{name}: column names")
-    return labels
-
-
-def same_labels(got: tuple[str, ...], expected: tuple[str, ...], name: str) -> None:
-    """Refuse other columns, or the same in another order."""
-    if got == expected:
-        return
-    missing, extra = sorted(set(expected) - set(got)), sorted(set(got) - set(expected))
-    if missing or extra:
-        raise InputError(
-            f"{name} has other columns than the background: missing {missing}, unknown {extra}."
-        )
-    j = next(j for j in range(len(got)) if got[j] != expected[j])
-    raise InputError(
-        f"{name} has the background's columns in another order (column {j} is {got[j]!r}, expected "
-        f"{expected[j]!r}). Say {name}[list(background.columns)]."
-    )
-
-
-def array_shape(array: np.ndarray, declared: tuple[int, ...] | None, name: str) -> tuple[int, ...]:
-    """Shape of one instance, checked."""
-    rows = _checks.rows_of(array, name, None if declared is None else tuple(declared))
-    if math.prod(rows.shape[1:]) == 0:
-        raise InputError(f"{name} has no columns (shape {array.shape}).")
-    return rows.shape[1:]

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xaijax._errors import InputError
+from xaijax._public import public_class
 from xaijax.datasets._fetch import Found, TableFile, find, optional
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 
+@public_class
 @dataclass(frozen=True, eq=False)
 class Table:
     """A data set. Unpacks as `X, y = ...`."""

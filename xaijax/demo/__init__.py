@@ -62,8 +62,11 @@ def run(out: str | os.PathLike[str], *, rows: int = 1000, seed: int = 0) -> Expl
     explanation = dataclasses.replace(
         explanation,
         instance_names=tuple(f"test row {label}" for label in X.index),
-        provenance=explanation.provenance
-        | {"quantity": f"probability of {data.explained}", "data": data.name},
+        provenance={
+            **explanation.provenance,
+            "quantity": f"probability of {data.explained}",
+            "data": data.name,
+        },
     )
 
     written = _write(explanation, folder)

@@ -44,10 +44,15 @@ def plan_sizes(
     devices: int,
     tile: int | None,
     batch_rows: int | None,
+    most_rows: int,
     default_tiles: int,
     max_memory: int,
 ) -> Sizes:
-    """Choose tile and tiles per dispatch; a pure function of its arguments."""
+    """Choose tile and tiles per dispatch; a pure function of its arguments.
+
+    batch_rows is cut to what fits, and to the most rows that are asked for (where these are more
+    than the default).
+    """
     slot_bits = min(P, SLOT_BITS)
     per_row = itemsize * (2 * width + 3 * columns + outputs) + 16
     rows = tile or tile_rows(max(width, columns), itemsize, platform)
@@ -58,11 +63,11 @@ def plan_sizes(
             f"max_memory={max_memory:,} bytes, but one tile of {rows} rows needs about "
             f"{rows * per_row:,} ({columns} columns, widest layer {width}). Raise max_memory=."
         )
-    if batch_rows is None:
-        fits = max_memory // 4 // max(1, rows * itemsize * (outputs + 1))
-        tiles = max(1, min(default_tiles, fits))
-    else:
-        tiles = -(-batch_rows // rows)
+    tiles = default_tiles
+    if batch_rows is not None:
+        tiles = min(-(-batch_rows // rows), max(default_tiles, -(-most_rows // rows)))
+    fits = max_memory // 4 // max(1, rows * itemsize * (outputs + 1))
+    tiles = max(1, min(tiles, fits))
     tiles = -(-tiles // devices) * devices
     return Sizes(
         TileShape(shape, P, slot_bits, rows >> slot_bits, outputs, dtype),

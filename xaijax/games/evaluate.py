@@ -191,13 +191,14 @@ def pair_semivalues(
         check(pairs, answers)
         piece: Dispatch = answers.piece
         last = piece.first_row + piece.rows
-        # All reductions of the piece are started before the first result is waited for.
-        started = [
-            _start(backend, pairs, answers, weights, totals, *run)
-            for run in runs_of_equal_k(pairs, piece.first_row, last)
-        ]
-        for finish in started:
-            finish()
+        with np.errstate(invalid="ignore"):  # answers that are let through though not finite
+            # All reductions of the piece are started before the first result is waited for.
+            started = [
+                _start(backend, pairs, answers, weights, totals, *run)
+                for run in runs_of_equal_k(pairs, piece.first_row, last)
+            ]
+            for finish in started:
+                finish()
         done(piece.rows)
 
 

@@ -8,21 +8,18 @@ Letters: B donors, C code columns, P players, K outputs, R rows.
 
 from __future__ import annotations
 
-import os
-import warnings
-from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from xaijax import _checks
-from xaijax._errors import InputError, InputTypeError, MemoryPlanError, XaiWarning
+from xaijax._errors import MemoryPlanError
 from xaijax._players import Players
 from xaijax._table import Table
 from xaijax.games._clock import Clock
 from xaijax.games._device import DeviceBackend, make_mesh
 from xaijax.games._host import ROWS_PER_CALL, HostBackend
+from xaijax.games._limits import devices_of, power_below, stated_limit, tile_of
 from xaijax.games._plan import instances_at_a_time, plan_sizes
 from xaijax.games.evaluate import Backend
 from xaijax.games.replacement import Replacement
@@ -30,6 +27,7 @@ from xaijax_kernels.memory import free_memory
 from xaijax_kernels.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, widest_layer
 
 PROBE_ROWS = 32
+LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair is cut into
 
 
 class Evaluator:
@@ -47,11 +45,10 @@ class Evaluator:
         tile: Any = None,
     ) -> None:
         self.model, self.replacement, self.players = model, replacement, players
-        self._batch_rows = (
-            None if batch_size == "auto" else _checks.whole_number(batch_size, "batch_size")
-        )
-        self._tile = None if tile is None else _tile(tile)
-        self._devices_given = devices
+        auto = isinstance(batch_size, str) and batch_size == "auto"
+        self._batch_rows = None if auto else _checks.whole_number(batch_size, "batch_size")
+        self._tile = None if tile is None else tile_of(tile)
+        self.devices = devices_of(devices)  # that tiles are split over
         self._max_memory = (
             None if max_memory is None else _checks.whole_number(max_memory, "max_memory")
         )
@@ -68,13 +65,8 @@ class Evaluator:
     def max_memory(self) -> int:
         """Bytes the run may plan with; fixed when first asked for, so that plans stay the same."""
         if self._max_memory is None:
-            self._max_memory = _stated_limit() or free_memory(self.devices[0]) // 2
+            self._max_memory = stated_limit() or free_memory(self.devices[0]) // 2
         return self._max_memory
-
-    @property
-    def devices(self) -> list[Any]:
-        """The devices that tiles are split over."""
-        return _devices(self._devices_given)
 
     @property
     def instances_at_a_time(self) -> int:
@@ -93,12 +85,29 @@ class Evaluator:
                 "max_memory=, or use fewer background rows."
             )
 
-    def backend(self, table: Table) -> Backend:
-        """The loop that runs the model; the first call probes the model."""
+    def refuse_overflow(self, N: int) -> None:
+        """Raise MemoryPlanError where the rows of all pairs cannot even be counted in 64 bits."""
+        rows = self._most_rows(N)
+        if rows >= 1 << 63:
+            raise MemoryPlanError(
+                f"X has {N:,} rows; with {len(self.replacement.codes):,} background rows and "
+                f"{self.players.count} players that is up to {rows:,} model rows, more than can be "
+                "counted. Explain fewer rows at a time."
+            )
+
+    def _most_rows(self, N: int) -> int:
+        """Model rows of N instances where all players differ, as far as that is allowed."""
+        return N * len(self.replacement.codes) << min(self.players.count, LARGEST_PAIR)
+
+    def backend(self, table: Table, N: int) -> Backend:
+        """The loop that runs the model, planned for N instances; the first call probes the model.
+
+        A JAX model keeps the plan of the first call, so that no later one compiles again.
+        """
         if self.model.backend == "host":
-            return self._host_backend(table)
+            return self._host_backend(table, self._most_rows(N))
         if self._kept is None:
-            self._kept = self._device_backend()
+            self._kept = self._device_backend(self._most_rows(N))
         return self._kept
 
     def halve_tile(self) -> bool:
@@ -106,18 +115,16 @@ class Evaluator:
         tile = self.clock.tile
         if self.model.backend == "host" or tile <= SMALLEST_TILE:
             return False
-        warnings.warn(
+        _checks.warn(
             f"the device ran out of memory with tile={tile}; the run goes on with {tile // 2}. Its "
             "values may differ in the last bits from those of another run. Lower max_memory= or "
-            f"say tile={tile // 2} to have the same bits again.",
-            XaiWarning,
-            stacklevel=2,
+            f"say tile={tile // 2} to have the same bits again."
         )
         self._tile, self._kept = tile // 2, None
         self.clock.tile_halvings += 1
         return True
 
-    def _device_backend(self) -> DeviceBackend:
+    def _device_backend(self, most_rows: int) -> DeviceBackend:
         model, codes = self.model, self.replacement.codes
         probe = self._probe(self.replacement.table)
         devices = self.devices
@@ -134,6 +141,7 @@ class Evaluator:
             devices=len(devices),
             tile=self._tile,
             batch_rows=self._batch_rows,
+            most_rows=most_rows,
             default_tiles=TILES_PER_DISPATCH,
             max_memory=self.max_memory,
         )
@@ -155,7 +163,7 @@ class Evaluator:
             self.clock.compile_seconds += self.findings.compile_seconds
         return self.findings
 
-    def _host_backend(self, table: Table) -> HostBackend:
+    def _host_backend(self, table: Table, most_rows: int) -> HostBackend:
         model, codes = self.model, self.replacement.codes
         self._probe(table)
         K = self.findings.outputs
@@ -163,7 +171,7 @@ class Evaluator:
         def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
             return model.answer(table.decode(code_rows), first, K)
 
-        call, block = self._host_rows()
+        call, block = self._host_rows(most_rows)
         return HostBackend(
             answer,
             self.players.count,
@@ -177,38 +185,23 @@ class Evaluator:
             clock=self.clock,
         )
 
-    def _host_rows(self) -> tuple[int, int]:
+    def _host_rows(self, most_rows: int) -> tuple[int, int]:
         """(rows of one call, rows of one block of sums).
 
         A block: `tile`, or as many rows as a quarter of the memory holds with their codes, their
         decoded values and the model's own copies; a power of two. A call: `batch_size` rounded up
         to whole blocks, as tiles are on a device: many models round a single row's answer in
-        another way than a batch's. Never more than the model's `max_rows`, a power of two below it.
+        another way than a batch's. Never more than is asked for, than fits, or than the model's
+        `max_rows`, a power of two below it.
         """
         codes = self.replacement.codes
         fits = self.max_memory // 4 // (8 * codes.shape[1] * codes.itemsize)
-        block = self._tile or max(SMALLEST_TILE, min(ROWS_PER_CALL, _power_below(fits)))
-        call = block if self._batch_rows is None else -(-self._batch_rows // block) * block
+        block = self._tile or max(SMALLEST_TILE, min(ROWS_PER_CALL, power_below(fits)))
+        wanted = min(self._batch_rows or block, max(block, min(most_rows, fits)))
+        call = -(-wanted // block) * block
         if self.model.max_rows is not None:
-            call = min(call, _power_below(self.model.max_rows))
+            call = min(call, power_below(self.model.max_rows))
         return call, block
-
-
-def _stated_limit() -> int | None:
-    """Bytes from the environment variable XAIJAX_MEMORY_LIMIT."""
-    stated = os.environ.get("XAIJAX_MEMORY_LIMIT")
-    if stated is None:
-        return None
-    if not stated.isdigit() or int(stated) == 0:
-        raise InputError(
-            f"XAIJAX_MEMORY_LIMIT must be a whole number of bytes of at least 1, got {stated!r}."
-        )
-    return int(stated)
-
-
-def _power_below(number: int) -> int:
-    """The largest power of two up to `number`."""
-    return 1 << (max(1, number).bit_length() - 1)
 
 
 def _columns(apply: Any) -> Any:
@@ -219,27 +212,3 @@ def _columns(apply: Any) -> Any:
         return out[:, None] if out.ndim == 1 else out
 
     return columns
-
-
-def _tile(tile: Any) -> int:
-    rows = _checks.whole_number(tile, "tile", least=SMALLEST_TILE)
-    if rows & (rows - 1):
-        raise InputError(
-            f"tile must be a power of two from {SMALLEST_TILE} (so that no pair straddles a tile), "
-            f"got {tile}; {1 << rows.bit_length()} is the next."
-        )
-    return rows
-
-
-def _devices(given: Any) -> list[Any]:
-    local = jax.local_devices()
-    if given is None:
-        return local
-    if isinstance(given, Sequence) and not isinstance(given, str) and len(given):
-        if all(isinstance(d, jax.Device) for d in given):
-            return list(given)
-        raise InputTypeError(f"devices must hold jax devices, got {list(given)!r}.")
-    count = _checks.whole_number(given, "devices")
-    if count > len(local):
-        raise InputError(f"devices={count}, but there are {len(local)}: {local}.")
-    return local[:count]

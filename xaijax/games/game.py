@@ -16,13 +16,12 @@ import numpy as np
 
 from xaijax._errors import EnumerationLimitError, MemoryPlanError, ModelOutputError
 from xaijax.games.evaluate import Backend, Totals, Weights, pair_semivalues
-from xaijax.games.evaluator import Evaluator
+from xaijax.games.evaluator import LARGEST_PAIR, Evaluator
 from xaijax.games.quantity import Quantity
 from xaijax.games.replacement import agreement_codes
 from xaijax_kernels.lattice import Pairs, differing, pack
 from xaijax_kernels.tables import host_ranks
 
-LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair is cut into
 LARGEST_TABLE = 20  # players of a full table
 
 
@@ -60,17 +59,6 @@ class Game:
         """Players."""
         return self.evaluator.players.count
 
-    def refuse_overflow(self) -> None:
-        """Raise MemoryPlanError where the rows of all pairs cannot even be counted in 64 bits."""
-        B = len(self.evaluator.replacement.codes)
-        rows = self.N * B << min(self.P, LARGEST_PAIR)
-        if rows >= 1 << 63:
-            raise MemoryPlanError(
-                f"X has {self.N:,} rows; with {B:,} background rows and {self.P} players that is "
-                f"up to {rows:,} model rows, more than can be counted. Explain fewer rows "
-                "at a time."
-            )
-
     def differing_players(self) -> np.ndarray:
         """k of every pair; uint8 [N, B]. Asks the model nothing."""
         B = len(self.evaluator.replacement.codes)
@@ -95,12 +83,14 @@ class Game:
                 f"2^{k[n, b]} coalitions; exact values go up to {LARGEST_PAIR} players that "
                 "differ. Group columns with players=, or use fewer or coarser features."
             )
+        if not self.quantity.linear:
+            self._table_limits(1)  # the model's outputs are not known yet; one at least
 
     def index(self, p: np.ndarray) -> Totals:
         """The semivalue with weights p [P] of all instances, where the quantity is linear."""
         weights = Weights(p)
         donors = self.evaluator.replacement.weights
-        backend = self.evaluator.backend(self.table_of_rows)
+        backend = self.evaluator.backend(self.table_of_rows, self.N)
         totals = Totals(self.N, self.P, self.evaluator.findings.outputs, donors)
 
         def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
@@ -119,7 +109,7 @@ class Game:
 
     def tables(self) -> Iterator[tuple[int, np.ndarray]]:
         """(first instance, v(S) float64 [n, 2^P, K]) for stretches of instances, in order."""
-        backend = self.evaluator.backend(self.table_of_rows)
+        backend = self.evaluator.backend(self.table_of_rows, self.N)
         K = self.evaluator.findings.outputs
         most_rows, most_instances = self._table_limits(K)
         parts: list[np.ndarray] = []
@@ -180,7 +170,7 @@ class Game:
                 if not exhausted or not self.evaluator.halve_tile():
                     raise
             self.count = before
-            backend = self.evaluator.backend(self.table_of_rows)
+            backend = self.evaluator.backend(self.table_of_rows, self.N)
 
     def table(self) -> np.ndarray:
         """v(S) of all instances; float64 [N, 2^P, K]."""

@@ -5,6 +5,7 @@ Letters: B donor rows, F columns, C code columns.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 from xaijax import _checks
 from xaijax._errors import InputError
 from xaijax._frame_table import FrameTable
+from xaijax._frames import frame_kind, frame_labels, same_labels
 from xaijax._public import public_class
-from xaijax._table import FloatTable, Table, WordTable, array_shape, frame_labels, same_labels
+from xaijax._table import FloatTable, Table, WordTable
 
 
 @public_class
@@ -45,7 +47,7 @@ class Baseline:
         """The one row as a batch: array [1, *F], or a frame of one row."""
         if isinstance(self.row, str):
             return _summary(self.rows, self.row)
-        if _checks.frame_kind(self.row):
+        if frame_kind(self.row):
             if len(self.row) != 1:
                 raise InputError(f"background: Baseline(row) got a frame of {len(self.row)} rows.")
             return self.row
@@ -55,7 +57,7 @@ class Baseline:
 
 
 def _summary(rows: Any, how: str) -> Any:
-    kind = _checks.frame_kind(rows)
+    kind = frame_kind(rows)
     if kind is None:
         array = _checks.as_array(rows, "background")
         if array.ndim < 2 or len(array) == 0:
@@ -101,6 +103,7 @@ class Replacement:
     table: Table
     codes: np.ndarray  # [B, C]
     weights: np.ndarray  # float64 [B], positive, sum 1
+    weights_sum: float | None  # of the weights as given; None: none were
     rows_given: int  # background rows before those of weight 0 were dropped
     kind: str  # "rows" | "baseline"
 
@@ -118,40 +121,38 @@ def replacement_of(model: Any, background: Any, weights: Any) -> Replacement:
     table = _table_of(model, background)
     rows = table.read(background, "background", model.allow_nan)
     given = len(rows)
-    w = _checks.row_weights(weights, given)
+    w, total = _checks.row_weights(weights, given)
     table, codes = table.encode(rows)
-    return Replacement(table, codes[w > 0], w[w > 0], given, kind)
+    return Replacement(table, codes[w > 0], w[w > 0], total, given, kind)
 
 
 def _table_of(model: Any, background: Any) -> Table:
-    frame = _checks.frame_kind(background)
     names = model.feature_names
-    if frame:
+    if frame_kind(background):
         labels = frame_labels(background, "background")
+        shape: tuple[int, ...] = (len(labels),)
+        if model.input_shape not in (None, shape):
+            raise InputError(
+                f"background is a frame of {len(labels)} columns, but input_shape="
+                f"{model.input_shape}. Give arrays."
+            )
         if names is not None:
-            same_labels(labels, tuple(names), "background")
+            same_labels(labels, names, "background", "the model")
+        if model.backend == "host":
+            return FrameTable.of(background, "background")
         names = labels
-    if frame and model.backend == "host":
-        return FrameTable.of(background, "background", model.allow_nan)
-    if frame:
-        shape: tuple[int, ...] = (len(background.columns),)
-        if shape[0] == 0:
-            raise InputError("background has 0 columns; at least 1 is needed.")
-        dtype = np.dtype("float64" if model.precision == "float64" else "float32")
-        return FloatTable(shape, dtype, names)
-    array = _checks.as_array(background, "background")
-    shape = array_shape(array, model.input_shape, "background")
-    if names is not None:
-        if len(names) != int(np.prod(shape)):
+    else:
+        array = _checks.as_array(background, "background")
+        shape = _checks.rows_of(array, "background", model.input_shape).shape[1:]
+        if names is not None and len(names) != math.prod(shape):
             raise InputError(
                 f"feature_names has {len(names)} names, but the background has "
-                f"{int(np.prod(shape))} columns."
+                f"{math.prod(shape)} columns."
             )
-        _checks.unique_names(names, "feature_names")
-    if model.backend == "host":
-        return WordTable(shape, array.dtype, names)
-    dtype = np.dtype("float64" if model.precision == "float64" else "float32")
-    return FloatTable(shape, dtype, names)
+        _checks.unique_names(names or (), "feature_names")
+        if model.backend == "host":
+            return WordTable(shape, array.dtype, names)
+    return FloatTable(shape, np.dtype("f8" if model.precision == "float64" else "f4"), names)
 
 
 def agreement_codes(codes: np.ndarray) -> np.ndarray:

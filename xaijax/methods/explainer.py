@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from typing import Any
 
 import jax
 import numpy as np
 
 from xaijax import _checks
-from xaijax._errors import EnumerationLimitError, InputError, InputTypeError, XaiWarning
+from xaijax._errors import EnumerationLimitError, InputError, InputTypeError
 from xaijax._explanation import Explanation
 from xaijax._index import Index, index_weights
 from xaijax._players import players_from
@@ -101,6 +100,7 @@ class Explainer:
             devices=devices,
             tile=tile,
         )
+        _checks.on_devices(background, "background", self._evaluator.devices)
 
     def __call__(self, X: Any, progress: bool | None = None) -> Explanation:
         """Explain the instances X [N, *F]; an `Explanation` with values [N, P] or [N, P, K].
@@ -115,14 +115,15 @@ class Explainer:
         started = time.perf_counter()
         evaluator = self._evaluator
         table = evaluator.replacement.table
+        evaluator.refuse_overflow(_checks.rows_given(X))
         rows = table.read(X, "X", self.model.allow_nan)
+        _checks.on_devices(X, "X", evaluator.devices)
         bar = progress_bar(progress, 0)
 
         def progressed(done: int) -> None:
             bar.update(done)
 
         game = Game(evaluator, rows, self.quantity, progressed)
-        game.refuse_overflow()
         k = game.differing_players()
         self._refuse(game, k)
         evaluator.refuse_too_little_memory()
@@ -130,7 +131,7 @@ class Explainer:
         before = evaluator.clock.copy()
         with bar:
             estimate = exact(game, self.weights)
-        return self._explanation(rows, game, estimate, before, started)
+        return self._explanation(X, rows, game, estimate, before, started)
 
     def _refuse(self, game: Game, k: np.ndarray) -> None:
         """Raise for what exact values cannot do, and for what "auto" will not; k [N, B]."""
@@ -138,11 +139,9 @@ class Explainer:
         P, B = game.P, k.shape[1]
         coalitions = (1 << P) - 2
         if self.budget is not None and self.budget >= coalitions:
-            warnings.warn(
+            _checks.warn(
                 f"budget={self.budget:,} covers all {coalitions:,} coalitions of {P} players: the "
-                "values are exact.",
-                XaiWarning,
-                stacklevel=4,
+                "values are exact."
             )
             return
         if self.estimator != "auto":
@@ -161,7 +160,7 @@ class Explainer:
             )
 
     def _explanation(
-        self, rows: Any, game: Game, estimate: Estimate, before: Any, started: float
+        self, X: Any, rows: Any, game: Game, estimate: Estimate, before: Any, started: float
     ) -> Explanation:
         evaluator, model = self._evaluator, self.model
         clock = evaluator.clock
@@ -182,11 +181,16 @@ class Explainer:
             "seed": self.seed,
             "backend": model.backend,
             "devices": [str(d) for d in evaluator.devices],
+            "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
+            "answer_dtype": evaluator.findings.answer_dtype,
+            "weights_sum": evaluator.replacement.weights_sum,
         }
         if self.index == "shapley":
-            residual = estimate.base + estimate.values.sum(axis=1) - estimate.full
+            with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
+                residual = estimate.base + estimate.values.sum(axis=1) - estimate.full
+                bound = _rounding(estimate, P, evaluator.replacement.weights, model)
             stats["efficiency_residual"] = np.abs(residual).max(axis=1)
-            stats["efficiency_bound"] = _rounding(estimate, P, evaluator.replacement.weights, model)
+            stats["efficiency_bound"] = bound
         scalar = evaluator.findings.scalar
         errors = estimate.std_errors
         return Explanation(

@@ -24,7 +24,7 @@ from xaijax.models._model import Model
 from xaijax.models._options import WORDS, came
 from xaijax.models._outputs import check_raw, selector
 from xaijax.models._source import Source
-from xaijax.models._trace import selected, traced
+from xaijax.models._trace import Selected, traced
 
 
 @public
@@ -115,7 +115,7 @@ def as_model(
     select = selector(chosen, known, source.name)
     if source.backend == "jax":
         whole = traced(head, precision, source.name)
-        apply = selected(whole, select, precision)
+        apply = Selected(whole, select, precision)
         return Model(backend="jax", apply=apply, scores=whole, params=source.params, **fields)
     call = head if select is None else _selecting(head, select, source.name)
     return Model(backend="host", call=call, scores=head, decide=source.decide, **fields)

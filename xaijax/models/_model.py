@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from xaijax._errors import InputError
-from xaijax._public import public
+from xaijax._public import public_class
 from xaijax.models import _options as options
 from xaijax.models._functions import check_params
 from xaijax.models._host import call_host, guarded
@@ -20,12 +20,12 @@ from xaijax.models._options import WORDS, came
 from xaijax.models._outputs import check_finite, check_labels, check_output
 from xaijax.models._predict import run_jax
 from xaijax.models._ready import Probe, answer_host, probe_host, probe_jax
-from xaijax.models._rows import array_rows, check_columns, frame_rows, is_frame, parts
-from xaijax.models._trace import DTYPES
+from xaijax.models._rows import host_rows, jax_rows, parts
 
 _KEEP: Any = object()
 
 
+@public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A model as the engine sees it: rows [R, *F] -> [R] or [R, K].
@@ -60,7 +60,6 @@ class Model:
     name: str = "model"
     compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
 
-    @public
     def predict(self, X: Any) -> np.ndarray:
         """The model's output for rows X: float64 [R] or [R, K].
 
@@ -71,21 +70,20 @@ class Model:
         nonfinite="propagate"), TimeoutError; the model's own exception comes through unchanged.
         """
         if self.backend == "jax":
-            rows = self._jax_rows(X)
+            rows = jax_rows(self, X)
             raw = run_jax(self.compiled, "apply", self._traced(self.apply), self.params, rows)
             values = raw.astype(np.float64)
         else:
             values = np.concatenate(
                 [
                     call_host(self, part, start)
-                    for start, part in parts(self._host_rows(X), self.max_rows)
+                    for start, part in parts(host_rows(self, X), self.max_rows)
                 ]
             )
         if self.nonfinite == "raise":
             check_finite(values, self.name)
         return values
 
-    @public
     def labels(self, X: Any) -> np.ndarray:
         """The decided class of each row, [R].
 
@@ -104,7 +102,7 @@ class Model:
         if one_column:
             scores = self.predict(X)
         elif self.backend == "jax":
-            rows = self._jax_rows(X)
+            rows = jax_rows(self, X)
             scores = run_jax(self.compiled, "scores", self._traced(self.scores), self.params, rows)
         else:
             scores = self._host_scores(X)
@@ -112,7 +110,6 @@ class Model:
             check_finite(scores, self.name)
         return decide(scores, self.output, self.classes, self.threshold)
 
-    @public
     def replace(
         self,
         *,
@@ -210,30 +207,21 @@ class Model:
                 )
         return params
 
-    def _jax_rows(self, X: Any) -> np.ndarray:
-        if is_frame(X):
-            check_columns(X, self.feature_names)
-            X = X.to_numpy()
-        return array_rows(X, self.input_shape, self.allow_nan, DTYPES[self.precision])
-
-    def _host_rows(self, X: Any) -> Any:
-        return frame_rows(X) if is_frame(X) else array_rows(X, self.input_shape, self.allow_nan)
-
     def _host_scores(self, X: Any) -> np.ndarray:
         answers = []
-        for start, part in parts(self._host_rows(X), self.max_rows):
+        for start, part in parts(host_rows(self, X), self.max_rows):
             raw = self._guarded(self.scores, part, start)
             answers.append(check_output(raw, len(part), self.name))
         return np.concatenate(answers)
 
     def _own_labels(self, X: Any) -> np.ndarray:
         if self.backend == "jax":
-            rows = self._jax_rows(X)
+            rows = jax_rows(self, X)
             raw = run_jax(self.compiled, "scores", self._traced(self.scores), self.params, rows)
             return check_labels(raw, len(rows), self.name)
         function = self.decide or self.call
         answers = []
-        for start, part in parts(self._host_rows(X), self.max_rows):
+        for start, part in parts(host_rows(self, X), self.max_rows):
             raw = self._guarded(function, part, start)
             answers.append(check_labels(raw, len(part), self.name))
         return np.concatenate(answers)

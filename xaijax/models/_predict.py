@@ -15,9 +15,9 @@ _ELEMENTS = 1 << 24  # in one call: large instances are cut into fewer rows
 
 
 def run_jax(
-    compiled: dict[Any, Any], key: str, function: TracedFunction, params: Any, rows: np.ndarray
+    compiled: dict[Any, Any], key: str, function: TracedFunction, params: Any, rows: Any
 ) -> np.ndarray:
-    """function(params, rows) for rows [R, *F], as NumPy [R] or [R, K].
+    """function(params, rows) for rows [R, *F] (or a memory map of them), as NumPy [R] or [R, K].
 
     Rows are padded to a power of two by repeating the last row, so at most ten shapes compile. The
     jitted function is kept in `compiled` and serves every params of the same shapes.

@@ -25,6 +25,7 @@ class Probe:
     outputs: int  # K
     scalar: bool  # the model answers [R] (or [R, 1])
     output_names: tuple[str, ...] | None  # [K]
+    answer_dtype: str  # of the model's own answer, before any cast
     jaxpr: Any = None  # of the model on `rows` rows; None on the host
     rows: int = PROBE_ROWS
     noise: np.ndarray | None = None  # [K], standard deviation of one answer; None: deterministic
@@ -48,7 +49,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
 
     rows = rows[np.arange(PROBE_ROWS) % len(rows)]
     answer, noise = _probed(model, evaluate, rows)
-    return _findings(model, answer, jaxpr, noise, seconds)
+    return _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
 
 
 def probe_host(model: HostModel, rows: Any) -> Probe:
@@ -58,7 +59,7 @@ def probe_host(model: HostModel, rows: Any) -> Probe:
         return call_host_raw(model, some)
 
     answer, noise = _probed(model, evaluate, rows)
-    return _findings(model, answer, None, noise, 0.0)
+    return _findings(model, answer, answer.dtype, None, noise, 0.0)
 
 
 def answer_host(model: HostModel, rows: Any, first: int, outputs: int) -> np.ndarray:
@@ -78,15 +79,15 @@ def _probed(model: Any, evaluate: Any, rows: Any) -> tuple[np.ndarray, np.ndarra
         answer = probe_determinism(evaluate, rows, model.name)
         probe_neighbours(evaluate, rows, model.name)
         return answer, None
-    answers = np.stack([evaluate(rows) for _ in range(_REPEATS)]).astype(np.float64)
-    answers = answers.reshape(*answers.shape[:2], -1)
-    return answers[0], np.sqrt(answers.var(axis=0, ddof=1).mean(axis=0))
+    answers = np.stack([evaluate(rows) for _ in range(_REPEATS)])
+    spread = answers.astype(np.float64).reshape(*answers.shape[:2], -1).var(axis=0, ddof=1)
+    return answers[0], np.sqrt(spread.mean(axis=0))
 
 
 def _findings(
-    model: Any, answer: np.ndarray, jaxpr: Any, noise: np.ndarray | None, seconds: float
+    model: Any, answer: np.ndarray, dtype: Any, jaxpr: Any, noise: np.ndarray | None, seconds: float
 ) -> Probe:
     scalar = answer.ndim == 1 or answer.shape[1] == 1
     outputs = 1 if scalar else answer.shape[1]
     names = output_names_for(model.output_names, model.classes, None if scalar else outputs)
-    return Probe(outputs, scalar, names, jaxpr, PROBE_ROWS, noise, seconds)
+    return Probe(outputs, scalar, names, str(dtype), jaxpr, PROBE_ROWS, noise, seconds)

@@ -46,18 +46,22 @@ def traced(function: TracedFunction, precision: str, name: str) -> TracedFunctio
     return whole
 
 
-def selected(
-    whole: TracedFunction, select: Callable[[Any], Any] | None, precision: str
-) -> TracedFunction:
+class Selected:
     """`whole` with one column selected and the answer in the dtype of the precision."""
 
-    def apply(params: Any, rows: Any) -> Any:
-        values = whole(params, rows)
-        if select is not None:
-            values = select(values)
-        return values.astype(DTYPES[precision])
+    def __init__(
+        self, whole: TracedFunction, select: Callable[[Any], Any] | None, precision: str
+    ) -> None:
+        self._whole, self._select, self._precision = whole, select, precision
+        self.answer_dtype: np.dtype | None = None  # of the function's own answer, once traced
 
-    return apply
+    def __call__(self, params: Any, rows: Any) -> Any:
+        """The answer to rows [R, *F], traced: [R] or [R, K]."""
+        values = self._whole(params, rows)
+        if self._select is not None:
+            values = self._select(values)
+        self.answer_dtype = np.dtype(values.dtype)
+        return values.astype(DTYPES[self._precision])
 
 
 def explain_trace_failure(exc: Exception, name: str = "the function") -> Exception:
