@@ -10,6 +10,7 @@ import pytest
 
 import xaijax as xj
 from xaijax.games import evaluator
+from xaijax_kernels.tiles import TILES_PER_DISPATCH
 
 P, N, B = 6, 1000, 10
 A = games.weights(P)
@@ -55,7 +56,7 @@ def test_dispatches_of_a_jax_model(kind, batch_size):
         xj.as_model(games.smooth, params=A), donors, tile=512, batch_size=batch_size, devices=1
     )
     stats = explainer(X, progress=False).stats
-    tiles = 32 if batch_size == "auto" else math.ceil(batch_size / 512)
+    tiles = TILES_PER_DISPATCH if batch_size == "auto" else math.ceil(batch_size / 512)
     rows = stats["model_rows"] + stats["padded_rows"]
     assert rows % 512 == 0  # whole tiles, the last one padded
     assert stats["model_calls"] == math.ceil(rows / (512 * tiles))

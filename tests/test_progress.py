@@ -36,6 +36,7 @@ def test_the_bar_ends_at_the_model_rows(monkeypatch, backend, link):
     monkeypatch.setattr(explainer, "progress_bar", lambda progress, rows: bar)
     model = xj.as_model(lambda rows: 0.1 + 0.1 * rows.sum(axis=1), backend=backend)
     explanation = xj.Explainer(model, background, link=link)(X, progress=True)
-    # Precondition: pairs that differ in few players are padded, so rows run and rows asked differ.
-    assert explanation.stats["padded_rows"] > 0
+    # Precondition: on a device pairs that differ in few players are padded, so rows run and rows
+    # asked differ. A host model is asked for no padding.
+    assert (explanation.stats["padded_rows"] > 0) == (backend == "jax")
     assert bar.n == bar.total == explanation.stats["model_rows"]
