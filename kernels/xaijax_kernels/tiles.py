@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as Spec
 
 from xaijax_kernels.hybrids import hybrid_rows
 
-TILES_PER_DISPATCH = 64
+TILES_PER_DISPATCH = 32
 SMALLEST_TILE = 256
 # Numbers in the widest layer of a tile. CPU: 4 MB of float32 stays in the cache, and 16,384 rows of
 # a 64-wide layer ran fastest. GPU: L2-sized, and enough work to hide a launch.
