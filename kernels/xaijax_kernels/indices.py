@@ -72,10 +72,9 @@ def corner_matrix(p: np.ndarray) -> np.ndarray:
 def split_matrices(p: np.ndarray, low: int) -> np.ndarray:
     """`corner_matrix` for pieces of 2^low corners; float64 [k-low+1, 2^low, low+2].
 
-    A piece fixes the high bits; h of them are set. With u(s) = p(s-1) + p(s),
-    phi_i = sum over S with i of u(|S|) v(S) - sum over all S of p(|S|) v(S).
-    The columns of matrix h give a piece's part of: the first sum for each low bit, the first sum
-    over all its corners (which belongs to each high bit that is set), and the second sum.
+    A piece fixes the high bits; h of them are set. The columns of matrix h give a piece's part of:
+    the value of each low player; the sum in which a high player that is set counts with p(|S|-1);
+    the sum, to be subtracted, in which one that is not set counts with p(|S|).
     """
     k = len(p)
     inside = np.concatenate([[0.0], p])
@@ -83,8 +82,8 @@ def split_matrices(p: np.ndarray, low: int) -> np.ndarray:
     pieces = []
     for h in range(k - low + 1):
         size = sizes(low) + h
-        u = (inside + outside)[size][:, None]
-        pieces.append(np.concatenate([u * members(low), u, outside[size][:, None]], axis=1))
+        plus, minus = inside[size][:, None], outside[size][:, None]
+        pieces.append(np.concatenate([np.where(members(low), plus, -minus), plus, minus], axis=1))
     return np.stack(pieces)
 
 

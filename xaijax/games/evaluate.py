@@ -153,11 +153,9 @@ class Totals:
         # The device took the piece's first value away before it summed; here it comes back.
         column_sums = matrices.sum(axis=1)[bits]  # [tiles, low + 2]
         sums = sums[:, :, : low + 2] + first[:, :, None] * column_sums[:, None, :]
-        high_members = members(k - low)[high]  # [tiles, k - low]
-        kept = np.concatenate(
-            [sums[:, :, :low], sums[:, :, low, None] * high_members[:, None, :]], axis=2
-        )
-        phi = (kept - sums[:, :, low + 1, None]).swapaxes(1, 2)  # [tiles, k, K]
+        is_set = members(k - low)[high][:, None, :]  # [tiles, 1, k - low]
+        of_high = np.where(is_set, sums[:, :, low, None], -sums[:, :, low + 1, None])
+        phi = np.concatenate([sums[:, :, :low], of_high], axis=2).swapaxes(1, 2)  # [tiles, k, K]
         instance, w = pairs.instance[pair], self._w[pairs.donor[pair]]
         player = np.nonzero(pairs.differs[pair])[1].reshape(-1, k)
         _add_rows(self.phi, instance, player, w[:, None, None] * phi)
