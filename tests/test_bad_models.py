@@ -60,14 +60,14 @@ CORNER = r"X row 2 with background row 3 and the players \['x1'\] kept from X \(
 MODELS = [
     ("43", nan_at_a_corner(np.nan), M, f"nan for {CORNER}.*nonfinite=", {}, ("jax", "host")),
     ("44", nan_at_a_corner(np.inf), M, f"inf for {CORNER}.*nonfinite=", {}, ("jax", "host")),
-    ("45", lambda rows: f(rows)[1:], M, "returned (4|31) rows", {}, ("jax", "host")),
+    ("45", lambda rows: f(rows)[1:], M, r"returned \d+ rows", {}, ("jax", "host")),
     ("46", lambda rows: f(rows).sum(), M, "returned a single value", {}, ("jax", "host")),
     ("47", lambda rows: None, M, "returned None.*return missing|None", {}, ("jax", "host")),
     (
         "49",
         lambda rows: f(rows)[:, None, None] + 0 * rows[:, :3, None] * rows[:, None, :2],
         M,
-        r"returned shape \((5|32), 3, 2\)",
+        r"returned shape \(\d+, 3, 2\)",
         {},
         ("jax", "host"),
     ),
@@ -99,6 +99,14 @@ def test_models_that_are_refused(row, function, error, match, options, backend):
         notes = "".join(caught.value.__notes__)
         assert f"raised by {function.__name__} on rows 0:" in notes
         assert row == "55" or "must not write into its input" in notes
+
+
+@BACKENDS
+def test_row_53_one_donor_does_not_hide_a_models_neighbours(backend):
+    """The probe's rows come from X too: copies of one donor would all be answered alike."""
+    explainer = xj.Explainer(xj.as_model(normalised, backend=backend), xj.Baseline(B[0]))
+    with pytest.raises(M, match="batch normalisation"):
+        explainer(X)
 
 
 @BACKENDS
@@ -169,11 +177,12 @@ def test_row_52_a_random_model_has_standard_errors():
     explainer = xj.Explainer(xj.as_model(noisy, backend="host", deterministic=False), B)
     runs = [explainer(X) for _ in range(60)]
     assert not runs[0].exact
-    # 720 residuals: the ratio of the two standard deviations has a standard error of 3 %.
+    # 720 residuals give the spread to 3 %, 64 probes of 8 rows the stated error to 3 %; five times
+    # their sum of squares is 0.21 (false alarm 6e-7). Wrong by sqrt 2 would be 0.41.
     values = np.array([run.values for run in runs])
     found = np.sqrt(values.var(axis=0, ddof=1).mean())
     stated = np.mean([run.std_errors for run in runs])
-    assert abs(found / stated - 1) < 0.12
+    assert abs(found / stated - 1) < 0.21
     wanted, _, _ = oracles.explain(f64, X, B, oracles.shapley_weight(4))
     assert np.abs(values.mean(axis=0) - wanted).max() < 5 * stated / np.sqrt(60)
     total = runs[0].base_values + runs[0].values.sum(axis=1)

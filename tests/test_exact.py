@@ -263,3 +263,34 @@ def test_one_model_serves_explainers_with_other_players_in_turn():
         renamed = xj.Explainer(model, donors, players=order)(X, progress=False)
         bound = tolerance(backend, oracle_of(1)(np.concatenate([X, donors])))
         np.testing.assert_allclose(renamed.values[:, order], single.values, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("differ", [25, 256, 257, 260])
+def test_more_differing_players_than_can_be_enumerated_are_refused(differ):
+    """256 once wrapped to 0 in a count of eight bits, and came out as exact zeros."""
+    X, donors = np.zeros((2, 280), np.float32), np.zeros((1, 280), np.float32)
+    X[1, :differ] = 1
+    for estimator in ("auto", "exact"):
+        explainer = xj.Explainer(xj.as_model(lambda X: X.sum(axis=1)), donors, estimator=estimator)
+        with pytest.raises(xj.EnumerationLimitError, match=f"X row 1 .* {differ} players"):
+            explainer(X, progress=False)
+
+
+def test_a_random_model_has_the_mean_of_its_answers_and_their_error():
+    """Uniform noise of width 0.1 on an additive game: errors within five standard errors, which for
+    bounded noise fails in fewer than 1e-6 of runs (and the seed is fixed)."""
+    rng = np.random.default_rng(5)
+
+    def f(rows):
+        return rows.sum(axis=1) + 0.1 * (rng.random(len(rows)) - 0.5)
+
+    model = xj.as_model(f, backend="host", deterministic=False)
+    donors = games.rows(20, P, "continuous", 2).astype(float)
+    X = games.rows(5, P, "continuous", 1).astype(float)
+    got = xj.Explainer(model, donors)(X, progress=False)
+    assert not got.exact and got.std_errors is not None
+    expected = X - donors.mean(axis=0)
+    assert (np.abs(got.values - expected) < 5 * got.std_errors).all()
+    # And the errors are not idle: they are of the size of the deviations.
+    assert 0.5 < np.sqrt(((got.values - expected) ** 2).mean()) / got.std_errors.mean() < 2
+    assert "efficiency_residual" not in got.stats

@@ -33,7 +33,12 @@ def test_the_bar_ends_at_the_model_rows(monkeypatch, backend, link):
     background = rng.integers(0, 2, (20, 8)).astype(np.float32)
     X = rng.integers(0, 2, (30, 8)).astype(np.float32)
     bar = Bar()
-    monkeypatch.setattr(explainer, "progress_bar", lambda progress, rows: bar)
+
+    def drawn(progress, rows):
+        bar.total = rows
+        return bar
+
+    monkeypatch.setattr(explainer, "progress_bar", drawn)
     model = xj.as_model(lambda rows: 0.1 + 0.1 * rows.sum(axis=1), backend=backend)
     explanation = xj.Explainer(model, background, link=link)(X, progress=True)
     # Precondition: on a device pairs that differ in few players are padded, so rows run and rows

@@ -21,6 +21,7 @@ from xaijax._explanation import Explanation as Explanation
 from xaijax._explanation import load as load
 from xaijax._index import SizeLimited as SizeLimited
 from xaijax._merge import merge as merge
+from xaijax._version import __version__ as __version__
 from xaijax.games.replacement import Baseline as Baseline
 from xaijax.methods.explainer import Explainer as Explainer
 from xaijax.models import Model as Model

@@ -14,6 +14,19 @@ from xaijax._public import public
 
 SUMMED = ("model_rows", "padded_rows", "model_calls", "seconds", "compile_seconds")
 
+# Facts of the provenance that make two explanations answers to one question.
+QUESTION = (
+    "selected_output",
+    "player_columns",
+    "method",
+    "quantity",
+    "link",
+    "index_weights",
+    "replacement",
+    "background_rows",
+    "weights",
+)
+
 
 @public
 def merge(explanations: Iterable[Explanation]) -> Explanation:
@@ -27,8 +40,9 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
 
     Raises:
         InputError: no explanation, or explanations that differ in feature_names, output_names,
-            kind, the selected output, the columns behind the players, the kind of data, or in
-            having instance_names; the message names the field.
+            kind, the kind of data, having instance_names, or in a fact of the provenance that says
+            what was asked (output, players' columns, link, index weights, replacement); the
+            message names the field.
         InputTypeError: something that is no Explanation.
     """
     if isinstance(explanations, Explanation):
@@ -41,7 +55,7 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
             raise InputTypeError(f"explanations: got {type(part).__name__}, not an Explanation.")
     for field in ("feature_names", "output_names", "kind"):
         _require_equal(field, [getattr(part, field) for part in parts])
-    for fact in ("selected_output", "player_columns"):
+    for fact in QUESTION:
         _require_equal(f"provenance[{fact!r}]", [part.provenance.get(fact) for part in parts])
     names = [part.instance_names for part in parts]
     _require_equal("instance_names (given or None)", [one is not None for one in names])

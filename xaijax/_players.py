@@ -79,6 +79,11 @@ def column_labels(shape: tuple[int, ...]) -> list[str]:
 def column_index(column: Any, labels: Sequence[str], name: str) -> int:
     """A column's index from its index or its name."""
     if isinstance(column, int | np.integer) and not isinstance(column, bool):
+        if str(column) in labels and list(labels).index(str(column)) != column:
+            raise InputError(
+                f"{name}: column {column} is the position of {labels[int(column)]!r} and the label "
+                f"of another column. Say the label as text ({str(column)!r}) or rename columns."
+            )
         if not -len(labels) <= column < len(labels):
             raise InputError(f"{name}: there is no column {column}; there are {len(labels)}.")
         return int(column) % len(labels)

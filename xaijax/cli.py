@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import sys
 from collections.abc import Callable, Sequence
 
 from xaijax import demo
 from xaijax._errors import XaiError
+from xaijax._version import __version__
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="xaijax", description="Explain machine-learning models in large batches."
     )
-    version = f"xaijax {importlib.metadata.version('xaijax')}"
+    version = f"xaijax {__version__}"
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(dest="command", title="commands")
     about = "train a small network on census data and explain 1,000 rows exactly"

@@ -72,18 +72,19 @@ def plan_sizes(
     return Sizes(
         TileShape(shape, P, slot_bits, rows >> slot_bits, outputs, dtype),
         tiles,
-        instances_at_a_time(donors, columns * itemsize, max_memory),
+        instances_at_a_time(donors, P, columns * itemsize, max_memory),
         donors,
         columns,
     )
 
 
-def instances_at_a_time(donors: int, bytes_per_row: int, max_memory: int) -> int:
+def instances_at_a_time(donors: int, P: int, bytes_per_row: int, max_memory: int) -> int:
     """Instances whose pairs are planned, and whose rows are held, together.
 
-    About a million pairs on the host, and an eighth of the memory for the rows. It does not depend
-    on how many instances there are, so that every call runs the same program.
+    A pair takes some 80 bytes on the host and two flags a player: a quarter of the memory, and at
+    most about half a million pairs. An eighth of the memory for the rows. It does not depend on how
+    many instances there are, so that every call runs the same program.
     """
-    by_pairs = (1 << 20) // donors
+    by_pairs = min(1 << 19, max_memory // 4 // (80 + 2 * P)) // donors
     by_rows = max_memory // 8 // max(1, bytes_per_row)
-    return max(1, min(by_pairs, by_rows, 1 << 14))
+    return max(1, min(by_pairs, by_rows, 1 << 13))

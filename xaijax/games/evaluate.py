@@ -107,16 +107,19 @@ class Weights:
 class Totals:
     """Sums over donors for a stretch of instances, float64."""
 
-    def __init__(self, N: int, P: int, K: int, donor_weights: np.ndarray) -> None:
+    def __init__(
+        self, N: int, P: int, K: int, donor_weights: np.ndarray, random: bool = False
+    ) -> None:
         self.phi = np.zeros((N, P, K))
         self.empty = np.zeros((N, K))  # value with nothing kept, the mean over donors
         self.full = np.zeros((N, K))  # value with everything kept, f(x)
         self.span = np.zeros(N)  # largest change of the model's answer in any pair
-        self._w = donor_weights
+        # A random model answers x anew beside each donor: then f(x) is the mean of its answers.
+        self._w, self._random = donor_weights, random
 
     def stretch(self, first: int, last: int) -> Totals:
         """The same sums for the instances [first, last), sharing memory."""
-        part = Totals(0, 0, 0, self._w)
+        part = Totals(0, 0, 0, self._w, self._random)
         part.phi, part.empty = self.phi[first:last], self.empty[first:last]
         part.full, part.span = self.full[first:last], self.span[first:last]
         return part
@@ -130,7 +133,7 @@ class Totals:
         """sums [hi - lo, K, k + 3] of the pairs [lo, hi), all with k players that differ."""
         instance, w = pairs.instance[lo:hi], self._w[pairs.donor[lo:hi]]
         np.add.at(self.empty, instance, w[:, None] * sums[:, :, k])
-        self.full[instance] = sums[:, :, k + 1]
+        self._add_full(instance, w, sums[:, :, k + 1])
         np.maximum.at(self.span, instance, sums[:, :, k + 2].max(axis=1))
         if k:
             player = np.nonzero(pairs.differs[lo:hi])[1].reshape(-1, k)
@@ -162,7 +165,13 @@ class Totals:
         np.maximum.at(self.span, instance, span.max(axis=1))
         lowest, highest = high == 0, high == (1 << (k - low)) - 1
         np.add.at(self.empty, instance[lowest], w[lowest, None] * first[lowest])
-        self.full[instance[highest]] = last[highest]
+        self._add_full(instance[highest], w[highest], last[highest])
+
+    def _add_full(self, instance: np.ndarray, w: np.ndarray, full: np.ndarray) -> None:
+        if self._random:
+            np.add.at(self.full, instance, w[:, None] * full)
+        else:
+            self.full[instance] = full
 
 
 def _add_rows(phi: np.ndarray, instance: np.ndarray, player: np.ndarray, terms: np.ndarray) -> None:

@@ -72,7 +72,8 @@ class Evaluator:
     def instances_at_a_time(self) -> int:
         """Instances planned together; a function of background and memory only."""
         codes = self.replacement.codes
-        return instances_at_a_time(len(codes), codes.shape[1] * codes.itemsize, self.max_memory)
+        per_row = codes.shape[1] * codes.itemsize
+        return instances_at_a_time(len(codes), self.players.count, per_row, self.max_memory)
 
     def refuse_too_little_memory(self) -> None:
         """Raise MemoryPlanError where even the smallest tile cannot fit; asks the model nothing."""
@@ -99,15 +100,17 @@ class Evaluator:
         """Model rows of N instances where all players differ, as far as that is allowed."""
         return N * len(self.replacement.codes) << min(self.players.count, LARGEST_PAIR)
 
-    def backend(self, table: Table, N: int) -> Backend:
+    def backend(self, table: Table, x: np.ndarray, N: int) -> Backend:
         """The loop that runs the model, planned for N instances; the first call probes the model.
+
+        x: codes of a few of the instances, for the probe.
 
         A JAX model keeps the plan of the first call, so that no later one compiles again.
         """
         if self.model.backend == "host":
-            return self._host_backend(table, self._most_rows(N))
+            return self._host_backend(table, x, self._most_rows(N))
         if self._kept is None:
-            self._kept = self._device_backend(self._most_rows(N))
+            self._kept = self._device_backend(x, self._most_rows(N))
         return self._kept
 
     def halve_tile(self) -> bool:
@@ -124,9 +127,9 @@ class Evaluator:
         self.clock.tile_halvings += 1
         return True
 
-    def _device_backend(self, most_rows: int) -> DeviceBackend:
+    def _device_backend(self, x: np.ndarray, most_rows: int) -> DeviceBackend:
         model, codes = self.model, self.replacement.codes
-        probe = self._probe(self.replacement.table)
+        probe = self._probe(self.replacement.table, x)
         devices = self.devices
         sizes = plan_sizes(
             width=widest_layer(probe.jaxpr, probe.rows),
@@ -157,15 +160,17 @@ class Evaluator:
             self.clock,
         )
 
-    def _probe(self, table: Table) -> Any:
+    def _probe(self, table: Table, x: np.ndarray) -> Any:
         if self.findings is None:
-            self.findings = self.model.probe(table.decode(self.replacement.codes[:PROBE_ROWS]))
+            # Of both kinds, since rows that are all alike would say nothing about neighbours.
+            few = [self.replacement.codes[: PROBE_ROWS // 2], x[: PROBE_ROWS // 2]]
+            self.findings = self.model.probe(table.decode(np.concatenate(few)))
             self.clock.compile_seconds += self.findings.compile_seconds
         return self.findings
 
-    def _host_backend(self, table: Table, most_rows: int) -> HostBackend:
+    def _host_backend(self, table: Table, x: np.ndarray, most_rows: int) -> HostBackend:
         model, codes = self.model, self.replacement.codes
-        self._probe(table)
+        self._probe(table, x)
         K = self.findings.outputs
 
         def answer(code_rows: np.ndarray, first: int) -> np.ndarray:

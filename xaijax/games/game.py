@@ -16,7 +16,7 @@ import numpy as np
 
 from xaijax._errors import EnumerationLimitError, MemoryPlanError, ModelOutputError
 from xaijax.games.evaluate import Backend, Totals, Weights, pair_semivalues
-from xaijax.games.evaluator import LARGEST_PAIR, Evaluator
+from xaijax.games.evaluator import LARGEST_PAIR, PROBE_ROWS, Evaluator
 from xaijax.games.quantity import Quantity
 from xaijax.games.replacement import agreement_codes
 from xaijax_kernels.lattice import Pairs, differing, pack
@@ -33,6 +33,14 @@ class Count:
     padded: int = 0
 
 
+@dataclass(frozen=True)
+class Survey:
+    """What exact values would ask for."""
+
+    corners: np.ndarray  # int64 [N], distinct model rows of each instance
+    largest: np.ndarray  # int64 [N], players that differ from a donor at most
+
+
 class Game:
     """The games of N instances on one evaluator."""
 
@@ -47,7 +55,7 @@ class Game:
         self.evaluator, self.quantity, self._progress = evaluator, quantity, progress
         self.table_of_rows, self.codes = evaluator.replacement.table.encode(rows)  # [N, C]
         self.count = Count()
-        self.largest_pair = 0  # players that differ at most, once `differing_players` was asked
+        self.largest_pair = 0  # players that differ at most, once `survey` was asked
 
     @property
     def N(self) -> int:
@@ -59,29 +67,38 @@ class Game:
         """Players."""
         return self.evaluator.players.count
 
-    def differing_players(self) -> np.ndarray:
-        """k of every pair; uint8 [N, B]. Asks the model nothing."""
-        B = len(self.evaluator.replacement.codes)
-        k = np.empty((self.N, B), np.uint8)
+    def survey(self) -> Survey:
+        """Count what exact values would ask for, a stretch at a time; asks the model nothing."""
+        corners, largest = np.empty(self.N, np.int64), np.empty(self.N, np.int64)
         for first, differs in self._differing():
-            k[first : first + len(differs)] = differs.sum(axis=2)
-        self.largest_pair = int(k.max(initial=0))
-        return k
+            k = differs.sum(axis=2, dtype=np.int64)
+            here = slice(first, first + len(differs))
+            largest[here] = k.max(axis=1)
+            # Past the limit the count no longer matters, but must not overflow.
+            corners[here] = (np.int64(1) << np.minimum(k, LARGEST_PAIR + 1)).sum(axis=1)
+        self.largest_pair = int(largest.max())
+        return Survey(corners, largest)
 
-    def refuse_too_many(self, k: np.ndarray) -> None:
-        """Raise EnumerationLimitError for what cannot be enumerated; k as `differing_players`."""
+    def refuse_too_many(self, survey: Survey) -> None:
+        """Raise EnumerationLimitError for what cannot be enumerated."""
         if not self.quantity.linear and self.P > LARGEST_TABLE:
             raise EnumerationLimitError(
                 f"link={self.quantity.name!r} acts on the mean, so the full table of 2^{self.P} "
                 f"coalitions is needed; at most {LARGEST_TABLE} players can be enumerated. Group "
                 'columns with players=, or use link="identity".'
             )
-        if k.max(initial=0) > LARGEST_PAIR:
-            n, b = np.unravel_index(int(k.argmax()), k.shape)
+        k = self.largest_pair
+        if k > LARGEST_PAIR:
+            n = int(survey.largest.argmax())
+            x, donors = self.codes[n : n + 1], self.evaluator.replacement.codes
+            own = differing(
+                agreement_codes(x), agreement_codes(donors), self.evaluator.code_players, self.P
+            )
+            b = int(self.evaluator.replacement.row[own[0].sum(axis=1).argmax()])
             raise EnumerationLimitError(
-                f"X row {n} and background row {b} differ in {k[n, b]} players, which is "
-                f"2^{k[n, b]} coalitions; exact values go up to {LARGEST_PAIR} players that "
-                "differ. Group columns with players=, or use fewer or coarser features."
+                f"X row {n} and background row {b} differ in {k} players, which is 2^{k} "
+                f"coalitions; exact values go up to {LARGEST_PAIR} players that differ. Group "
+                "columns with players=, or use fewer or coarser features."
             )
         if not self.quantity.linear:
             self._table_limits(1)  # the model's outputs are not known yet; one at least
@@ -90,8 +107,10 @@ class Game:
         """The semivalue with weights p [P] of all instances, where the quantity is linear."""
         weights = Weights(p)
         donors = self.evaluator.replacement.weights
-        backend = self.evaluator.backend(self.table_of_rows, self.N)
-        totals = Totals(self.N, self.P, self.evaluator.findings.outputs, donors)
+        backend = self._backend()
+        findings = self.evaluator.findings
+        random = findings.noise is not None
+        totals = Totals(self.N, self.P, findings.outputs, donors, random)
 
         def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
             n, B, _ = differs.shape
@@ -109,7 +128,7 @@ class Game:
 
     def tables(self) -> Iterator[tuple[int, np.ndarray]]:
         """(first instance, v(S) float64 [n, 2^P, K]) for stretches of instances, in order."""
-        backend = self.evaluator.backend(self.table_of_rows, self.N)
+        backend = self._backend()
         K = self.evaluator.findings.outputs
         most_rows, most_instances = self._table_limits(K)
         parts: list[np.ndarray] = []
@@ -170,11 +189,14 @@ class Game:
                 if not exhausted or not self.evaluator.halve_tile():
                     raise
             self.count = before
-            backend = self.evaluator.backend(self.table_of_rows, self.N)
+            backend = self._backend()
 
     def table(self) -> np.ndarray:
         """v(S) of all instances; float64 [N, 2^P, K]."""
         return np.concatenate([part for _, part in self.tables()])
+
+    def _backend(self) -> Backend:
+        return self.evaluator.backend(self.table_of_rows, self.codes[:PROBE_ROWS], self.N)
 
     def _differing(self) -> Iterator[tuple[int, np.ndarray]]:
         """(first instance, bool [n, B, P]) for as many instances as are planned together."""
@@ -237,9 +259,10 @@ class Game:
                 self.evaluator.players.names[p] for j, p in enumerate(differ) if corner >> j & 1
             ]
             bits = sum(1 << int(p) for j, p in enumerate(differ) if corner >> j & 1)
+            donor = int(self.evaluator.replacement.row[pairs.donor[pair]])
             raise ModelOutputError(
                 f"the model returned {values[bad[0]][~np.isfinite(values[bad[0]])][0]} for X row "
-                f"{first + int(pairs.instance[pair])} with background row {int(pairs.donor[pair])} "
+                f"{first + int(pairs.instance[pair])} with background row {donor} "
                 f"and the players {kept} kept from X (coalition {bits:#b}). Mend the model, or say "
                 'nonfinite="propagate" in as_model.'
             )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xaijax import _checks
-from xaijax._errors import InputError
+from xaijax._errors import InputError, InputTypeError
 from xaijax._frame_table import FrameTable
 from xaijax._frames import frame_kind, frame_labels, same_labels
 from xaijax._public import public_class
@@ -25,7 +25,8 @@ class Baseline:
 
     Baseline(row): a row [F] (or shaped like one instance, or a frame of one row).
     Baseline("median", rows), Baseline("mean", rows): per column of `rows` [B, F]; the value of a
-    column that is not numeric is its most frequent one.
+    column that is not numeric is its most frequent one. NaN is refused; where the model has
+    allow_nan=True it is left out of the median and the mean.
 
     Raises InputError for another word or for rows missing or given twice.
     """
@@ -43,20 +44,25 @@ class Baseline:
     def __repr__(self) -> str:
         return f"Baseline({self.row!r}, rows)" if isinstance(self.row, str) else "Baseline(row)"
 
-    def as_rows(self) -> Any:
+    def as_rows(self, allow_nan: bool) -> Any:
         """The one row as a batch: array [1, *F], or a frame of one row."""
         if isinstance(self.row, str):
-            return _summary(self.rows, self.row)
+            return _summary(self.rows, self.row, allow_nan)
         if frame_kind(self.row):
             if len(self.row) != 1:
                 raise InputError(f"background: Baseline(row) got a frame of {len(self.row)} rows.")
             return self.row
         if type(self.row).__module__.startswith("pandas") and hasattr(self.row, "to_frame"):
-            return self.row.to_frame().T.infer_objects()
+            if self.row.dtype.kind not in "biuf":
+                raise InputTypeError(
+                    f"background: Baseline(row) got a Series of dtype {self.row.dtype}, which has "
+                    "lost the columns' own dtypes. Give a frame of one row (frame.iloc[[0]])."
+                )
+            return self.row.to_frame().T
         return _checks.as_array(self.row, "background")[None]
 
 
-def _summary(rows: Any, how: str) -> Any:
+def _summary(rows: Any, how: str, allow_nan: bool) -> Any:
     kind = frame_kind(rows)
     if kind is None:
         array = _checks.as_array(rows, "background")
@@ -64,7 +70,7 @@ def _summary(rows: Any, how: str) -> Any:
             raise InputError(
                 f"background: Baseline({how!r}, rows) needs rows [B, F], got shape {array.shape}."
             )
-        _checks.finite(array, "background", allow_nan=True)
+        _checks.finite(array, "background", allow_nan)
         summary = (np.nanmedian if how == "median" else np.nanmean)(array, axis=0)
         return summary[None].astype(array.dtype if array.dtype.kind == "f" else np.float64)
     if len(rows) == 0:
@@ -74,6 +80,8 @@ def _summary(rows: Any, how: str) -> Any:
         for label in rows.columns:
             column = rows[label]
             numeric = column.dtype.is_numeric()
+            if numeric:
+                _checks.finite(column.to_numpy(), f"background, column {label!r}", allow_nan)
             one[label] = (
                 [getattr(column, how)()] if numeric else column.mode().sort().head(1).to_list()
             )
@@ -82,6 +90,9 @@ def _summary(rows: Any, how: str) -> Any:
     for label in rows.columns:
         column = rows[label]
         numeric = column.dtype.kind in "iuf"
+        if numeric:
+            values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            _checks.finite(values, f"background, column {label!r}", allow_nan)
         value = getattr(column, how)() if numeric else column.mode().iloc[0]
         parts[label] = column.iloc[:1].copy()
         if numeric:
@@ -104,6 +115,7 @@ class Replacement:
     codes: np.ndarray  # [B, C]
     weights: np.ndarray  # float64 [B], positive, sum 1
     weights_sum: float | None  # of the weights as given; None: none were
+    row: np.ndarray  # int64 [B], place of each donor among the background rows given
     rows_given: int  # background rows before those of weight 0 were dropped
     kind: str  # "rows" | "baseline"
 
@@ -117,13 +129,13 @@ def replacement_of(model: Any, background: Any, weights: Any) -> Replacement:
     if isinstance(background, Baseline):
         if weights is not None:
             raise InputError("weights belong to background rows; a Baseline is one row.")
-        background = background.as_rows()
+        background = background.as_rows(model.allow_nan)
     table = _table_of(model, background)
     rows = table.read(background, "background", model.allow_nan)
     given = len(rows)
     w, total = _checks.row_weights(weights, given)
     table, codes = table.encode(rows)
-    return Replacement(table, codes[w > 0], w[w > 0], total, given, kind)
+    return Replacement(table, codes[w > 0], w[w > 0], total, np.flatnonzero(w > 0), given, kind)
 
 
 def _table_of(model: Any, background: Any) -> Table:

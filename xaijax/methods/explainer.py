@@ -19,9 +19,10 @@ from xaijax._index import Index, index_weights
 from xaijax._players import players_from
 from xaijax._public import public_class
 from xaijax._table import MappedRows
+from xaijax._version import __version__
 from xaijax.estimators.exact import Estimate, exact
 from xaijax.games.evaluator import Evaluator
-from xaijax.games.game import Game
+from xaijax.games.game import Game, Survey
 from xaijax.games.quantity import quantity_of
 from xaijax.games.replacement import replacement_of
 from xaijax.methods._progress import progress_bar
@@ -118,25 +119,24 @@ class Explainer:
         evaluator.refuse_overflow(_checks.rows_given(X))
         rows = table.read(X, "X", self.model.allow_nan)
         _checks.on_devices(X, "X", evaluator.devices)
-        bar = progress_bar(progress, 0)
 
         def progressed(done: int) -> None:
             bar.update(done)
 
         game = Game(evaluator, rows, self.quantity, progressed)
-        k = game.differing_players()
-        self._refuse(game, k)
+        survey = game.survey()
+        self._refuse(game, survey)
         evaluator.refuse_too_little_memory()
-        bar.total = int((np.int64(1) << k.astype(np.int64)).sum())
+        bar = progress_bar(progress, int(survey.corners.sum()))
         before = evaluator.clock.copy()
         with bar:
             estimate = exact(game, self.weights)
         return self._explanation(X, rows, game, estimate, before, started)
 
-    def _refuse(self, game: Game, k: np.ndarray) -> None:
-        """Raise for what exact values cannot do, and for what "auto" will not; k [N, B]."""
-        game.refuse_too_many(k)
-        P, B = game.P, k.shape[1]
+    def _refuse(self, game: Game, survey: Survey) -> None:
+        """Raise for what exact values cannot do, and for what "auto" will not."""
+        game.refuse_too_many(survey)
+        P, B = game.P, len(self._evaluator.replacement.codes)
         coalitions = (1 << P) - 2
         if self.budget is not None and self.budget >= coalitions:
             _checks.warn(
@@ -144,16 +144,22 @@ class Explainer:
                 "values are exact."
             )
             return
-        if self.estimator != "auto":
+        if self.estimator == "exact":
+            if self.budget is not None:
+                raise InputError(
+                    f"budget={self.budget:,} is given, but estimator='exact' asks all coalitions "
+                    f"({coalitions:,}). Leave budget= out, or say estimator='auto', for which it "
+                    "is a limit."
+                )
             return
         limit = B * (AUTO_CORNERS if self.budget is None else self.budget + 2)
-        corners = (np.int64(1) << k.astype(np.int64)).sum(axis=1)
-        if corners.max(initial=0) > limit:
+        corners = survey.corners
+        if corners.max() > limit:
             n = int(corners.argmax())
             which = "B 2^16" if self.budget is None else "B (budget + 2)"
             raise EnumerationLimitError(
                 f"estimator='auto': X row {n} needs {corners[n]:,} model rows (at most "
-                f"{k[n].max()} of {P} players differ from a background row), more than "
+                f"{survey.largest[n]} of {P} players differ from a background row), more than "
                 f"{which} = {limit:,}, up to which auto is exact. Say "
                 "estimator='exact' to enumerate them all the same, or group columns with "
                 "players=, or use fewer background rows."
@@ -185,7 +191,7 @@ class Explainer:
             "answer_dtype": evaluator.findings.answer_dtype,
             "weights_sum": evaluator.replacement.weights_sum,
         }
-        if self.index == "shapley":
+        if self.index == "shapley" and estimate.std_errors is None:
             with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
                 residual = estimate.base + estimate.values.sum(axis=1) - estimate.full
                 bound = _rounding(estimate, P, evaluator.replacement.weights, model)
@@ -216,7 +222,12 @@ class Explainer:
                 "players": P,
                 "player_columns": self.players.all_columns(),
                 "precision": model.precision if model.backend == "jax" else "float64",
-                "versions": {"jax": jax.__version__, "numpy": np.__version__},
+                "weights": "given" if evaluator.replacement.weights_sum is not None else "equal",
+                "versions": {
+                    "xaijax": __version__,
+                    "jax": jax.__version__,
+                    "numpy": np.__version__,
+                },
             },
         )
 

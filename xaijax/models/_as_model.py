@@ -69,7 +69,8 @@ def as_model(
       input_shape: the shape of one instance; None: [F].
       allow_nan: rows may hold NaN.
       deterministic: False says that the same rows may get different answers.
-      thread_safe: the host model may be called from several threads.
+      thread_safe: the host model may be called from several threads; recorded, and without effect
+        today: every call comes from the calling thread.
       max_rows: rows in one host call at most.
       timeout: seconds one host call may take; then TimeoutError. None: no limit, no thread.
       precision: of JAX models: "float32" (full products), "tf32", or "float64" (needs

@@ -15,7 +15,7 @@ from xaijax.models._outputs import output_names_for
 from xaijax.models._probe import probe_determinism, probe_neighbours
 
 PROBE_ROWS = 32
-_REPEATS = 16  # of the probe, to measure the noise of a model that is declared random
+_REPEATS = 64  # of the probe, to measure the noise of a model that is declared random
 
 
 @dataclass(frozen=True)
@@ -90,4 +90,5 @@ def _findings(
     scalar = answer.ndim == 1 or answer.shape[1] == 1
     outputs = 1 if scalar else answer.shape[1]
     names = output_names_for(model.output_names, model.classes, None if scalar else outputs)
+    names = None if scalar else names  # one output has no axis to name
     return Probe(outputs, scalar, names, str(dtype), jaxpr, PROBE_ROWS, noise, seconds)
