@@ -35,7 +35,7 @@ def _job(name: str, problem: Problem, **more: Any) -> tuple[dict[str, Any], Agre
 class Memory:
     """Problems whose hybrids, or whose tables of 2^P values, would not fit the limit at once."""
 
-    problems: dict[str, Problem]
+    problems: dict[str, Problem]  # "tables" in the label: by full tables
 
     def measure(self) -> Outcome:
         """The peak of each in a process of its own."""
@@ -43,20 +43,41 @@ class Memory:
         agreements: list[Agreement] = []
         details: dict[str, Any] = {}
         for label, problem in self.problems.items():
-            told, agreement = _job("memory", problem, max_memory=MAX_MEMORY)
+            told, agreement = _job(
+                "memory", problem, max_memory=MAX_MEMORY, tables="tables" in label
+            )
             peak = told["peak"] / MEBI
             figures.append(Figure(f"peak above the start, {label}", peak, 256, 64, unit=" MiB"))
             agreements.append(agreement)
             details[label] = told
-        note = "N = 10,000 with P = 16 and B = 1,000 together would take hours: the product is cut"
+        note = (
+            "N = 10,000, P = 16, B = 1,000 with all players differing would take hours: it is cut"
+        )
         return Outcome(tuple(figures), agreements=tuple(agreements), notes=(note,), details=details)
 
 
 def setup_memory(size: Size) -> Memory:
-    """Few instances of the largest tables, and ten thousand instances of small ones."""
-    shapes = [(4, 16, 1_000), (10_000, 16, 1)] if size == "full" else [(4, 6, 5)]
-    hidden = (32, 1) if size == "full" else (8, 1)
-    return Memory({f"N={N:,} P={P} B={B:,}": network(N, B, (P, *hidden)) for N, P, B in shapes})
+    """The corners of N <= 10,000, P <= 16, B <= 1,000 that can be run; rows and tables."""
+    full = size == "full"
+    shapes = [(4, 16, 1_000), (10_000, 16, 1)] if full else [(4, 6, 5)]
+    hidden = (32, 1) if full else (8, 1)
+    problems = {f"N={N:,} P={P} B={B:,}": network(N, B, (P, *hidden)) for N, P, B in shapes}
+    N, P, B = shapes[0]
+    problems[f"N={5 * N} P={P} B={B // 10:,}, by tables"] = network(
+        5 * N, max(1, B // 10), (P, *hidden)
+    )
+    N, P, B = (10_000, 16, 1_000) if full else (20, 6, 10)
+    problems[f"N={N:,} P={P} B={B:,}, two players differ"] = _two_differ(N, P, B, hidden)
+    return Memory(problems)
+
+
+def _two_differ(N: int, P: int, B: int, hidden: tuple[int, ...]) -> Problem:
+    """Rows that are zero but for one player, another one in X than in the background: all pairs are
+    planned, but each has four hybrids."""
+    dense = network(N, B, (P, *hidden))
+    X, background = np.zeros_like(dense.X), np.zeros_like(dense.background)
+    X[:, 0], background[:, 1] = dense.X[:, 0], dense.background[:, 1]
+    return Problem(X, background, dense.params)
 
 
 @dataclass(frozen=True)
