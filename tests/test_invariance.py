@@ -56,6 +56,18 @@ def test_batch_size_order_and_neighbours_change_no_bit(backend, kind, link):
         assert same_bits(part.values, whole.values[rows])
 
 
+@pytest.mark.parametrize("kind", ["continuous", "few"])
+def test_one_output_at_the_default_tile_keeps_its_bits(kind):
+    X, donors = data(kind)
+    model = xj.as_model(games.smooth, params=A)
+    whole = xj.Explainer(model, donors)(X, progress=False)
+    order = np.random.default_rng(4).permutation(N)
+    for batch_size in (1, 7, 100):
+        explainer = xj.Explainer(model, donors, batch_size=batch_size)
+        assert same_bits(explainer(X, progress=False).values, whole.values)
+        assert same_bits(explainer(X[order], progress=False).values, whole.values[order])
+
+
 def test_stretches_planned_together_change_no_bit(monkeypatch):
     X, donors = data("few")
     model = model_of("jax")
@@ -84,6 +96,8 @@ for kind in ("continuous", "few"):
                 got = explainer(X[:count], progress=False)
                 assert len(got.stats["devices"]) == (devices or 8)
                 out[f"{kind} {link} {devices} {count}"] = got.values
+    model = xj.as_model(games.smooth, params=A)
+    out[f"{kind} one output"] = xj.Explainer(model, donors)(X, progress=False).values
 np.savez(sys.argv[2], **out)
 """
 
@@ -102,6 +116,8 @@ def test_eight_devices_give_the_bits_of_one(tmp_path):
     with np.load(out) as found:
         for kind in ("continuous", "few"):
             X, donors = data(kind)
+            one = xj.Explainer(xj.as_model(games.smooth, params=A), donors, devices=1)
+            assert same_bits(found[f"{kind} one output"], one(X, progress=False).values)
             for link, function in LINKS.items():
                 here = xj.Explainer(model_of("jax"), donors, tile=256, link=function, devices=1)(
                     X, progress=False
