@@ -65,10 +65,10 @@ def main(picture="patches.png"):
         one = explanation[i, :, str(labels[i - 20])]  # what speaks for the image's own digit
         above.imshow(one.data[0], cmap="Greys")
         above.set_title(f"score of {labels[i - 20]}: {one.base_values[0] + one.values.sum():.1f}")
-        drawn = below.imshow(one.values[0][PATCHES], cmap="PuOr_r", vmin=-8, vmax=8)
+        below.imshow(one.values[0][PATCHES], cmap="PuOr_r", vmin=-8, vmax=8)
         above.set_axis_off()
         below.set_axis_off()
-    figure.colorbar(drawn, ax=axes[1], label="Shapley value")
+    figure.colorbar(axes[1, -1].images[0], ax=axes[1], label="Shapley value")
     figure.savefig(picture, dpi=150)
     plt.close(figure)
     return explanation

@@ -10,6 +10,7 @@ Needs `pip install "xaijax[data,plots]"`, and the Adult table (see xaijax.datase
 
 import sys
 
+import matplotlib.pyplot as plt
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -51,8 +52,10 @@ def main(picture: str = "bar.png") -> xj.Explanation:
     print(explanation)
     print(explanation[0].to_dataframe(long=True)[["player", "data", "value"]].round(4))
 
-    axes = xj.plots.bar(explanation)
-    axes.figure.savefig(picture, dpi=150)
+    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
+    xj.plots.bar(explanation, ax=axes)
+    figure.savefig(picture, dpi=150)
+    plt.close(figure)
     return explanation
 
 

@@ -6,7 +6,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = {"xaijax": ROOT / "xaijax", "xaijax_kernels": ROOT / "kernels" / "xaijax_kernels"}
-FOLDERS = ("xaijax", "kernels", "bench", "examples", "tests", "notebooks", "docs")  # that hold Python
+FOLDERS = (
+    "xaijax",
+    "kernels",
+    "bench",
+    "examples",
+    "tests",
+    "notebooks",
+    "docs",
+)  # that hold Python
 
 
 def python_files() -> list[Path]:
