@@ -21,7 +21,7 @@ from xaijax_kernels.hybrids import hybrid_rows
 from xaijax_kernels.lattice import Dispatch, Pairs, dispatches
 from xaijax_kernels.tables import host_tables
 
-ROWS_PER_CALL = 1 << 14  # at least 8,192 rows a call leave the overhead of a call unnoticed
+ROWS_PER_CALL = 1 << 15
 # One row a slot: a host model's row is dear, so none is asked for as padding.
 SLOT_BITS = 0
 
