@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 from bench import __main__ as command
-from bench import environments, report
+from bench import environments, frame, report
 from bench.frame import (
     Agreement,
     Case,
@@ -64,19 +63,21 @@ def test_contenders_take_turns() -> None:
     assert all(len(timing.seconds) == 2 for timing in timings.values())
 
 
-def test_a_slow_peer_runs_a_share_that_is_scaled_and_said() -> None:
+def test_a_slow_peer_runs_a_share_that_is_scaled_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
+    clock = [0.0]  # in place of the machine's, whose load is no part of the test
+    monkeypatch.setattr(frame.time, "perf_counter", lambda: clock[0])
 
     def slow(count: int) -> int:
         done.append(count)
-        time.sleep(0.01 * count)
+        clock[0] += 0.011 * count
         return count
 
     timings, results = take_turns([Contender("slow", slow, 1_000, 0.05)], rounds=1)
     timing = timings["slow"]
     assert 5 <= timing.done < 100 and results["slow"] == timing.done == done[-1]
     assert min(timing.seconds) >= 0.05
-    assert 10 < timing.best < 20  # 1,000 units of at least 0.01 s
+    assert timing.best == pytest.approx(11)  # 1,000 units of 0.011 s
     assert f"on {timing.done} of 1,000" in timing.note and "scaled linearly" in timing.note
 
 
