@@ -82,7 +82,7 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
         partial(run_tiles, network, shape, mesh),
         (NETWORK, f32(N, P), f32(B, P), i32(P), split(i32(devices)), slots),
     )
-    pairs = over_tiles(partial(reduce_pairs, k=BITS), mesh, (True, False))
+    pairs = over_tiles(partial(reduce_pairs, k=BITS, group=2), mesh, (True, False))
     yield "reduce_pairs", pairs, (values, f32(1 << BITS, BITS))
     pieces = over_tiles(reduce_pieces, mesh, (True, False, True))
     low = R.bit_length() - 1

@@ -113,7 +113,7 @@ def dispatches(pairs: Pairs, rows_each: int) -> Iterator[Dispatch]:
     """Cut the stream into pieces of `rows_each` rows; the last one may be shorter."""
     of_pair = np.column_stack(
         [
-            np.zeros(len(pairs.k), np.int32),
+            (-pairs.start[:-1]).astype(np.int32),
             pairs.instance,
             pairs.donor,
             player_words(pairs.differs).view(np.int32),
@@ -125,9 +125,10 @@ def dispatches(pairs: Pairs, rows_each: int) -> Iterator[Dispatch]:
         a = int(np.searchsorted(pairs.start, first, side="right")) - 1
         b = int(np.searchsorted(pairs.start, last, side="left"))
         bounds = np.clip(pairs.start[a : b + 1], first, last)
-        pair = np.repeat(np.arange(a, b), np.diff(bounds) // slot)
-        slots = of_pair[pair]
-        slots[:, 0] = np.arange(first, last, slot) - pairs.start[pair]
+        count = np.diff(bounds) // slot
+        # Column 0 starts as minus the pair's first row; modulo 2^32, which a corner index never is.
+        slots = np.repeat(of_pair[a:b], count, axis=0)
+        slots[:, 0] += np.arange(first, last, slot, dtype=np.int64).astype(np.int32)
         yield Dispatch(first, last - first, slots)
 
 

@@ -22,7 +22,7 @@ from xaijax.games._clock import Clock
 from xaijax.games._plan import Sizes
 from xaijax_kernels.lattice import Dispatch, Pairs, dispatches
 from xaijax_kernels.memory import program_bytes
-from xaijax_kernels.reduce import reduce_pairs, reduce_pieces
+from xaijax_kernels.reduce import group_tiles, reduce_pairs, reduce_pieces
 from xaijax_kernels.tables import device_tables, put
 from xaijax_kernels.tiles import SMALLEST_TILE, over_tiles, run_tiles
 
@@ -64,6 +64,7 @@ class DeviceBackend:
         self._players = None if players is None else jax.device_put(players, self._same)
         self._max_memory = max_memory
         self._run: Any = None
+        self._weights: dict[int, tuple[np.ndarray, jax.Array]] = {}
 
     @property
     def slot_bits(self) -> int:
@@ -78,6 +79,7 @@ class DeviceBackend:
     def answers(self, pairs: Pairs, x: np.ndarray) -> Iterator[Answers]:
         """Evaluate all rows of `pairs`; x [at most `instances`, C]. Dispatches run ahead."""
         self._prepare()
+        self._weights.clear()
         padded = np.zeros((self.sizes.instances, x.shape[1]), x.dtype)
         padded[: len(x)] = x
         on_device = jax.device_put(padded, self._same)
@@ -90,8 +92,10 @@ class DeviceBackend:
 
     def pair_sums(self, answers: Answers, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:
         """`reduce_pairs` started on the piece; call the result for float64 [blocks, K, k + 3]."""
-        weights = jax.device_put(matrix.astype(answers.values.dtype), self._same)
-        program = self._program(("pairs", k, matrix.shape), partial(reduce_pairs, k=k), weights)
+        weights = self._weights_on_device(matrix, answers.values.dtype)
+        tile, platform = self.sizes.tile, self.mesh.devices.flat[0].platform
+        reduce = partial(reduce_pairs, k=k, group=group_tiles(tile.rows, tile.outputs, platform))
+        program = self._program(("pairs", k, matrix.shape), reduce, weights)
         sums = program(answers.values, weights)
         return lambda: self._read(answers, sums).reshape(-1, *sums.shape[2:])
 
@@ -105,10 +109,19 @@ class DeviceBackend:
         padded = np.zeros(self.sizes.tiles, np.int32)
         padded[answers.place] = high_bits
         bits = jax.device_put(padded, self._split)
-        weights = jax.device_put(matrices.astype(answers.values.dtype), self._same)
+        weights = self._weights_on_device(matrices, answers.values.dtype)
         program = self._program(("pieces", matrices.shape), reduce_pieces, weights, bits)
         sums = program(answers.values, weights, bits)
         return lambda: self._read(answers, sums)
+
+    def _weights_on_device(self, matrix: np.ndarray, dtype: Any) -> jax.Array:
+        """The matrix in the answers' dtype, put on the devices once."""
+        kept = self._weights.get(id(matrix))
+        if kept is None:
+            # The matrix is kept too: its id then stays its own.
+            kept = (matrix, jax.device_put(matrix.astype(dtype), self._same))
+            self._weights[id(matrix)] = kept
+        return kept[1]
 
     def tables(
         self,
@@ -173,13 +186,14 @@ class DeviceBackend:
         share = -(-tiles // devices)
         place = np.arange(tiles) // share * (T // devices) + np.arange(tiles) % share
         counts = np.clip(tiles - share * np.arange(devices), 0, share).astype(np.int32)
-        padded = np.empty((tiles * S, piece.slots.shape[1]), np.int32)
-        padded[:count] = piece.slots
-        padded[count:] = piece.slots[-1]  # the padding repeats a valid row
-        slots = np.zeros((T, S, piece.slots.shape[1]), np.int32)
-        slots[place] = padded.reshape(tiles, S, -1)
-        on_devices = jax.device_put((counts, slots), self._split)
-        values, bad = self._run(self._params, x, self._donors, self._players, *on_devices)
+        slots = piece.slots
+        if count < tiles * S:  # the padding repeats a valid row
+            slots = np.concatenate([slots, np.repeat(slots[-1:], tiles * S - count, axis=0)])
+        slots = slots.reshape(tiles, S, -1)
+        if tiles < T:
+            own, slots = slots, np.zeros((T, *slots.shape[1:]), np.int32)
+            slots[place] = own
+        values, bad = self._run(self._params, x, self._donors, self._players, counts, slots)
         self.clock.model_calls += 1
         self.clock.padded_rows += tiles * self.sizes.tile.rows - piece.rows
         return Answers(piece, values, bad, place)
