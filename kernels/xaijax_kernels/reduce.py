@@ -11,7 +11,6 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-
 # Values in a group of tiles. One product over many pairs runs on all cores, and a tile's few pairs
 # alone do not: a third of the time on two cores.
 _GROUP_VALUES = {"cpu": 1 << 19, "gpu": 1 << 22, "tpu": 1 << 22}
