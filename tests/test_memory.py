@@ -20,10 +20,10 @@ def test_a_device_out_of_memory_is_asked_again_with_half_the_tile(monkeypatch, l
     expected = xj.Explainer(model, DONORS, link=link, tile=256)(X, progress=False)
     launch = _device.DeviceBackend._launch
 
-    def short_of_memory(self, piece, x):
+    def short_of_memory(self, *arguments):
         if self.sizes.tile.rows > 256:
             raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate")
-        return launch(self, piece, x)
+        return launch(self, *arguments)
 
     monkeypatch.setattr(_device.DeviceBackend, "_launch", short_of_memory)
     explainer = xj.Explainer(model, DONORS, link=link, tile=1024)

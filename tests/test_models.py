@@ -340,7 +340,7 @@ def test_missing_values_where_they_are_allowed():
         ({"timeout": 1.0}, InputError),
         ({"precision": "bfloat16"}, InputError),
         ({"precision": "tf32", "backend": "host"}, InputError),
-        ({"structure": "tree"}, InputError),
+        ({"structure": "tree"}, InputTypeError),
         ({"nonfinite": "warn"}, InputError),
         ({"params": {"a": "text"}}, InputTypeError),
         ({"params": 1.0, "backend": "host"}, InputError),

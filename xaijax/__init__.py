@@ -24,6 +24,7 @@ from xaijax._merge import merge as merge
 from xaijax._version import __version__ as __version__
 from xaijax.games.replacement import Baseline as Baseline
 from xaijax.methods.explainer import Explainer as Explainer
+from xaijax.models import FirstLayer as FirstLayer
 from xaijax.models import Model as Model
 from xaijax.models import as_jax as as_jax
 from xaijax.models import as_model as as_model

@@ -1,16 +1,19 @@
 """Hybrid rows on the device: some columns kept from the instance, the others from the donor.
 
-A tile is made of slots of 2^slot_bits rows; a slot is one (instance, donor) pair and 2^slot_bits
-consecutive corners of its lattice. No mask comes from the host: a row's mask is read off its corner
-index. Selection only, so any dtype will do: codes, words of float64, or the values themselves.
+A tile is made of slots of 2^slot_bits rows; a slot is one (instance, donor) pair and either
+2^slot_bits consecutive corners of its lattice, whose masks are read off the corner index, or as
+many consecutive coalitions of a list that all instances share (`masks`, one bit a player).
+Selection only, so any dtype will do: codes, words of float64, or the values themselves.
 
-Letters: S slots, R rows, F columns, P players.
+Letters: S slots, R rows, F columns, P players, Q coalitions in the list, W = ceil(P / 32) words.
 """
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+
+from xaijax_kernels.lattice import LISTED
 
 # Rows of a slot: 16 consecutive corners share what is gathered for them. A pair with fewer
 # corners is padded to a slot.
@@ -26,20 +29,54 @@ def ranks(words: jax.Array, P: int) -> jax.Array:
     return jnp.where(differs == 1, place, ABSENT)
 
 
+def corner_masks(P: int, slot_bits: int, slots: jax.Array) -> jax.Array:
+    """Masks read off corner indices; bool [S, 2^slot_bits, P]."""
+    rank = ranks(slots[:, 3:].astype(jnp.uint32), P)
+    corner = slots[:, :1] + jnp.arange(1 << slot_bits, dtype=jnp.int32)
+    return ((corner[:, :, None] >> rank[:, None, :]) & 1) == 1
+
+
+def listed_masks(P: int, slot_bits: int, slots: jax.Array, masks: jax.Array) -> jax.Array:
+    """Masks taken from the list; bool [S, 2^slot_bits, P]. Slots of corners get its first ones."""
+    first = jnp.maximum(slots[:, :1] - LISTED, 0)
+    words = masks[first + jnp.arange(1 << slot_bits, dtype=jnp.int32)]  # [S, 2^slot_bits, W]
+    bits = (words[..., None] >> jnp.arange(32, dtype=jnp.uint32)) & 1
+    return bits.reshape(*words.shape[:2], -1)[:, :, :P] == 1
+
+
+def kept_players(
+    P: int,
+    slot_bits: int,
+    slots: jax.Array,  # int32 [S, 3 + W], see lattice.Dispatch
+    masks: jax.Array | None,  # uint32 [Q, W]
+    kind: str,
+) -> jax.Array:
+    """The mask of every row; bool [S, 2^slot_bits, P]. Bit 1 = kept from the instance.
+
+    kind: what the slots are, "corners", "list", or "mixed", which pays for both.
+    """
+    if kind == "corners" or masks is None:
+        return corner_masks(P, slot_bits, slots)
+    if kind == "list":
+        return listed_masks(P, slot_bits, slots, masks)
+    listed = slots[:, 0, None, None] >= LISTED
+    by_list = listed_masks(P, slot_bits, slots, masks)
+    return jnp.where(listed, by_list, corner_masks(P, slot_bits, slots))
+
+
 def hybrid_rows(
     x: jax.Array,  # [N, F], unbatched over tiles, like donors
     donors: jax.Array,  # [B, F]
     players: jax.Array | None,  # int32 [F], the player of each column; None: player j is column j
     P: int,
     slot_bits: int,
-    slots: jax.Array,  # int32 [S, 3 + ceil(P / 32)], see lattice.Dispatch
+    slots: jax.Array,  # int32 [S, 3 + W]
+    masks: jax.Array | None = None,  # uint32 [Q, W]
+    kind: str = "corners",
 ) -> jax.Array:
-    """The rows of one tile; [S 2^slot_bits, F]. Bit 1 = kept from the instance."""
-    offset, instance, donor = slots[:, 0], slots[:, 1], slots[:, 2]
-    rank = ranks(slots[:, 3:].astype(jnp.uint32), P)
-    corner = offset[:, None] + jnp.arange(1 << slot_bits, dtype=jnp.int32)
-    kept = ((corner[:, :, None] >> rank[:, None, :]) & 1) == 1  # [S, 2^slot_bits, P]
+    """The rows of one tile; [S 2^slot_bits, F]."""
+    kept = kept_players(P, slot_bits, slots, masks, kind)
     if players is not None:
         kept = kept[:, :, players]
-    rows = jnp.where(kept, x[instance][:, None, :], donors[donor][:, None, :])
+    rows = jnp.where(kept, x[slots[:, 1]][:, None, :], donors[slots[:, 2]][:, None, :])
     return rows.reshape(-1, x.shape[1])

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+LISTED = 1 << 24  # first corners from here on count coalitions of a list
 _COMPARE_BYTES = 1 << 24  # memory for one block of comparisons
 
 
@@ -54,6 +55,13 @@ class Pairs:
     k: np.ndarray  # int64 [M], descending
     start: np.ndarray  # int64 [M + 1], first row of each pair; the last entry is the row count
     slot_bits: int  # a pair takes at least 2^slot_bits rows
+    first: np.ndarray  # int32 [M], first corner, or LISTED and first coalition of a list
+    asked: np.ndarray  # int64 [M], rows without padding
+
+    @property
+    def kind(self) -> str:
+        """What its slots are: "corners", or "mixed" where some pairs take a list."""
+        return "mixed" if (self.first >= LISTED).any() else "corners"
 
     @property
     def start_as_given(self) -> np.ndarray:
@@ -69,17 +77,49 @@ class Pairs:
 
     @property
     def distinct_rows(self) -> int:
-        """Model rows without padding: the sum of 2^k."""
-        return int((np.int64(1) << self.k).sum())
+        """Model rows without padding."""
+        return int(self.asked.sum())
+
+    def dispatches(self, rows_each: int) -> Iterator[Dispatch]:
+        """Cut the stream into pieces of `rows_each` rows; the last one may be shorter."""
+        return dispatches(self, rows_each)
+
+    def locate(self, row: int, masks: np.ndarray | None = None) -> tuple[int, int, np.ndarray]:
+        """(instance, donor, kept bool [P]) of a row; masks bool [C, P] are the list, if any."""
+        pair = int(np.searchsorted(self.start, row, side="right")) - 1
+        corner = int(self.first[pair]) + row - int(self.start[pair])
+        kept = self.differs[pair].copy()
+        if corner >= LISTED:
+            assert masks is not None
+            kept &= masks[min(corner - LISTED, len(masks) - 1)]  # padding: the last once more
+        else:
+            kept[kept] = (corner >> np.arange(kept.sum())) & 1
+        return int(self.instance[pair]), int(self.donor[pair]), kept
 
 
-def pack(instance: np.ndarray, donor: np.ndarray, differs: np.ndarray, slot_bits: int) -> Pairs:
-    """Order the pairs [M] and give each its rows."""
+def pack(
+    instance: np.ndarray,
+    donor: np.ndarray,
+    differs: np.ndarray,
+    slot_bits: int,
+    listed: int | None = None,
+) -> Pairs:
+    """Order the pairs [M] and give each its rows.
+
+    A pair takes all its 2^k corners; or, where a list of `listed` coalitions is shorter than that,
+    one row for each of them.
+    """
     k = differs.sum(axis=1, dtype=np.int64)
     order = np.argsort(-k, kind="stable")
     k = k[order]
+    asked = np.int64(1) << np.minimum(k, 62)
+    first = np.zeros(len(k), np.int32)
+    if listed is not None:
+        by_list = asked > listed
+        asked[by_list], first[by_list] = listed, LISTED
+    slot = 1 << slot_bits
     start = np.zeros(len(k) + 1, np.int64)
-    np.cumsum(np.int64(1) << np.maximum(k, slot_bits), out=start[1:])
+    np.cumsum(-(-asked // slot) * slot, out=start[1:])
     return Pairs(
         instance[order].astype(np.int32),
         donor[order].astype(np.int32),
@@ -88,6 +128,8 @@ def pack(instance: np.ndarray, donor: np.ndarray, differs: np.ndarray, slot_bits
         k,
         start,
         slot_bits,
+        first,
+        asked,
     )
 
 
@@ -98,7 +140,8 @@ class Dispatch:
     first_row: int
     rows: int
     slots: np.ndarray  # int32 [S, 3 + ceil(P / 32)], one row for each slot of 2^slot_bits rows:
-    # corner index of its first row, instance, donor, words of the players that differ
+    # corner index of its first row (or LISTED and its place in the list of coalitions), instance,
+    # donor, words of the players that differ (not read for the list)
 
 
 def player_words(differs: np.ndarray) -> np.ndarray:
@@ -113,7 +156,7 @@ def dispatches(pairs: Pairs, rows_each: int) -> Iterator[Dispatch]:
     """Cut the stream into pieces of `rows_each` rows; the last one may be shorter."""
     of_pair = np.column_stack(
         [
-            (-pairs.start[:-1]).astype(np.int32),
+            (pairs.first - pairs.start[:-1]).astype(np.int32),
             pairs.instance,
             pairs.donor,
             player_words(pairs.differs).view(np.int32),
@@ -126,7 +169,7 @@ def dispatches(pairs: Pairs, rows_each: int) -> Iterator[Dispatch]:
         b = int(np.searchsorted(pairs.start, last, side="left"))
         bounds = np.clip(pairs.start[a : b + 1], first, last)
         count = np.diff(bounds) // slot
-        # Column 0 starts as minus the pair's first row; modulo 2^32, which a corner index never is.
+        # Column 0 came as first corner less first row; modulo 2^32, which a corner never reaches.
         slots = np.repeat(of_pair[a:b], count, axis=0)
         slots[:, 0] += np.arange(first, last, slot, dtype=np.int64).astype(np.int32)
         yield Dispatch(first, last - first, slots)

@@ -8,6 +8,9 @@ Letters: T tiles, R rows in a tile, K outputs, k players that differ, G tiles in
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -74,3 +77,23 @@ def reduce_pieces(
         return jnp.concatenate([sums, first, last, span], axis=1)
 
     return jax.lax.map(tile, (values, high_bits))
+
+
+def compensated(
+    term: Callable[[jax.Array], jax.Array], count: int, shape: tuple[int, ...], dtype: Any
+) -> tuple[jax.Array, jax.Array]:
+    """Neumaier's sum of term(0) .. term(count - 1): the sum, and what rounding took from it.
+
+    Together they carry about twice the digits of the dtype, so that the mean over many donors is as
+    good as the values are.
+    """
+
+    def add(i, carry):
+        high, low = carry
+        here = term(i)
+        total = high + here
+        lost = jnp.where(abs(high) >= abs(here), (high - total) + here, (here - total) + high)
+        return total, low + lost
+
+    zeros = jnp.zeros(shape, dtype)
+    return jax.lax.fori_loop(0, count, add, (zeros, zeros))

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax_kernels.hybrids import ABSENT
+from xaijax_kernels.reduce import compensated
 
 
 def host_ranks(differs: np.ndarray) -> np.ndarray:
@@ -70,22 +71,12 @@ def device_tables(
     rank: jax.Array,  # int32 [N, B, P]
     weights: jax.Array,  # [B]
 ) -> tuple[jax.Array, jax.Array]:
-    """The same on the device, as a sum and what rounding took from it; two of [N, 2^P, K].
-
-    Neumaier's compensated sum: high + low carries about twice the digits of the dtype, so that the
-    mean over many donors is as good as the values are.
-    """
+    """The same on the device, as a sum and what rounding took from it; two of [N, 2^P, K]."""
     N, B, P = rank.shape
-    zeros = jnp.zeros((N, 1 << P, values.shape[1]), values.dtype)
 
-    def add(b, carry):
-        high, low = carry
+    def term(b):
         here = jax.lax.dynamic_index_in_dim(rank, b, axis=1, keepdims=False)
         first = jax.lax.dynamic_index_in_dim(start, b, axis=1)
-        index = corner_of_coalition(jnp, here, P) + first
-        term = weights[b] * values[index]
-        total = high + term
-        lost = jnp.where(abs(high) >= abs(term), (high - total) + term, (term - total) + high)
-        return total, low + lost
+        return weights[b] * values[corner_of_coalition(jnp, here, P) + first]
 
-    return jax.lax.fori_loop(0, B, add, (zeros, zeros))
+    return compensated(term, B, (N, 1 << P, values.shape[1]), values.dtype)

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import jaxpr_as_fun
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as Spec
 
@@ -75,6 +76,8 @@ def run_tiles(
     players: jax.Array | None,  # int32 [F]
     tiles: jax.Array,  # int32 [devices], tiles to run on each device
     slots: jax.Array,  # int32 [T, S, 3 + ceil(P / 32)]
+    masks: jax.Array | None = None,  # uint32 [Q, ceil(P / 32)], coalitions that slots may name
+    kind: str = "corners",  # what the slots are, see hybrids.kept_players
 ) -> tuple[jax.Array, jax.Array]:
     """Evaluate the model on every tile; values [T, R, K], non-finite answers per tile int32 [T].
 
@@ -82,11 +85,11 @@ def run_tiles(
     `mesh`; each device stops after its own number of tiles, the rest stay zero.
     """
 
-    def on_one_device(params, x, donors, players, tiles, slots):
+    def on_one_device(params, x, donors, players, masks, tiles, slots):
         def body(carry):
             t, values, bad = carry
             one = jax.lax.dynamic_index_in_dim(slots, t, keepdims=False)
-            rows = hybrid_rows(x, donors, players, shape.P, shape.slot_bits, one)
+            rows = hybrid_rows(x, donors, players, shape.P, shape.slot_bits, one, masks, kind)
             out = apply(params, rows.reshape(shape.rows, *shape.instance_shape))
             lost = jnp.sum(~jnp.isfinite(out), dtype=jnp.int32)
             return t + 1, values.at[t].set(out.astype(shape.dtype)), bad.at[t].set(lost)
@@ -96,8 +99,17 @@ def run_tiles(
         first = (jnp.int32(0), values, jnp.zeros((T,), jnp.int32))
         return jax.lax.while_loop(lambda carry: carry[0] < tiles[0], body, first)[1:]
 
-    on_one_device = over_tiles(on_one_device, mesh, (False,) * 4 + (True,) * 2)
-    return on_one_device(params, x, donors, players, tiles, slots)
+    on_one_device = over_tiles(on_one_device, mesh, (False,) * 5 + (True,) * 2)
+    return on_one_device(params, x, donors, players, masks, tiles, slots)
+
+
+def traced_once(
+    apply: Callable[[Any, jax.Array], jax.Array], params: Any, rows: jax.ShapeDtypeStruct
+) -> Callable[[Any, jax.Array], jax.Array]:
+    """`apply` for rows of this shape, traced here and nowhere again, in all programs."""
+    traced = jax.make_jaxpr(apply)(params, rows)
+    flat = jaxpr_as_fun(traced)
+    return lambda params, rows: flat(*jax.tree.leaves((params, rows)))[0]
 
 
 def over_tiles(

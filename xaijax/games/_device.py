@@ -19,12 +19,14 @@ from jax.sharding import PartitionSpec as Spec
 
 from xaijax._errors import MemoryPlanError
 from xaijax.games._clock import Clock
+from xaijax.games._loop import Check, Done, Stream
 from xaijax.games._plan import Sizes
-from xaijax_kernels.lattice import Dispatch, Pairs, dispatches
+from xaijax_kernels.lattice import Dispatch, Pairs, player_words
+from xaijax_kernels.listed import ListedStream, group_means, list_means
 from xaijax_kernels.memory import program_bytes
 from xaijax_kernels.reduce import group_tiles, reduce_pairs, reduce_pieces
 from xaijax_kernels.tables import device_tables, put
-from xaijax_kernels.tiles import SMALLEST_TILE, over_tiles, run_tiles
+from xaijax_kernels.tiles import SMALLEST_TILE, over_tiles, run_tiles, traced_once
 
 LOOK_AHEAD = 2  # dispatches under way before the first is fetched
 
@@ -53,7 +55,9 @@ class DeviceBackend:
         mesh: Mesh,
         max_memory: int,
         clock: Clock,
+        listed: int = 0,
     ) -> None:
+        """listed: coalitions of the list that slots may name, 0 for none."""
         self.sizes, self.mesh, self.clock = sizes, mesh, clock
         clock.tile = sizes.tile.rows
         self._cache = cache
@@ -63,7 +67,8 @@ class DeviceBackend:
         self._donors = jax.device_put(donors, self._same)
         self._players = None if players is None else jax.device_put(players, self._same)
         self._max_memory = max_memory
-        self._run: Any = None
+        self._listed = listed
+        self._runs: dict[str, Any] = {}  # the compiled programs that hold the model
         self._weights: dict[int, tuple[np.ndarray, jax.Array]] = {}
 
     @property
@@ -76,16 +81,28 @@ class DeviceBackend:
         """Rows within which a pair is reduced in one go (R)."""
         return self.sizes.tile.rows
 
-    def answers(self, pairs: Pairs, x: np.ndarray) -> Iterator[Answers]:
-        """Evaluate all rows of `pairs`; x [at most `instances`, C]. Dispatches run ahead."""
-        self._prepare()
+    def answers(
+        self, stream: Stream, x: np.ndarray, masks: np.ndarray | None = None
+    ) -> Iterator[Answers]:
+        """Evaluate all rows of the stream; x [at most `instances`, C]. Dispatches run ahead.
+
+        masks: bool [at most `listed`, P], the coalitions that the stream names.
+        """
+        run = self._prepare(stream.kind)
+        words = None
+        if stream.kind != "corners":
+            assert masks is not None
+            full = np.zeros((self._listed, -(-self.sizes.tile.P // 32)), np.uint32)
+            full[: len(masks)] = player_words(masks)
+            full[len(masks) :] = full[len(masks) - 1]  # what fills a slot repeats the last one
+            words = jax.device_put(full, self._same)
         self._weights.clear()
         padded = np.zeros((self.sizes.instances, x.shape[1]), x.dtype)
         padded[: len(x)] = x
         on_device = jax.device_put(padded, self._same)
         waiting: list[Answers] = []
-        for piece in dispatches(pairs, self.sizes.rows):
-            waiting.append(self._launch(piece, on_device))
+        for piece in stream.dispatches(self.sizes.rows):
+            waiting.append(self._launch(run, piece, on_device, words))
             if len(waiting) > LOOK_AHEAD:
                 yield waiting.pop(0)
         yield from waiting
@@ -130,20 +147,70 @@ class DeviceBackend:
         donor_weights: np.ndarray,
         start: np.ndarray,
         rank: np.ndarray,
-        check: Callable[[Pairs, Any], None],
-        done: Callable[[int], None],
+        check: Check,
+        done: Done,
     ) -> np.ndarray:
-        """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P].
+        """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
+        values = self._held(pairs, x, None, check, done)
+        padded, ranks = _to_power_of_two(start.astype(np.int32)), _to_power_of_two(rank)
+        means = self._means(("tables",), device_tables, donor_weights, values, padded, ranks)
+        return means[: len(start)]
 
-        The values stay on the device; instances and values are padded to powers of two, so that few
-        shapes compile.
+    def stream_means(
+        self,
+        stream: ListedStream,
+        x: np.ndarray,
+        masks: np.ndarray,
+        donor_weights: np.ndarray,
+        check: Check,
+        done: Done,
+    ) -> np.ndarray:
+        """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""
+        values = self._held(stream, x, masks, check, done)
+        slot = 1 << self.slot_bits
+
+        def means(values: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return group_means(values, weights, slot)
+
+        groups = self._means(("groups",), means, donor_weights, values)[: stream.groups]
+        K = groups.shape[-1]
+        return groups.reshape(len(stream.instances), -1, K)[:, : stream.coalitions]
+
+    def pair_means(
+        self,
+        pairs: Pairs,
+        x: np.ndarray,
+        masks: np.ndarray,
+        donor_weights: np.ndarray,
+        places: tuple[np.ndarray, np.ndarray, np.ndarray],
+        check: Check,
+        done: Done,
+    ) -> np.ndarray:
+        """The same for pairs of which some answer their corners; places as in `list_means`."""
+        values = self._held(pairs, x, masks, check, done)
+        start, listed, rank = places
+        padded = [_to_power_of_two(a) for a in (start.astype(np.int32), listed, rank, masks)]
+        v = self._means(("list",), list_means, donor_weights, values, *padded)
+        return v[: len(start), : len(masks)]
+
+    def _held(
+        self,
+        stream: Stream,
+        x: np.ndarray,
+        masks: np.ndarray | None,
+        check: Check,
+        done: Done,
+    ) -> jax.Array:
+        """All answers of the stream, kept on the first device; [V, K], V >= its rows.
+
+        V is a power of two of dispatches, so that few shapes compile.
         """
         home = self.mesh.devices.flat[0]
-        pieces = 1 << (-(-pairs.rows // self.sizes.rows) - 1).bit_length()
+        pieces = 1 << (-(-stream.rows // self.sizes.rows) - 1).bit_length()
         K, dtype = self.sizes.tile.outputs, self._donors.dtype
         values = jnp.zeros((pieces * self.sizes.rows, K), dtype, device=home)
-        for answers in self.answers(pairs, x):
-            check(pairs, answers)
+        for answers in self.answers(stream, x, masks):
+            check(stream, answers)
             place = np.zeros(self.sizes.tiles, np.int32)
             place[: len(answers.place)] = answers.place
             part = (jax.device_put(answers.values, home), place)
@@ -151,19 +218,22 @@ class DeviceBackend:
             program = self._compiled(("put", values.shape), put, (values, *part, first), (0,))
             values = program(values, *part, first)
             done(answers.piece.rows)
-        padding = [(0, (1 << (len(start) - 1).bit_length()) - len(start))]
+        return values
+
+    def _means(
+        self,
+        key: tuple[Any, ...],
+        function: Callable[..., tuple[jax.Array, jax.Array]],
+        donor_weights: np.ndarray,
+        *arguments: Any,
+    ) -> np.ndarray:
+        """function(*arguments, weights), a compensated sum over donors, in float64."""
         # Equal weights become ones, exactly; the scale is put back in float64.
         scale = donor_weights.max()
-        arguments = (
-            values,
-            np.pad(start.astype(np.int32), padding + [(0, 0)]),
-            np.pad(rank, padding + [(0, 0)] * 2),
-            (donor_weights / scale).astype(dtype),
-        )
-        key = ("tables", values.shape, arguments[2].shape)
-        high, low = self._compiled(key, device_tables, arguments)(*arguments)
-        table = np.asarray(high).astype(np.float64) + np.asarray(low)
-        return scale * table[: len(start)]
+        everything = (*arguments, (donor_weights / scale).astype(self._donors.dtype))
+        key = (*key, *(a.shape for a in everything))
+        high, low = self._compiled(key, function, everything)(*everything)
+        return scale * (np.asarray(high).astype(np.float64) + np.asarray(low))
 
     def values(self, answers: Answers) -> np.ndarray:
         """The answers themselves, float64 [rows, K]."""
@@ -178,7 +248,7 @@ class DeviceBackend:
         """Whether an answer is not finite."""
         return bool(np.asarray(answers.bad).any())
 
-    def _launch(self, piece: Dispatch, x: jax.Array) -> Answers:
+    def _launch(self, run: Any, piece: Dispatch, x: jax.Array, masks: jax.Array | None) -> Answers:
         T, S, devices = self.sizes.tiles, self.sizes.tile.slots, self.mesh.size
         count = len(piece.slots)
         tiles = -(-count // S)
@@ -193,43 +263,39 @@ class DeviceBackend:
         if tiles < T:
             own, slots = slots, np.zeros((T, *slots.shape[1:]), np.int32)
             slots[place] = own
-        values, bad = self._run(self._params, x, self._donors, self._players, counts, slots)
+        arguments = (self._params, x, self._donors, self._players, counts, slots, masks)
+        values, bad = run(*arguments)
         self.clock.model_calls += 1
         self.clock.padded_rows += tiles * self.sizes.tile.rows - piece.rows
         return Answers(piece, values, bad, place)
 
-    def _prepare(self) -> None:
-        """Compile the one program that holds the model, once."""
-        if self._run is not None:
-            return
+    def _prepare(self, kind: str) -> Any:
+        """The program that holds the model, for slots of one kind, compiled once."""
+        if kind in self._runs:
+            return self._runs[kind]
         s, shape = self.sizes, self.sizes.tile
-        key = (
-            "run",
-            s,
-            self._players is None,
-            self._donors.dtype.name,
-            tuple(self.mesh.devices.flat),
-        )
+        words = -(-shape.P // 32)
+        listed = None if kind == "corners" else (self._listed, words)
+        dtype = self._donors.dtype
+        devices = tuple(self.mesh.devices.flat)
+        key = ("run", kind, s, listed, self._players is None, dtype.name, devices)
         if key not in self._cache:
             started = time.perf_counter()
-
-            words = -(-shape.P // 32)
 
             def of(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
                 return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
 
-            self._cache[key] = (
-                jax.jit(partial(run_tiles, self._apply, shape, self.mesh))
-                .lower(
-                    self._params,
-                    of(self._same, s.instances, s.columns, dtype=self._donors.dtype),
-                    self._donors,
-                    self._players,
-                    of(self._split, self.mesh.size),
-                    of(self._split, s.tiles, shape.slots, 3 + words),
-                )
-                .compile()
+            run = partial(run_tiles, self._traced(), shape, self.mesh, kind=kind)
+            arguments = (
+                self._params,
+                of(self._same, s.instances, s.columns, dtype=dtype),
+                self._donors,
+                self._players,
+                of(self._split, self.mesh.size),
+                of(self._split, s.tiles, shape.slots, 3 + words),
+                None if listed is None else of(self._same, *listed, dtype=jnp.uint32),
             )
+            self._cache[key] = jax.jit(run).lower(*arguments).compile()
             self.clock.compile_seconds += time.perf_counter() - started
         compiled = self._cache[key]
         # Dispatches that run ahead hold their results beside the one at work.
@@ -240,7 +306,18 @@ class DeviceBackend:
                 f"{shape.rows} rows needs {needed:,}. Raise max_memory=, or lower batch_size= or "
                 f"tile= (at least {SMALLEST_TILE})."
             )
-        self._run = compiled
+        self._runs[kind] = compiled
+        return compiled
+
+    def _traced(self) -> Callable[[Any, jax.Array], jax.Array]:
+        """The model for one tile of rows: one trace serves all programs."""
+        shape = self.sizes.tile
+        dims, dtype = (shape.rows, *shape.instance_shape), self._donors.dtype
+        key = ("traced", dims, dtype.name)
+        if key not in self._cache:
+            rows = jax.ShapeDtypeStruct(dims, dtype)
+            self._cache[key] = traced_once(self._apply, self._params, rows)
+        return self._cache[key]
 
     def _program(self, key: Any, function: Callable[..., Any], *arguments: Any) -> Any:
         """A reduction of the values, compiled once: (values, weights[, one number per tile])."""
@@ -263,6 +340,12 @@ class DeviceBackend:
             self._cache[key] = program.lower(*arguments).compile()
             self.clock.compile_seconds += time.perf_counter() - started
         return self._cache[key]
+
+
+def _to_power_of_two(array: np.ndarray) -> np.ndarray:
+    """Zeros after the first axis, up to a power of two, so that few shapes compile."""
+    missing = (1 << (len(array) - 1).bit_length()) - len(array)
+    return np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
 
 
 def make_mesh(devices: list[Any]) -> Mesh:

@@ -1,6 +1,6 @@
 """Host models: hybrids drawn on the device as codes, answered by the model, reduced in float64.
 
-The same questions as `_device.DeviceBackend` takes (`evaluate.Backend`), answered in NumPy.
+The same questions as `_device.DeviceBackend` takes (`_loop.Backend`), answered in NumPy.
 
 Letters: R rows in a model call, C code columns, K outputs, S slots.
 """
@@ -16,9 +16,11 @@ import jax
 import numpy as np
 
 from xaijax.games._clock import Clock
+from xaijax.games._loop import Check, Done, Stream
 from xaijax_kernels.host_loop import Answered, run_on_host
 from xaijax_kernels.hybrids import hybrid_rows
-from xaijax_kernels.lattice import Dispatch, Pairs, dispatches
+from xaijax_kernels.lattice import Dispatch, Pairs, player_words
+from xaijax_kernels.listed import ListedStream, host_group_means, host_list_means
 from xaijax_kernels.tables import host_tables
 
 ROWS_PER_CALL = 1 << 15
@@ -39,6 +41,7 @@ class HostBackend:
         rows_per_call: int,
         rows_per_block: int,
         instances: int,
+        listed: int,
         cache: dict[Any, Any],
         device: Any,
         clock: Clock,
@@ -52,7 +55,7 @@ class HostBackend:
         clock.tile = rows_per_call
         self._answer, self._P = answer, P
         self._call, self._block = rows_per_call, rows_per_block
-        self._instances = instances
+        self._instances, self._listed = instances, listed
         self._device = device
         self._donors = jax.device_put(donors, device)
         self._players = None if players is None else jax.device_put(players, device)
@@ -68,10 +71,12 @@ class HostBackend:
         """Rows within which a pair is reduced in one go."""
         return self._block
 
-    def answers(self, pairs: Pairs, x: np.ndarray) -> Iterator[Answered]:
-        """Evaluate all rows of `pairs`; x [N, C]."""
-        pieces = dispatches(pairs, self._rows)
-        yield from run_on_host(self._drawer(x), self._answer_piece, pieces)
+    def answers(
+        self, stream: Stream, x: np.ndarray, masks: np.ndarray | None = None
+    ) -> Iterator[Answered]:
+        """Evaluate all rows of the stream; x [N, C], masks bool [at most `listed`, P] its list."""
+        pieces = stream.dispatches(self._rows)
+        yield from run_on_host(self._drawer(x, stream.kind, masks), self._answer_piece, pieces)
 
     @property
     def _rows(self) -> int:
@@ -117,16 +122,51 @@ class HostBackend:
         donor_weights: np.ndarray,
         start: np.ndarray,
         rank: np.ndarray,
-        check: Callable[[Pairs, Any], None],
-        done: Callable[[int], None],
+        check: Check,
+        done: Done,
     ) -> np.ndarray:
         """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
+        values = self._held(pairs, x, None, check, done)
+        return host_tables(values, start, rank, donor_weights)
+
+    def stream_means(
+        self,
+        stream: ListedStream,
+        x: np.ndarray,
+        masks: np.ndarray,
+        donor_weights: np.ndarray,
+        check: Check,
+        done: Done,
+    ) -> np.ndarray:
+        """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""
+        values = self._held(stream, x, masks, check, done)
+        groups = host_group_means(values, donor_weights, 1 << SLOT_BITS)
+        return groups.reshape(len(stream.instances), -1, groups.shape[-1])
+
+    def pair_means(
+        self,
+        pairs: Pairs,
+        x: np.ndarray,
+        masks: np.ndarray,
+        donor_weights: np.ndarray,
+        places: tuple[np.ndarray, np.ndarray, np.ndarray],
+        check: Check,
+        done: Done,
+    ) -> np.ndarray:
+        """The same for pairs of which some answer their corners; places as in `list_means`."""
+        values = self._held(pairs, x, masks, check, done)
+        return host_list_means(values, *places, masks, donor_weights)
+
+    def _held(
+        self, stream: Stream, x: np.ndarray, masks: np.ndarray | None, check: Check, done: Done
+    ) -> np.ndarray:
+        """All answers of the stream; float64 [rows, K]."""
         parts = []
-        for answers in self.answers(pairs, x):
-            check(pairs, answers)
+        for answers in self.answers(stream, x, masks):
+            check(stream, answers)
             parts.append(answers.values)
             done(answers.piece.rows)
-        return host_tables(np.concatenate(parts), start, rank, donor_weights)
+        return np.concatenate(parts)
 
     def values(self, answers: Answered) -> np.ndarray:
         """The answers themselves, float64 [rows, K]."""
@@ -136,20 +176,29 @@ class HostBackend:
         """Whether an answer is not finite."""
         return not np.isfinite(answers.values).all()
 
-    def _drawer(self, x: np.ndarray) -> Callable[[Dispatch], jax.Array]:
+    def _drawer(
+        self, x: np.ndarray, kind: str, masks: np.ndarray | None
+    ) -> Callable[[Dispatch], jax.Array]:
         padded = np.zeros((self._instances, x.shape[1]), x.dtype)
         padded[: len(x)] = x
         on_device = jax.device_put(padded, self._device)
         slots = self._rows >> SLOT_BITS
         words = -(-self._P // 32)
+        listed = None
+        if kind != "corners":
+            assert masks is not None
+            full = np.zeros((self._listed, words), np.uint32)
+            full[: len(masks)] = player_words(masks)
+            listed = jax.device_put(full, self._device)
         plain, donors = self._players is None, self._donors.shape
         key = ("draw", self._P, padded.shape, padded.dtype.name, plain, donors, slots, self._device)
+        key = (*key, kind, listed is not None and listed.shape)
         if key not in self._cache:
             started = time.perf_counter()
             shape = jax.ShapeDtypeStruct((slots, 3 + words), np.int32)
             self._cache[key] = (
-                jax.jit(partial(hybrid_rows, P=self._P, slot_bits=SLOT_BITS))
-                .lower(on_device, self._donors, self._players, slots=shape)
+                jax.jit(partial(hybrid_rows, P=self._P, slot_bits=SLOT_BITS, kind=kind))
+                .lower(on_device, self._donors, self._players, slots=shape, masks=listed)
                 .compile()
             )
             self.clock.compile_seconds += time.perf_counter() - started
@@ -158,6 +207,6 @@ class HostBackend:
         def draw(piece: Dispatch) -> jax.Array:
             full = np.zeros((slots, 3 + words), np.int32)
             full[: len(piece.slots)] = piece.slots
-            return program(on_device, self._donors, self._players, slots=full)
+            return program(on_device, self._donors, self._players, slots=full, masks=listed)
 
         return draw

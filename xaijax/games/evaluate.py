@@ -1,10 +1,11 @@
 """Evaluation: from pairs that differ to semivalues, or to full tables.
 
-The one caller of the device loop and the host loop. Two ways, chosen by the game:
+The one caller of the device loop and the host loop. Three ways, chosen by the game:
 
 - pair corners: where the mean over donors comes last, each pair's semivalue is taken on its own
   2^k corners with the induced weights, and averaged; no table is ever built;
-- distinct hybrids: otherwise each pair's 2^k values are read into the 2^P entries of the table.
+- distinct hybrids: otherwise each pair's 2^k values are read into the 2^P entries of the table;
+- a list of coalitions (sampled estimators): v(S) of each, where it saves rows read off the corners.
 
 Sums over donors are float64, in the donors' order within a size k: the same bits whichever other
 instances are in the call.
@@ -14,75 +15,14 @@ Letters: N instances, B donors, P players, K outputs, M pairs, k players that di
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Protocol
 
 import numpy as np
 
-from xaijax.games._clock import Clock
+from xaijax.games._loop import Answers, Backend, Check, Done
 from xaijax_kernels.indices import corner_matrix, induced_weights, members, split_matrices
 from xaijax_kernels.lattice import Dispatch, Pairs, runs_of_equal_k
-
-
-class Answers(Protocol):
-    """A piece of the stream with the model's answers, on the device or on the host."""
-
-    @property
-    def piece(self) -> Dispatch:
-        """Which rows."""
-        ...
-
-
-class Backend(Protocol):
-    """What evaluation asks of a loop; `_device.DeviceBackend` and `_host.HostBackend`."""
-
-    clock: Clock
-
-    @property
-    def slot_bits(self) -> int:
-        """A pair takes at least 2^slot_bits rows."""
-        ...
-
-    @property
-    def rows_per_block(self) -> int:
-        """Rows within which a pair is reduced in one go; a power of two."""
-        ...
-
-    def answers(self, pairs: Pairs, x: np.ndarray) -> Iterator[Any]:
-        """Evaluate all rows of the pairs; x [N, C]."""
-        ...
-
-    def pair_sums(self, answers: Any, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:
-        """Start the semivalues of all blocks of the piece; float64 [blocks, K, k + 3] on call."""
-        ...
-
-    def piece_sums(
-        self, answers: Any, matrices: np.ndarray, high_bits: np.ndarray
-    ) -> Callable[[], np.ndarray]:
-        """Start the sums of pairs larger than a block; float64 [tiles, K, log2(R) + 5] on call."""
-        ...
-
-    def tables(
-        self,
-        pairs: Pairs,
-        x: np.ndarray,
-        donor_weights: np.ndarray,
-        start: np.ndarray,
-        rank: np.ndarray,
-        check: Callable[[Pairs, Any], None],
-        done: Callable[[int], None],
-    ) -> np.ndarray:
-        """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
-        ...
-
-    def values(self, answers: Any) -> np.ndarray:
-        """The answers of a piece, float64 [rows, K]."""
-        ...
-
-    def any_bad(self, answers: Any) -> bool:
-        """Whether an answer of the piece is not finite."""
-        ...
 
 
 class Weights:
@@ -187,8 +127,8 @@ def pair_semivalues(
     x: np.ndarray,
     weights: Weights,
     totals: Totals,
-    check: Callable[[Pairs, Any], None],
-    done: Callable[[int], None],
+    check: Check,
+    done: Done,
 ) -> None:
     """Add the semivalues of all pairs to `totals`; x [N, C] are the codes of the instances.
 

@@ -20,13 +20,17 @@ from xaijax.games._clock import Clock
 from xaijax.games._device import DeviceBackend, make_mesh
 from xaijax.games._host import ROWS_PER_CALL, HostBackend
 from xaijax.games._limits import devices_of, power_below, stated_limit, tile_of
+from xaijax.games._loop import Backend
 from xaijax.games._plan import instances_at_a_time, plan_sizes
-from xaijax.games.evaluate import Backend
+from xaijax.games._walk import WalkBackend
 from xaijax.games.replacement import Replacement
+from xaijax_kernels.hybrids import SLOT_BITS
+from xaijax_kernels.lattice import LISTED
 from xaijax_kernels.memory import free_memory
 from xaijax_kernels.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, widest_layer
 
 PROBE_ROWS = 32
+SLOT = 1 << SLOT_BITS
 LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair is cut into
 
 
@@ -43,7 +47,9 @@ class Evaluator:
         max_memory: Any = None,
         devices: Any = None,
         tile: Any = None,
+        coalitions: int = 0,
     ) -> None:
+        """coalitions: the most that will be given as a list; 0: none ever, all by corner index."""
         self.model, self.replacement, self.players = model, replacement, players
         auto = isinstance(batch_size, str) and batch_size == "auto"
         self._batch_rows = None if auto else _checks.whole_number(batch_size, "batch_size")
@@ -52,9 +58,11 @@ class Evaluator:
         self._max_memory = (
             None if max_memory is None else _checks.whole_number(max_memory, "max_memory")
         )
+        self._coalitions = coalitions
         self.findings: Any = None  # what the probe found; see `Model.probe`
         self.clock = Clock()
         self._kept: DeviceBackend | None = None
+        self._walker: WalkBackend | None = None
         per_column = replacement.table.codes_per_column
         columns = np.repeat(players.of_column, per_column).astype(np.int32)
         plain = players.single and per_column == 1
@@ -74,6 +82,15 @@ class Evaluator:
         codes = self.replacement.codes
         per_row = codes.shape[1] * codes.itemsize
         return instances_at_a_time(len(codes), self.players.count, per_row, self.max_memory)
+
+    @property
+    def listed(self) -> int:
+        """Coalitions listed at a time: all, or as many as a sixteenth of the memory can make."""
+        if not self._coalitions:
+            return 0
+        # On its way a player's bit is one whole number in a few arrays.
+        fits = max(SLOT, self.max_memory // 16 // (12 * self.players.count))
+        return min(-(-self._coalitions // SLOT) * SLOT, fits // SLOT * SLOT, LISTED - SLOT)
 
     def refuse_too_little_memory(self) -> None:
         """Raise MemoryPlanError where even the smallest tile cannot fit; asks the model nothing."""
@@ -112,6 +129,28 @@ class Evaluator:
         if self._kept is None:
             self._kept = self._device_backend(x, self._most_rows(N))
         return self._kept
+
+    @property
+    def walks(self) -> bool:
+        """Whether orders of players are walked by the model's declared first layer."""
+        return self.model.structure is not None and self._players_of_codes is None
+
+    def walker(self, table: Table, x: np.ndarray, N: int) -> WalkBackend:
+        """The loop that walks orders; arguments as of `backend`."""
+        if self._walker is None:
+            self.backend(table, x, N)  # probes the model, and its structure
+            codes = self.replacement.codes
+            self._walker = WalkBackend(
+                self.model,
+                self.findings.outputs,
+                codes,
+                self.replacement.weights,
+                self.instances_at_a_time,
+                make_mesh(self.devices),
+                self.max_memory,
+                self.clock,
+            )
+        return self._walker
 
     def halve_tile(self) -> bool:
         """Go on with half the tile where the device ran out of memory; False: nothing to halve."""
@@ -158,6 +197,7 @@ class Evaluator:
             make_mesh(devices),
             self.max_memory,
             self.clock,
+            self.listed,
         )
 
     def _probe(self, table: Table, x: np.ndarray) -> Any:
@@ -185,6 +225,7 @@ class Evaluator:
             rows_per_call=call,
             rows_per_block=block,
             instances=self.instances_at_a_time,
+            listed=self.listed,
             cache=model.compiled,
             device=self.devices[0],
             clock=self.clock,

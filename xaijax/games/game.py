@@ -14,8 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from xaijax._errors import EnumerationLimitError, MemoryPlanError, ModelOutputError
-from xaijax.games.evaluate import Backend, Totals, Weights, pair_semivalues
+from xaijax._errors import (
+    EnumerationLimitError,
+    InputError,
+    MemoryPlanError,
+    ModelOutputError,
+)
+from xaijax.games._coalitions import ListOfCoalitions, Masks
+from xaijax.games._loop import Backend, Check, Done, Stream
+from xaijax.games.evaluate import Totals, Weights, pair_semivalues
 from xaijax.games.evaluator import LARGEST_PAIR, PROBE_ROWS, Evaluator
 from xaijax.games.quantity import Quantity
 from xaijax.games.replacement import agreement_codes
@@ -55,7 +62,8 @@ class Game:
         self.evaluator, self.quantity, self._progress = evaluator, quantity, progress
         self.table_of_rows, self.codes = evaluator.replacement.table.encode(rows)  # [N, C]
         self.count = Count()
-        self.largest_pair = 0  # players that differ at most, once `survey` was asked
+        self.structure: str | None = None  # what answered instead of the whole model, if anything
+        self.largest = np.zeros(len(self.codes), np.int64)  # players that differ, once surveyed
 
     @property
     def N(self) -> int:
@@ -67,16 +75,27 @@ class Game:
         """Players."""
         return self.evaluator.players.count
 
+    @property
+    def walks(self) -> bool:
+        """Whether `walk` can be asked."""
+        return self.evaluator.walks
+
+    @property
+    def outputs(self) -> int:
+        """K; the first question probes the model."""
+        self._backend()
+        return self.evaluator.findings.outputs
+
     def survey(self) -> Survey:
         """Count what exact values would ask for, a stretch at a time; asks the model nothing."""
         corners, largest = np.empty(self.N, np.int64), np.empty(self.N, np.int64)
-        for first, differs in self._differing():
+        for first, differs in self._differing(np.arange(self.N)):
             k = differs.sum(axis=2, dtype=np.int64)
             here = slice(first, first + len(differs))
             largest[here] = k.max(axis=1)
             # Past the limit the count no longer matters, but must not overflow.
             corners[here] = (np.int64(1) << np.minimum(k, LARGEST_PAIR + 1)).sum(axis=1)
-        self.largest_pair = int(largest.max())
+        self.largest = largest
         return Survey(corners, largest)
 
     def refuse_too_many(self, survey: Survey) -> None:
@@ -87,7 +106,7 @@ class Game:
                 f"coalitions is needed; at most {LARGEST_TABLE} players can be enumerated. Group "
                 'columns with players=, or use link="identity".'
             )
-        k = self.largest_pair
+        k = int(survey.largest.max())
         if k > LARGEST_PAIR:
             n = int(survey.largest.argmax())
             x, donors = self.codes[n : n + 1], self.evaluator.replacement.codes
@@ -100,52 +119,115 @@ class Game:
                 f"coalitions; exact values go up to {LARGEST_PAIR} players that differ. Group "
                 "columns with players=, or use fewer or coarser features."
             )
+        self.refuse_large_tables()
+
+    def refuse_biased_link(self) -> None:
+        """Raise InputError for a link of a random model's answers."""
+        if not self.quantity.linear and not self.evaluator.model.deterministic:
+            raise InputError(
+                f"link={self.quantity.name!r} of a random model's mean answer is biased by its "
+                'noise. Use link="identity" with deterministic=False.'
+            )
+
+    def refuse_large_tables(self) -> None:
+        """Raise MemoryPlanError where full tables are needed and one does not fit the memory."""
         if not self.quantity.linear:
             self._table_limits(1)  # the model's outputs are not known yet; one at least
 
-    def index(self, p: np.ndarray) -> Totals:
-        """The semivalue with weights p [P] of all instances, where the quantity is linear."""
+    def index(self, p: np.ndarray, rows: np.ndarray | None = None) -> Totals:
+        """The semivalue with weights p [P], where the quantity is linear.
+
+        rows: int [n], which instances; None: all.
+        """
         weights = Weights(p)
         donors = self.evaluator.replacement.weights
         backend = self._backend()
         findings = self.evaluator.findings
         random = findings.noise is not None
-        totals = Totals(self.N, self.P, findings.outputs, donors, random)
+        chosen = np.arange(self.N) if rows is None else rows
+        totals = Totals(len(chosen), self.P, findings.outputs, donors, random)
 
         def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
             n, B, _ = differs.shape
             instance, donor = np.repeat(np.arange(n), B), np.tile(np.arange(B), n)
-            pairs = self._pack(backend, instance, donor, differs)
+            pairs = self.pack(backend, instance, donor, differs)
             own = totals.stretch(first, first + n)
             own.clear()
-            x = self.codes[first : first + n]
-            check = self._check(first, backend)
-            pair_semivalues(backend, pairs, x, weights, own, check, self._telling(pairs))
+            here = chosen[first : first + n]
+            check = self.check(here, backend)
+            x = self.codes[here]
+            pair_semivalues(backend, pairs, x, weights, own, check, self.telling(pairs))
 
-        for first, differs in self._differing():
+        for first, differs in self._differing(chosen):
             backend = self._with_less_where_memory_is_short(backend, stretch, first, differs)
         return totals
 
-    def tables(self) -> Iterator[tuple[int, np.ndarray]]:
-        """(first instance, v(S) float64 [n, 2^P, K]) for stretches of instances, in order."""
+    def values(self, masks: Masks, rows: np.ndarray | None = None) -> np.ndarray:
+        """v(S) for a list of coalitions; float64 [n, C, K].
+
+        masks: bool [C, P], True = kept; or what gives such an array for a slice. rows: int [n],
+        which instances; None: all. Rows are asked once for hybrids that agree, where an instance
+        saves a quarter of its rows by it.
+        """
+        backend = self._backend()
+        K = self.evaluator.findings.outputs
+        asked = ListOfCoalitions(self, masks, K)
+        parts: list[np.ndarray] = []
+        random = not self.evaluator.model.deterministic
+
+        def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
+            own = chosen[first : first + len(differs)]
+            parts.append(asked.of(backend, own, None if random else differs))
+
+        chosen = np.arange(self.N) if rows is None else rows
+        for first, differs in self._differing(chosen):
+            backend = self._with_less_where_memory_is_short(backend, stretch, first, differs)
+        return self.quantity.of(np.concatenate(parts))
+
+    def walk(self, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """v(S) along orders int [D, P], by the declared first layer; float64 [n, D, 2, P, K].
+
+        Entry [i, d, 0, s - 1] keeps the first s players of order d, entry [i, d, 1, s - 1] the
+        others. For the instances `rows` [n].
+        """
+        walker = self.evaluator.walker(self.table_of_rows, self.codes[:PROBE_ROWS], self.N)
+        sums, bad = walker.sums(self.codes[rows], orders)
+        if bad and self.evaluator.model.nonfinite == "raise":
+            worst = rows[int(np.flatnonzero(~np.isfinite(sums).all(axis=(1, 2, 3, 4)))[0])]
+            raise ModelOutputError(
+                f"the model returned {bad:,} answers that are not finite, the first for X row "
+                f'{worst}. Mend the model, or say nonfinite="propagate" in as_model.'
+            )
+        donors, (D, P) = len(self.evaluator.replacement.codes), orders.shape
+        asked = len(rows) * donors * (2 * D * (P - 1) + 2)
+        self.count.distinct += asked
+        self.count.padded += len(rows) * donors * 2 * D * P - asked
+        self._progress(asked)
+        self.structure = self.evaluator.model.structure.name
+        return self.quantity.of(sums)
+
+    def tables(self, rows: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        """v(S), float64 [n, 2^P, K], for stretches of the instances `rows` (None: all)."""
         backend = self._backend()
         K = self.evaluator.findings.outputs
         most_rows, most_instances = self._table_limits(K)
         parts: list[np.ndarray] = []
 
         def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
-            parts.append(self._table_of_stretch(backend, first, differs, K, most_rows))
+            here = chosen[first : first + len(differs)]
+            parts.append(self._table_of_stretch(backend, here, differs, K, most_rows))
 
-        for first, differs in self._differing():
+        chosen = np.arange(self.N) if rows is None else rows
+        for first, differs in self._differing(chosen):
             rows = (np.int64(1) << np.maximum(differs.sum(2), backend.slot_bits)).sum(1)
             for lo, hi in _stretches(rows, most_rows, most_instances):
                 backend = self._with_less_where_memory_is_short(
                     backend, stretch, first + lo, differs[lo:hi]
                 )
-                yield first + lo, self.quantity.of(parts.pop())
+                yield self.quantity.of(parts.pop())
 
     def _table_of_stretch(
-        self, backend: Backend, first: int, differs: np.ndarray, K: int, most_rows: int
+        self, backend: Backend, here: np.ndarray, differs: np.ndarray, K: int, most_rows: int
     ) -> np.ndarray:
         """v(S) before the outer function; donors a few at a time where their rows are too many."""
         donors = self.evaluator.replacement.weights
@@ -156,15 +238,15 @@ class Game:
             own = differs[:, b : b + step]
             n, B, _ = own.shape
             instance, donor = np.repeat(np.arange(n), B), np.tile(np.arange(b, b + B), n)
-            pairs = self._pack(backend, instance, donor, own)
+            pairs = self.pack(backend, instance, donor, own)
             table += backend.tables(
                 pairs,
-                self.codes[first : first + n],
+                self.codes[here],
                 donors[b : b + step],
                 pairs.start_as_given.reshape(n, B),
                 host_ranks(own),
-                self._check(first, backend),
-                self._telling(pairs),
+                self.check(here, backend),
+                self.telling(pairs),
             )
         return table
 
@@ -193,38 +275,48 @@ class Game:
 
     def table(self) -> np.ndarray:
         """v(S) of all instances; float64 [N, 2^P, K]."""
-        return np.concatenate([part for _, part in self.tables()])
+        return np.concatenate(list(self.tables()))
 
     def _backend(self) -> Backend:
         return self.evaluator.backend(self.table_of_rows, self.codes[:PROBE_ROWS], self.N)
 
-    def _differing(self) -> Iterator[tuple[int, np.ndarray]]:
-        """(first instance, bool [n, B, P]) for as many instances as are planned together."""
+    def _differing(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """(place of the first, bool [n, B, P]) for as many of `rows` as are planned together."""
         donors = agreement_codes(self.evaluator.replacement.codes)
         step = self.evaluator.instances_at_a_time
-        for first in range(0, self.N, step):
-            x = agreement_codes(self.codes[first : first + step])
+        for first in range(0, len(rows), step):
+            x = agreement_codes(self.codes[rows[first : first + step]])
             if self.evaluator.model.deterministic:
                 yield first, differing(x, donors, self.evaluator.code_players, self.P)
             else:  # a random answer differs from itself: nothing may be asked once for two
                 yield first, np.ones((len(x), len(donors), self.P), bool)
 
-    def _pack(
-        self, backend: Backend, instance: np.ndarray, donor: np.ndarray, differs: np.ndarray
+    def pack(
+        self,
+        backend: Backend,
+        instance: np.ndarray,
+        donor: np.ndarray,
+        differs: np.ndarray,
+        listed: int | None = None,
     ) -> Pairs:
-        pairs = pack(instance, donor, differs.reshape(-1, self.P), backend.slot_bits)
-        self.count.distinct += pairs.distinct_rows
-        self.count.padded += pairs.rows - pairs.distinct_rows
+        """The stream of these pairs, counted; see `lattice.pack`."""
+        pairs = pack(instance, donor, differs.reshape(-1, self.P), backend.slot_bits, listed)
+        self.counted(pairs)
         return pairs
 
-    def _telling(self, pairs: Pairs) -> Callable[[int], None]:
+    def counted(self, stream: Stream) -> None:
+        """Add the stream's rows to the count."""
+        self.count.distinct += stream.distinct_rows
+        self.count.padded += stream.rows - stream.distinct_rows
+
+    def telling(self, stream: Stream) -> Done:
         """Turn rows of the stream, which hold the padding of small pairs, into rows asked for."""
         done = told = 0
 
         def tell(rows: int) -> None:
             nonlocal done, told
             done += rows
-            before, told = told, done * pairs.distinct_rows // pairs.rows
+            before, told = told, done * stream.distinct_rows // stream.rows
             self._progress(told - before)
 
         return tell
@@ -241,10 +333,13 @@ class Game:
             )
         return min(values, 1 << 24), tables
 
-    def _check(self, first: int, backend: Backend) -> Callable[[Pairs, Any], None]:
-        """Refuse answers that are not finite, and say for which coalition."""
+    def check(self, rows: np.ndarray, backend: Backend, masks: np.ndarray | None = None) -> Check:
+        """Refuse answers that are not finite, and say for which coalition.
 
-        def check(pairs: Pairs, answers: Any) -> None:
+        rows: the game's instances that the stream numbers from 0; masks: the list it names.
+        """
+
+        def check(stream: Stream, answers: Any) -> None:
             if self.evaluator.model.nonfinite == "propagate" or not backend.any_bad(answers):
                 return
             values = backend.values(answers)
@@ -252,19 +347,16 @@ class Game:
             if not len(bad):
                 return  # only the padding
             row = answers.piece.first_row + int(bad[0])
-            pair = int(np.searchsorted(pairs.start, row, side="right")) - 1
-            corner = row - int(pairs.start[pair])
-            differ = np.flatnonzero(pairs.differs[pair])
-            kept = [
-                self.evaluator.players.names[p] for j, p in enumerate(differ) if corner >> j & 1
-            ]
-            bits = sum(1 << int(p) for j, p in enumerate(differ) if corner >> j & 1)
-            donor = int(self.evaluator.replacement.row[pairs.donor[pair]])
+            instance, donor, mask = stream.locate(row, masks)
+            kept = [self.evaluator.players.names[p] for p in np.flatnonzero(mask)]
+            named = f"{kept[:10]} and {len(kept) - 10} more" if len(kept) > 12 else f"{kept}"
+            bits = sum(1 << int(p) for p in np.flatnonzero(mask))
+            which = f" (coalition {bits:#b})" if self.P <= 64 else ""
             raise ModelOutputError(
                 f"the model returned {values[bad[0]][~np.isfinite(values[bad[0]])][0]} for X row "
-                f"{first + int(pairs.instance[pair])} with background row {donor} "
-                f"and the players {kept} kept from X (coalition {bits:#b}). Mend the model, or say "
-                'nonfinite="propagate" in as_model.'
+                f"{rows[instance]} with background row "
+                f"{int(self.evaluator.replacement.row[donor])} and the players {named} kept from "
+                f'X{which}. Mend the model, or say nonfinite="propagate" in as_model.'
             )
 
         return check

@@ -12,5 +12,6 @@ from xaijax.models._outputs import output_names_for as output_names_for
 from xaijax.models._players_of import players_of as players_of
 from xaijax.models._probe import probe_determinism as probe_determinism
 from xaijax.models._probe import probe_neighbours as probe_neighbours
+from xaijax.models._structure import FirstLayer as FirstLayer
 from xaijax.models._trace import DTYPES as DTYPES
 from xaijax.models._trace import explain_trace_failure as explain_trace_failure

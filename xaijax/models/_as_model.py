@@ -11,6 +11,7 @@ import jax
 from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public
 from xaijax.models import _options as options
+from xaijax.models import _structure
 from xaijax.models._estimators import estimator, is_estimator
 from xaijax.models._functions import plain_function
 from xaijax.models._libraries import (
@@ -24,6 +25,7 @@ from xaijax.models._model import Model
 from xaijax.models._options import WORDS, came
 from xaijax.models._outputs import check_raw, selector
 from xaijax.models._source import Source
+from xaijax.models._structure import FirstLayer
 from xaijax.models._trace import Selected, traced
 
 
@@ -44,7 +46,7 @@ def as_model(
     max_rows: int | None = None,
     timeout: float | None = None,
     precision: str = "float32",
-    structure: None = None,
+    structure: FirstLayer | None = None,
     nonfinite: str = "raise",
 ) -> Model:
     """Make a `Model` of f. Nothing is called or traced here; that is left to the first use.
@@ -75,7 +77,9 @@ def as_model(
       timeout: seconds one host call may take; then TimeoutError. None: no limit, no thread.
       precision: of JAX models: "float32" (full products), "tf32", or "float64" (needs
         jax_enable_x64). Host models get the dtypes given and are reduced in float64.
-      structure: None; structured models are not accepted yet.
+      structure: None, or a `FirstLayer`: a declared dense first layer of a JAX model, with which
+        sampled permutations cost one addition a unit instead of the layer's product. Used where
+        each column is a player of its own; compared with the model on probe rows.
       nonfinite: "raise" | "propagate": what a NaN or infinite answer does.
 
     A `Model` comes back as it is when no option is given.
@@ -86,7 +90,7 @@ def as_model(
     if isinstance(f, Model):
         _check_no_options(dict(locals()))
         return f
-    _check_choices(backend, precision, nonfinite, structure)
+    _check_choices(backend, precision, nonfinite)
     source = _source(f, params, backend)
     known = _known_classes(source, options.check_classes(classes))
     chosen = options.check_output_option(output, known)
@@ -114,6 +118,9 @@ def as_model(
     }
     head = _head(source, chosen)
     select = selector(chosen, known, source.name)
+    fields["structure"] = _structure.ready(
+        structure, source.backend, source.params is not None, select, precision, source.name
+    )
     if source.backend == "jax":
         whole = traced(head, precision, source.name)
         apply = Selected(whole, select, precision)
@@ -167,15 +174,10 @@ def _selecting(
     return call
 
 
-def _check_choices(backend: Any, precision: Any, nonfinite: Any, structure: Any) -> None:
+def _check_choices(backend: Any, precision: Any, nonfinite: Any) -> None:
     options.check_choice("backend", backend, options.BACKENDS)
     options.check_choice("precision", precision, options.PRECISIONS)
     options.check_choice("nonfinite", nonfinite, options.NONFINITE)
-    if structure is not None:
-        raise InputError(
-            f"structure= accepts None only in this version; got {came(structure)}. Leave it out: "
-            f"the model is then evaluated on every distinct hybrid."
-        )
 
 
 def _known_classes(source: Source, classes: tuple[Any, ...] | None) -> tuple[Any, ...] | None:

@@ -56,7 +56,7 @@ class Model:
     max_rows: int | None = None  # host: rows in one call at most
     timeout: float | None = None  # host: seconds one call may take
     precision: str = "float32"  # "float32" | "tf32" | "float64"
-    structure: Any = None
+    structure: Any = None  # jax: what is declared of it, made ready (models/_structure.py)
     name: str = "model"
     compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
 

@@ -13,6 +13,7 @@ from xaijax._errors import ModelOutputError
 from xaijax.models._host import HostModel, call_host, call_host_raw
 from xaijax.models._outputs import output_names_for
 from xaijax.models._probe import probe_determinism, probe_neighbours
+from xaijax.models._structure import refuse_other
 
 PROBE_ROWS = 32
 _REPEATS = 64  # of the probe, to measure the noise of a model that is declared random
@@ -49,6 +50,8 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
 
     rows = rows[np.arange(PROBE_ROWS) % len(rows)]
     answer, noise = _probed(model, evaluate, rows)
+    if model.structure is not None:
+        refuse_other(model, rows, answer)
     return _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
 
 

@@ -1,0 +1,137 @@
+"""A dense first layer: f(z) = head(z W + b). Along an order of players it is one cumulative sum.
+
+For the pair (x, b) and an order of the players, the first layer of the prefix of size s is that of
+the donor and s terms (x_j - b_j) W_j: each next coalition costs H additions instead of a product of
+F x H. The coalitions of the reversed order are the complements, and since the layer is linear,
+layer(S) + layer(complement) = layer(x) + layer(b): they come without a sum of their own.
+
+Letters: N instances, B donors, F columns = P players, H units of the first layer, K outputs,
+R rows, T tiles, G instances in a tile, L sizes in a block, D orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from xaijax_kernels.reduce import compensated
+from xaijax_kernels.tiles import SMALLEST_TILE, over_tiles
+
+UNROLL = 16  # steps of the sum that are written out in one loop body
+
+
+@dataclass(frozen=True)
+class WalkShape:
+    """The static facts of a tile of walks; hashable, so that it can be a key."""
+
+    P: int
+    instances: int  # G
+    donors: int  # of one segment, the last one padded with weight 0
+    block: int  # L
+    outputs: int  # K
+    dtype: str
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of sizes; the last one may reach past P."""
+        return -(-self.P // self.block)
+
+    @property
+    def used_rows(self) -> int:
+        """Rows of one call of the head that are read."""
+        return 2 * self.block * self.instances * self.donors
+
+    @property
+    def rows(self) -> int:
+        """Rows of one call of the head: whole 256s, since a product rounds its last few rows in
+        another way, and an instance's bits must not depend on its place in the tile."""
+        return -(-self.used_rows // SMALLEST_TILE) * SMALLEST_TILE
+
+
+def walk_tiles(
+    weights_of: Callable[[Any], tuple[jax.Array, jax.Array]],
+    head: Callable[[Any, jax.Array], jax.Array],
+    shape: WalkShape,
+    mesh: Mesh,
+    params: Any,
+    x: jax.Array,  # [N, P]
+    donors: jax.Array,  # [segments, B, P]
+    donor_weights: jax.Array,  # [segments, B]
+    orders: jax.Array,  # int32 [D, P]
+    tiles: jax.Array,  # int32 [devices], tiles to run on each device
+    work: jax.Array,  # int32 [T, 2 + G]: order, segment of donors, instances
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Weighted sums over a segment of donors of the answers along orders.
+
+    Returns the sums and what rounding took from them, each [T, 2, P', G, K] with P' = P filled up
+    to whole blocks, and the number of non-finite answers per tile, int32 [T]. Entry [t, 0, s - 1]
+    keeps the first s players of the order, entry [t, 1, s - 1] the others.
+    """
+    G, B, L = shape.instances, shape.donors, shape.block
+    padding = shape.blocks * L - shape.P
+
+    def on_one_device(params, x, donors, donor_weights, orders, tiles, work):
+        weight, bias = (jnp.asarray(a) for a in weights_of(params))
+
+        def layer(rows):
+            return jnp.dot(rows, weight, precision=jax.lax.Precision.HIGHEST) + bias
+
+        def tile(one):
+            order, kept, other = orders[one[0]], x[one[2:]], donors[one[1]]
+            w = donor_weights[one[1]]
+            start = layer(other)  # [B, H]
+            # A sum and not a product: the few rows of a tile would be rounded by their place in it.
+            own = jnp.sum(kept[:, :, None] * weight[None], axis=1) + bias
+            ends = start[None] + own[:, None]  # [G, B, H], layer(x) + layer(b)
+            change = (kept[:, None] - other[None])[:, :, order].reshape(G * B, -1)
+            change = jnp.pad(change.T, ((0, padding), (0, 0))).reshape(shape.blocks, L, G * B)
+            rows = jnp.pad(weight[order], ((0, padding), (0, 0))).reshape(shape.blocks, L, -1)
+            ends = ends.reshape(G * B, -1)
+
+            def step(hidden, term):
+                difference, row = term
+                hidden = hidden + difference[:, None] * row[None, :]
+                return hidden, hidden
+
+            def block(hidden, terms):
+                hidden, prefixes = jax.lax.scan(step, hidden, terms, unroll=min(UNROLL, L))
+                both = jnp.stack([prefixes, ends - prefixes])  # [2, L, G B, H]
+                both = both.reshape(shape.used_rows, -1)
+                both = jnp.pad(both, ((0, shape.rows - shape.used_rows), (0, 0)))
+                out = head(params, both)[: shape.used_rows].astype(shape.dtype)
+                out = out.reshape(2, L, G, B, shape.outputs)
+                sums = compensated(
+                    lambda b: w[b] * jax.lax.dynamic_index_in_dim(out, b, 3, keepdims=False),
+                    B,
+                    (2, L, G, shape.outputs),
+                    out.dtype,
+                )
+                return hidden, (*sums, jnp.sum(~jnp.isfinite(out), dtype=jnp.int32))
+
+            begin = jnp.broadcast_to(start[None], (G, B, start.shape[-1])).reshape(G * B, -1)
+            _, (high, low, bad) = jax.lax.scan(block, begin, (change, rows))
+            whole = (2, shape.blocks * L, G, shape.outputs)
+            return (
+                high.swapaxes(0, 1).reshape(whole),
+                low.swapaxes(0, 1).reshape(whole),
+                bad.sum(dtype=jnp.int32),
+            )
+
+        T = work.shape[0]
+        sums = jnp.zeros((T, 2, shape.blocks * L, G, shape.outputs), shape.dtype)
+
+        def body(carry):
+            t, high, low, bad = carry
+            h, c, lost = tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))
+            return t + 1, high.at[t].set(h), low.at[t].set(c), bad.at[t].set(lost)
+
+        first = (jnp.int32(0), sums, sums, jnp.zeros((T,), jnp.int32))
+        return jax.lax.while_loop(lambda carry: carry[0] < tiles[0], body, first)[1:]
+
+    split = over_tiles(on_one_device, mesh, (False,) * 5 + (True,) * 2)
+    return split(params, x, donors, donor_weights, orders, tiles, work)

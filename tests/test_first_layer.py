@@ -1,0 +1,226 @@
+"""A declared first layer: the same values as the plain path and the definition, asked for less."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import xaijax as xj
+from xaijax.games import _walk
+
+ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh, "gelu": jax.nn.gelu}
+
+
+def network(seed: int, widths: tuple[int, ...], activation: str) -> tuple[Any, Any, Any, Any]:
+    """(params, f, weights, head) of a network that shifts its input before the first layer."""
+    rng = np.random.default_rng(seed)
+    act = ACTIVATIONS[activation]
+    layers = [
+        (
+            (rng.normal(size=(a, b)) / np.sqrt(a)).astype(np.float32),
+            (0.1 * rng.normal(size=b)).astype(np.float32),
+        )
+        for a, b in zip(widths, widths[1:], strict=False)
+    ]
+    params = {"shift": rng.normal(size=widths[0]).astype(np.float32), "layers": layers}
+
+    def head(params: Any, hidden: Any) -> Any:
+        for weight, bias in params["layers"][1:]:
+            hidden = act(hidden) @ weight + bias
+        return hidden
+
+    def weights(params: Any) -> Any:
+        weight, bias = params["layers"][0]
+        return weight, bias - params["shift"] @ weight
+
+    def f(params: Any, X: Any) -> Any:
+        weight, bias = params["layers"][0]
+        return head(params, (X - params["shift"]) @ weight + bias)
+
+    return params, f, weights, head
+
+
+def both(
+    seed: int, widths: tuple[int, ...], activation: str = "relu", **options: Any
+) -> tuple[xj.Model, xj.Model]:
+    """The model without and with its first layer declared."""
+    params, f, weights, head = network(seed, widths, activation)
+    layer = xj.FirstLayer(weights, head)
+    return xj.as_model(f, params, **options), xj.as_model(f, params, structure=layer, **options)
+
+
+def rows(seed: int, N: int, P: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(N, P)).astype(np.float32)
+
+
+def close(got: np.ndarray, wanted: np.ndarray, P: int, span: float) -> None:
+    # The layer is a sum of P terms, in order: an error of at most sqrt(P) roundings of the span in
+    # all but one case of 1e-13 (lambda = 8, Higham and Mary 2019), through layers whose slope is
+    # about 1, in values that are means of differences of two answers.
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=32 * np.sqrt(P) * 2**-24 * span)
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.integers(3, 40),
+    st.lists(st.integers(1, 24), max_size=2),
+    st.sampled_from(sorted(ACTIVATIONS)),
+    st.integers(1, 3),
+    st.integers(1, 9),
+)
+def test_the_values_of_the_plain_path(
+    seed: int, P: int, hidden: list[int], activation: str, K: int, B: int
+) -> None:
+    plain, layered = both(seed, (P, 8, *hidden, K), activation)
+    X, background = rows(1, 3, P), rows(2, B, P)
+    budget = min(6 * (P - 1), 2**P - 3)
+    options: Any = {"estimator": "permutation", "budget": budget, "seed": seed}
+    wanted = xj.Explainer(plain, background, **options)(X)
+    got = xj.Explainer(layered, background, **options)(X)
+    assert got.stats["structure"] == "first layer" and wanted.stats["structure"] is None
+    span = float(np.abs(plain.predict(np.concatenate([X, background]))).max()) + 1
+    close(got.values, wanted.values, P, span)
+    close(got.base_values, wanted.base_values, P, span)
+    assert wanted.std_errors is not None and got.std_errors is not None
+    close(got.std_errors, wanted.std_errors, P, span)
+
+
+def test_an_additive_model_is_exact() -> None:
+    P = 50
+    params, f, weights, head = network(0, (P, 1), "relu")
+    model = xj.as_model(f, params, structure=xj.FirstLayer(weights, head))
+    X, background = rows(1, 4, P), rows(2, 30, P)
+    got = xj.Explainer(model, background, estimator="permutation", budget=200)(X)
+    slope = params["layers"][0][0][:, 0].astype(np.float64)
+    wanted = (X - background.astype(np.float64).mean(axis=0)) * slope
+    span = float(np.abs(wanted).sum())
+    close(got.values, wanted, P, span)
+    assert got.std_errors is not None and got.std_errors.max() <= 1e-5 * span
+
+
+@pytest.mark.parametrize("tile", [256, 1024])
+def test_donors_in_segments_and_instances_in_groups(
+    tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    P, B = 33, 150
+    plain, layered = both(3, (P, 12, 2))
+    monkeypatch.setattr(_walk, "tile_rows", lambda *_: tile)
+    X, background = rows(1, 21, P), rows(2, B, P)
+    weights = np.random.default_rng(4).random(B)
+    options: Any = {"estimator": "permutation", "budget": 140, "weights": weights}
+    wanted = xj.Explainer(plain, background, **options)(X)
+    explainer = xj.Explainer(layered, background, **options)
+    got = explainer(X)
+    close(got.values, wanted.values, P, 10.0)
+    order = np.random.default_rng(5).permutation(21)
+    again = explainer(X[order])
+    assert again.values.tobytes() == got.values[order].tobytes()
+    alone = explainer(X[7:8])
+    assert alone.values.tobytes() == got.values[7:8].tobytes()
+
+
+def test_the_tile_is_filled() -> None:
+    for P, B, lanes_of in [(784, 10, 4096), (64, 100, 16384), (20, 1, 256), (5, 5000, 1024)]:
+        shape = _walk.walk_shape(P, B, 1, lanes_of, "float32")
+        assert shape.blocks * shape.block >= P > (shape.blocks - 1) * shape.block
+        assert shape.used_rows <= max(lanes_of, 2 * shape.block)
+        assert shape.rows % 256 == 0 and shape.rows - shape.used_rows < 256
+
+
+def test_link_selected_output_and_new_params() -> None:
+    P = 14
+    plain, layered = both(6, (P, 9, 3), output=1)
+    X, background = rows(1, 3, P), rows(2, 6, P)
+    options: Any = {"estimator": "permutation", "budget": 120, "link": np.arctan}
+    got = xj.Explainer(layered, background, **options)(X)
+    wanted = xj.Explainer(plain, background, **options)(X)
+    assert got.values.shape == (3, P)
+    close(got.values, wanted.values, P, 10.0)
+    other = network(7, (P, 9, 3), "relu")[0]
+    got = xj.Explainer(layered.replace(params=other), background, **options)(X)
+    wanted = xj.Explainer(plain.replace(params=other), background, **options)(X)
+    close(got.values, wanted.values, P, 10.0)
+
+
+def test_without_params_and_with_images() -> None:
+    params, f, weights, head = network(8, (16, 5, 1), "tanh")
+
+    def image(X: Any) -> Any:
+        return f(params, X.reshape(len(X), 16))[:, 0]
+
+    layer = xj.FirstLayer(lambda: weights(params), lambda h: head(params, h)[:, 0])
+    X, background = rows(1, 2, 16).reshape(2, 4, 4), rows(2, 5, 16).reshape(5, 4, 4)
+    options: Any = {"estimator": "permutation", "budget": 150}
+    layered = xj.as_model(image, structure=layer, input_shape=(4, 4))
+    got = xj.Explainer(layered, background, **options)(X)
+    wanted = xj.Explainer(xj.as_model(image, input_shape=(4, 4)), background, **options)(X)
+    assert got.stats["structure"] == "first layer"
+    close(got.values, wanted.values, 16, 10.0)
+    # With united pixels the orders are of other players, and the plain path answers.
+    blocks = np.arange(16).reshape(4, 4) // 8 * 2 + np.arange(4) // 2
+    united = xj.Explainer(layered, background, players=blocks)(X)
+    assert united.stats["structure"] is None and united.exact
+
+
+def test_tolerance_walks_on() -> None:
+    P = 24
+    plain, layered = both(9, (P, 10, 1))
+    X, background = rows(1, 6, P), rows(2, 4, P)
+    options: Any = {"estimator": "permutation", "budget": 4000, "tolerance": 0.02}
+    got = xj.Explainer(layered, background, **options)(X)
+    wanted = xj.Explainer(plain, background, **options)(X)
+    np.testing.assert_array_equal(got.stats["coalitions"], wanted.stats["coalitions"])
+    close(got.values, wanted.values, P, 10.0)
+
+
+def test_a_structure_that_is_not_the_models_is_refused() -> None:
+    P = 6
+    params, f, weights, head = network(10, (P, 4, 1), "relu")
+    X, background = rows(1, 3, P), rows(2, 5, P)
+
+    def refused(structure: xj.FirstLayer, match: str) -> None:
+        model = xj.as_model(f, params, structure=structure)
+        with pytest.raises(xj.InputError, match=match):
+            xj.Explainer(model, background)(X)
+
+    def unshifted(params: Any) -> Any:
+        return params["layers"][0]
+
+    refused(xj.FirstLayer(unshifted, head), "structure= does not describe f: on 32 probe rows")
+    refused(
+        xj.FirstLayer(lambda p: (weights(p)[0].T, weights(p)[1]), head),
+        r"must have weights \[6, H\] and a bias \[H\]; got \[4, 6\]",
+    )
+    with pytest.raises(xj.InputTypeError, match="structure= must be a xaijax.FirstLayer"):
+        xj.as_model(f, params, structure="dense")  # type: ignore[arg-type]
+    with pytest.raises(xj.InputError, match="runs on the host"):
+        xj.as_model(lambda X: X[:, 0], backend="host", structure=xj.FirstLayer(weights, head))
+
+
+def test_answers_that_are_not_finite_are_refused() -> None:
+    P = 20
+    params, f, weights, head = network(11, (P, 4, 1), "relu")
+
+    def burst(params: Any, hidden: Any) -> Any:
+        out = head(params, hidden)
+        return jnp.where(out > params["limit"], jnp.nan, out)
+
+    def whole(params: Any, X: Any) -> Any:
+        weight, bias = weights(params)
+        return burst(params, X @ weight + bias)
+
+    X, background = rows(1, 3, P), rows(2, 5, P)
+    # No probe row reaches the limit, but some hybrid does.
+    limit = float(np.max(xj.as_model(f, params).predict(np.concatenate([X, background]))))
+    params = {**params, "limit": np.float32(limit + 1e-3)}
+    model = xj.as_model(whole, params, structure=xj.FirstLayer(weights, burst))
+    explainer = xj.Explainer(model, background, estimator="permutation", budget=2000)
+    with pytest.raises(xj.ModelOutputError, match="not finite, the first for X row [012]"):
+        explainer(X)

@@ -1,0 +1,108 @@
+"""The `structure=` of a JAX model: read, made ready, and compared with the model itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax._errors import InputError, InputTypeError
+from xaijax._public import public_class
+from xaijax.models._options import came
+from xaijax.models._trace import MATMUL, Selected, traced
+
+# Two roundings of one float32 network, whose sums go in another order, differ by far less; a layer
+# that is not the model's differs by as much as the answers do.
+AGREES = 1e-3
+ROUNDINGS = 64
+
+
+@public_class
+@dataclass(frozen=True)
+class FirstLayer:
+    """Declares that a model begins with a dense layer: f(X) = head(X W + b).
+
+    Arguments:
+        weights: params -> (W [F, H], b [H]); without params, () -> (W, b). F counts the numbers of
+            one instance, flattened; what is done to the input before the layer (a shift, a scale)
+            must be folded in.
+        head: (params, hidden [R, H]) -> the model's answer to R rows; without params, hidden -> it.
+
+    It is compared with the model on probe rows before it is used.
+    """
+
+    weights: Callable[..., tuple[Any, Any]]
+    head: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A first layer, made ready: what the engine asks of it."""
+
+    weights: Callable[[Any], tuple[Any, Any]]  # params -> W [F, H], b [H]
+    head: Selected  # (params, hidden [R, H]) -> [R] or [R, K], the model's chosen output
+    name = "first layer"
+
+
+def ready(
+    structure: Any,
+    backend: str,
+    has_params: bool,
+    select: Callable[[Any], Any] | None,
+    precision: str,
+    name: str,
+) -> Walk | None:
+    """Read `structure=`; raises InputTypeError, InputError."""
+    if structure is None:
+        return None
+    if not isinstance(structure, FirstLayer):
+        raise InputTypeError(
+            f"structure= must be a xaijax.FirstLayer or None, got {came(structure)}."
+        )
+    if backend != "jax":
+        raise InputError(
+            f"structure= describes functions that JAX traces, and {name} runs on the host."
+        )
+    weights, head = structure.weights, structure.head
+    own_weights: Any = weights if has_params else lambda _: weights()
+    own_head: Any = head if has_params else lambda _, hidden: head(hidden)
+    return Walk(own_weights, Selected(traced(own_head, precision, name), select, precision))
+
+
+def refuse_other(model: Any, rows: np.ndarray, answer: np.ndarray) -> None:
+    """Raise InputError where the structure does not describe the model.
+
+    rows [R, *F] are the probe rows, answer [R] or [R, K] the model's.
+    """
+    flat = rows.reshape(len(rows), -1)
+
+    def whole(params: Any, flat: Any) -> Any:
+        weights, bias = model.structure.weights(params)
+        if weights.shape[:1] != flat.shape[1:] or bias.shape != weights.shape[1:]:
+            raise InputError(
+                f"structure=: the first layer of {model.name} must have weights "
+                f"[{flat.shape[1]}, H] and a bias [H]; got {list(weights.shape)} and "
+                f"{list(bias.shape)}."
+            )
+        with jax.default_matmul_precision(MATMUL[model.precision]):
+            hidden = flat @ weights + bias
+        return model.structure.head(params, hidden)
+
+    found = np.asarray(jax.jit(whole)(model.params, jnp.asarray(flat)), np.float64)
+    answer = np.asarray(answer, np.float64)
+    # Against the spread of the answers, which the layer makes, and the rounding of their level.
+    spread, level = np.ptp(answer, axis=0), np.abs(answer).max(axis=0)
+    accepted = AGREES * spread + ROUNDINGS * np.finfo(model.apply.answer_dtype).eps * level
+    off = np.full(1, np.inf) if found.shape != answer.shape else np.abs(found - answer).max(axis=0)
+    if not (np.isnan(answer).any() or (off <= accepted).all()):
+        off = float(np.max(off))
+        shown = f"shapes {found.shape} and {answer.shape}" if np.isinf(off) else f"by {off:.3g}"
+        raise InputError(
+            f"structure= does not describe {model.name}: on {len(rows)} probe rows "
+            f"head(X W + b) differs from the model ({shown}). Fold what is done to the input "
+            "before the layer into W and b, or leave structure= out."
+        )
