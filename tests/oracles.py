@@ -81,3 +81,59 @@ def explain(f, X, donors, weight, groups=None, weights=None, link=None):
         base.append(v[frozenset()])
         full.append(v[frozenset(range(len(groups)))])
     return np.array(values), np.array(base), np.array(full)
+
+
+def table_of(v, P):
+    """A function of frozensets as the array [2^P] that the sampled estimators' tests index."""
+    return np.array([v(frozenset(i for i in range(P) if c >> i & 1)) for c in range(1 << P)])
+
+
+def semivalue_of_table(table, weight):
+    """`semivalue` of an array [2^P], with its sums over coalitions written as array sums; [P]."""
+    P = len(table).bit_length() - 1
+    corner = np.arange(1 << P)
+    size = np.array([int(c).bit_count() for c in corner])
+    share = np.array([weight(s) for s in range(P)])
+    phi = []
+    for i in range(P):
+        without = corner[corner >> i & 1 == 0]
+        phi.append((share[size[without]] * (table[without | 1 << i] - table[without])).sum())
+    return np.array(phi)
+
+
+def least_squares(table, index):
+    """Shapley or Banzhaf values of [2^P] as the fit of an additive game to all coalitions; [P].
+
+    Shapley: weights (P-1) / (C(P,s) s (P-s)), with sum phi = v(all) - v(empty) solved for the last
+    player (Lundberg and Lee 2017). Banzhaf: equal weights, an intercept (Hammer and Holzman 1992).
+    """
+    P = len(table).bit_length() - 1
+    members = (np.arange(1 << P)[:, None] >> np.arange(P) & 1).astype(float)
+    size = members.sum(1).astype(int)
+    if index == "banzhaf":
+        design = np.column_stack([np.ones(1 << P), members])
+        return np.linalg.lstsq(design, table, rcond=None)[0][1:]
+    inner = (size > 0) & (size < P)
+    weight = np.array([(P - 1) / (math.comb(P, s) * s * (P - s)) for s in size[inner]])
+    total = table[-1] - table[0]
+    z = members[inner]
+    left = z[:, :-1] - z[:, -1:]
+    right = table[inner] - table[0] - z[:, -1] * total
+    root = np.sqrt(weight)
+    first = np.linalg.lstsq(left * root[:, None], right * root, rcond=None)[0]
+    return np.append(first, total - first.sum())
+
+
+def antithetic_pair(v, order):
+    """Mean marginal contributions along an order and its reverse, {frozenset: value}; [P]."""
+    phi = np.zeros(len(order))
+    for one in (order, order[::-1]):
+        for place, i in enumerate(one):
+            phi[i] += (v[frozenset(one[: place + 1])] - v[frozenset(one[:place])]) / 2
+    return phi
+
+
+def coalition_pair(v, S, P):
+    """Mean of every player's marginal contributions to S and to its complement; [P]."""
+    everyone = frozenset(range(P))
+    return np.array([sum(v[T | {i}] - v[T - {i}] for T in (S, everyone - S)) / 2 for i in range(P)])

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xaijax._errors import InputError
 from xaijax.games.game import Game
 from xaijax_kernels.indices import semivalue
 
@@ -23,10 +22,10 @@ class Estimate(NamedTuple):
     full: np.ndarray  # [N, K], the value with nothing replaced
     std_errors: np.ndarray | None  # like values; None: exact
     span: np.ndarray  # [N], largest change of the answer within what was summed
-    largest_pair: int  # players of the largest lattice that was summed
+    summed: np.ndarray  # [N], corners of the largest lattice that was summed
 
 
-def _noise_errors(game: Game, p: np.ndarray) -> np.ndarray | None:
+def _noise_errors(game: Game, p: np.ndarray, N: int) -> np.ndarray | None:
     """Standard errors of a model declared random, like values; None for the others.
 
     Every corner is one independent answer with the standard deviation that the probe found. With
@@ -39,24 +38,18 @@ def _noise_errors(game: Game, p: np.ndarray) -> np.ndarray | None:
     corners = 2 * math.fsum(math.comb(P - 1, s) * p[s] ** 2 for s in range(P))
     donors = float((game.evaluator.replacement.weights**2).sum())
     errors = noise * math.sqrt(corners * donors)
-    return np.broadcast_to(errors, (game.N, P, len(noise))).copy()
+    return np.broadcast_to(errors, (N, P, len(noise))).copy()
 
 
-def exact(game: Game, p: np.ndarray) -> Estimate:
-    """The semivalue with weights p [P] (of one single set of each size) of all instances."""
+def exact(game: Game, p: np.ndarray, rows: np.ndarray) -> Estimate:
+    """The semivalue with weights p [P] (of one single set of each size) of the instances `rows`."""
     if game.quantity.linear:
-        totals = game.index(p)
-        errors = _noise_errors(game, p)
-        return Estimate(
-            totals.phi, totals.empty, totals.full, errors, totals.span, game.largest_pair
-        )
-    if not game.evaluator.model.deterministic:
-        raise InputError(
-            f"link={game.quantity.name!r} of a random model's mean answer is biased by its noise. "
-            'Use link="identity" with deterministic=False.'
-        )
+        totals = game.index(p, rows)
+        errors = _noise_errors(game, p, len(rows))
+        summed = np.exp2(game.largest[rows].astype(float))
+        return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, summed)
     values, base, full, span = [], [], [], []
-    for _first, table in game.tables():
+    for table in game.tables(rows):
         span.append(np.abs(table - table[:, :1]).max(axis=(1, 2)))
         values.append(semivalue(table, p))
         base.append(table[:, 0])
@@ -67,5 +60,5 @@ def exact(game: Game, p: np.ndarray) -> Estimate:
         np.concatenate(full),
         None,
         np.concatenate(span),
-        game.P,
+        np.full(len(rows), 2.0**game.P),
     )
