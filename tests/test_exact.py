@@ -270,10 +270,16 @@ def test_more_differing_players_than_can_be_enumerated_are_refused(differ):
     """256 once wrapped to 0 in a count of eight bits, and came out as exact zeros."""
     X, donors = np.zeros((2, 280), np.float32), np.zeros((1, 280), np.float32)
     X[1, :differ] = 1
-    for estimator in ("auto", "exact"):
-        explainer = xj.Explainer(xj.as_model(lambda X: X.sum(axis=1)), donors, estimator=estimator)
-        with pytest.raises(xj.EnumerationLimitError, match=f"X row 1 .* {differ} players"):
-            explainer(X, progress=False)
+    model = xj.as_model(lambda X: X.sum(axis=1))
+    with pytest.raises(xj.EnumerationLimitError, match=f"X row 1 .* {differ} players"):
+        xj.Explainer(model, donors, estimator="exact")(X, progress=False)
+    with pytest.raises(xj.EnumerationLimitError, match=f"X row 1 .* {differ} players"):
+        xj.Explainer(model, donors, index=xj.SizeLimited(2))(X, progress=False)
+    sampled = xj.Explainer(model, donors, budget=600)(X, progress=False)  # auto: row 1 is sampled
+    assert sampled.stats["exact_rows"].tolist() == [True, False]
+    alone = xj.Explainer(model, donors, budget=600)(X[:1], progress=False)
+    bound = "efficiency_bound"  # of what is exact, whatever it stands beside
+    assert sampled.stats[bound][0] == alone.stats[bound][0] < 1e-5
 
 
 def test_a_random_model_has_the_mean_of_its_answers_and_their_error():

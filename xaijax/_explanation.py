@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from xaijax import _convert, _files, _summary
-from xaijax._errors import InputError
+from xaijax import _convert, _files, _intervals, _summary
+from xaijax._errors import InputError, InputTypeError
 from xaijax._frames import column, frame_kind
 from xaijax._freeze import check_shape, floats, names, read_only
 from xaijax._player_data import player_columns, take_rows
@@ -28,11 +28,11 @@ class Explanation:
     `stats` and `provenance` are read-only mappings. `for one in explanation` goes through the
     instances, `len(explanation)` is N.
 
-    An array in `stats` whose first axis has N entries ("efficiency_residual", "exact_rows") is one
-    entry per instance and is sliced and merged with them; everything else in `stats` tells of the
-    run and stays as it is. `provenance["player_columns"]`, where present, is a P-tuple of tuples:
-    the columns of `data` that each player covers. Without it a frame's columns are found by name,
-    and an array [N, P] is taken to have one column per player in order.
+    An array in `stats` whose first axis has N entries ("efficiency_residual", "exact_rows", "dof")
+    is one entry per instance and is sliced and merged with them; everything else in `stats` tells
+    of the run and stays as it is. `provenance["player_columns"]`, where present, is a P-tuple of
+    tuples: the columns of `data` that each player covers. Without it a frame's columns are found by
+    name, and an array [N, P] is taken to have one column per player in order.
 
     Raises:
         InputError: arrays whose shapes do not fit each other, or duplicate names.
@@ -177,6 +177,27 @@ class Explanation:
         given = self.provenance.get("player_columns")
         found = player_columns(self.data, self.feature_names, given)
         return [None if j is None else column(self.data, j) for j in found]
+
+    def half_widths(self, level: float = 0.95) -> np.ndarray:
+        """Half-widths of the confidence intervals of the values, like values.
+
+        By Student's t with `stats["dof"]` [N] degrees of freedom; where that is absent the normal
+        quantile. 0 where exact, NaN where the standard error is unknown. Each interval is of one
+        value: of many values whose true value is 0, a share of 1 - level has an interval without 0.
+
+        Raises:
+            InputError: level is not between 0 and 1.
+            InputTypeError: level is no number.
+        """
+        if isinstance(level, bool) or not isinstance(level, int | float | np.number):
+            raise InputTypeError(f"level: got {level!r}; pass a number between 0 and 1.")
+        if not 0 < level < 1:
+            raise InputError(f"level: got {level!r}; pass a number between 0 and 1, 0.95 say.")
+        if self.std_errors is None:
+            return np.full(self.shape, 0.0 if self.exact else np.nan)
+        dof = self.stats.get("dof")
+        known = per_instance(dof, len(self))
+        return _intervals.half_widths(self.std_errors, dof if known else np.inf, float(level))
 
     def to_dataframe(self, long: bool = False) -> Any:
         """A pandas DataFrame; needs `pip install "xaijax[data]"`.

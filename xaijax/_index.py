@@ -47,11 +47,17 @@ Index = str | SizeLimited | Callable[[int], float]
 
 
 def index_weights(index: Index, P: int) -> tuple[np.ndarray, str]:
-    """(weight of one single set of size s, float64 [P]; the index's name)."""
+    """(weight of one single set of size s, float64 [P]; the index's name).
+
+    Beyond LARGEST_P players Shapley and Banzhaf have the weights of LARGEST_P: more null players
+    change nothing in them, and no pair in which more differ is enumerated.
+    """
+    if P > LARGEST_P and isinstance(index, str):
+        P = LARGEST_P
     if P > LARGEST_P:
         raise InputError(
             f"players: there are {P:,}, and the weight of a single set vanishes in float64 beyond "
-            f"{LARGEST_P:,}. Group columns with players=."
+            f"{LARGEST_P:,}. Group columns with players=, or say index='shapley' or 'banzhaf'."
         )
     if isinstance(index, SizeLimited):
         if index.k > P - 1:

@@ -34,9 +34,10 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
 
     Values, base values, data and names are put one under the other. `exact` where all are; beside a
     sampled part the standard errors of an exact part are zeros, and those of a part without any are
-    NaN. In `stats` the counts and seconds are summed, arrays [N] joined, equal entries kept, and
-    entries that differ become a list, one item per part (None where a part lacks it); likewise in
-    `provenance`. Two slices of one explanation count its run twice.
+    NaN; the degrees of freedom (`stats["dof"]`) of a part without are infinite. In `stats` the
+    counts and seconds are summed, arrays [N] joined, equal entries kept, and entries that differ
+    become a list, one item per part (None where a part lacks it); likewise in `provenance`. Two
+    slices of one explanation count its run twice.
 
     Raises:
         InputError: no explanation, or explanations that differ in feature_names, output_names,
@@ -102,12 +103,15 @@ def _std_errors(parts: Sequence[Explanation]) -> np.ndarray | None:
 
 
 def _stats(part: Explanation, parts: Sequence[Explanation]) -> Mapping[str, Any]:
-    """The stats of one part, with "exact_rows" where any part tells instances apart."""
-    needed = any("exact_rows" in one.stats for one in parts)
-    needed = needed or len({one.exact for one in parts}) > 1
-    if not needed or "exact_rows" in part.stats:
-        return part.stats
-    return {**part.stats, "exact_rows": np.full(len(part), part.exact)}
+    """The stats of one part, with what any part tells of each instance: "exact_rows" and "dof"."""
+    added: dict[str, Any] = {}
+    if any("exact_rows" in one.stats for one in parts) or len({one.exact for one in parts}) > 1:
+        added["exact_rows"] = np.full(len(part), part.exact)
+    if any("dof" in one.stats for one in parts):
+        added["dof"] = np.full(len(part), np.inf)  # exact, or none was said: the normal quantile
+    if part.exact and any("coalitions" in one.stats for one in parts):
+        added["coalitions"] = np.zeros(len(part), np.int64)
+    return {**added, **part.stats}
 
 
 def _join(

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any
 
-from tqdm.auto import tqdm
+from tqdm import TqdmWarning
 
 from xaijax._errors import InputTypeError
+
+with warnings.catch_warnings():
+    # In a notebook without ipywidgets tqdm draws its bar as text, and would warn of that on import.
+    warnings.simplefilter("ignore", TqdmWarning)
+    from tqdm.auto import tqdm
 
 
 def progress_bar(progress: Any, rows: int) -> tqdm:

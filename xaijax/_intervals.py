@@ -1,0 +1,22 @@
+"""Confidence intervals from standard errors and their degrees of freedom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def half_widths(std_errors: np.ndarray, dof: Any, level: float = 0.95) -> np.ndarray:
+    """Half of each interval by Student's t; NaN where there is no degree of freedom.
+
+    Args:
+        std_errors: any shape whose first axes are those of dof.
+        dof: degrees of freedom, a number or [N]; infinite: the normal quantile.
+        level: the interval's coverage, within 0 and 1.
+    """
+    from scipy.special import stdtrit  # noqa: PLC0415 - `import xaijax` does not load scipy
+
+    dof = np.asarray(dof, float)
+    t = np.where(dof > 0, stdtrit(np.maximum(dof, 1e-9), (1 + level) / 2), np.nan)
+    return std_errors * t.reshape(t.shape + (1,) * (std_errors.ndim - t.ndim))

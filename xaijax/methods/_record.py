@@ -1,0 +1,211 @@
+"""What an explanation keeps of a run: values, errors, and how they were made.
+
+Letters: N instances, P players, K outputs, B background rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from xaijax._explanation import Explanation
+from xaijax._index import LARGEST_P
+from xaijax._table import MappedRows
+from xaijax._version import __version__
+from xaijax.estimators.exact import Estimate
+from xaijax.estimators.sampled import Sampled
+from xaijax.games.game import Game
+from xaijax.methods._choice import Choice
+
+
+@dataclass
+class Answer:
+    """The values of all instances, put together from those enumerated and those sampled."""
+
+    values: np.ndarray  # [N, P, K]
+    base: np.ndarray  # [N, K]
+    full: np.ndarray  # [N, K]
+    std_errors: np.ndarray | None  # [N, P, K], 0 where exact; None: all is exact
+    dof: np.ndarray  # [N]; infinite where exact
+    coalitions: np.ndarray  # int64 [N], asked of sampled instances; 0 where exact
+    span: np.ndarray  # [N], largest change of the answer within what was summed
+    summed: np.ndarray  # [N], coalitions in one sum
+
+    @classmethod
+    def of_exact(cls, estimate: Estimate) -> Answer:
+        """All instances enumerated."""
+        values, base, full, errors, span, summed = estimate
+        N = len(values)
+        none = np.zeros(N, np.int64)
+        return cls(values, base, full, errors, np.full(N, np.inf), none, span, summed)
+
+    @classmethod
+    def of_sampled(cls, part: Sampled) -> Answer:
+        """All instances sampled."""
+        return cls(
+            part.values,
+            part.base,
+            part.full,
+            part.std_errors,
+            part.dof,
+            part.coalitions,
+            part.span,
+            part.coalitions + 2.0,
+        )
+
+    @classmethod
+    def mixed(cls, exact: np.ndarray, enumerated: Answer, sampled: Answer) -> Answer:
+        """Some of each; exact bool [N] says which."""
+
+        def both(name: str) -> np.ndarray:
+            first, second = getattr(enumerated, name), getattr(sampled, name)
+            if first is None:
+                first = np.zeros_like(enumerated.values)
+            out = np.empty((len(exact), *second.shape[1:]), second.dtype)
+            out[exact], out[~exact] = first, second
+            return out
+
+        return cls(**{name: both(name) for name in cls.__dataclass_fields__})
+
+
+class Asked(Protocol):
+    """What is recorded of the explainer."""
+
+    @property
+    def model(self) -> Any: ...
+    @property
+    def players(self) -> Any: ...
+    @property
+    def index(self) -> str: ...
+    @property
+    def weights(self) -> np.ndarray: ...
+    @property
+    def quantity(self) -> Any: ...
+    @property
+    def budget(self) -> int | None: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def tolerance(self) -> float | None: ...
+
+
+def explanation(
+    asked: Asked,
+    X: Any,
+    rows: Any,
+    game: Game,
+    choice: Choice,
+    answer: Answer,
+    before: Any,
+    seconds: float,
+) -> Explanation:
+    """Put values, stats and provenance together; before: the clock when the run began."""
+    evaluator = game.evaluator
+    scalar = evaluator.findings.scalar
+    errors = answer.std_errors
+    return Explanation(
+        values=answer.values[:, :, 0] if scalar else answer.values,
+        base_values=answer.base[:, 0] if scalar else answer.base,
+        std_errors=errors if errors is None or not scalar else errors[:, :, 0],
+        data=rows.array if isinstance(rows, MappedRows) else rows,
+        feature_names=asked.players.names,
+        output_names=evaluator.findings.output_names,
+        exact=errors is None,
+        kind=asked.index,
+        stats=_stats(asked, X, game, choice, answer, before, seconds),
+        provenance=_provenance(asked, game, choice),
+    )
+
+
+def _stats(
+    asked: Asked,
+    X: Any,
+    game: Game,
+    choice: Choice,
+    answer: Answer,
+    before: Any,
+    seconds: float,
+) -> dict[str, Any]:
+    evaluator, model = game.evaluator, asked.model
+    clock = evaluator.clock
+    B, P = len(evaluator.replacement.codes), game.P
+    compile_seconds = clock.compile_seconds - before.compile_seconds
+    stats: dict[str, Any] = {
+        "model_rows": game.count.distinct,
+        "padded_rows": game.count.padded + clock.padded_rows - before.padded_rows,
+        # A whole number of more than 4,300 digits could be neither shown nor saved.
+        "naive_rows": game.N * B << P if P <= LARGEST_P else math.inf,
+        "model_calls": clock.model_calls - before.model_calls,
+        "structure": game.structure,
+        "tile": clock.tile,
+        "tile_halvings": clock.tile_halvings - before.tile_halvings,
+        "seconds": seconds - compile_seconds,
+        "compile_seconds": compile_seconds,
+        "budget": asked.budget if choice.sampler is None else choice.budget,
+        "estimator": choice.name,
+        "seed": asked.seed,
+        "backend": model.backend,
+        "devices": [str(d) for d in evaluator.devices],
+        "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
+        "answer_dtype": evaluator.findings.answer_dtype,
+        "weights_sum": evaluator.replacement.weights_sum,
+    }
+    if choice.sampler is not None:
+        stats["exact_rows"] = choice.exact
+        stats["coalitions"] = answer.coalitions
+        stats["dof"] = answer.dof
+        stats["tolerance"] = asked.tolerance
+    if asked.index == "shapley" and (answer.std_errors is None or choice.sampler):
+        with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
+            residual = answer.base + answer.values.sum(axis=1) - answer.full
+            bound = _rounding(answer, evaluator.replacement.weights, model, choice.exact)
+        stats["efficiency_residual"] = np.abs(residual).max(axis=1)
+        stats["efficiency_bound"] = bound
+    return stats
+
+
+def _provenance(asked: Asked, game: Game, choice: Choice) -> dict[str, Any]:
+    evaluator, model = game.evaluator, asked.model
+    return {
+        "method": "Explainer",
+        "quantity": "model output" if model.output == "value" else str(model.output),
+        "index": asked.index,
+        "index_weights": asked.weights.tolist(),
+        "link": asked.quantity.name,
+        "estimator": choice.name,
+        "replacement": evaluator.replacement.kind,
+        "background_rows": evaluator.replacement.rows_given,
+        "instances": game.N,
+        "players": game.P,
+        "player_columns": asked.players.all_columns(),
+        "precision": model.precision if model.backend == "jax" else "float64",
+        "weights": "given" if evaluator.replacement.weights_sum is not None else "equal",
+        "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
+    }
+
+
+def _rounding(
+    answer: Answer, donor_weights: np.ndarray, model: Any, exact: np.ndarray
+) -> np.ndarray:
+    """How far base + sum of values may be from f(x) by rounding alone; float64 [N].
+
+    A sum of n products rounds by at most lambda sqrt(n) u times the sum of their sizes, but for a
+    probability of 2 exp(-lambda^2 / 2) (Higham and Mary 2019, theorem 2.4); lambda = 8: 1e-13. Here
+    n = 2^k corners, one player's weights have size 2, and the errors of P players and of the donors
+    (weights w) are independent: 16 sqrt(2^k P sum w^2) u span. The level is kept to a few u.
+
+    Sampled values are taken in float64 from means that are already rounded, the same ones on both
+    sides: n = the coalitions asked, and no mean over donors.
+    """
+    single = model.backend == "jax" and model.precision != "float64"
+    unit = 0.5 * np.finfo(np.float32 if single else np.float64).eps
+    u = np.where(exact, unit, 0.5 * np.finfo(np.float64).eps)
+    P = answer.values.shape[1]
+    level = np.maximum(np.abs(answer.base), np.abs(answer.full)).max(axis=1)
+    donors = np.where(exact, math.sqrt(float((donor_weights**2).sum())), 1.0)
+    spread = np.sqrt(answer.summed * P) * donors
+    return u * (16.0 * spread * answer.span + 8.0 * level)
