@@ -100,6 +100,33 @@ def test_instances_are_sliced_with_all_that_belongs_to_them(key, rows):
     assert part.instance_names == tuple(f"row{i}" for i in rows)
 
 
+def test_half_widths():
+    # Student's t from a table: 97.5 % with 3 and 10 degrees of freedom, 99.5 % with 3, the normal.
+    dof = np.array([3.0, 10.0, np.inf, 0.0])
+    explanation = make(K=2, std_errors=np.full((4, 3, 2), 0.5), exact=False, stats={"dof": dof})
+    t = np.array([3.182446, 2.228139, 1.959964, np.nan])
+    half = np.broadcast_to(0.5 * t[:, None, None], (4, 3, 2))
+    np.testing.assert_allclose(explanation.half_widths(), half, rtol=1e-6)
+    np.testing.assert_allclose(explanation[0].half_widths(0.99), 0.5 * 5.840909, rtol=1e-6)
+    part = explanation[[1, 0], 1:, "yes"]
+    np.testing.assert_allclose(part.half_widths(), half[[1, 0], 1:, 1], rtol=1e-6)
+    assert explanation[:0].half_widths().shape == (0, 3, 2)
+    np.testing.assert_allclose(
+        make(std_errors=np.ones((4, 3)), exact=False).half_widths(), 1.959964, rtol=1e-6
+    )
+    assert (make(std_errors=None, exact=True).half_widths() == 0).all()
+    assert np.isnan(make(std_errors=None, exact=False).half_widths()).all()
+
+
+@pytest.mark.parametrize(
+    ("level", "error"),
+    [(0, InputError), (1, InputError), (95, InputError), ("95 %", InputTypeError)],
+)
+def test_half_widths_of_no_level(level, error):
+    with pytest.raises(error, match="level"):
+        make().half_widths(level)
+
+
 def test_a_slice_copies_no_values():
     explanation = make(N=5)
     assert np.shares_memory(explanation[1:4].values, explanation.values)

@@ -57,6 +57,18 @@ def test_merge_of_exact_and_sampled():
     assert both.exact and both.std_errors is None and "exact_rows" not in both.stats
 
 
+def test_merge_keeps_degrees_of_freedom():
+    # Beside an exact part too, whose intervals have width 0.
+    few = make(N=2, stats={"dof": np.array([3.0, 7.0]), "coalitions": np.array([8, 16])})
+    exact = make(N=3, std_errors=None, exact=True)
+    merged = merge([few, exact, few[1]])
+    np.testing.assert_array_equal(merged.stats["dof"], [3, 7, np.inf, np.inf, np.inf, 7])
+    np.testing.assert_array_equal(merged.stats["coalitions"], [8, 16, 0, 0, 0, 16])
+    half = merged.half_widths()
+    np.testing.assert_array_equal(half[[0, 1, 5]], few.half_widths()[[0, 1, 1]])
+    assert (half[2:5] == 0).all()
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_merge_of_frames(library):
     frames = pytest.importorskip(library)

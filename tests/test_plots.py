@@ -125,6 +125,24 @@ def test_bar_of_one_output():
     assert ax.get_title(loc="left") == "output: class 2"
 
 
+def test_intervals_follow_student_s_t():
+    # 3 degrees of freedom: t of 97.5 % is 3.182446 (from a table); infinite: 1.959964.
+    dof = np.full(30, 3.0)
+    explanation = make(sampled=True, stats={"dof": dof})
+    half = 3.182446 * 0.05
+    np.testing.assert_allclose(
+        [np.ptp(s[:, 0]) for s in segments_of_error_bars(plots.bar(explanation))], 2 * half
+    )
+    ax = plots.waterfall(explanation, instance=7)
+    np.testing.assert_allclose([np.ptp(s[:, 0]) for s in segments_of_error_bars(ax)], 2 * half)
+    mixed = make(sampled=True, stats={"dof": np.where(np.arange(30) < 10, 3.0, np.inf)})
+    np.testing.assert_allclose(
+        [np.ptp(s[:, 0]) for s in segments_of_error_bars(plots.bar(mixed))],
+        2 * 0.05 * (3.182446 + 2 * 1.959964) / 3,
+        rtol=1e-6,
+    )
+
+
 # beeswarm
 
 

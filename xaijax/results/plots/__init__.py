@@ -2,6 +2,7 @@
 
 from xaijax.results.plots.bar import bar as bar
 from xaijax.results.plots.beeswarm import beeswarm as beeswarm
+from xaijax.results.plots.image import image as image
 from xaijax.results.plots.waterfall import waterfall as waterfall
 
-__all__ = ["bar", "beeswarm", "waterfall"]
+__all__ = ["bar", "beeswarm", "image", "waterfall"]

@@ -20,7 +20,6 @@ GREY, LINE, TEXT = "#a3a8ad", "#d9dcdf", "#2a2e33"
 OUTPUTS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
 LOW_TO_HIGH = ("#2b6cb0", "#9c8fb4", "#e07b16")
 
-NORMAL_95 = 1.959964  # half width of a 95 % interval in standard errors
 NAME_LIMIT = 30  # characters of a name on an axis
 
 
@@ -155,13 +154,20 @@ def title_of(explanation: Explanation) -> str | None:
     return None if selected is None else f"output: {selected}"
 
 
+def title_of_one(one: Explanation) -> str | None:
+    """The name of the only instance, and the output that was chosen."""
+    parts = [] if one.instance_names is None else [f"instance: {one.instance_names[0]}"]
+    output = title_of(one)
+    return ", ".join(parts + ([] if output is None else [output])) or None
+
+
 def signed(value: float) -> str:
     """Three digits with the sign, as the axes write it."""
     return f"{value:+.3g}".replace("-", "−")
 
 
-def half_widths(std_errors: np.ndarray | None) -> np.ndarray | None:
-    """Half 95 % intervals, NaN where unknown; None where there is nothing to draw."""
-    if std_errors is None or not np.any(std_errors > 0):
+def half_widths(explanation: Explanation) -> np.ndarray | None:
+    """Half 95 % intervals like values, NaN where unknown; None where there is nothing to draw."""
+    if explanation.std_errors is None or not np.any(explanation.std_errors > 0):
         return None
-    return NORMAL_95 * std_errors
+    return explanation.half_widths()

@@ -28,7 +28,7 @@ def bar(
     The `max_display` largest players from the top, the rest as one bar, the sum of theirs. With K
     outputs and `output=None` the bars of the outputs are stacked, each in its colour (more than
     seven: the largest six, and the sum of the rest in grey). Where standard errors are known, a
-    95 % interval: 1.96 times the mean standard error over the instances (summed over stacked
+    95 % interval: the mean over the instances of the values' half-widths (summed over stacked
     outputs), which bounds the error of the mean however the errors are correlated. The bar of the
     rest has none: that bound, summed over many players, would say nothing.
 
@@ -92,10 +92,11 @@ def bar(
 
 def _half_widths(explanation: Explanation, shown: np.ndarray) -> np.ndarray | None:
     """Half 95 % intervals of the shown players, all outputs together where there are several."""
-    if explanation.std_errors is None:
+    half = _style.half_widths(explanation)
+    if half is None:
         return None
-    errors = explanation.std_errors.mean(axis=0)[shown]
-    return _style.half_widths(errors if errors.ndim == 1 else errors.sum(axis=1))
+    half = half.mean(axis=0)[shown]
+    return half if half.ndim == 1 else half.sum(axis=1)
 
 
 def _with_others(size: np.ndarray, shown: np.ndarray, others: np.ndarray) -> np.ndarray:

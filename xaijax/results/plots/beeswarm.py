@@ -60,7 +60,7 @@ def beeswarm(
 
     axes = _style.new_axes(ax, len(shown), width=7.8)
     values = explanation.values[:, shown]  # [N, rows]
-    half = _style.half_widths(explanation.std_errors)
+    half = _style.half_widths(explanation)
     data = explanation.player_data()
     levels = [_levels(data[j]) for j in shown]
     colour_map = _colour_map()

@@ -53,7 +53,7 @@ def waterfall(
     values, base = one.values[0], float(one.base_values[0])
     shown, others = _style.split(np.abs(values), max_display)
     steps = values[shown]
-    half = _style.half_widths(one.std_errors)
+    half = _style.half_widths(one)
     widths = np.zeros(len(steps)) if half is None else half[0, shown]
     names = [_label(one.feature_names[j], column) for j, column in _columns(one, shown)]
     if len(others):
@@ -87,7 +87,7 @@ def waterfall(
     xlabel = f"base value + {_style.value_name(one)}s"
     if known.any():
         xlabel += "; lines: 95 % intervals"
-    _style.dress(axes, names, xlabel, _title(one))
+    _style.dress(axes, names, xlabel, _style.title_of_one(one))
     points = np.concatenate([[base], ends - reach, ends + reach])
     _limits(axes, steps, far, points)
     _mark(axes, base, (-0.6, len(names) + 0.35), len(names) - 0.1, f"base value {base:.4g}")
@@ -119,12 +119,6 @@ def _entry(value: Any, room: int) -> str:
     if isinstance(value, float | np.floating):
         return f"{value:.4g}"
     return _style.elide(str(value), room)
-
-
-def _title(one: Explanation) -> str | None:
-    parts = [] if one.instance_names is None else [f"instance: {one.instance_names[0]}"]
-    output = _style.title_of(one)
-    return ", ".join(parts + ([] if output is None else [output])) or None
 
 
 def _step_texts(ax: Axes, steps: np.ndarray, far: np.ndarray) -> None:
