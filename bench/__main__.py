@@ -29,7 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     if options.list:
         for case in CASES.values():
-            print(f"{case.name:4} {case.measures}\n     target {case.target}")
+            long = " (long: run by --case only)" if case.long else ""
+            print(f"{case.name:4} {case.measures}{long}\n     target {case.target}")
         return 0
     if options.gpu and (missing := _missing_gpu()):
         print(missing, file=sys.stderr)
@@ -37,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     where = report.machine()
     lines: list[list[str]] = []
     failed: list[str] = []
-    for name in wanted or CASES:
+    for name in wanted or [name for name, case in CASES.items() if not case.long]:
         case = CASES[name]
         print(f"{name}: {case.measures}", flush=True)
         started = time.perf_counter()
@@ -55,6 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
         lines += report.rows(case, outcome, where)
         if options.write:
             report.write_json(options.out, case, options.size, outcome, where)
+            if options.size == "full" and case.page and outcome.table:
+                report.write_page(report.ROOT / case.page, outcome, where)
     if options.write and options.size == "full":
         report.update_table(report.HERE / "README.md", lines, where)
     if failed:
@@ -105,6 +108,8 @@ def _show(outcome: Outcome, seconds: float) -> None:
         print(f"  {one.between} {word}: {one.difference:.2e} of {one.tolerance:.2e} accepted")
     for note in outcome.notes:
         print(f"  note: {note}")
+    for line in outcome.table:
+        print(f"  {' | '.join(line)}")
     print(f"  [{seconds:.0f} s]", flush=True)
 
 

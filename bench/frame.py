@@ -10,7 +10,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 Size = Literal["full", "smoke"]
@@ -102,6 +102,7 @@ class Outcome:
     agreements: tuple[Agreement, ...] = ()
     notes: tuple[str, ...] = ()  # what a reader of the table must know
     details: Mapping[str, Any] = field(default_factory=dict)  # for the JSON file only
+    table: Sequence[Sequence[str]] = ()  # for the case's own page: the headings, then the lines
     not_run: str = ""  # the reason, where nothing was measured
 
     @property
@@ -127,6 +128,8 @@ class Case:
     target: str
     stretch: str
     setup: Callable[[Size], Job]
+    long: bool = False  # too long for a plain run: only where it is named
+    page: str = ""  # the file, from the repository's root, that gets the outcome's own table
 
     def run(self, size: Size) -> Outcome:
         """Set up and measure; a case that cannot run here is an outcome with the reason."""
@@ -163,6 +166,34 @@ class Duel:
         figures = tuple(self.figures(timings, results))
         shares = tuple(timing.note for timing in timings.values() if timing.note)
         return Outcome(figures, tuple(timings.values()), agreements, shares + self.notes)
+
+
+@dataclass(frozen=True)
+class Several:
+    """Jobs of one case, one after the other; their figures stand together."""
+
+    jobs: Mapping[str, Job]
+
+    def measure(self) -> Outcome:
+        """Measure them all; names, labels and notes say whose they are."""
+        found = {name: job.measure() for name, job in self.jobs.items()}
+        return Outcome(
+            figures=tuple(
+                replace(one, label=f"{name}: {one.label}")
+                for name, outcome in found.items()
+                for one in outcome.figures
+            ),
+            timings=tuple(
+                replace(one, name=f"{name}: {one.name}")
+                for name, outcome in found.items()
+                for one in outcome.timings
+            ),
+            agreements=tuple(one for outcome in found.values() for one in outcome.agreements),
+            notes=tuple(
+                f"{name}: {note}" for name, outcome in found.items() for note in outcome.notes
+            ),
+            details={name: outcome.details for name, outcome in found.items() if outcome.details},
+        )
 
 
 def take_turns(

@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import jax
 from bench.frame import Case, Figure, Outcome, Size, Timing
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 COLUMNS = (
     "case",
@@ -37,7 +39,7 @@ def machine() -> dict[str, Any]:
     """What the numbers depend on: device, versions, processors, commit, date."""
     device = jax.devices()[0]
     versions = {}
-    for name in ("jax", "jaxlib", "numpy", "scikit-learn", "shap", "pandas"):
+    for name in ("jax", "jaxlib", "numpy", "scikit-learn", "shap", "shapiq", "pandas"):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -115,20 +117,49 @@ def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]
 def update_table(path: Path, new: list[list[str]], where: dict[str, Any]) -> None:
     """Replace the lines of the cases that were run in the table of a Markdown file, keep others."""
     text = path.read_text()
-    head, rest = text.split(BEGIN, 1)
-    old, tail = rest.split(END, 1)
-    kept = [_cells(line) for line in old.splitlines() if re.match(r"\| T\d", line)]
+    head, old, tail = _parts(text)
+    kept = [_cells(line) for line in old.splitlines() if line.startswith("| ")]
+    kept = [line for line in kept if line[0] not in (COLUMNS[0], "---")]
     ran = {(line[0], line[1]) for line in new}
     merged = [line for line in kept if (line[0], line[1]) not in ran] + new
-    merged.sort(key=lambda line: (line[1] != "cpu", line[1], int(re.sub(r"\D", "", line[0]) or 0)))
+    merged.sort(key=lambda line: (line[1] != "cpu", line[1], _place(line[0])))
+    table = _markdown([COLUMNS, *merged])
+    path.write_text("\n".join([head + BEGIN, _last(where), "", *table, END]) + tail)
+
+
+def write_page(path: Path, outcome: Outcome, where: dict[str, Any]) -> None:
+    """Replace the table of a case's own page by the outcome's, its notes below it."""
+    head, _, tail = _parts(path.read_text())
+    notes = [f"- {note}" for note in outcome.notes]
+    lines = [_last(where), "", *_markdown(outcome.table), "", *notes]
+    path.write_text("\n".join([head + BEGIN, *lines, END]) + tail)
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """What stands before, between and after the marks."""
+    head, rest = text.split(BEGIN, 1)
+    old, tail = rest.split(END, 1)
+    return head, old, tail
+
+
+def _place(name: str) -> tuple[float, str]:
+    """T2 before T10, and names without a number last."""
+    found = re.fullmatch(r"T(\d+)", name)
+    return (float(found[1]) if found else float("inf")), name
+
+
+def _last(where: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {value}" for name, value in where["versions"].items() if value)
-    last = (
+    return (
         f"Last run: {where['date'][:10]}, commit {where['commit']}, {where['cpus']} processors "
         f"({where['processor']}), device {where['device']}, Python {where['python']}, {versions}."
     )
-    table = [f"| {' | '.join(COLUMNS)} |", "|" + " --- |" * len(COLUMNS)]
-    table += [f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in merged]
-    path.write_text("\n".join([head + BEGIN, last, "", *table, END]) + tail)
+
+
+def _markdown(lines: Sequence[Sequence[str]]) -> list[str]:
+    """A table; the first line has the headings."""
+    shown = [f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines]
+    return [shown[0], "|" + " --- |" * len(lines[0]), *shown[1:]]
 
 
 def _seconds(timing: Timing) -> str:

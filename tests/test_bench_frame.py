@@ -20,6 +20,7 @@ from bench.frame import (
     Figure,
     NotRun,
     Outcome,
+    Several,
     Timing,
     ratio,
     take_turns,
@@ -139,6 +140,38 @@ def test_a_run_writes_its_lines_and_keeps_others(
     stored = json.loads((written / "out/T2.json").read_text())
     assert stored["agrees"] and stored["machine"]["commit"] == "c"
     assert len(stored["timings"][0]["seconds"]) == 2
+
+
+def test_a_long_case_runs_only_by_its_name_and_writes_its_page(
+    written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Job:
+        def measure(self) -> Outcome:
+            table = [("cell", "value"), ("a|b", "1.5")]
+            return Outcome((Figure("f", 1.0),), notes=("few",), table=table)
+
+    monkeypatch.setattr(report, "ROOT", written)
+    (written / "page.md").write_text(f"above\n{report.BEGIN}\n| old |\n{report.END}\nbelow\n")
+    slow = Case("slow", "a fake", "", "", lambda size: Job(), long=True, page="page.md")
+    status, text = run(written, monkeypatch, case("T2"), slow)
+    assert status == 0 and "| slow |" not in text
+    assert "| old |" in (written / "page.md").read_text()
+    assert command.main(["--list"]) == 0
+    assert "slow a fake (long: run by --case only)" in capsys.readouterr().out
+    for _ in range(2):
+        assert command.main(["--case", "slow", "--out", str(written / "out")]) == 0
+    page = (written / "page.md").read_text()
+    assert page.startswith("above\n") and page.endswith("\nbelow\n")
+    assert page.count("| a\\|b | 1.5 |") == 1 and "- few" in page and "old" not in page
+    shown = [line.split(" |")[0] for line in (written / "README.md").read_text().splitlines()]
+    assert shown.index("| T9") < shown.index("| slow")
+
+
+def test_several_jobs_are_told_apart() -> None:
+    found = Several({"a": duel(), "b": duel()}).measure()
+    assert [one.label for one in found.figures] == ["a: peer / ours", "b: peer / ours"]
+    assert [one.name for one in found.timings] == ["a: ours", "a: peer", "b: ours", "b: peer"]
+    assert len(found.agreements) == 2
 
 
 def test_a_disagreement_fails_the_row_and_the_run(

@@ -1,14 +1,20 @@
-"""All cases by name, in the order in which they run."""
+"""All cases by name, in the order in which they run; those with names for numbers come last."""
 
 from __future__ import annotations
 
-from bench.cases import exact, growth, host, process
+from bench.cases import background, estimators, exact, growth, host, process, sampled, walk
 from bench.frame import Case
 
+NUMBERED = (
+    *exact.CASES,
+    *host.CASES,
+    *sampled.CASES,
+    *growth.CASES,
+    *background.CASES,
+    *process.CASES,
+    *walk.CASES,
+)
 CASES: dict[str, Case] = {
     case.name: case
-    for case in sorted(
-        (*exact.CASES, *host.CASES, *growth.CASES, *process.CASES),
-        key=lambda case: int(case.name[1:]),
-    )
+    for case in (*sorted(NUMBERED, key=lambda case: int(case.name[1:])), *estimators.CASES)
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from bench.frame import (
     Contender,
     Duel,
     Figure,
-    Outcome,
+    Several,
     Size,
     Timing,
     ratio,
@@ -36,36 +35,7 @@ if TYPE_CHECKING:
 OURS = "xaijax"
 
 
-@dataclass(frozen=True)
-class HostDuel:
-    """One duel a model; their figures stand together."""
-
-    duels: dict[str, Duel]
-
-    def measure(self) -> Outcome:
-        """Run the duels one after the other."""
-        found = {name: duel.measure() for name, duel in self.duels.items()}
-        return Outcome(
-            figures=tuple(
-                Figure(
-                    f"{name}: {one.label}", one.value, one.target, one.stretch, one.better, one.unit
-                )
-                for name, outcome in found.items()
-                for one in outcome.figures
-            ),
-            timings=tuple(
-                replace(one, name=f"{name}: {one.name}")
-                for name, outcome in found.items()
-                for one in outcome.timings
-            ),
-            agreements=tuple(one for outcome in found.values() for one in outcome.agreements),
-            notes=tuple(
-                f"{name}: {note}" for name, outcome in found.items() for note in outcome.notes
-            ),
-        )
-
-
-def setup(size: Size) -> HostDuel:
+def setup(size: Size) -> Several:
     """Fit both models on Adult's raw columns and set up their duels."""
     instances, background, trained = (2, 3, 500) if size == "smoke" else (50, 100, 10_000)
     X, y = adult_table("qii")
@@ -78,7 +48,7 @@ def setup(size: Size) -> HostDuel:
         model = _pipeline(X, head).fit(X.iloc[:trained], y.iloc[:trained].astype(int))
         held = X.iloc[trained : trained + instances].reset_index(drop=True)
         duels[name] = _duel(model, held, X.iloc[:background].reset_index(drop=True), size)
-    return HostDuel(duels)
+    return Several(duels)
 
 
 def _pipeline(X: DataFrame, head: Any) -> Pipeline:

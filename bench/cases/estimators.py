@@ -1,0 +1,231 @@
+"""`estimators`: the sampled choice of "auto" against four peers, and two proxies beside.
+
+Error only, no time: every contender gets the same games, as many distinct coalitions, and is
+measured against the same truth. All instances of one seed share its coalitions, so that many seeds
+say more than many instances a seed: a seed explains one block of the instances, and the blocks take
+turns. Letters: N instances, n of them in a block, P players, B background rows, S seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import xaijax
+from bench import games, subjects
+from bench.frame import Agreement, Case, Figure, NotRun, Outcome, Size
+from bench.peers import shap_sampled, shapiq_sampled
+from bench.truth import SHARE, geometric, squared
+
+Peer = Callable[[games.Game, int, int, int], np.ndarray]  # game, P, budget, seed -> [N, P]
+
+AUTO = "auto"
+PEERS: dict[str, Peer] = {
+    shap_sampled.KERNEL: shap_sampled.kernel,
+    shap_sampled.PERMUTATION: shap_sampled.permutation,
+    shapiq_sampled.KERNEL: shapiq_sampled.kernel,
+    shapiq_sampled.LEVERAGE: shapiq_sampled.leverage,
+}
+PROXIES: dict[str, Peer] = {
+    shapiq_sampled.PROXY: shapiq_sampled.proxy,
+    shapiq_sampled.MSR: shapiq_sampled.msr,
+}
+GOAL = 1.05
+HEADINGS = ("model", "P", "budget", "auto chose", AUTO, *PEERS, "best peer's MSE", *PROXIES)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one cell's contenders came to."""
+
+    chose: str
+    values: Mapping[str, np.ndarray]  # [S, n, P]; proxies [1, few, P]
+    asked: Mapping[str, int]  # distinct coalitions, the most over the seeds
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All subjects at all budgets."""
+
+    subjects: tuple[subjects.Subject, ...]
+    budgets: Callable[[int], tuple[int, ...]]  # of P
+    rounds: Callable[[int], int]  # of the budget: seeds of each instance
+    block: int  # instances of a seed
+    few: int  # instances of the proxies, which are slow
+    proofs: tuple[Agreement, ...]  # that the closed form is what it should be
+
+    def measure(self) -> Outcome:
+        """Run every cell; the truth of a subject is made when its errors are known."""
+        lines: list[tuple[str, ...]] = [HEADINGS]
+        ratios, agreements, details = [], [*self.proofs], {}
+        missing: set[str] = set()
+        for subject in self.subjects:
+            P = subject.X.shape[1]
+            cells = {budget: self._cell(subject, budget, missing) for budget in self.budgets(P)}
+
+            def smallest(truth: np.ndarray, cells: dict[int, Found] = cells) -> float:
+                return min(
+                    float(self._errors(values, truth).mean())
+                    for cell in cells.values()
+                    for name, values in cell.values.items()
+                    if name not in PROXIES
+                )
+
+            truth, variance = subject.truth(smallest)
+            share = variance / smallest(truth)
+            what = f"{subject.name}, P = {P}: variance of the truth / smallest MSE"
+            reason = "a truth that adds hardly anything to the errors"
+            agreements.append(Agreement(what, share, SHARE, reason))
+            for budget, cell in cells.items():
+                line, worse, detail = self._line(subject, budget, cell, truth)
+                lines.append(line)
+                ratios.append(worse)
+                details[f"{subject.name} P={P} budget={budget}"] = detail
+                agreements += _alike(cell, P)
+        worst = max(agreements, key=lambda one: one.difference / one.tolerance)
+        N, B = len(self.subjects[0].X), len(self.subjects[0].background)
+        within = sum(ratio <= GOAL for ratio in ratios)
+        rounds = {
+            self.rounds(budget) for one in self.subjects for budget in self.budgets(one.X.shape[1])
+        }
+        return Outcome(
+            (
+                Figure("auto / best peer, the worst cell", max(ratios), GOAL),
+                Figure("auto / best peer, geometric mean of the cells", geometric(ratios)),
+                Figure(f"cells within {GOAL}, of {len(ratios)}", within),
+            ),
+            agreements=(worst,),
+            notes=(
+                f"{N} instances, each with {min(rounds)} seeds, {max(rounds)} where the budget is "
+                f"small, {self.block} instances a seed; {B} background rows",
+                "after auto: its standard error over the seeds",
+                f"the proxies on the first {self.few} instances and one seed",
+                f"the worst of {len(agreements)} comparisons is shown",
+                *sorted(missing),
+            ),
+            details=details,
+            table=lines,
+        )
+
+    def _cell(self, subject: subjects.Subject, budget: int, missing: set[str]) -> Found:
+        P, chose = subject.X.shape[1], ""
+        values: dict[str, list[np.ndarray]] = {name: [] for name in (AUTO, *PEERS)}
+        asked = dict.fromkeys(values, 0)
+        explain = xaijax.Explainer(subject.model, subject.background, budget=budget)
+        for seed in range(self.rounds(budget) * len(subject.X) // self.block):
+            X = subject.X[self._block(seed, len(subject.X))]
+            explain.seed = seed  # compiled once for all seeds
+            explanation = explain(X, progress=False)
+            values[AUTO].append(explanation.values)
+            chose = explanation.stats["estimator"]
+            asked[AUTO] = max(asked[AUTO], int(explanation.stats["coalitions"].max()))
+            for name, peer in PEERS.items():
+                counted = games.Counted(subject.game_of(X), P)
+                values[name].append(peer(counted, P, budget, seed))
+                asked[name] = max(asked[name], counted.asked)
+        arrays = {name: np.stack(several) for name, several in values.items()}
+        for name, proxy in PROXIES.items():
+            try:
+                counted = games.Counted(subject.game_of(subject.X[: self.few]), P)
+                arrays[name] = proxy(counted, P, budget, 0)[None]
+                asked[name] = counted.asked
+            except NotRun as reason:
+                missing.add(f"{name} not run: {reason}")
+        return Found(chose, arrays, asked)
+
+    def _block(self, seed: int, N: int) -> slice:
+        first = seed * self.block % N
+        return slice(first, first + self.block)
+
+    def _errors(self, values: np.ndarray, truth: np.ndarray) -> np.ndarray:
+        """Squared errors [S, n] of values [S, n, P]."""
+        parts = (truth[self._block(seed, len(truth))] for seed in range(len(values)))
+        return np.stack([squared(v, t[: len(v)]) for v, t in zip(values, parts, strict=True)])
+
+    def _line(
+        self, subject: subjects.Subject, budget: int, cell: Found, truth: np.ndarray
+    ) -> tuple[tuple[str, ...], float, dict[str, Any]]:
+        """The table's line, auto over the best peer, and what the JSON file keeps."""
+        errors = {name: self._errors(values, truth) for name, values in cell.values.items()}
+        means = {name: geometric(one) for name, one in errors.items()}
+        best = min(PEERS, key=lambda name: means[name])
+        relative = {name: means[name] / means[best] for name in (AUTO, *PEERS)}
+        for name in PROXIES:
+            if name in errors:
+                # Against the best peer on the very instances and seeds that the proxy ran on.
+                alike = errors[best][: len(errors[name]), : self.few]
+                relative[name] = means[name] / geometric(alike)
+        shown = {name: f"{value:.3g}" for name, value in relative.items()}
+        each = np.log(errors[AUTO] / errors[best]).mean(axis=1)
+        sure = float(relative[AUTO] * each.std(ddof=1) / np.sqrt(len(each)))
+        if relative[AUTO] > GOAL:
+            shown[AUTO] = f"**{shown[AUTO]}**"
+        shown[AUTO] += f" ± {sure:.2g}"
+        line = (
+            subject.name,
+            str(subject.X.shape[1]),
+            f"{budget:,}",
+            cell.chose,
+            *(shown[name] for name in (AUTO, *PEERS)),
+            f"{means[best]:.2g}",
+            *(shown.get(name, "not run") for name in PROXIES),
+        )
+        arithmetic = {name: float(one.mean()) for name, one in errors.items()}
+        detail = {
+            "relative": relative,
+            "standard error": sure,
+            "mean": arithmetic,
+            "asked": dict(cell.asked),
+        }
+        return line, relative[AUTO], detail
+
+
+def _alike(cell: Found, P: int) -> list[Agreement]:
+    """Nobody asked more than the least of them but for what two pairs of orders cost."""
+    fewest = min(cell.asked.values())
+    reason = "permutations stop before the pair that does not fit, and meet single players again"
+    return [
+        Agreement(f"coalitions of {name}", float(asked - fewest), 4.0 * (P - 1), reason)
+        for name, asked in cell.asked.items()
+    ]
+
+
+def setup(size: Size) -> Grid:
+    """Two models, 30 and 100 players, four budgets: 16 cells."""
+    proof = (subjects.closed_form(),)
+    if size == "smoke":
+        small = (subjects.of_network(4, 14, (8, 1), 200, keep=False), subjects.of_forest(4, 14, 5))
+        return Grid(small, lambda P: (2 * P, 200), lambda budget: 2, 2, few=1, proofs=proof)
+    large = tuple(
+        subject
+        for P in (30, 100)
+        for subject in (
+            subjects.of_network(100, P, (64, 64, 1), 8_192, keep=True),
+            subjects.of_forest(100, P, 30),
+        )
+    )
+    return Grid(
+        large,
+        lambda P: (2 * P, 512, 2_048, 8_192),
+        lambda budget: 10 if budget < 1_000 else 5,
+        block=25,
+        few=5,
+        proofs=proof,
+    )
+
+
+CASES = (
+    Case(
+        "estimators",
+        'the sampled choice of "auto": MSE over that of the best of four peers at equal numbers of '
+        "distinct coalitions, geometric mean over 100 instances and 5 seeds, in each of 16 cells",
+        "<= 1.05",
+        "",
+        setup,
+        long=True,
+        page="docs/performance.md",
+    ),
+)

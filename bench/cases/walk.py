@@ -1,0 +1,144 @@
+"""T19: sampled permutations of a network with a declared first layer, against its forward pass."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import xaijax
+from bench.definition import REASON, efficiency, tolerance
+from bench.frame import Agreement, Case, Contender, Duel, Figure, Size, Timing, ratio, timed
+from bench.models import Params, continuous, forward, mlp, predict
+
+OURS, PLAIN, FORWARD = "declared layer", "plain path", "plain forward"
+
+
+def first_layer(params: Params) -> tuple[jax.Array, jax.Array]:
+    """Weights and bias of the first layer, with the normalisation folded in."""
+    weight, bias = params["layers"][0]
+    weight = weight / params["scale"][:, None]
+    return weight, bias - params["shift"] @ weight
+
+
+def rest(params: Params, hidden: jax.Array) -> jax.Array:
+    """The network after its first layer: [R, H] -> [R]."""
+    for weight, bias in params["layers"][1:]:
+        hidden = jax.nn.relu(hidden) @ weight + bias
+    return hidden[:, 0]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Instances, background, a network and the pairs of orders that the budget is for."""
+
+    X: np.ndarray  # [N, P]
+    background: np.ndarray  # [B, P]
+    params: Params
+    pairs: int
+
+    @property
+    def rows(self) -> int:
+        """Model rows of one instance."""
+        return len(self.background) * (2 * (self.X.shape[1] - 1) * self.pairs + 2)
+
+    def explain(self, structure: Any) -> Callable[[int], Any]:
+        """Return n -> the Explanation of the first n instances."""
+        model = xaijax.as_model(forward, self.params, structure=structure)
+        budget = 2 * (self.X.shape[1] - 1) * self.pairs
+        explainer = xaijax.Explainer(model, self.background, estimator="permutation", budget=budget)
+        return lambda count: explainer(self.X[:count], progress=False)
+
+    def forward(self, tiles: tuple[int, ...], drawn: int) -> Callable[[int], None]:
+        """The model alone over as many rows, in the tile that is fastest here.
+
+        `drawn` rows are drawn once and passed over as often as the work asks.
+        """
+        rng = np.random.default_rng(3)
+        P = self.X.shape[1]
+        rows = jnp.asarray(rng.standard_normal((drawn, P), dtype=np.float32))
+        passed = jax.jit(
+            lambda params, tiled: jax.lax.map(functools.partial(forward, params), tiled)
+        )
+
+        def over(tiled: jax.Array, count: int) -> None:
+            for _ in range(max(1, round(count * self.rows / drawn))):
+                passed(self.params, tiled).block_until_ready()
+
+        def seconds(tile: int) -> float:
+            run = functools.partial(over, rows.reshape(-1, tile, P))
+            few = math.ceil(drawn / self.rows)
+            run(few)
+            return min(timed(run, few)[0] for _ in range(3))
+
+        return functools.partial(over, rows.reshape(-1, min(tiles, key=seconds), P))
+
+
+def setup(size: Size) -> Duel:
+    """Two networks in one duel; every figure is a rate over the forward pass of as many rows."""
+    full = size == "full"
+    shapes = (
+        {"P = 784": (784, 256, 128, 10), "P = 64": (64, 64, 64, 1)}
+        if full
+        else {"P = 12": (12, 8, 6, 1)}
+    )
+    contenders: list[Contender] = []
+    problems: dict[str, Problem] = {}
+    for name, widths in shapes.items():
+        N, B = ((8, 10) if widths[0] == 784 else (40, 100)) if full else (2, 3)
+        X, background = continuous(N, B, widths[0])
+        problem = Problem(X, background, mlp(widths, background), 4)
+        problems[name] = problem
+        tiles, drawn = ((512, 1024, 2048, 4096, 8192), 1 << 15) if full else ((32, 64), 64)
+        layer = xaijax.FirstLayer(first_layer, rest)
+        contenders += [
+            Contender(f"{name}: {OURS}", problem.explain(layer), N),
+            Contender(f"{name}: {PLAIN}", problem.explain(None), N),
+            Contender(f"{name}: {FORWARD}", problem.forward(tiles, drawn), N),
+        ]
+
+    def check(results: Mapping[str, Any]) -> list[Agreement]:
+        found = []
+        for name, problem in problems.items():
+            ours, plain = results[f"{name}: {OURS}"], results[f"{name}: {PLAIN}"]
+            outputs = predict(problem.params, problem.X)
+            difference = float(np.abs(ours.values - plain.values).max())
+            accepted = tolerance(outputs)
+            found += [
+                Agreement(f"{name}: values and the plain path's", difference, accepted, REASON),
+                efficiency(ours, outputs),
+            ]
+        return found
+
+    def figures(timings: Mapping[str, Timing], results: Mapping[str, Any]) -> list[Figure]:
+        del results
+        goals = {"P = 784": (2.5, 6.0), "P = 64": (0.7, 1.2)}
+        found = []
+        for name in problems:
+            target, stretch = goals.get(name, (None, None))
+            value = ratio(timings, f"{name}: {FORWARD}", f"{name}: {OURS}")
+            label = f"{name}: evaluations/s over forward rows/s"
+            found.append(Figure(label, value, target, stretch, better="more", unit="x"))
+            value = ratio(timings, f"{name}: {FORWARD}", f"{name}: {PLAIN}")
+            found.append(Figure(f"{name}: the same without the layer", value, unit="x"))
+        return found
+
+    return Duel(contenders=contenders, check=check, figures=figures, rounds=3 if full else 1)
+
+
+CASES = (
+    Case(
+        "T19",
+        "permutations with a declared first layer, 784-256-128-10 with 10 background rows, "
+        "64-64-64-1 with 100: rate of evaluations over the model's rate of rows",
+        "P = 784: >= 2.5; P = 64: >= 0.7",
+        ">= 6; >= 1.2",
+        setup,
+    ),
+)
