@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
 
+import eight_devices
 import games
 import numpy as np
 import pytest
@@ -97,33 +94,19 @@ def test_a_device_out_of_memory_is_asked_again_with_half_the_tile(monkeypatch):
 
 
 ON_DEVICES = """
-import sys
-import numpy as np
-sys.path.insert(0, sys.argv[1])
-import jax, test_coalition_bits as here
-assert len(jax.devices()) == 8
+import test_coalition_bits as here
 X, donors = here.data()
-out = {}
 for devices in (None, 3):
     for count in (96, 3):
         out[f"{devices} {count}"] = here.asked("jax", X[:count], donors, devices=devices)
-np.savez(sys.argv[2], **out)
 """
 
 
 def test_eight_devices_give_the_bits_of_one(tmp_path):
     """Uneven tiles over 8 and 3 devices, and fewer instances than devices."""
-    script, out = tmp_path / "on_devices.py", tmp_path / "out.npz"
-    script.write_text(ON_DEVICES)
-    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    env["JAX_PLATFORMS"] = "cpu"
-    root = Path(__file__).parent
-    env["PYTHONPATH"] = os.pathsep.join([str(root.parent), str(root.parent / "kernels")])
-    command = [sys.executable, str(script), str(root), str(out)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    found = eight_devices.outcome(ON_DEVICES, tmp_path)
     X, donors = data()
     whole = asked("jax", X, donors, devices=1)
-    with np.load(out) as found:
-        for name, values in found.items():
-            assert same_bits(values, whole[: len(values)]), name
+    assert len(found) == 4
+    for name, values in found.items():
+        assert same_bits(values, whole[: len(values)]), name

@@ -198,8 +198,9 @@ def test_a_structure_that_is_not_the_models_is_refused() -> None:
         xj.FirstLayer(lambda p: (weights(p)[0].T, weights(p)[1]), head),
         r"must have weights \[6, H\] and a bias \[H\]; got \[4, 6\]",
     )
+    wrong: Any = "dense"
     with pytest.raises(xj.InputTypeError, match="structure= must be a xaijax.FirstLayer"):
-        xj.as_model(f, params, structure="dense")  # type: ignore[arg-type]
+        xj.as_model(f, params, structure=wrong)
     with pytest.raises(xj.InputError, match="runs on the host"):
         xj.as_model(lambda X: X[:, 0], backend="host", structure=xj.FirstLayer(weights, head))
 
@@ -222,5 +223,65 @@ def test_answers_that_are_not_finite_are_refused() -> None:
     params = {**params, "limit": np.float32(limit + 1e-3)}
     model = xj.as_model(whole, params, structure=xj.FirstLayer(weights, burst))
     explainer = xj.Explainer(model, background, estimator="permutation", budget=2000)
-    with pytest.raises(xj.ModelOutputError, match="not finite, the first for X row [012]"):
+    with pytest.raises(
+        xj.ModelOutputError, match=r"X row [012] with background row \d and the players .* kept"
+    ):
         explainer(X)
+
+
+def turned(weights: Any) -> Any:
+    """Another layer: its rows are those of other columns."""
+
+    def other(params: Any) -> Any:
+        weight, bias = weights(params)
+        return jnp.roll(weight, 1, axis=0), bias
+
+    return other
+
+
+def test_the_check_is_of_the_spread_and_not_of_the_level() -> None:
+    """Beside answers of 1e5 a wrong layer is refused all the same, and a right one is not."""
+    P = 12
+    params, f, weights, head = network(12, (P, 6, 1), "relu")
+    X, background = rows(1, 3, P), rows(2, 5, P)
+
+    def explained(layer: Any) -> xj.Explanation:
+        structure = xj.FirstLayer(layer, lambda params, hidden: head(params, hidden) + 1e5)
+        model = xj.as_model(lambda params, X: f(params, X) + 1e5, params, structure=structure)
+        return xj.Explainer(model, background, estimator="permutation", budget=200)(X)
+
+    assert explained(weights).stats["structure"] == "first layer"
+    with pytest.raises(xj.InputError, match="structure= does not describe"):
+        explained(turned(weights))
+
+
+def test_answers_that_are_no_numbers_do_not_hide_a_wrong_layer() -> None:
+    P = 8
+    params, f, weights, head = network(13, (P, 5, 1), "relu")
+    X, background = rows(1, 16, P), rows(2, 16, P)
+
+    def holes(answers: Any) -> Any:
+        return jnp.where(answers > 0, answers, jnp.nan)
+
+    def explained(layer: Any) -> xj.Explanation:
+        structure = xj.FirstLayer(layer, lambda params, hidden: holes(head(params, hidden)))
+        model = xj.as_model(
+            lambda params, X: holes(f(params, X)),
+            params,
+            structure=structure,
+            nonfinite="propagate",
+        )
+        return xj.Explainer(model, background, estimator="permutation", budget=100)(X)
+
+    assert explained(weights).stats["structure"] == "first layer"
+    with pytest.raises(xj.InputError, match="structure= does not describe"):
+        explained(turned(weights))
+
+
+def test_padding_is_told() -> None:
+    P, B = 10, 3
+    layered = both(14, (P, 4, 1))[1]
+    got = xj.Explainer(layered, rows(2, B, P), estimator="permutation", budget=90)(rows(1, 2, P))
+    shape = _walk.walk_shape(P, B, 1, 1 << 14, "float32")  # narrow layers: a tile of 16,384 rows
+    run = 5 * shape.blocks * shape.rows  # a tile for each pair of orders: both instances fit
+    assert got.stats["model_rows"] + got.stats["padded_rows"] == run

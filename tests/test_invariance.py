@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
+import eight_devices
 import games
 import numpy as np
 import pytest
@@ -79,13 +75,9 @@ def test_stretches_planned_together_change_no_bit(monkeypatch):
 
 
 ON_DEVICES = """
-import sys
-import numpy as np
-sys.path.insert(0, sys.argv[1])
-import games, jax, xaijax as xj
-P, out = 6, {}
+import games, xaijax as xj
+P = 6
 A = games.weights(P)
-assert len(jax.devices()) == 8
 for kind in ("continuous", "few"):
     X, donors = games.rows(1000, P, kind, 1), games.rows(10, P, kind, 2)
     model = xj.as_model(games.three_outputs, params=A)
@@ -98,31 +90,21 @@ for kind in ("continuous", "few"):
                 out[f"{kind} {link} {devices} {count}"] = got.values
     model = xj.as_model(games.smooth, params=A)
     out[f"{kind} one output"] = xj.Explainer(model, donors)(X, progress=False).values
-np.savez(sys.argv[2], **out)
 """
 
 
 def test_eight_devices_give_the_bits_of_one(tmp_path):
     """Uneven tiles (1,000 rows over 8 and 3 devices), and fewer instances than devices."""
-    script, out = tmp_path / "on_devices.py", tmp_path / "out.npz"
-    script.write_text(ON_DEVICES)
-    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    env["JAX_PLATFORMS"] = "cpu"
-    root = Path(__file__).parent
-    env["PYTHONPATH"] = os.pathsep.join([str(root.parent), str(root.parent / "kernels")])
-    command = [sys.executable, str(script), str(root), str(out)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    with np.load(out) as found:
-        for kind in ("continuous", "few"):
-            X, donors = data(kind)
-            one = xj.Explainer(xj.as_model(games.smooth, params=A), donors, devices=1)
-            assert same_bits(found[f"{kind} one output"], one(X, progress=False).values)
-            for link, function in LINKS.items():
-                here = xj.Explainer(model_of("jax"), donors, tile=256, link=function, devices=1)(
-                    X, progress=False
-                )
-                for devices in (None, 1, 3):
-                    for count in (1000, 3):
-                        got = found[f"{kind} {link} {devices} {count}"]
-                        assert same_bits(got, here.values[:count]), (kind, link, devices, count)
+    found = eight_devices.outcome(ON_DEVICES, tmp_path)
+    for kind in ("continuous", "few"):
+        X, donors = data(kind)
+        one = xj.Explainer(xj.as_model(games.smooth, params=A), donors, devices=1)
+        assert same_bits(found[f"{kind} one output"], one(X, progress=False).values)
+        for link, function in LINKS.items():
+            here = xj.Explainer(model_of("jax"), donors, tile=256, link=function, devices=1)(
+                X, progress=False
+            )
+            for devices in (None, 1, 3):
+                for count in (1000, 3):
+                    got = found[f"{kind} {link} {devices} {count}"]
+                    assert same_bits(got, here.values[:count]), (kind, link, devices, count)

@@ -152,3 +152,16 @@ def test_wide_inputs_need_no_masks():
     np.testing.assert_allclose(values, asked[:, :50], atol=1e-10)
     got = permutation.result(state, asked, np.zeros((1, 1)), np.full((1, 1), weight.sum()))
     np.testing.assert_allclose(got.values[0, :, 0], weight, atol=1e-9)
+
+
+@pytest.mark.parametrize("index", INDICES)
+@pytest.mark.parametrize("P", [3, 4, 5])
+def test_an_error_of_zero_is_never_claimed_for_wrong_values(P, index):
+    """With few players the pairs of a small budget may repeat one another: no spread, no error."""
+    table = games.random_table(P)
+    truth = games.truth(table, index)
+    for budget in range(permutation.smallest_budget(P, index), 2**P - 2):
+        for seed in range(60):
+            got = games.estimate("permutation", index, budget, seed, table[None])
+            wrong = np.abs(got.values[0, :, 0] - truth) > 1e-9
+            assert not (wrong & (got.std_errors[0, :, 0] == 0)).any(), (budget, seed)

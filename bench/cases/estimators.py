@@ -19,6 +19,7 @@ from bench import games, subjects
 from bench.frame import Agreement, Case, Figure, NotRun, Outcome, Size
 from bench.peers import shap_sampled, shapiq_sampled
 from bench.truth import SHARE, geometric, squared
+from xaijax.estimators import permutation
 
 Peer = Callable[[games.Game, int, int, int], np.ndarray]  # game, P, budget, seed -> [N, P]
 
@@ -184,11 +185,17 @@ class Grid:
 
 
 def _alike(cell: Found, P: int) -> list[Agreement]:
-    """Nobody asked more than the least of them but for what two pairs of orders cost."""
+    """Nobody asked more than the least of them but for what whole pairs of orders leave over.
+
+    A pair asks 2 (P - 1) coalitions, and the one that does not fit is not begun. Four of them, the
+    two single players and their complements, may have been met in an earlier pair; below ENOUGH
+    pairs ours counts them as new all the same, so that at most 4 (ENOUGH - 2) more are left over.
+    """
     fewest = min(cell.asked.values())
-    reason = "permutations stop before the pair that does not fit, and meet single players again"
+    tolerance = 2.0 * (P - 1) + 4 * (permutation.ENOUGH - 2)
+    reason = "permutations do not begin a pair that does not fit, and meet single players again"
     return [
-        Agreement(f"coalitions of {name}", float(asked - fewest), 4.0 * (P - 1), reason)
+        Agreement(f"coalitions of {name}", float(asked - fewest), tolerance, reason)
         for name, asked in cell.asked.items()
     ]
 

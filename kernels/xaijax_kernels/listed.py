@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.lattice import LISTED, Dispatch
+from xaijax_kernels.lattice import LISTED, Dispatch, player_words
 from xaijax_kernels.reduce import compensated
 
 
@@ -74,6 +74,15 @@ class ListedStream:
         instance, block = divmod(group, self.blocks)
         c = min((block << self.slot_bits) + place, len(masks) - 1)
         return int(self.instances[instance]), int(self.donors[donor]), masks[c]
+
+
+def list_words(masks: np.ndarray, capacity: int) -> np.ndarray:
+    """A list of coalitions as bits, uint32 [capacity, ceil(P / 32)]; masks bool [C, P].
+
+    The last one is repeated to the end: what fills a slot is then a coalition that was asked for.
+    """
+    words = player_words(masks)
+    return np.concatenate([words, np.repeat(words[-1:], capacity - len(words), axis=0)])
 
 
 def group_means(

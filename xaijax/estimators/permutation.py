@@ -167,6 +167,7 @@ def result(state: State, values: np.ndarray, empty: np.ndarray, full: np.ndarray
     N, _, K = values.shape
     P, D = state.P, state.pairs
     phi, errors, dof = np.zeros((N, P, K)), np.full((N, P, K), np.nan), np.zeros((N, K))
+    spread = D > 1 and not _all_alike(state)
     for rows in stretches(N, values.shape[1] * K):
         # From v - v(empty), so that rounding is relative to the span and not to the level.
         base = empty[rows, None]
@@ -180,7 +181,7 @@ def result(state: State, values: np.ndarray, empty: np.ndarray, full: np.ndarray
             for d in range(last.shape[1]):
                 phi[rows] += last[:, d]
         phi[rows] /= D
-        if D < 2:
+        if not spread:
             continue
         second, fourth = np.zeros_like(phi[rows]), np.zeros_like(phi[rows])
         for pairs in blocks:
@@ -192,6 +193,16 @@ def result(state: State, values: np.ndarray, empty: np.ndarray, full: np.ndarray
         variance, dof[rows] = _borrowed(second, fourth, D)
         errors[rows] = np.sqrt(variance / D)
     return Result(phi, errors, dof)
+
+
+def _all_alike(state: State) -> bool:
+    """Whether all pairs read the coalitions of the first, and these are not all there are.
+
+    With three or four players the few pairs of a small budget may be the same one again: their
+    spread is then 0 and says nothing.
+    """
+    first = np.unique(state.places[:1]).size
+    return np.unique(state.places).size == first < 2**state.P
 
 
 def _borrowed(second: np.ndarray, fourth: np.ndarray, D: int) -> tuple[np.ndarray, np.ndarray]:

@@ -39,7 +39,7 @@ class Sampled:
 
 
 def default_budget(P: int) -> int:
-    """Coalitions of an instance when no budget is given (design: shap's rule, at least 4 P)."""
+    """Coalitions of an instance when no budget is given: shap's number, and at least 4 P."""
     return max(2 * P + 2048, 4 * P)
 
 
@@ -81,7 +81,7 @@ class _Drawn:
         checkpoints: bool,
         walks: bool,
     ) -> None:
-        self.method, self.most, self.P = method, budget, P
+        self.method, self.most = method, budget
         units = method.units(P, index, budget)
         self._stops = [units]
         if checkpoints:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from xaijax.games._loop import Backend, Check, Done, Stream
+from xaijax.games._loop import Backend, Question, Stream
 from xaijax_kernels.lattice import LISTED, Pairs
 from xaijax_kernels.listed import ListedStream
 from xaijax_kernels.tables import host_ranks
@@ -37,7 +37,6 @@ class Asking(Protocol):
     """What a list needs of the game that asks it; `game.Game`."""
 
     evaluator: Any
-    codes: np.ndarray
 
     @property
     def P(self) -> int:
@@ -59,12 +58,15 @@ class Asking(Protocol):
         """Add the stream's rows to the count."""
         ...
 
-    def check(self, rows: np.ndarray, backend: Backend, masks: np.ndarray | None = None) -> Check:
-        """Refuse answers that are not finite."""
-        ...
-
-    def telling(self, stream: Stream) -> Done:
-        """Tell the progress."""
+    def question(
+        self,
+        stream: Stream,
+        rows: np.ndarray,
+        donors: np.ndarray,
+        backend: Backend,
+        masks: np.ndarray | None = None,
+    ) -> Question:
+        """What goes with the stream."""
         ...
 
 
@@ -122,14 +124,7 @@ class ListOfCoalitions:
             backend.slot_bits,
         )
         game.counted(stream)
-        return backend.stream_means(
-            stream,
-            game.codes[rows],
-            masks,
-            self._weights[donors],
-            game.check(rows, backend, masks),
-            game.telling(stream),
-        )
+        return backend.stream_means(stream, game.question(stream, rows, donors, backend, masks))
 
     def _by_corners(
         self,
@@ -151,15 +146,7 @@ class ListOfCoalitions:
             (first >= LISTED).reshape(n, B),
             host_ranks(differs),
         )
-        return backend.pair_means(
-            pairs,
-            game.codes[rows],
-            masks,
-            self._weights[donors],
-            places,
-            game.check(rows, backend, masks),
-            game.telling(pairs),
-        )
+        return backend.pair_means(pairs, game.question(pairs, rows, donors, backend, masks), places)
 
 
 def _pieces(rows: np.ndarray, size: int) -> list[np.ndarray]:

@@ -19,10 +19,10 @@ from jax.sharding import PartitionSpec as Spec
 
 from xaijax._errors import MemoryPlanError
 from xaijax.games._clock import Clock
-from xaijax.games._loop import Check, Done, Stream
+from xaijax.games._loop import Question, Stream
 from xaijax.games._plan import Sizes
-from xaijax_kernels.lattice import Dispatch, Pairs, player_words
-from xaijax_kernels.listed import ListedStream, group_means, list_means
+from xaijax_kernels.lattice import Dispatch, Pairs
+from xaijax_kernels.listed import ListedStream, group_means, list_means, list_words
 from xaijax_kernels.memory import program_bytes
 from xaijax_kernels.reduce import group_tiles, reduce_pairs, reduce_pieces
 from xaijax_kernels.tables import device_tables, put
@@ -92,10 +92,7 @@ class DeviceBackend:
         words = None
         if stream.kind != "corners":
             assert masks is not None
-            full = np.zeros((self._listed, -(-self.sizes.tile.P // 32)), np.uint32)
-            full[: len(masks)] = player_words(masks)
-            full[len(masks) :] = full[len(masks) - 1]  # what fills a slot repeats the last one
-            words = jax.device_put(full, self._same)
+            words = jax.device_put(list_words(masks, self._listed), self._same)
         self._weights.clear()
         padded = np.zeros((self.sizes.instances, x.shape[1]), x.dtype)
         padded[: len(x)] = x
@@ -141,66 +138,40 @@ class DeviceBackend:
         return kept[1]
 
     def tables(
-        self,
-        pairs: Pairs,
-        x: np.ndarray,
-        donor_weights: np.ndarray,
-        start: np.ndarray,
-        rank: np.ndarray,
-        check: Check,
-        done: Done,
+        self, pairs: Pairs, question: Question, start: np.ndarray, rank: np.ndarray
     ) -> np.ndarray:
         """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
-        values = self._held(pairs, x, None, check, done)
+        values = self._held(pairs, question)
         padded, ranks = _to_power_of_two(start.astype(np.int32)), _to_power_of_two(rank)
-        means = self._means(("tables",), device_tables, donor_weights, values, padded, ranks)
+        means = self._means(("tables",), device_tables, question, values, padded, ranks)
         return means[: len(start)]
 
-    def stream_means(
-        self,
-        stream: ListedStream,
-        x: np.ndarray,
-        masks: np.ndarray,
-        donor_weights: np.ndarray,
-        check: Check,
-        done: Done,
-    ) -> np.ndarray:
+    def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
         """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""
-        values = self._held(stream, x, masks, check, done)
+        values = self._held(stream, question)
         slot = 1 << self.slot_bits
 
         def means(values: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
             return group_means(values, weights, slot)
 
-        groups = self._means(("groups",), means, donor_weights, values)[: stream.groups]
+        groups = self._means(("groups",), means, question, values)[: stream.groups]
         K = groups.shape[-1]
         return groups.reshape(len(stream.instances), -1, K)[:, : stream.coalitions]
 
     def pair_means(
-        self,
-        pairs: Pairs,
-        x: np.ndarray,
-        masks: np.ndarray,
-        donor_weights: np.ndarray,
-        places: tuple[np.ndarray, np.ndarray, np.ndarray],
-        check: Check,
-        done: Done,
+        self, pairs: Pairs, question: Question, places: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> np.ndarray:
         """The same for pairs of which some answer their corners; places as in `list_means`."""
-        values = self._held(pairs, x, masks, check, done)
+        values = self._held(pairs, question)
         start, listed, rank = places
-        padded = [_to_power_of_two(a) for a in (start.astype(np.int32), listed, rank, masks)]
-        v = self._means(("list",), list_means, donor_weights, values, *padded)
-        return v[: len(start), : len(masks)]
+        assert question.masks is not None
+        padded = [
+            _to_power_of_two(a) for a in (start.astype(np.int32), listed, rank, question.masks)
+        ]
+        v = self._means(("list",), list_means, question, values, *padded)
+        return v[: len(start), : len(question.masks)]
 
-    def _held(
-        self,
-        stream: Stream,
-        x: np.ndarray,
-        masks: np.ndarray | None,
-        check: Check,
-        done: Done,
-    ) -> jax.Array:
+    def _held(self, stream: Stream, question: Question) -> jax.Array:
         """All answers of the stream, kept on the first device; [V, K], V >= its rows.
 
         V is a power of two of dispatches, so that few shapes compile.
@@ -209,28 +180,28 @@ class DeviceBackend:
         pieces = 1 << (-(-stream.rows // self.sizes.rows) - 1).bit_length()
         K, dtype = self.sizes.tile.outputs, self._donors.dtype
         values = jnp.zeros((pieces * self.sizes.rows, K), dtype, device=home)
-        for answers in self.answers(stream, x, masks):
-            check(stream, answers)
+        for answers in self.answers(stream, question.x, question.masks):
+            question.check(stream, answers)
             place = np.zeros(self.sizes.tiles, np.int32)
             place[: len(answers.place)] = answers.place
             part = (jax.device_put(answers.values, home), place)
             first = np.int32(answers.piece.first_row)
             program = self._compiled(("put", values.shape), put, (values, *part, first), (0,))
             values = program(values, *part, first)
-            done(answers.piece.rows)
+            question.done(answers.piece.rows)
         return values
 
     def _means(
         self,
         key: tuple[Any, ...],
         function: Callable[..., tuple[jax.Array, jax.Array]],
-        donor_weights: np.ndarray,
+        question: Question,
         *arguments: Any,
     ) -> np.ndarray:
         """function(*arguments, weights), a compensated sum over donors, in float64."""
         # Equal weights become ones, exactly; the scale is put back in float64.
-        scale = donor_weights.max()
-        everything = (*arguments, (donor_weights / scale).astype(self._donors.dtype))
+        scale = question.donor_weights.max()
+        everything = (*arguments, (question.donor_weights / scale).astype(self._donors.dtype))
         key = (*key, *(a.shape for a in everything))
         high, low = self._compiled(key, function, everything)(*everything)
         return scale * (np.asarray(high).astype(np.float64) + np.asarray(low))

@@ -16,11 +16,11 @@ import jax
 import numpy as np
 
 from xaijax.games._clock import Clock
-from xaijax.games._loop import Check, Done, Stream
+from xaijax.games._loop import Question, Stream
 from xaijax_kernels.host_loop import Answered, run_on_host
 from xaijax_kernels.hybrids import hybrid_rows
-from xaijax_kernels.lattice import Dispatch, Pairs, player_words
-from xaijax_kernels.listed import ListedStream, host_group_means, host_list_means
+from xaijax_kernels.lattice import Dispatch, Pairs
+from xaijax_kernels.listed import ListedStream, host_group_means, host_list_means, list_words
 from xaijax_kernels.tables import host_tables
 
 ROWS_PER_CALL = 1 << 15
@@ -116,56 +116,33 @@ class HostBackend:
         return lambda: np.concatenate([stacked, first, last, span], axis=2)
 
     def tables(
-        self,
-        pairs: Pairs,
-        x: np.ndarray,
-        donor_weights: np.ndarray,
-        start: np.ndarray,
-        rank: np.ndarray,
-        check: Check,
-        done: Done,
+        self, pairs: Pairs, question: Question, start: np.ndarray, rank: np.ndarray
     ) -> np.ndarray:
         """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
-        values = self._held(pairs, x, None, check, done)
-        return host_tables(values, start, rank, donor_weights)
+        return host_tables(self._held(pairs, question), start, rank, question.donor_weights)
 
-    def stream_means(
-        self,
-        stream: ListedStream,
-        x: np.ndarray,
-        masks: np.ndarray,
-        donor_weights: np.ndarray,
-        check: Check,
-        done: Done,
-    ) -> np.ndarray:
+    def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
         """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""
-        values = self._held(stream, x, masks, check, done)
-        groups = host_group_means(values, donor_weights, 1 << SLOT_BITS)
+        groups = host_group_means(
+            self._held(stream, question), question.donor_weights, 1 << SLOT_BITS
+        )
         return groups.reshape(len(stream.instances), -1, groups.shape[-1])
 
     def pair_means(
-        self,
-        pairs: Pairs,
-        x: np.ndarray,
-        masks: np.ndarray,
-        donor_weights: np.ndarray,
-        places: tuple[np.ndarray, np.ndarray, np.ndarray],
-        check: Check,
-        done: Done,
+        self, pairs: Pairs, question: Question, places: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> np.ndarray:
         """The same for pairs of which some answer their corners; places as in `list_means`."""
-        values = self._held(pairs, x, masks, check, done)
-        return host_list_means(values, *places, masks, donor_weights)
+        assert question.masks is not None
+        values = self._held(pairs, question)
+        return host_list_means(values, *places, question.masks, question.donor_weights)
 
-    def _held(
-        self, stream: Stream, x: np.ndarray, masks: np.ndarray | None, check: Check, done: Done
-    ) -> np.ndarray:
+    def _held(self, stream: Stream, question: Question) -> np.ndarray:
         """All answers of the stream; float64 [rows, K]."""
         parts = []
-        for answers in self.answers(stream, x, masks):
-            check(stream, answers)
+        for answers in self.answers(stream, question.x, question.masks):
+            question.check(stream, answers)
             parts.append(answers.values)
-            done(answers.piece.rows)
+            question.done(answers.piece.rows)
         return np.concatenate(parts)
 
     def values(self, answers: Answered) -> np.ndarray:
@@ -187,9 +164,7 @@ class HostBackend:
         listed = None
         if kind != "corners":
             assert masks is not None
-            full = np.zeros((self._listed, words), np.uint32)
-            full[: len(masks)] = player_words(masks)
-            listed = jax.device_put(full, self._device)
+            listed = jax.device_put(list_words(masks, self._listed), self._device)
         plain, donors = self._players is None, self._donors.shape
         key = ("draw", self._P, padded.shape, padded.dtype.name, plain, donors, slots, self._device)
         key = (*key, kind, listed is not None and listed.shape)

@@ -6,6 +6,7 @@ Letters: N instances, B donors, P players, K outputs, C coalitions, R rows, k pl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -55,6 +56,17 @@ Check = Callable[[Any, Any], None]  # (stream, answers): sees every piece before
 Done = Callable[[int], None]  # (rows): told after
 
 
+@dataclass(frozen=True)
+class Question:
+    """What every question for v(S) brings along, beside its stream."""
+
+    x: np.ndarray  # [N, C], codes of the instances that the stream numbers from 0
+    donor_weights: np.ndarray  # [B]
+    check: Check
+    done: Done
+    masks: np.ndarray | None = None  # bool [C, P], the coalitions that the stream names
+
+
 class Backend(Protocol):
     """What evaluation asks of a loop; `_device.DeviceBackend` and `_host.HostBackend`."""
 
@@ -85,39 +97,17 @@ class Backend(Protocol):
         ...
 
     def tables(
-        self,
-        pairs: Pairs,
-        x: np.ndarray,
-        donor_weights: np.ndarray,
-        start: np.ndarray,
-        rank: np.ndarray,
-        check: Check,
-        done: Done,
+        self, pairs: Pairs, question: Question, start: np.ndarray, rank: np.ndarray
     ) -> np.ndarray:
         """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
         ...
 
-    def stream_means(
-        self,
-        stream: ListedStream,
-        x: np.ndarray,
-        masks: np.ndarray,
-        donor_weights: np.ndarray,
-        check: Check,
-        done: Done,
-    ) -> np.ndarray:
+    def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
         """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""
         ...
 
     def pair_means(
-        self,
-        pairs: Pairs,
-        x: np.ndarray,
-        masks: np.ndarray,
-        donor_weights: np.ndarray,
-        places: tuple[np.ndarray, np.ndarray, np.ndarray],
-        check: Check,
-        done: Done,
+        self, pairs: Pairs, question: Question, places: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> np.ndarray:
         """The same for pairs of which some answer their corners; places as in `list_means`."""
         ...

@@ -59,6 +59,7 @@ class WalkBackend:
         self._same, self._split = NamedSharding(mesh, Spec()), NamedSharding(mesh, Spec("tiles"))
         self._params = jax.device_put(model.params, self._same)
         B, P = donors.shape
+        self._count = B
         rows = self._head_rows(outputs, donors.dtype, mesh.devices.flat[0].platform)
         self.shape = walk_shape(P, B, outputs, rows, donors.dtype.name)
         self.segments = -(-B // self.shape.donors)
@@ -101,6 +102,9 @@ class WalkBackend:
         on_device = (*fixed, jax.device_put(listed, self._same))
         work, groups = self._work(len(x), len(orders))
         share = T // self._mesh.size
+        run = len(work) * self.shape.blocks * self.shape.rows
+        used = 2 * self.shape.P * len(x) * len(orders) * self._count
+        self.clock.padded_rows += run - used
         bad, waiting = 0, []
 
         def take() -> int:

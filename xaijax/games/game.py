@@ -21,7 +21,7 @@ from xaijax._errors import (
     ModelOutputError,
 )
 from xaijax.games._coalitions import ListOfCoalitions, Masks
-from xaijax.games._loop import Backend, Check, Done, Stream
+from xaijax.games._loop import Backend, Check, Done, Question, Stream
 from xaijax.games.evaluate import Totals, Weights, pair_semivalues
 from xaijax.games.evaluator import LARGEST_PAIR, PROBE_ROWS, Evaluator
 from xaijax.games.quantity import Quantity
@@ -193,18 +193,31 @@ class Game:
         walker = self.evaluator.walker(self.table_of_rows, self.codes[:PROBE_ROWS], self.N)
         sums, bad = walker.sums(self.codes[rows], orders)
         if bad and self.evaluator.model.nonfinite == "raise":
-            worst = rows[int(np.flatnonzero(~np.isfinite(sums).all(axis=(1, 2, 3, 4)))[0])]
-            raise ModelOutputError(
-                f"the model returned {bad:,} answers that are not finite, the first for X row "
-                f'{worst}. Mend the model, or say nonfinite="propagate" in as_model.'
-            )
+            self._refuse_walked(sums, orders, rows)
         donors, (D, P) = len(self.evaluator.replacement.codes), orders.shape
         asked = len(rows) * donors * (2 * D * (P - 1) + 2)
         self.count.distinct += asked
+        # The two ends come with every order.
         self.count.padded += len(rows) * donors * 2 * D * P - asked
         self._progress(asked)
         self.structure = self.evaluator.model.structure.name
         return self.quantity.of(sums)
+
+    def _refuse_walked(self, sums: np.ndarray, orders: np.ndarray, rows: np.ndarray) -> None:
+        """Raise ModelOutputError for a walk through answers that are not finite.
+
+        A walk keeps sums over donors only, so the coalition is asked again to name the donor.
+        """
+        where = np.argwhere(~np.isfinite(sums).all(axis=4))
+        n, d, half, s = (int(i) for i in where[0]) if len(where) else (0, 0, 0, 0)
+        kept = np.full((1, self.P), half == 1)
+        kept[0, orders[d, : s + 1]] = half == 0
+        self.values(kept, rows[n : n + 1])
+        raise ModelOutputError(
+            "the model's head, as structure= declares it, returned answers that are not finite for "
+            f"X row {rows[n]}, where the model itself returns numbers. Mend head=, or leave "
+            "structure= out."
+        )
 
     def tables(self, rows: np.ndarray | None = None) -> Iterator[np.ndarray]:
         """v(S), float64 [n, 2^P, K], for stretches of the instances `rows` (None: all)."""
@@ -219,8 +232,8 @@ class Game:
 
         chosen = np.arange(self.N) if rows is None else rows
         for first, differs in self._differing(chosen):
-            rows = (np.int64(1) << np.maximum(differs.sum(2), backend.slot_bits)).sum(1)
-            for lo, hi in _stretches(rows, most_rows, most_instances):
+            asked = (np.int64(1) << np.maximum(differs.sum(2), backend.slot_bits)).sum(1)
+            for lo, hi in _stretches(asked, most_rows, most_instances):
                 backend = self._with_less_where_memory_is_short(
                     backend, stretch, first + lo, differs[lo:hi]
                 )
@@ -239,15 +252,9 @@ class Game:
             n, B, _ = own.shape
             instance, donor = np.repeat(np.arange(n), B), np.tile(np.arange(b, b + B), n)
             pairs = self.pack(backend, instance, donor, own)
-            table += backend.tables(
-                pairs,
-                self.codes[here],
-                donors[b : b + step],
-                pairs.start_as_given.reshape(n, B),
-                host_ranks(own),
-                self.check(here, backend),
-                self.telling(pairs),
-            )
+            question = self.question(pairs, here, np.arange(b, b + B), backend)
+            start = pairs.start_as_given.reshape(n, B)
+            table += backend.tables(pairs, question, start, host_ranks(own))
         return table
 
     def _with_less_where_memory_is_short(
@@ -303,6 +310,23 @@ class Game:
         pairs = pack(instance, donor, differs.reshape(-1, self.P), backend.slot_bits, listed)
         self.counted(pairs)
         return pairs
+
+    def question(
+        self,
+        stream: Stream,
+        rows: np.ndarray,
+        donors: np.ndarray,
+        backend: Backend,
+        masks: np.ndarray | None = None,
+    ) -> Question:
+        """What goes with the stream of the instances `rows` and the donors `donors`."""
+        return Question(
+            self.codes[rows],
+            self.evaluator.replacement.weights[donors],
+            self.check(rows, backend, masks),
+            self.telling(stream),
+            masks,
+        )
 
     def counted(self, stream: Stream) -> None:
         """Add the stream's rows to the count."""

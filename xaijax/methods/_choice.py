@@ -57,9 +57,7 @@ def choose(game: Game, survey: Survey, estimator: str, index: str, budget: int |
     everything = np.ones(game.N, bool)
     allowed = default_budget(P) if budget is None else budget
     coalitions = (1 << P) - 2
-    small = int(survey.largest.max()) <= LARGEST_PAIR
-    small = small and (game.quantity.linear or P <= LARGEST_TABLE)
-    enumerable = coalitions <= allowed and small
+    enumerable = coalitions <= allowed and P <= _most_players(game)
     if enumerable and (budget is not None or estimator in METHODS):
         game.refuse_too_many(survey)
         shown = f"budget={allowed:,}" + (" (the default)" if budget is None else "")
@@ -99,10 +97,19 @@ def choose(game: Game, survey: Survey, estimator: str, index: str, budget: int |
 
 def _fits(game: Game, survey: Survey, budget: int | None) -> np.ndarray:
     """Where "auto" enumerates; bool [N]."""
-    B = len(game.evaluator.replacement.codes)
-    most = B * (AUTO_CORNERS if budget is None else budget + 2)
-    fits = (survey.corners <= most) & (survey.largest <= LARGEST_PAIR)
+    fits = (survey.corners <= _most_corners(game, budget)) & (survey.largest <= LARGEST_PAIR)
     return fits & (game.quantity.linear or game.P <= LARGEST_TABLE)
+
+
+def _most_players(game: Game) -> int:
+    """Players whose coalitions can all be asked."""
+    return LARGEST_PAIR if game.quantity.linear else LARGEST_TABLE
+
+
+def _most_corners(game: Game, budget: int | None) -> int:
+    """Corners of an instance up to which "auto" enumerates."""
+    B = len(game.evaluator.replacement.codes)
+    return B * (AUTO_CORNERS if budget is None else budget + 2)
 
 
 def _checked(sampler: str, P: int, index: str, budget: int) -> str:
@@ -119,14 +126,13 @@ def _checked(sampler: str, P: int, index: str, budget: int) -> str:
 def _refuse_unsampled(game: Game, survey: Survey, index: str, budget: int | None) -> None:
     """An index that no estimator samples, where "auto" does not enumerate."""
     game.refuse_too_many(survey)
-    B = len(game.evaluator.replacement.codes)
-    most = B * (AUTO_CORNERS if budget is None else budget + 2)
     n = int(survey.corners.argmax())
     which = "B 2^16" if budget is None else "B (budget + 2)"
     raise EnumerationLimitError(
         f"estimator='auto': X row {n} needs {survey.corners[n]:,} model rows (at most "
         f"{survey.largest[n]} of {game.P} players differ from a background row), more than "
-        f"{which} = {most:,}, up to which auto is exact, and index={index!r} is not sampled. Say "
+        f"{which} = {_most_corners(game, budget):,}, up to which auto is exact, and "
+        f"index={index!r} is not sampled. Say "
         "estimator='exact' to enumerate them all the same, or group columns with "
         "players=, or use fewer background rows."
     )

@@ -18,7 +18,8 @@ from xaijax.models._trace import MATMUL, Selected, traced
 # Two roundings of one float32 network, whose sums go in another order, differ by far less; a layer
 # that is not the model's differs by as much as the answers do.
 AGREES = 1e-3
-ROUNDINGS = 64
+ROUNDINGS = 64  # of the level, by layers that are added up in another order
+EPS = {"float32": 2.0**-23, "tf32": 2.0**-10, "float64": 2.0**-52}
 
 
 @public_class
@@ -93,16 +94,27 @@ def refuse_other(model: Any, rows: np.ndarray, answer: np.ndarray) -> None:
         return model.structure.head(params, hidden)
 
     found = np.asarray(jax.jit(whole)(model.params, jnp.asarray(flat)), np.float64)
-    answer = np.asarray(answer, np.float64)
-    # Against the spread of the answers, which the layer makes, and the rounding of their level.
-    spread, level = np.ptp(answer, axis=0), np.abs(answer).max(axis=0)
-    accepted = AGREES * spread + ROUNDINGS * np.finfo(model.apply.answer_dtype).eps * level
-    off = np.full(1, np.inf) if found.shape != answer.shape else np.abs(found - answer).max(axis=0)
-    if not (np.isnan(answer).any() or (off <= accepted).all()):
-        off = float(np.max(off))
-        shown = f"shapes {found.shape} and {answer.shape}" if np.isinf(off) else f"by {off:.3g}"
+    difference = _difference(found, np.asarray(answer, np.float64), EPS[model.precision])
+    if difference:
         raise InputError(
             f"structure= does not describe {model.name}: on {len(rows)} probe rows "
-            f"head(X W + b) differs from the model ({shown}). Fold what is done to the input "
+            f"head(X W + b) differs from the model ({difference}). Fold what is done to the input "
             "before the layer into W and b, or leave structure= out."
         )
+
+
+def _difference(found: np.ndarray, answer: np.ndarray, eps: float) -> str:
+    """How two answers [R] or [R, K] to the same rows differ; empty where only rounding tells them
+    apart. Rows whose answers are not finite must be the same ones, and say nothing more."""
+    if found.shape != answer.shape:
+        return f"shapes {found.shape} and {answer.shape}"
+    finite = np.isfinite(answer).reshape(len(answer), -1).all(axis=1)
+    if (np.isfinite(found).reshape(len(found), -1).all(axis=1) != finite).any():
+        return "other answers are not finite"
+    found, answer = found[finite], answer[finite]
+    if not len(answer):
+        return ""
+    # Against the spread of the answers, which the layer makes, and the rounding of their level.
+    accepted = AGREES * np.ptp(answer, axis=0) + ROUNDINGS * eps * np.abs(answer).max(axis=0)
+    off = np.abs(found - answer).max(axis=0)
+    return "" if (off <= accepted).all() else f"by {off.max():.3g}"
