@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import xaijax
@@ -23,9 +23,9 @@ from bench.frame import (
     Size,
     Timing,
     ratio,
-    timed,
 )
 from bench.models import Params, adult_codes, continuous, forward, mlp, predict
+from bench.passes import best_pass
 from bench.peers import shap_exact
 
 OURS, FORWARD = "xaijax", "plain forward"
@@ -113,7 +113,7 @@ def setup_forward(size: Size) -> Duel:
     """T1: against the best tiled forward pass over as many rows, and nothing else."""
     problem = _problem(size)
     tiles = _tiles(size)
-    plain, tile = _best_forward(problem, tiles)
+    plain, tile = _plain(problem, tiles)
 
     def figures(timings: Mapping[str, Timing], results: Mapping[str, Any]) -> list[Figure]:
         del results
@@ -136,33 +136,10 @@ def _tiles(size: Size) -> tuple[int, ...]:
     return (64, 320) if size == "smoke" else (2048, 4096, 8192, 16384, 32768)
 
 
-def _best_forward(
-    problem: Problem, tiles: Sequence[int], *, instances: int = 10
-) -> tuple[Callable[[int], None], int]:
-    """The model alone over random rows, by the tile that is fastest here.
-
-    The rows of ten instances are drawn once and passed over as often as the work asks, since the
-    rows of all would not fit the memory.
-    """
-    rng = np.random.default_rng(3)
-    shape = (instances * problem.rows, problem.X.shape[1])
-    rows = jnp.asarray(rng.standard_normal(shape, dtype=np.float32))
-
-    @jax.jit
-    def passed(params: Params, tiled: jax.Array) -> jax.Array:
-        return jax.lax.map(functools.partial(forward, params), tiled)
-
-    def over(tiled: jax.Array, count: int) -> None:
-        for _ in range(-(-count // instances)):
-            passed(problem.params, tiled).block_until_ready()
-
-    spent = {}
-    for tile in tiles:
-        run = functools.partial(over, rows.reshape(-1, tile, shape[1]))
-        run(instances)
-        spent[tile] = min(timed(run, instances)[0] for _ in range(3))
-    best = min(spent, key=lambda tile: spent[tile])
-    return functools.partial(over, rows.reshape(-1, best, shape[1])), best
+def _plain(problem: Problem, tiles: Sequence[int]) -> tuple[Callable[[int], None], int]:
+    """n -> the model alone over the rows of n instances, and its tile."""
+    rows, P = problem.rows, problem.X.shape[1]
+    return best_pass(forward, problem.params, P, rows, tiles, drawn=math.lcm(rows, *tiles))
 
 
 def setup_shap(size: Size) -> Duel:
@@ -210,7 +187,7 @@ def _against_shap(
         return found
 
     least = LEAST_SECONDS if size == "full" else 0.0
-    plain, _ = _best_forward(problem, _tiles(size))
+    plain, _ = _plain(problem, _tiles(size))
     contenders = [
         Contender(OURS, problem.ours(), len(problem.X)),
         Contender(shap_exact.NAME, problem.shap(), len(problem.X), least),

@@ -1,149 +1,21 @@
-"""T18, T20: sampled Shapley values of a network, at equal numbers of distinct coalitions.
-
-Time and error are both of that number: the error of either side against one long run, on the first
-instances, over several seeds. Letters: N instances, P players, B background rows, S seeds.
-"""
+"""T18, T20: sampled Shapley values of a network, at equal numbers of distinct coalitions."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
 
 import xaijax
 from bench import games
-from bench.cases.exact import OURS, Problem, network
-from bench.definition import efficiency
-from bench.frame import (
-    LEAST_SECONDS,
-    Agreement,
-    Case,
-    Contender,
-    Duel,
-    Figure,
-    Several,
-    Size,
-    Timing,
-    ratio,
-)
+from bench.cases.exact import network
+from bench.cases.walk import first_layer, rest
+from bench.contest import Contest
+from bench.frame import Case, Duel, Several, Size
 from bench.models import forward
+from bench.passes import best_pass
 from bench.peers import shap_exact, shap_sampled, shapiq_sampled
-from bench.truth import Truth, centred, long_run, squared
-
-Peer = Callable[[games.Game, int, int, int], np.ndarray]  # game, P, budget, seed -> [N, P]
-
-
-@dataclass(frozen=True)
-class Contest:
-    """Ours against one peer, on one problem."""
-
-    problem: Problem
-    estimator: str
-    budget: int  # distinct coalitions of an instance, empty and full not counted
-    name: str  # of the peer
-    peer: Peer  # for its error
-    timed: Callable[[int], np.ndarray]  # for its time: values of the first n instances
-    goals: tuple[float, float | None]  # of the ratio of times
-    error_goals: tuple[float | None, float | None] = (None, None)
-    measured: int = 16  # instances whose error is measured
-    seeds: int = 10
-    size: Size = "full"
-
-    def ours(self, budget: int | None = None, estimator: str = "") -> Any:
-        """The explainer; its seed is set before a call, and it is compiled once for all seeds."""
-        return xaijax.Explainer(
-            xaijax.as_model(forward, self.problem.params),
-            self.problem.background,
-            estimator=estimator or self.estimator,
-            budget=budget or self.budget,
-        )
-
-    @functools.cached_property
-    def _sides(self) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-        """Values [S, measured, P] of both, and how many coalitions each asked at most."""
-        X, P = self.problem.X[: self.measured], self.problem.X.shape[1]
-        game = games.of_network(self.problem.params, self.problem.background)(X)
-        ours, theirs, asked = [], [], {OURS: 0, self.name: 0}
-        explain = self.ours()
-        for seed in range(self.seeds):
-            explain.seed = seed
-            explanation = explain(X, progress=False)
-            ours.append(explanation.values)
-            asked[OURS] = max(asked[OURS], int(explanation.stats["coalitions"].max()))
-            counted = games.Counted(game, P)
-            theirs.append(self.peer(counted, P, self.budget, seed))
-            asked[self.name] = max(asked[self.name], counted.asked)
-        return {OURS: np.stack(ours), self.name: np.stack(theirs)}, asked
-
-    @functools.cached_property
-    def _truth(self) -> Truth:
-        problem, X = self.problem, self.problem.X[: self.measured]
-        P = X.shape[1]
-        budget = 10 * max(self.budget, 2 * P)
-        explain = self.ours(budget, "permutation")
-
-        def run(seed: int) -> tuple[np.ndarray, np.ndarray]:
-            explain.seed = seed
-            found = explain(X, progress=False)
-            assert found.std_errors is not None
-            return found.values, found.std_errors
-
-        def smallest(truth: np.ndarray) -> float:
-            return min(float(squared(side, truth).mean()) for side in self._sides[0].values())
-
-        inputs = (X, problem.background, problem.params, budget)
-        return long_run(inputs, run, smallest, keep=self.size == "full")
-
-    def errors(self) -> dict[str, float]:
-        """Mean squared error of both sides."""
-        truth = self._truth.values
-        return {name: float(squared(side, truth).mean()) for name, side in self._sides[0].items()}
-
-    def duel(self) -> Duel:
-        """The times of both, their errors beside."""
-
-        def check(results: Mapping[str, Any]) -> list[Agreement]:
-            sides, asked = self._sides
-            gap = abs(asked[OURS] - asked[self.name])
-            reason = "equal, but for the pair of orders that does not fit"
-            return [
-                efficiency(results[OURS], self.problem.outputs),
-                Agreement("coalitions asked", gap, 2.0 * (self.problem.X.shape[1] - 1), reason),
-                self._truth.agreement(min(self.errors().values()), "smallest error"),
-                *(centred(name, side, self._truth) for name, side in sides.items()),
-            ]
-
-        def figures(timings: Mapping[str, Timing], results: Mapping[str, Any]) -> list[Figure]:
-            del results
-            faster, errors = ratio(timings, self.name, OURS), self.errors()
-            worse = errors[OURS] / errors[self.name]
-            return [
-                Figure(f"{self.name} / ours", faster, *self.goals, better="more", unit="x"),
-                Figure(f"MSE ours / {self.name}'s", worse, *self.error_goals),
-            ]
-
-        X, B = self.problem.X, len(self.problem.background)
-        asked, errors, explain = self._sides[1], self.errors(), self.ours()
-        least = LEAST_SECONDS if self.size == "full" else 0.0
-        return Duel(
-            contenders=[
-                Contender(OURS, lambda n: explain(X[:n], progress=False), len(X)),
-                Contender(self.name, self.timed, len(X), least),
-            ],
-            check=check,
-            figures=figures,
-            rounds=3 if self.size == "full" else 1,
-            notes=(
-                f"{len(X)} instances, {B} background rows",
-                f"coalitions {asked[OURS]:,} and {asked[self.name]:,}",
-                f"MSE {errors[OURS]:.3g} and {errors[self.name]:.3g} on {self.measured} instances, "
-                f"{self.seeds} seeds",
-            ),
-        )
 
 
 def _permutation(
@@ -155,6 +27,10 @@ def _permutation(
     model = jax.jit(functools.partial(forward, problem.params))
     # Its calls have one size here: nothing is padded, and it compiles once.
     rows = shap_sampled.permutation_of_rows(shap_exact.steadied(model), problem.background, count)
+    # No engine that asks as many coalitions does less than what follows the first layer.
+    asked, hidden = len(problem.background) * count * 2 * (P - 1), shape[2][1]
+    tiles = (64,) if size == "smoke" else (1_024, 2_048, 4_096, 8_192, 16_384)
+    alone, _ = best_pass(rest, problem.params, hidden, asked, tiles, drawn=4 * tiles[-1])
     return Contest(
         problem,
         "permutation",
@@ -166,6 +42,8 @@ def _permutation(
         measured=measured,
         seeds=10 if size == "full" else 3,
         size=size,
+        structure=xaijax.FirstLayer(first_layer, rest),
+        alone=alone,
     ).duel()
 
 
@@ -173,10 +51,12 @@ def setup_permutation(size: Size) -> Several:
     """T18: ten pairs of orders at 64 players, two at 784."""
     if size == "smoke":
         return Several({"P = 16": _permutation(size, (6, 4, (16, 8, 1)), 3, 25, 4)})
+    small = (64, 64, 64, 1)
     return Several(
         {
-            "P = 64": _permutation(size, (64, 100, (64, 64, 64, 1)), 10, 25, 16),
-            "P = 784": _permutation(size, (20, 10, (784, 256, 128, 10)), 2, 30, 4),
+            "P = 64, B = 1": _permutation(size, (2_000, 1, small), 10, 25, 16),
+            "P = 64, B = 100": _permutation(size, (64, 100, small), 10, 25, 16),
+            "P = 784, B = 10": _permutation(size, (20, 10, (784, 256, 128, 10)), 2, 30, 4),
         }
     )
 
@@ -215,8 +95,8 @@ def setup_leverage(size: Size) -> Several:
 CASES = (
     Case(
         "T18",
-        "permutation sampling at equal numbers of distinct coalitions, against shap Permutation "
-        "given the same jitted model: MLP 64-64-64-1, 100 background rows; MLP 784-256-128-10, 10",
+        "permutation sampling, first layer declared, at equal numbers of distinct coalitions, "
+        "against shap Permutation given the same jitted model: MLP 64-64-64-1 and 784-256-128-10",
         "shap / ours >= 25 at P = 64, >= 30 at P = 784",
         ">= 100",
         setup_permutation,

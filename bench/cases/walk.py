@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import xaijax
 from bench.definition import REASON, efficiency, tolerance
-from bench.frame import Agreement, Case, Contender, Duel, Figure, Size, Timing, ratio, timed
+from bench.frame import Agreement, Case, Contender, Duel, Figure, Size, Timing, ratio
 from bench.models import Params, continuous, forward, mlp, predict
+from bench.passes import best_pass
 
 OURS, PLAIN, FORWARD = "declared layer", "plain path", "plain forward"
 
@@ -56,28 +54,8 @@ class Problem:
         return lambda count: explainer(self.X[:count], progress=False)
 
     def forward(self, tiles: tuple[int, ...], drawn: int) -> Callable[[int], None]:
-        """The model alone over as many rows, in the tile that is fastest here.
-
-        `drawn` rows are drawn once and passed over as often as the work asks.
-        """
-        rng = np.random.default_rng(3)
-        P = self.X.shape[1]
-        rows = jnp.asarray(rng.standard_normal((drawn, P), dtype=np.float32))
-        passed = jax.jit(
-            lambda params, tiled: jax.lax.map(functools.partial(forward, params), tiled)
-        )
-
-        def over(tiled: jax.Array, count: int) -> None:
-            for _ in range(max(1, round(count * self.rows / drawn))):
-                passed(self.params, tiled).block_until_ready()
-
-        def seconds(tile: int) -> float:
-            run = functools.partial(over, rows.reshape(-1, tile, P))
-            few = math.ceil(drawn / self.rows)
-            run(few)
-            return min(timed(run, few)[0] for _ in range(3))
-
-        return functools.partial(over, rows.reshape(-1, min(tiles, key=seconds), P))
+        """The model alone over as many rows, in the tile that is fastest here."""
+        return best_pass(forward, self.params, self.X.shape[1], self.rows, tiles, drawn)[0]
 
 
 def setup(size: Size) -> Duel:

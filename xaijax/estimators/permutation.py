@@ -16,6 +16,7 @@ Letters: N instances, P players, C coalitions asked, K outputs, D pairs drawn.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -150,9 +151,16 @@ def masks(state: State, cuts: np.ndarray) -> np.ndarray:
     """The coalitions of these (pair, half, cut); bool [C, P]. A driver may take them in parts."""
     pair, half, cut = cuts.astype(np.int64).T
     if state.index == "shapley":
-        rank = np.argsort(state.orders, axis=1).astype(np.int32)[pair]
-        rank = np.where(half[:, None] == 1, state.P - 1 - rank, rank)
-        return rank < cut[:, None]
+        # In the reverse a player's place is P - 1 - rank, less than the cut where rank >= P - cut.
+        threshold = np.where(half == 1, state.P - cut, cut)[:, None]
+        out = np.empty((len(cuts), state.P), bool)
+        starts = np.flatnonzero(np.diff(pair, prepend=-1))
+        # One pair at a time: its ranks for each of its coalitions would be four times the masks.
+        for first, last in pairwise([*starts, len(cuts)]):
+            rank = np.argsort(state.orders[pair[first]])
+            np.less(rank, threshold[first:last], out=out[first:last])
+        out ^= (half == 1)[:, None]
+        return out
     out = state.sets[pair] ^ (half[:, None] == 1)
     flipped = np.flatnonzero(cut)
     out[flipped, cut[flipped] - 1] ^= True

@@ -132,12 +132,12 @@ def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, tolerance: float | Non
             asked = game.values(_Listed(state, new, game.P, first), rows[left])
             if first:
                 out.base[left], out.full[left], asked = asked[:, 0], asked[:, 1], asked[:, 2:]
-        values = np.concatenate([values, asked], axis=1)
+        values = asked if first else np.concatenate([values, asked], axis=1)
         result: Result = drawn.method.result(state, values, out.base[left], out.full[left])
         out.values[left], out.std_errors[left] = result.values, result.std_errors
         # One number an instance: that of the output whose errors are known least.
         out.dof[left], out.coalitions[left] = result.dof.min(axis=1), values.shape[1]
-        out.span[left] = np.abs(values - out.base[left][:, None]).max(axis=(1, 2), initial=0.0)
+        out.span[left] = _span(values, out.base[left])
         if last or tolerance is None:
             continue
         widths = half_widths(result.std_errors, out.dof[left]).reshape(len(left), -1)
@@ -146,6 +146,13 @@ def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, tolerance: float | Non
         if not len(left):
             break
     return out
+
+
+def _span(values: np.ndarray, base: np.ndarray) -> np.ndarray:
+    """The largest |v(S) - base| of each instance, [n]; values [n, C, K], base [n, K]."""
+    most = (values.max(axis=1, initial=-np.inf) - base).max(axis=1)
+    least = (values.min(axis=1, initial=np.inf) - base).min(axis=1)
+    return np.maximum(0.0, np.maximum(most, -least))
 
 
 class _Listed:

@@ -204,7 +204,10 @@ class DeviceBackend:
         everything = (*arguments, (question.donor_weights / scale).astype(self._donors.dtype))
         key = (*key, *(a.shape for a in everything))
         high, low = self._compiled(key, function, everything)(*everything)
-        return scale * (np.asarray(high).astype(np.float64) + np.asarray(low))
+        means = np.asarray(high).astype(np.float64)
+        means += np.asarray(low)
+        means *= scale  # in place: with one donor these arrays are as long as the answers
+        return means
 
     def values(self, answers: Answers) -> np.ndarray:
         """The answers themselves, float64 [rows, K]."""
