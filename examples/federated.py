@@ -1,12 +1,13 @@
 """A bank and a shop: the bank's columns one by one, the shop's as one united value.
 
-Both explain the same model on the same customers; the bank sees what its own columns and the shop as
-a whole do to an answer, and what the shop's data are worth to the model.
+The bank sees what its own columns and the shop as a whole do to an answer, and what the shop's data
+are worth to the model.
 
     python examples/federated.py [worth.png]
 """
 
 import sys
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,10 +21,10 @@ SHOP = ["mean texture", "mean smoothness", "mean symmetry", "mean concavity"]  #
 
 def main(picture="worth.png"):
     """Explain 100 rows that the model has not seen."""
-    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-    X = X.iloc[:, :10]  # the ten means
+    cells: Any = load_breast_cancer(as_frame=True)
+    X, y = cells.data.iloc[:, :10], cells.target.to_numpy()  # the ten means
     forest = RandomForestClassifier(50, max_depth=6, random_state=0).fit(X[:400], y[:400])
-    rows, truth = X[400:500], y[400:500].to_numpy()
+    rows, truth = X[400:500], y[400:500]
 
     model = xj.as_model(forest, output=1)  # the probability of class 1
     explainer = xj.FederatedExplainer(model, X[:400], guests={"shop": SHOP})
