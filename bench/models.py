@@ -49,8 +49,8 @@ def continuous(
     return X, rng.normal(size=(background, players)).astype(np.float32)
 
 
-def adult_table(reading: str, *, seed: int = 2) -> tuple[Any, Any]:
-    """Adult in the given reading, rows shuffled; `NotRun` where the table cannot be had."""
+def adult_table(reading: str, *, shuffle: bool = True, seed: int = 2) -> tuple[Any, Any]:
+    """Adult in the given reading; `NotRun` where the table cannot be had."""
     from xaijax import datasets  # noqa: PLC0415 - a cold start must not pay for it
 
     try:
@@ -58,6 +58,8 @@ def adult_table(reading: str, *, seed: int = 2) -> tuple[Any, Any]:
     except (datasets.DataNotFoundError, datasets.MissingExtraError) as error:
         # Short: it stands in the table. The error itself has the places that were looked in.
         raise NotRun(f"no Adult table ({type(error).__name__}): set XAIJAX_DATA") from error
+    if not shuffle:
+        return X, y
     order = np.random.default_rng(seed).permutation(len(X))
     return X.iloc[order].reset_index(drop=True), y.iloc[order].reset_index(drop=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 
@@ -137,3 +138,62 @@ def coalition_pair(v, S, P):
     """Mean of every player's marginal contributions to S and to its complement; [P]."""
     everyone = frozenset(range(P))
     return np.array([sum(v[T | {i}] - v[T - {i}] for T in (S, everyone - S)) / 2 for i in range(P)])
+
+
+def dividends(v, P):
+    """Harsanyi dividends: a_R = sum over T within R of (-1)^(|R| - |T|) v(T); {frozenset: a_R}."""
+    found = {}
+    for size in range(P + 1):
+        for R in map(frozenset, itertools.combinations(range(P), size)):
+            inner = (frozenset(T) for s in range(size + 1) for T in itertools.combinations(R, s))
+            found[R] = sum((-1) ** (size - len(T)) * v[T] for T in inner)
+    return found
+
+
+def united_less_single(v, P, guests):
+    """By how much each guest's united Shapley value differs from its columns' own; [m].
+
+    From the dividends: sum a_R (1 / q - k / |R|) over R with k columns of the guest, q its owners.
+    """
+    owner = {c: ("guest", g) for g, own in enumerate(guests) for c in own}
+    owner |= {c: ("host", c) for c in range(P) if c not in owner}
+    out = np.zeros(len(guests))
+    for R, a in dividends(v, P).items():
+        q = len({owner[c] for c in R})
+        for g, own in enumerate(guests):
+            k = len(R & set(own))
+            if k:
+                out[g] += a * (1 / q - k / len(R))
+    return out
+
+
+def authors_least_squares(v, P, end_weight):
+    """inv(X'WX) X'W y over all coalitions, with an intercept; ([P], intercept).
+
+    In rational arithmetic, so that the large end weight costs no digits.
+    """
+    sets = list(v)
+    rows = [[Fraction(i in S) for i in range(P)] + [Fraction(1)] for S in sets]
+    weight = [
+        Fraction(P - 1, math.comb(P, len(S)) * len(S) * (P - len(S)))
+        if 0 < len(S) < P
+        else Fraction(end_weight)
+        for S in sets
+    ]
+    n = P + 1
+    left = [
+        [sum(w * r[i] * r[j] for w, r in zip(weight, rows, strict=True)) for j in range(n)]
+        for i in range(n)
+    ]
+    right = [
+        sum(w * r[i] * Fraction(float(v[S])) for w, r, S in zip(weight, rows, sets, strict=True))
+        for i in range(n)
+    ]
+    for i in range(n):  # elimination; the matrix is positive definite, so no pivot is 0
+        for j in range(n):
+            if j != i:
+                factor = left[j][i] / left[i][i]
+                left[j] = [a - factor * b for a, b in zip(left[j], left[i], strict=True)]
+                right[j] -= factor * right[i]
+    solution = np.array([float(right[i] / left[i][i]) for i in range(n)])
+    return solution[:P], solution[P]

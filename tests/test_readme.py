@@ -61,6 +61,20 @@ def test_the_pipeline_is_explained_on_its_frame(names):
     assert len(names["for_shapiq"]) == 50
 
 
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_python_of_the_pages_runs(page):
+    """Each page by itself, its blocks in order."""
+    found: dict = {"__name__": page.stem}
+    blocks = re.findall(
+        r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    for place, block in enumerate(blocks):
+        exec(compile(block, f"{page.name}, python block {place + 1}", "exec"), found)
+
+
 def test_links_lead_somewhere():
     for target in re.findall(r"\]\(([^)#]+)\)", TEXT):
         assert target.startswith("https://") or (ROOT / target).exists(), target

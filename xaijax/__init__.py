@@ -22,8 +22,10 @@ from xaijax._explanation import load as load
 from xaijax._index import SizeLimited as SizeLimited
 from xaijax._merge import merge as merge
 from xaijax._version import __version__ as __version__
+from xaijax._worth import GuestWorth as GuestWorth
 from xaijax.games.replacement import Baseline as Baseline
 from xaijax.methods.explainer import Explainer as Explainer
+from xaijax.methods.federated import FederatedExplainer as FederatedExplainer
 from xaijax.models import FirstLayer as FirstLayer
 from xaijax.models import Model as Model
 from xaijax.models import as_jax as as_jax

@@ -39,7 +39,7 @@ def how_sure(explained: Explained) -> str:
         return "exact"
     errors = explained.std_errors
     if errors is None:
-        return "sampled, without standard errors"
+        return "not exact, without standard errors"
     finite = errors[np.isfinite(errors)]
     text = "sampled"
     exact_rows = explained.stats.get("exact_rows")

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from bench.cases import background, estimators, exact, growth, host, process, sampled, walk
+from bench.cases import (
+    background,
+    estimators,
+    exact,
+    federated,
+    growth,
+    host,
+    process,
+    sampled,
+    walk,
+)
 from bench.frame import Case
 
 NUMBERED = (
     *exact.CASES,
     *host.CASES,
+    *federated.CASES,
     *sampled.CASES,
     *growth.CASES,
     *background.CASES,

@@ -12,6 +12,7 @@ class Clock:
     compile_seconds: float = 0.0
     model_calls: int = 0
     padded_rows: int = 0
+    spared_rows: int = 0  # that equal rows asked before
     tile: int = 0  # rows of a tile, or of a host call
     tile_halvings: int = 0  # times the device ran out of memory
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from xaijax.games._clock import Clock
 from xaijax.games._loop import Question, Stream
+from xaijax.games._memo import Memo
 from xaijax_kernels.host_loop import Answered, run_on_host
 from xaijax_kernels.hybrids import hybrid_rows
 from xaijax_kernels.lattice import Dispatch, Pairs
@@ -45,8 +46,11 @@ class HostBackend:
         cache: dict[Any, Any],
         device: Any,
         clock: Clock,
+        memo: Memo | None = None,
     ) -> None:
         """answer(codes [rows, C], first row) -> float64 [rows, K].
+
+        memo: of rows that need not be asked again; None where none is looked for.
 
         The sums are taken in blocks whose size does not depend on the size of a call, so that
         batch_size= changes no bit of them.
@@ -60,6 +64,7 @@ class HostBackend:
         self._donors = jax.device_put(donors, device)
         self._players = None if players is None else jax.device_put(players, device)
         self._cache = cache
+        self._memo = memo
 
     @property
     def slot_bits(self) -> int:
@@ -84,6 +89,14 @@ class HostBackend:
         return max(self._call, self._block)
 
     def _answer_piece(self, codes: np.ndarray, piece: Dispatch) -> np.ndarray:
+        if self._memo is None:
+            return self._asked(codes, piece)
+        values, spared, filling = self._memo.answers(codes, partial(self._asked, piece=piece))
+        self.clock.spared_rows += spared
+        self.clock.padded_rows += filling
+        return values
+
+    def _asked(self, codes: np.ndarray, piece: Dispatch) -> np.ndarray:
         parts = []
         for first in range(0, len(codes), self._call):
             self.clock.model_calls += 1

@@ -135,7 +135,7 @@ def _stats(
     B, P = len(evaluator.replacement.codes), game.P
     compile_seconds = clock.compile_seconds - before.compile_seconds
     stats: dict[str, Any] = {
-        "model_rows": game.count.distinct,
+        "model_rows": game.count.distinct - (clock.spared_rows - before.spared_rows),
         "padded_rows": game.count.padded + clock.padded_rows - before.padded_rows,
         # A whole number of more than 4,300 digits could be neither shown nor saved.
         "naive_rows": game.N * B << P if P <= LARGEST_P else math.inf,

@@ -18,7 +18,7 @@ from xaijax._index import Index, index_weights
 from xaijax._intervals import half_widths
 from xaijax._players import players_from
 from xaijax._public import public_class
-from xaijax.estimators.exact import exact
+from xaijax.estimators.exact import Estimate, exact
 from xaijax.estimators.sampled import Sampled, default_budget, sampled
 from xaijax.games.evaluator import Evaluator
 from xaijax.games.game import Game
@@ -153,7 +153,7 @@ class Explainer:
     def _answer(self, game: Game, choice: Choice) -> Answer:
         """The exact and the sampled instances, each in one go."""
         own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
-        enumerated = Answer.of_exact(exact(game, self.weights, own)) if len(own) else None
+        enumerated = Answer.of_exact(self._enumerated(game, own)) if len(own) else None
         if choice.sampler is None:
             assert enumerated is not None
             return enumerated
@@ -162,6 +162,10 @@ class Explainer:
         self._tell_too_wide(part, choice)
         drawn = Answer.of_sampled(part)
         return drawn if enumerated is None else Answer.mixed(choice.exact, enumerated, drawn)
+
+    def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
+        """What all coalitions of the instances `rows` come to."""
+        return exact(game, self.weights, rows)
 
     def _tell_too_wide(self, part: Sampled, choice: Choice) -> None:
         """Warn of instances that used their budget up before their intervals were narrow."""

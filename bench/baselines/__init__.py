@@ -1,0 +1,1 @@
+"""The authors' own schemes, written from their papers, as slow baselines."""

@@ -1,0 +1,284 @@
+"""Federated Shapley values: the quotient game, the interaction's identity, the authors' digits."""
+
+from __future__ import annotations
+
+import os
+
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import xaijax as xj
+
+F = 5
+# float64 sums of at most 2^7 products of numbers of a few units: 2^7 x 2^-53 x 100 is 1.4e-12.
+CLOSE = {"rtol": 0, "atol": 2e-12}
+
+
+def small(z):
+    """The small case of the reading, 5.4."""
+    step = (z[:, 4] > 0.5) & (z[:, 0] > 0)
+    return (
+        z[:, 0]
+        + 2 * z[:, 1]
+        - z[:, 2] * z[:, 3]
+        + z[:, 0] * z[:, 2] * z[:, 4]
+        + 0.5 * z[:, 1] * z[:, 3]
+        + step
+    )
+
+
+x, r = np.array([[1.0, 2, 3, -1, 1]]), np.array([0, 0.5, 1, 1, 0])
+
+
+def explainer(guests, f=small, reference=r, **options):
+    model = xj.as_model(f, backend="host")
+    return xj.FederatedExplainer(model, reference[None], guests, reference=reference, **options)
+
+
+def test_the_small_case():
+    alone = explainer({})(x)
+    np.testing.assert_allclose(alone.values, [[8 / 3, 3, 2 / 3, 2.75, 5 / 3]], **CLOSE)
+    fed = explainer({"guest": [2, 3, 4]})
+    found = fed(x)
+    np.testing.assert_allclose(found.values, [[3, 3, 4.75]], **CLOSE)
+    assert found.feature_names == ("x0", "x1", "guest")
+    np.testing.assert_allclose(fed.interaction_, [[4.75 - (2 / 3 + 2.75 + 5 / 3)]], **CLOSE)
+    assert found.base_values[0] == small(r[None])[0]
+    assert found.exact
+    assert found.stats["model_rows"] == 8
+
+
+def test_the_product_of_three():
+    fed = explainer({"guest": [1, 2]}, lambda z: z[:, 0] * z[:, 1] * z[:, 2], np.zeros(3))
+    found = fed(np.ones((1, 3)))
+    np.testing.assert_allclose(found.values, [[1 / 2, 1 / 2]], **CLOSE)
+    np.testing.assert_allclose(fed.interaction_, [[1 / 2 - 2 / 3]], **CLOSE)
+
+
+def test_banzhaf_is_algorithm_1_read_literally():
+    """Majority of four: the plain mean is 0.375 each, Shapley's value 0.25."""
+    zeros, ones = np.zeros(4), np.ones((1, 4))
+
+    def majority(z):
+        return (z.sum(axis=1) >= 3).astype(float)
+
+    literal = explainer({}, majority, zeros, index="banzhaf")(ones)
+    np.testing.assert_allclose(literal.values, np.full((1, 4), 0.375), **CLOSE)
+    np.testing.assert_allclose(explainer({}, majority, zeros)(ones).values, [[0.25] * 4], **CLOSE)
+
+
+def tables(P):
+    """Any game on P columns that are 0 or 1, as the answers to its 2^P rows."""
+    entry = st.floats(-4, 4, allow_nan=False, width=32)
+    return st.lists(entry, min_size=1 << P, max_size=1 << P).map(np.array)
+
+
+def owners():
+    """A list of guests, each a list of columns, with column 0 the host's."""
+    return st.lists(st.integers(0, 2), min_size=F - 1, max_size=F - 1).map(
+        lambda whose: [[c + 1 for c, w in enumerate(whose) if w == g] for g in (1, 2)]
+    )
+
+
+TABLE = np.zeros(1 << F)
+
+
+def f_of_table(z):
+    return TABLE[(z @ (1 << np.arange(F))).astype(int)]
+
+
+BY_TABLE = xj.as_model(f_of_table, backend="host")  # one, so that what it compiled serves all games
+
+
+@settings(max_examples=40, deadline=None)
+@given(table=tables(F), guests=owners())
+def test_the_quotient_game_and_the_identity(table, guests):
+    """United values are those of the quotient game; 5.2's sum of dividends is the interaction."""
+    guests = [own for own in guests if own]
+    TABLE[:], f = table, f_of_table
+    named = {f"guest {g}": own for g, own in enumerate(guests)}
+    fed = xj.FederatedExplainer(BY_TABLE, np.zeros((1, F)), named)
+    found = fed(np.ones((1, F)))
+    host = [[c] for c in range(F) if not any(c in own for own in guests)]
+    expected, base, _ = oracles.explain(
+        f,
+        np.ones((1, F)),
+        np.zeros((1, F)),
+        oracles.shapley_weight(len(host + guests)),
+        host + guests,
+    )
+    np.testing.assert_allclose(found.values, expected, **CLOSE)
+    np.testing.assert_allclose(found.base_values, base, **CLOSE)
+    v = oracles.coalition_values(f, np.ones(F), np.zeros((1, F)), [1.0], [[c] for c in range(F)])
+    expected = oracles.united_less_single(v, F, guests)
+    np.testing.assert_allclose(fed.interaction_, expected[None].reshape(1, -1), **CLOSE)
+
+
+def test_the_identity_for_one_guest():
+    """- sum a_R h (k - 1) / ((h + 1) (h + k)), as the reading prints it, on the small case."""
+    own = {2, 3, 4}
+    v = oracles.coalition_values(small, x[0], r[None], [1.0], [[c] for c in range(F)])
+    total = 0.0
+    for R, a in oracles.dividends(v, F).items():
+        h, k = len(R - own), len(R & own)
+        if k:
+            total -= a * h * (k - 1) / ((h + 1) * (h + k))
+    fed = explainer({"guest": sorted(own)})
+    fed(x)
+    np.testing.assert_allclose(fed.interaction_, [[total]], **CLOSE)
+
+
+def test_no_interaction_where_the_reading_says_so():
+    """Linear models, interactions inside the guest, and one guest column with any hosts."""
+
+    def f(z):
+        return 3 * z[:, 0] + z[:, 1] * z[:, 2] ** 2 + z[:, 0] * z[:, 3] * z[:, 4] - z[:, 2]
+
+    fed = explainer({"a": [1, 2], "b": [3]}, f, np.zeros(F))
+    fed(np.array([[1.0, 2, 3, 4, 5]]))
+    np.testing.assert_allclose(fed.interaction_, [[0, 0]], **CLOSE)
+
+
+def test_the_authors_least_squares():
+    """Their digits to rounding; Shapley's value and efficiency only nearly."""
+    guests = {"guest": [3, 4]}
+    found = explainer(guests, estimator="wls")(x)
+    groups = [[0], [1], [2], [3, 4]]
+    v = oracles.coalition_values(small, x[0], r[None], [1.0], groups)
+    values, base = oracles.authors_least_squares(v, 4, 10_000)
+    # The normal matrix has condition 10^4 / 0.1 or so: 1e5 x 2^-53 x 10 is 1e-10.
+    np.testing.assert_allclose(found.values, values[None], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(found.base_values, [base], rtol=0, atol=1e-10)
+    assert not found.exact
+    assert found.std_errors is None
+    assert found.stats["estimator"] == "wls"
+    exact = explainer(guests)(x).values
+    error = np.abs(found.values - exact).max()
+    assert 0 < np.abs(found.stats["efficiency_residual"][0]) < 1e-2
+    assert error < 1e-3
+    closer = explainer(guests, estimator="wls", end_weight=1e7)(x).values
+    assert np.abs(closer - exact).max() < error / 100 + 1e-9
+
+
+def test_outputs_traced_models_and_frames_alike():
+    """[N, P, K] of a JAX model; a frame on the host gives the values of its array."""
+
+    def both(z):
+        return jnp.stack([z[:, 0] * z[:, 1] * z[:, 2], z[:, 3] + z[:, 4]], axis=1)
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6, F))
+    background = rng.normal(size=(9, F))
+    model = xj.as_model(lambda _, z: both(z), params=np.zeros(1), output_names=["a", "b"])
+    fed = xj.FederatedExplainer(model, background, {"g": [1, 2]})
+    found = fed(X)
+    assert found.shape == (6, 4, 2)
+    assert fed.interaction_.shape == (6, 1, 2)
+    np.testing.assert_array_equal(fed.reference_, np.median(background, axis=0))
+
+    names = list("abcde")
+    frame, rows = (pd.DataFrame(a, columns=names) for a in (X, background))
+    host = xj.as_model(lambda z: small(np.asarray(z)), backend="host", feature_names=names)
+    by_name = xj.FederatedExplainer(host, rows, {"g": ["b", "c"]})(frame)
+    by_place = xj.FederatedExplainer(host, background, {"g": [1, 2]})(X)
+    assert by_name.feature_names == ("a", "d", "e", "g") == by_place.feature_names
+    np.testing.assert_array_equal(by_name.values, by_place.values)
+    assert list(by_name.data.columns) == ["a", "d", "e"]
+    np.testing.assert_array_equal(by_place.data, X[:, [0, 3, 4]])
+
+
+def test_references():
+    """NA for a model that takes it, rows as a mean, and text columns by their most frequent."""
+
+    def filled(z):
+        return small(np.where(np.isnan(z), 7.0, z))
+
+    model = xj.as_model(filled, backend="host", allow_nan=True)
+    fed = xj.FederatedExplainer(model, np.zeros((3, F)), {"g": [3, 4]}, reference="na")
+    as_sevens = explainer({"g": [3, 4]}, reference=np.full(F, 7.0))(x)
+    np.testing.assert_array_equal(fed(x).values, as_sevens.values)
+    assert np.isnan(fed.reference_).all()
+
+    rows = np.random.default_rng(1).normal(size=(4, F))
+    plain = xj.as_model(small, backend="host")
+    several = xj.FederatedExplainer(
+        plain, rows, {"g": [3, 4]}, reference=rows, weights=[1, 1, 1, 5]
+    )
+    expected, *_ = oracles.explain(
+        small, x, rows, oracles.shapley_weight(4), [[0], [1], [2], [3, 4]], [1, 1, 1, 5]
+    )
+    np.testing.assert_allclose(several(x).values, expected, **CLOSE)
+
+    frame = pd.DataFrame({"n": [1.0, 2, 9], "t": ["b", "a", "a"], "u": ["z", "z", "y"]})
+    texts = xj.as_model(lambda z: z["n"] * (z["t"] == "a") * (z["u"] == "z"), backend="host")
+    fed = xj.FederatedExplainer(texts, frame, {"g": ["t", "u"]})
+    assert fed.reference_.iloc[0].tolist() == [2.0, "a", "z"]
+    np.testing.assert_allclose(fed(frame).values[0], [-1.0 * 0.5 - 0.5 * 0, -1.5], **CLOSE)
+
+
+def test_merged_sliced_and_saved(tmp_path):
+    """Explanations of parties that share no rows are merged; nothing of a guest's rows is kept."""
+    fed = explainer({"guest": [2, 3, 4]})
+    X = np.random.default_rng(0).normal(size=(5, F)) + 1e3
+    whole = fed(X)
+    parts = xj.merge([fed(X[:2]), fed(X[2:])])
+    np.testing.assert_array_equal(parts.values, whole.values)
+    assert whole.provenance["guests"] == {"guest": 3}
+    path = tmp_path / "explanation.npz"
+    whole[1:, "guest"].save(path)
+    back = xj.load(path)
+    np.testing.assert_array_equal(back.values, whole.values[1:, [2]])
+    assert back.data.shape == (4, 2)
+
+
+def test_sampled_interactions_have_bounds():
+    """Many columns: both games are sampled, and the bound is the sum of the errors."""
+    weights = np.random.default_rng(3).normal(size=30)
+
+    def f(z):
+        return np.tanh(z @ weights) * z[:, 0] * z[:, 29]
+
+    fed = explainer({"guest": range(20, 30)}, f, np.zeros(30), budget=400, estimator="permutation")
+    found = fed(np.ones((2, 30)))
+    assert found.std_errors is not None
+    bound = fed.interaction_std_errors_
+    assert bound is not None
+    assert (bound > found.std_errors[:, -1:]).all()
+    exact = explainer({"guest": [2, 3]})
+    exact(x)
+    assert exact.interaction_std_errors_ is None
+
+
+@pytest.mark.skipif(not os.environ.get("XAIJAX_DATA"), reason="needs the tables: XAIJAX_DATA")
+def test_a_row_of_adult():
+    """The reading's worked row: fractions of a 5-neighbour vote, with 3 and 5 guest columns."""
+    from sklearn.model_selection import train_test_split  # noqa: PLC0415
+    from sklearn.neighbors import KNeighborsClassifier  # noqa: PLC0415
+
+    X, y = xj.datasets.adult(reading="shap")
+    train, _, labels, _ = train_test_split(X, y, test_size=0.2, random_state=7)
+    rows = ((train - train.mean()) / train.std()).to_numpy()
+    model = KNeighborsClassifier().fit(rows, labels)
+    names = list(X.columns)
+    expected = dict.fromkeys(names, 0.0) | {
+        "Age": -1 / 30,
+        "Country": -1 / 15,
+        "Marital Status": -11 / 60,
+        "Relationship": -19 / 300,
+        "Sex": -1 / 30,
+        "Occupation": -1 / 50,
+    }
+    work = ["Workclass", "Occupation", "Hours per week"]
+    for guests in ([], work, [*work, "Capital Gain", "Capital Loss"]):
+        wrapped = xj.as_model(model, output=True, feature_names=names)
+        fed = xj.FederatedExplainer(wrapped, rows, {"Federated": guests} if guests else {})
+        found = fed(rows[:1])
+        assert found.base_values[0] == 0.4
+        for name, value in zip(found.feature_names, found.values[0], strict=True):
+            # Float64 sums of 2^12 products of at most 1; the spec's promise is 1e-12.
+            assert abs(value - expected.get(name, -0.02)) < 1e-12, name

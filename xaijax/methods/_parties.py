@@ -1,0 +1,97 @@
+"""Parties of a vertically split table: the host's columns one by one, each guest's together.
+
+Letters: N instances, F columns, P players, m guests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax._errors import InputError, InputTypeError
+from xaijax._frames import frame_kind
+from xaijax._players import column_index
+
+
+@dataclass(frozen=True)
+class Parties:
+    """Who owns which column."""
+
+    labels: tuple[str, ...]  # [F]
+    host: tuple[int, ...]  # columns, in order
+    guests: Mapping[str, tuple[int, ...]]  # [m]
+
+    def players(self) -> dict[str, list[str]]:
+        """The host's columns in order, then one player per guest, as `players=` takes them."""
+        alone = {self.labels[c]: [self.labels[c]] for c in self.host}
+        return alone | {name: [self.labels[c] for c in own] for name, own in self.guests.items()}
+
+    def columns_of_host_data(self) -> tuple[tuple[int, ...], ...]:
+        """For each player its columns of `host_data`: a guest has none there."""
+        return tuple((j,) for j in range(len(self.host))) + ((),) * len(self.guests)
+
+    def host_data(self, X: Any) -> Any:
+        """The host's columns of rows X [N, F], an array or a frame."""
+        return without(X, [c for own in self.guests.values() for c in own])
+
+    def united_less_single(self, united: np.ndarray, single: np.ndarray) -> np.ndarray:
+        """Values [N, P] of the guests less the sum over their columns in `single` [N, F]; [N, m].
+
+        Both may have an axis of outputs at the end.
+        """
+        out = united[:, len(self.host) :].copy()
+        for g, own in enumerate(self.guests.values()):
+            out[:, g] -= single[:, list(own)].sum(axis=1)
+        return out
+
+
+def parties_of(guests: Any, labels: Sequence[str]) -> Parties:
+    """Read the `guests=` argument, {"name": [columns]}, for a table with these columns.
+
+    Raises InputError for columns that are unknown or named twice, a guest without columns, a host
+    without columns, or a guest that bears the name of a host's column; InputTypeError otherwise.
+    """
+    if not isinstance(guests, Mapping):
+        raise InputTypeError(
+            f'guests must be a dict {{"name": [columns]}}, got {type(guests).__name__}.'
+        )
+    owner: dict[int, str] = {}
+    found: dict[str, tuple[int, ...]] = {}
+    for name, columns in guests.items():
+        if not isinstance(name, str):
+            raise InputTypeError(f"guests: names must be text, got {name!r}.")
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
+            raise InputTypeError(
+                f"guests: {name!r} needs a list of columns, got {columns!r}. Say [{columns!r}]."
+            )
+        own = [column_index(c, labels, "guests") for c in columns]
+        if not own:
+            raise InputError(
+                f"guests: {name!r} has no columns, and its value would be 0. Leave it out."
+            )
+        for c in own:
+            if c in owner:
+                whose = "twice" if owner[c] == name else f"by {owner[c]!r} and by {name!r}"
+                raise InputError(
+                    f"guests: column {labels[c]!r} is named {whose}; a column has one owner."
+                )
+            owner[c] = name
+        found[name] = tuple(own)
+    host = tuple(c for c in range(len(labels)) if c not in owner)
+    if not host:
+        raise InputError(
+            f"guests own all {len(labels)} columns; the host, who explains, needs at least one."
+        )
+    taken = [name for name in found if name in {labels[c] for c in host}]
+    if taken:
+        raise InputError(f"guests: {taken[0]!r} is the name of a column of the host; rename it.")
+    return Parties(tuple(labels), host, found)
+
+
+def without(X: Any, columns: Sequence[int]) -> Any:
+    """Rows X [N, F], an array or a frame, less some of its columns."""
+    kept = [c for c in range(X.shape[1]) if c not in set(columns)]
+    return X.iloc[:, kept] if frame_kind(X) == "pandas" else X[:, kept]

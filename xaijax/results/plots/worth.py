@@ -1,0 +1,73 @@
+"""What each party's columns are worth: its part of the answers, beside the model's score."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xaijax._errors import InputTypeError
+from xaijax._public import public
+from xaijax._worth import GuestWorth
+from xaijax.results.plots import _style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@public
+def worth(worth: GuestWorth, ax: Axes | None = None) -> Axes:
+    """One bar per party: the mean over the instances of |value|, the host's values summed first.
+
+    Lines: 1.96 standard errors, the instances being a sample. Beside a guest's bar the model's
+    score with its columns at the reference, and that of a model refitted without them where one was
+    given; the score with all columns stands in the title.
+
+    Args:
+        worth: from `FederatedExplainer.worth`.
+        ax: where to draw; None makes a figure.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        InputTypeError: an argument that is not accepted.
+        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+    """
+    if not isinstance(worth, GuestWorth):
+        raise InputTypeError(
+            f"worth: got {type(worth).__name__}; pass what FederatedExplainer.worth returned."
+        )
+    axes = _style.new_axes(ax, len(worth.parties))
+    rows = np.arange(len(worth.parties))
+    colours = [_style.GREY] + [_style.DOWN] * (len(rows) - 1)
+    half = 1.96 * np.nan_to_num(worth.standard_errors)
+    axes.barh(rows, worth.mean_absolute, height=0.6, color=colours)
+    drawn: dict[str, Any] = {"fmt": "none", "ecolor": _style.TEXT, "elinewidth": 1, "capsize": 2.5}
+    axes.errorbar(worth.mean_absolute, rows, xerr=half, **drawn)
+    for row, end in enumerate(worth.mean_absolute + half):
+        axes.annotate(
+            _beside(worth, row),
+            (end, row),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
+            color=_style.TEXT,
+            parse_math=False,
+        )
+    title = f"{worth.metric} with all columns {worth.score:.4f}"
+    label = f"mean |value| over {worth.instances:,} instances; lines: 1.96 standard errors"
+    _style.dress(axes, list(worth.parties), label, title)
+    # Room for the text, which is longer than the longest bar's own label.
+    axes.set_xlim(0, 1.9 * (worth.mean_absolute + half).max() or 1)
+    return axes
+
+
+def _beside(worth: GuestWorth, row: int) -> str:
+    text = f"{worth.mean_absolute[row]:.3g}"
+    if row == 0:
+        return text
+    text += f";  {worth.metric} without it {worth.score_without[row - 1]:.4f}"
+    refitted = worth.score_refitted[row - 1]
+    return text if np.isnan(refitted) else f"{text}, refitted {refitted:.4f}"
