@@ -28,6 +28,7 @@ from bench.frame import (
 
 WHERE: dict[str, Any] = {
     "platform": "cpu",
+    "gflops": 200.0,
     "device": "cpu",
     "processor": "none",
     "cpus": 2,

@@ -6,6 +6,7 @@ Letters: N instances, P players, K outputs.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -48,11 +49,20 @@ def exact(game: Game, p: np.ndarray, rows: np.ndarray) -> Estimate:
         errors = _noise_errors(game, p, len(rows))
         summed = np.exp2(game.largest[rows].astype(float))
         return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, summed)
+    return by_tables(game, rows, lambda table: (semivalue(table, p), table[:, 0]))
+
+
+def by_tables(
+    game: Game,
+    rows: np.ndarray,
+    read: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+) -> Estimate:
+    """What `read` makes of full tables [n, 2^P, K]: values [n, P, K] and base values [n, K]."""
     values, base, full, span = [], [], [], []
     for table in game.tables(rows):
         span.append(np.abs(table - table[:, :1]).max(axis=(1, 2)))
-        values.append(semivalue(table, p))
-        base.append(table[:, 0])
+        for parts, part in zip((values, base), read(table), strict=True):
+            parts.append(part)
         full.append(table[:, -1])
     return Estimate(
         np.concatenate(values),

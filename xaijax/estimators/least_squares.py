@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from xaijax.estimators.exact import Estimate
+from xaijax.estimators.exact import Estimate, by_tables
 from xaijax.games.game import Game
 
 
@@ -37,18 +37,9 @@ def operator(P: int, end_weight: float) -> np.ndarray:
 def least_squares(game: Game, rows: np.ndarray, end_weight: float) -> Estimate:
     """The regression's coefficients for the instances `rows`; its intercept is the base value."""
     solve = operator(game.P, end_weight)
-    values, base, full, span = [], [], [], []
-    for table in game.tables(rows):
+
+    def read(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         solution = np.matmul(solve, table)  # [n, P + 1, K]
-        values.append(solution[:, :-1])
-        base.append(solution[:, -1])
-        full.append(table[:, -1])
-        span.append(np.abs(table - table[:, :1]).max(axis=(1, 2)))
-    return Estimate(
-        np.concatenate(values),
-        np.concatenate(base),
-        np.concatenate(full),
-        None,
-        np.concatenate(span),
-        np.full(len(rows), 2.0**game.P),
-    )
+        return solution[:, :-1], solution[:, -1]
+
+    return by_tables(game, rows, read)
