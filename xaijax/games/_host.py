@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ import numpy as np
 
 from xaijax.games._clock import Clock
 from xaijax.games._loop import Question, Stream
-from xaijax.games._memo import Memo
+from xaijax.games._shared import Sharing, filled
 from xaijax_kernels.host_loop import Answered, run_on_host
 from xaijax_kernels.hybrids import hybrid_rows
 from xaijax_kernels.lattice import Dispatch, Pairs
@@ -46,11 +47,11 @@ class HostBackend:
         cache: dict[Any, Any],
         device: Any,
         clock: Clock,
-        memo: Memo | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         """answer(codes [rows, C], first row) -> float64 [rows, K].
 
-        memo: of rows that need not be asked again; None where none is looked for.
+        sharing: None where hybrids that several instances share are not looked for.
 
         The sums are taken in blocks whose size does not depend on the size of a call, so that
         batch_size= changes no bit of them.
@@ -64,7 +65,7 @@ class HostBackend:
         self._donors = jax.device_put(donors, device)
         self._players = None if players is None else jax.device_put(players, device)
         self._cache = cache
-        self._memo = memo
+        self._sharing = sharing
 
     @property
     def slot_bits(self) -> int:
@@ -81,20 +82,37 @@ class HostBackend:
     ) -> Iterator[Answered]:
         """Evaluate all rows of the stream; x [N, C], masks bool [at most `listed`, P] its list."""
         pieces = stream.dispatches(self._rows)
-        yield from run_on_host(self._drawer(x, stream.kind, masks), self._answer_piece, pieces)
+        draw = self._drawer(x, stream.kind, masks)
+        if self._sharing is None:
+            yield from run_on_host(draw, self._asked, pieces)
+            return
+        for stretch in self._sharing.stretches(pieces):
+            if not self._sharing.worth:
+                yield from run_on_host(draw, self._asked, chain(stretch, pieces))
+                return
+            yield from self._answer_shared(draw, stretch, self._sharing)
+
+    def _answer_shared(
+        self, draw: Callable[[Dispatch], jax.Array], stretch: list[Dispatch], sharing: Sharing
+    ) -> Iterator[Answered]:
+        """Ask the distinct rows of all pieces, in as few calls as they take."""
+        drawn = [draw(piece) for piece in stretch]
+        parts = [np.asarray(d)[: p.rows] for d, p in zip(drawn, stretch, strict=True)]
+        codes = np.concatenate(parts)
+        asked, place = sharing.places(codes)
+        rows = filled(codes[asked])
+        values = self._asked(rows, stretch[0])[place]
+        self.clock.spared_rows += len(codes) - len(asked)
+        self.clock.padded_rows += len(rows) - len(asked)
+        first = 0
+        for piece in stretch:
+            yield Answered(piece, values[first : first + piece.rows])
+            first += piece.rows
 
     @property
     def _rows(self) -> int:
         """Rows of one piece: whole blocks, and whole calls."""
         return max(self._call, self._block)
-
-    def _answer_piece(self, codes: np.ndarray, piece: Dispatch) -> np.ndarray:
-        if self._memo is None:
-            return self._asked(codes, piece)
-        values, spared, filling = self._memo.answers(codes, partial(self._asked, piece=piece))
-        self.clock.spared_rows += spared
-        self.clock.padded_rows += filling
-        return values
 
     def _asked(self, codes: np.ndarray, piece: Dispatch) -> np.ndarray:
         parts = []

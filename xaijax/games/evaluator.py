@@ -21,8 +21,8 @@ from xaijax.games._device import DeviceBackend, make_mesh
 from xaijax.games._host import ROWS_PER_CALL, HostBackend
 from xaijax.games._limits import devices_of, power_below, stated_limit, tile_of
 from xaijax.games._loop import Backend
-from xaijax.games._memo import Memo
 from xaijax.games._plan import instances_at_a_time, plan_sizes
+from xaijax.games._shared import Sharing
 from xaijax.games._walk import WalkBackend
 from xaijax.games.replacement import Replacement
 from xaijax_kernels.hybrids import SLOT_BITS
@@ -230,16 +230,16 @@ class Evaluator:
             cache=model.compiled,
             device=self.devices[0],
             clock=self.clock,
-            memo=self._memo(K),
+            sharing=self._sharing(),
         )
 
-    def _memo(self, K: int) -> Memo | None:
+    def _sharing(self) -> Sharing | None:
         """Where hybrids of several instances may be the same; not of a random model."""
         codes = self.replacement.codes
         if len(codes) > 1 or not self.model.deterministic:
             return None
-        # Sorting in what is new holds everything twice for a moment.
-        return Memo(self.max_memory // 16 // (codes.shape[1] * codes.itemsize + 8 * K + 8))
+        # Codes, those asked, and what sorting needs.
+        return Sharing(self.max_memory // 16 // (codes.shape[1] * codes.itemsize + 32))
 
     def _host_rows(self, most_rows: int) -> tuple[int, int]:
         """(rows of one call, rows of one block of sums).

@@ -1,0 +1,141 @@
+"""Hybrids that several instances share are asked of a host model once."""
+
+from __future__ import annotations
+
+import itertools
+
+import games
+import numpy as np
+import pytest
+
+import xaijax as xj
+from xaijax.games import _shared, evaluator
+
+P, N = 5, 40
+A = games.weights(P)
+
+
+class Recording:
+    """A host model that keeps the rows it was asked."""
+
+    def __init__(self):
+        self.rows: list[bytes] = []
+
+    def __call__(self, rows):
+        self.rows += [row.tobytes() for row in np.ascontiguousarray(rows)]
+        return games.smooth_host(rows, A)
+
+
+def distinct_hybrids(X, donor):
+    masks = np.array(list(itertools.product([False, True], repeat=P)))
+    return {row.tobytes() for x in X for row in np.where(masks, x, donor)}
+
+
+@pytest.mark.parametrize("estimator", ["exact", "permutation", "kernel"])
+@pytest.mark.parametrize("batch_size", [256, 700])
+def test_each_is_asked_once(estimator, batch_size, monkeypatch):
+    monkeypatch.setattr(_shared, "MULTIPLE", 1)
+    X, donors = games.rows(N, P, "few", 1), games.rows(1, P, "few", 2)
+    model = Recording()
+    options = {} if estimator == "exact" else {"budget": 20}
+    explainer = xj.Explainer(
+        xj.as_model(model, backend="host"),
+        donors,
+        estimator=estimator,
+        batch_size=batch_size,
+        **options,
+    )
+    explainer(X[:1], progress=False)
+    before = len(model.rows)  # probes and the first run
+    found = explainer(X, progress=False)
+    asked = model.rows[before:]
+    assert len(asked) == found.stats["model_rows"]
+    assert set(asked) <= distinct_hybrids(X, donors[0])
+    if estimator == "exact":  # the others ask those by list apart from those by corners
+        assert len(asked) == len(set(asked)) == len(distinct_hybrids(X, donors[0]))
+
+
+def test_the_same_values_as_without(monkeypatch):
+    X, donors = games.rows(N, P, "few", 1), games.rows(1, P, "few", 2)
+    model = xj.as_model(lambda rows: games.three_outputs_host(rows, A), backend="host")
+    spared = xj.Explainer(model, donors)(X, progress=False)
+    monkeypatch.setattr(evaluator.Evaluator, "_sharing", lambda self: None)
+    whole = xj.Explainer(model, donors)(X, progress=False)
+    assert spared.values.tobytes() == whole.values.tobytes()
+    assert spared.stats["model_rows"] < whole.stats["model_rows"]
+
+
+def test_a_random_model_is_asked_each_time():
+    X, donors = games.rows(N, P, "few", 1), games.rows(1, P, "few", 2)
+    rng = np.random.default_rng(0)
+
+    def noisy(rows):
+        return games.smooth_host(rows, A) + 0.1 * rng.normal(size=len(rows))
+
+    model = xj.as_model(noisy, backend="host", deterministic=False)
+    found = xj.Explainer(model, donors, estimator="exact")(X, progress=False)
+    assert found.stats["model_rows"] == N << P
+
+
+@pytest.mark.parametrize("kind", ["few", "continuous"])
+def test_calls_are_full(kind):
+    """ceil(rows / rows per call) calls, whether rows are shared or not."""
+    X, donors = games.rows(1000, P, kind, 1), games.rows(1, P, kind, 2)
+    calls: list[int] = []
+
+    def model(rows):
+        calls.append(len(rows))
+        return games.smooth_host(rows, A)
+
+    explainer = xj.Explainer(xj.as_model(model, backend="host"), donors, tile=4096)
+    explainer(X[:2], progress=False)
+    calls.clear()
+    found = explainer(X, progress=False)
+    asked = found.stats["model_rows"] + found.stats["padded_rows"]
+    assert sum(calls) == asked
+    assert len(calls) == found.stats["model_calls"] == -(-asked // 4096)
+    assert (found.stats["model_rows"] < 0.9 * (1000 << P)) == (kind == "few")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_row_has_the_same_bits_in_any_company(dtype):
+    """Products by a linear algebra library, which rounds the last rows of a call in another way."""
+    rng = np.random.default_rng(0)
+    inner, outer = rng.normal(size=(8, 20)).astype(dtype), rng.normal(size=20).astype(dtype)
+    X = rng.integers(0, 3, (60, 8)).astype(dtype)
+    model = xj.as_model(lambda rows: np.tanh(rows @ inner) @ outer, backend="host")
+    explainer = xj.Explainer(model, xj.Baseline("median", X))
+    whole = explainer(X, progress=False).values
+    order = rng.permutation(60)
+    assert explainer(X[order], progress=False).values.tobytes() == whole[order].tobytes()
+    for rows in (slice(0, 1), slice(7, 9), slice(20, 60), slice(1, 60, 7)):
+        assert explainer(X[rows], progress=False).values.tobytes() == whole[rows].tobytes()
+
+
+def codes(seed, rows=200):
+    return np.random.default_rng(seed).integers(0, 3, (rows, 4))
+
+
+@pytest.mark.parametrize("collide", [False, True])
+def test_places(collide, monkeypatch):
+    """Where all hashes are one of two, rows are still told apart."""
+    if collide:
+        monkeypatch.setattr(_shared, "hashes", lambda words: (words[:, 0] % 2).astype(np.uint64))
+    sharing = _shared.Sharing(1000)
+    rows = codes(0)
+    asked, place = sharing.places(rows)
+    np.testing.assert_array_equal(rows[asked][place], rows)
+    if not collide:
+        assert len(asked) == len(np.unique(rows, axis=0))
+        assert sharing.worth
+    sharing.places(np.arange(400).reshape(100, 4))
+    assert not sharing.worth
+
+
+def test_filled():
+    for count in (1, 63, 64, 65):
+        rows = codes(0, count)
+        whole = _shared.filled(rows)
+        assert len(whole) % 64 == 0 and len(whole) - count < 64
+        np.testing.assert_array_equal(whole[:count], rows)
+        assert (whole[count:] == rows[-1]).all()
