@@ -46,7 +46,15 @@ class Counting:
         ({"reference": np.full(4, np.nan)}, E, "NaN"),
         ({"reference": FRAME.iloc[0]}, E, "reference is a frame"),
         ({"reference": xj.Baseline(B[0])}, T, "reference must be"),
-        ({"reference": B[0], "weights": [1.0]}, E, "Baseline is one row"),
+        ({"reference": B[0], "weights": [1.0]}, E, "weights are of several reference rows"),
+        ({"weights": np.ones(6)}, E, "weights are of several reference rows"),
+        ({"reference": B[:0]}, E, "reference has 0 rows"),
+        ({"reference": np.full(4, np.inf)}, E, "reference"),
+        ({"background": None}, T, "background must be rows"),
+        ({"guests": {"host": [1]}}, E, "cannot be a guest's name"),
+        ({"guests": {"": [1]}}, E, "cannot be a guest's name"),
+        ({"estimator": "wls", "budget": 100}, E, "leave budget= and tolerance="),
+        ({"estimator": "wls", "tolerance": 0.1}, E, "leave budget= and tolerance="),
         ({"background": xj.Baseline(B[0])}, E, "background must be rows"),
         ({"background": B[0]}, E, "background"),
         ({"background": B.reshape(6, 2, 2), "guests": {"g": [1]}}, E, "background has shape"),
@@ -116,6 +124,30 @@ def test_a_random_model_and_the_regression():
         xj.FederatedExplainer(model, B, {"g": [2]}, estimator="wls")
 
 
+def test_the_game_of_single_columns_may_be_too_large_for_the_regression():
+    wide = np.random.default_rng(0).normal(size=(2, 22))
+    model = xj.as_model(Counting(), backend="host")
+    fed = xj.FederatedExplainer(model, wide, {"g": range(5)}, estimator="wls")
+    fed(wide)
+    with pytest.raises(xj.EnumerationLimitError, match="2\\^22"):
+        getattr(fed, "interaction_")  # noqa: B009 - a property that raises
+
+
+def test_a_callable_index_has_no_interaction():
+    model = xj.as_model(Counting(), backend="host")
+    fed = xj.FederatedExplainer(model, B, {"g": [2, 3]}, index=lambda s: [0.1, 0.2, 0.1][s])
+    fed(B)
+    with pytest.raises(E, match="callable"):
+        getattr(fed, "interaction_")  # noqa: B009 - a property that raises
+
+
+def test_bool_columns_cannot_be_missing():
+    frame = pd.DataFrame({"b": [True, False], "n": [1.0, 2.0]})
+    model = xj.as_model(Counting(), backend="host", allow_nan=True)
+    with pytest.raises(E, match="column 'b' is bool"):
+        xj.FederatedExplainer(model, frame, {"g": ["n"]}, reference="na")
+
+
 def test_interactions_before_a_call():
     fed = xj.FederatedExplainer(xj.as_model(Counting(), backend="host"), B, {"g": [2]})
     for name in ("interaction_", "interaction_std_errors_"):
@@ -139,6 +171,17 @@ def test_worth_refuses(arguments, error, says):
     with pytest.raises(error, match=says):
         fed.worth(**({"X": B, "y": np.zeros(6)} | arguments))
     assert counting.calls == 0
+
+
+def test_worth_refuses_truths_that_no_label_can_be():
+    labels = xj.as_model(lambda rows: (rows[:, 0] > 0) * 0.9, backend="host", output="proba")
+    fed = xj.FederatedExplainer(labels, B, {"g": [2]})
+    with pytest.raises(E, match="y holds 'no', 'yes'"):
+        fed.worth(B, np.array(["yes", "no"] * 3))
+    with pytest.raises(E, match="y"):
+        fed.worth(B, np.full(6, np.nan))
+    with pytest.raises(T, match="metric must return one number"):
+        fed.worth(B, np.zeros(6), metric=lambda y, answers: None)
 
 
 def test_worth_refuses_several_reference_rows():

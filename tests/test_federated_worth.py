@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -99,6 +100,32 @@ def test_text_columns_and_an_index_that_is_not_0_to_n():
     assert worth.score == 1.0
     assert worth.score_without[0] == 1.0
     assert ["a", "a", "a"] in seen
+
+
+def test_frames_and_arrays_mixed_and_lists():
+    """A JAX model takes either; what is switched off is the same."""
+    names = list("abcd")
+
+    def f(params, rows):
+        return 1 / (1 + jnp.exp(-rows @ params))
+
+    model = xj.as_model(f, COEFFICIENTS, output="proba", feature_names=names)
+    frame, background = pd.DataFrame(X, columns=names), pd.DataFrame(BACKGROUND, columns=names)
+    worths = [
+        xj.FederatedExplainer(model, rows, {"far": [1, 3]}).worth(given, Y)
+        for rows in (background, BACKGROUND)
+        for given in (frame, X, X.tolist())
+    ]
+    for worth in worths[1:]:
+        np.testing.assert_array_equal(worth.score_without, worths[0].score_without)
+
+
+def test_a_row_as_an_array_of_one_row():
+    fed = xj.FederatedExplainer(wrapped(), BACKGROUND, {"far": [3]}, reference=BACKGROUND[:1])
+    assert fed.worth(X, Y).score_without.shape == (1,)
+    fed(X[:7])
+    fed.worth(X, Y)
+    assert fed.interaction_.shape == (7, 1)  # of the call
 
 
 def test_one_row_and_several_outputs():

@@ -140,15 +140,14 @@ def _pandas_joined(levels: Any, column: Any, label: Any) -> Any:
                 "categorical dtype. Give both the same categories."
             )
         return pd.concat([levels, column.astype(levels.dtype)], ignore_index=True)
-    numeric = all(
-        d.kind in "iufb" and isinstance(d, np.dtype) for d in (levels.dtype, column.dtype)
-    )
-    if not numeric or "b" in (levels.dtype.kind, column.dtype.kind):
+    dtypes = (levels.dtype, column.dtype)
+    if not all(pd.api.types.is_numeric_dtype(d) and d.kind in "iuf" for d in dtypes):
         raise InputTypeError(
             f"X, column {label!r} has dtype {column.dtype}, but the background has {levels.dtype}. "
             f"Say X[{label!r}].astype(background[{label!r}].dtype)."
         )
-    common = np.result_type(levels.dtype, column.dtype)
+    plain = all(isinstance(d, np.dtype) for d in dtypes)
+    common = np.result_type(*dtypes) if plain else "Float64"  # pandas' own, which may be missing
     return pd.concat([levels.astype(common), column.astype(common)], ignore_index=True)
 
 
@@ -156,10 +155,12 @@ def _polars_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray
     import polars as pl  # noqa: PLC0415
 
     if levels.dtype != column.dtype:
-        raise InputTypeError(
-            f"X, column {label!r} has dtype {column.dtype}, but the background has {levels.dtype}. "
-            f"Cast one to the other."
-        )
+        if not (levels.dtype.is_numeric() and column.dtype.is_numeric()):
+            raise InputTypeError(
+                f"X, column {label!r} has dtype {column.dtype}, but the background has "
+                f"{levels.dtype}. Cast one to the other."
+            )
+        levels, column = levels.cast(pl.Float64), column.cast(pl.Float64)
     both = pl.concat([levels.rename("value"), column.rename("value")])
     if both.dtype.is_float() and not both.null_count():
         first, codes = _by_bits(both.to_numpy())

@@ -25,6 +25,9 @@ QUESTION = (
     "replacement",
     "background_rows",
     "weights",
+    "guests",
+    "reference",
+    "end_weight",
 )
 
 
@@ -58,6 +61,7 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
         _require_equal(field, [getattr(part, field) for part in parts])
     for fact in QUESTION:
         _require_equal(f"provenance[{fact!r}]", [part.provenance.get(fact) for part in parts])
+    _require_one_baseline(parts)
     names = [part.instance_names for part in parts]
     _require_equal("instance_names (given or None)", [one is not None for one in names])
     return Explanation(
@@ -73,6 +77,21 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
         stats=_join([_stats(part, parts) for part in parts], _join_stat(parts)),
         provenance=_join([part.provenance for part in parts], lambda _, values: _same(values)),
     )
+
+
+def _require_one_baseline(parts: Sequence[Explanation]) -> None:
+    """Refuse values that are relative to different rows: their base values tell them apart."""
+    if parts[0].provenance.get("replacement") != "baseline":
+        return
+    bases = [part.base_values[:1] for part in parts if len(part)]
+    for number, base in enumerate(bases):
+        # A row's answer may be rounded in another way in another call: float32, some hundred units.
+        if not np.allclose(base, bases[0], rtol=1e-5, atol=1e-7, equal_nan=True):
+            raise InputError(
+                f"base_values: explanation {number} has {_short(base.tolist())}, the first has "
+                f"{_short(bases[0].tolist())}; their baselines differ, so values are relative to "
+                "different rows. Explain all with one baseline."
+            )
 
 
 def _require_equal(field: str, values: Sequence[Any]) -> None:

@@ -1,11 +1,11 @@
 """The authors' weighted least squares over all coalitions, for comparison with exact values.
 
 Wang (2019) computes the values of Algorithm 2 by the regression of Lundberg and Lee (2017, "A
-unified approach to interpreting model predictions", theorem 2) on all 2^P coalitions, in which the
-empty and the full one have a large finite weight instead of an infinite one. The result is
-Shapley's value but for a difference of order 1 / end weight, and so is efficiency.
+unified approach to interpreting model predictions", theorem 2) on all 2^P coalitions with an
+intercept, in which the empty and the full one have a large finite weight E instead of an infinite
+one. The result is Shapley's value but for a difference of order 1 / E, and so is efficiency.
 
-Letters: N instances, P players, K outputs.
+Letters: N instances, P players, K outputs, E the end weight.
 """
 
 from __future__ import annotations
@@ -16,30 +16,40 @@ import numpy as np
 
 from xaijax.estimators.exact import Estimate, by_tables
 from xaijax.games.game import Game
+from xaijax_kernels.indices import semivalue
 
 
-def operator(P: int, end_weight: float) -> np.ndarray:
-    """float64 [P + 1, 2^P]: times v [2^P] it gives the P values, then the intercept.
+def least_squares(game: Game, p: np.ndarray, rows: np.ndarray, end_weight: float) -> Estimate:
+    """The regression's coefficients for the instances `rows`; its intercept is the base value.
 
-    (A' W A)^-1 A' W with the rows (members of S, 1) and the weights
-    (P - 1) / (C(P, s) s (P - s)), or end_weight at s = 0 and P.
+    p [P]: Shapley's weights.
+
+    The normal equations are symmetric in the players, so that they come apart. With
+    u = v - v(empty), T = u(all) and w_s = (P - 1) / (C(P, s) s (P - s)):
+
+    - what is above or below the mean is Shapley's value less T / P, whatever E is, since the
+      entries for the same and for two players differ by (P - 1) / P without E;
+    - the sum of the values, T + m, and the intercept, v(empty) + b, solve two equations:
+      (E + g) m + (E + a) b = t - g T  and  (E + a) b + (a - g) m = z - t - (a - g) T,
+      z = sum_S w u, t = sum_S w |S| u / P, a = sum_S w |S| / P, g = sum_S w |S|^2 / P^2, over
+      sizes 1..P-1 (and sum_S w = 2 a). Their difference gives m.
     """
-    members = (np.arange(1 << P)[:, None] >> np.arange(P) & 1).astype(float)
-    by_size = [end_weight] * (P + 1)
+    P = game.P
+    size = np.bitwise_count(np.arange(1 << P, dtype=np.uint64)).astype(np.int64)
+    by_size = np.zeros(P + 1)
     for s in range(1, P):
         by_size[s] = (P - 1) / (math.comb(P, s) * s * (P - s))
-    w = np.array(by_size)[members.sum(axis=1).astype(int)]
-    A = np.concatenate([members, np.ones((1 << P, 1))], axis=1)
-    weighted = (A * w[:, None]).T
-    return np.linalg.solve(weighted @ A, weighted)
-
-
-def least_squares(game: Game, rows: np.ndarray, end_weight: float) -> Estimate:
-    """The regression's coefficients for the instances `rows`; its intercept is the base value."""
-    solve = operator(game.P, end_weight)
+    weight, share = by_size[size], size / P
+    a = math.fsum((weight * share).tolist())
+    g = math.fsum((weight * share**2).tolist())
 
     def read(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        solution = np.matmul(solve, table)  # [n, P + 1, K]
-        return solution[:, :-1], solution[:, -1]
+        u = table - table[:, :1]
+        T = u[:, -1]  # [n, K]
+        z = np.einsum("s,nsk->nk", weight, u)
+        t = np.einsum("s,nsk->nk", weight * share, u)
+        m = (2 * t - z + (a - 2 * g) * T) / (end_weight + 2 * g - a)
+        b = (t - g * T - (end_weight + g) * m) / (end_weight + a)
+        return semivalue(table, p) + m[:, None] / P, table[:, 0] + b
 
     return by_tables(game, rows, read)

@@ -96,7 +96,9 @@ def _summary(rows: Any, how: str, allow_nan: bool) -> Any:
         value = getattr(column, how)() if numeric else column.mode().iloc[0]
         parts[label] = column.iloc[:1].copy()
         if numeric:
-            parts[label] = parts[label].astype(np.result_type(column.dtype, np.float64))
+            plain = isinstance(column.dtype, np.dtype)
+            wide = np.result_type(column.dtype, np.float64) if plain else "Float64"
+            parts[label] = parts[label].astype(wide)
         parts[label].iloc[0] = value
     return type(rows)({k: v.reset_index(drop=True) for k, v in parts.items()})
 

@@ -15,6 +15,8 @@ from xaijax._errors import InputError, InputTypeError
 from xaijax._frames import frame_kind
 from xaijax._players import column_index
 
+HOST = "host"  # the party that explains, in what compares parties
+
 
 @dataclass(frozen=True)
 class Parties:
@@ -63,6 +65,8 @@ def parties_of(guests: Any, labels: Sequence[str]) -> Parties:
     for name, columns in guests.items():
         if not isinstance(name, str):
             raise InputTypeError(f"guests: names must be text, got {name!r}.")
+        if name in ("", HOST):
+            raise InputError(f"guests: {name!r} cannot be a guest's name; choose another.")
         if isinstance(columns, str) or not isinstance(columns, Iterable):
             raise InputTypeError(
                 f"guests: {name!r} needs a list of columns, got {columns!r}. Say [{columns!r}]."
@@ -95,3 +99,11 @@ def without(X: Any, columns: Sequence[int]) -> Any:
     """Rows X [N, F], an array or a frame, less some of its columns."""
     kept = [c for c in range(X.shape[1]) if c not in set(columns)]
     return X.iloc[:, kept] if frame_kind(X) == "pandas" else X[:, kept]
+
+
+def copied(X: Any) -> Any:
+    """Rows of one's own, which the caller cannot change."""
+    kind = frame_kind(X)
+    if kind == "pandas":
+        return X.copy()
+    return X if kind == "polars" else np.array(X)

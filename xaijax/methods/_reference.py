@@ -16,6 +16,7 @@ from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._frames import frame_kind, frame_labels, same_labels
 from xaijax.games.replacement import Baseline
+from xaijax.methods._parties import copied
 
 WORDS = ("median", "na")
 
@@ -26,6 +27,8 @@ def reference_of(reference: Any, background: Any, allow_nan: bool) -> tuple[Any,
     reference: "median" | "na" | a row [F] | rows [B, F]; background: rows [*, F], array or frame.
     Raises InputError and InputTypeError for what is not accepted.
     """
+    if background is None:
+        raise InputTypeError("background must be rows [B, F], an array or a frame; got None.")
     if isinstance(background, Baseline):
         raise InputError(
             "background must be rows, of which the reference is made; got a Baseline. Give rows, "
@@ -34,7 +37,9 @@ def reference_of(reference: Any, background: Any, allow_nan: bool) -> tuple[Any,
     if isinstance(reference, str):
         _checks.one_of(reference, "reference", WORDS)
         if reference == "median":
-            return Baseline("median", background), "median"
+            # Taken here, once: of many rows it costs seconds.
+            row = Baseline("median", background).as_rows(allow_nan)
+            return Baseline(row if frame_kind(row) else row[0]), "median"
         if not allow_nan:
             raise InputError(
                 "reference='na' needs a model that takes missing values: say "
@@ -45,11 +50,12 @@ def reference_of(reference: Any, background: Any, allow_nan: bool) -> tuple[Any,
         raise InputTypeError("reference must be 'median', 'na', a row or rows, got a Baseline.")
     if type(reference).__module__.startswith("pandas") and hasattr(reference, "to_frame"):
         _same_columns([str(c) for c in reference.index], background)  # a Series
-        return Baseline(reference), "row"
+        return Baseline(reference.copy()), "row"
     if frame_kind(reference):
         _same_columns(frame_labels(reference, "reference"), background)
-        return (Baseline(reference), "row") if len(reference) == 1 else (reference, "rows")
-    rows = _checks.as_array(reference, "reference")
+        own = copied(reference)  # it is read again when single columns are asked
+        return (Baseline(own), "row") if len(own) == 1 else (own, "rows")
+    rows = np.array(_checks.as_array(reference, "reference"))
     if frame_kind(background):
         raise InputError(
             "reference must be a frame with the columns of the background, got an array of shape "
@@ -61,7 +67,12 @@ def reference_of(reference: Any, background: Any, allow_nan: bool) -> tuple[Any,
             f"reference has shape {rows.shape}; a row [{width}] or rows [B, {width}] are needed, "
             "as wide as the background."
         )
-    return (Baseline(reference), "row") if rows.ndim == 1 else (reference, "rows")
+    if len(rows) == 0:
+        raise InputError("reference has 0 rows; at least 1 is needed.")
+    _checks.finite(rows, "reference", allow_nan)
+    if rows.ndim == 1 or len(rows) == 1:
+        return Baseline(rows.reshape(-1)), "row"
+    return rows, "rows"
 
 
 def _same_columns(labels: Sequence[str], background: Any) -> None:
@@ -78,11 +89,15 @@ def _missing(background: Any) -> Any:
     if kind == "pandas":
         empty = background.iloc[:1].copy()
         for label in empty.columns:
-            numeric = empty[label].dtype.kind in "biuf"
-            gone = [np.nan] if numeric else [None]
-            empty[label] = type(empty[label])(
-                gone, index=empty.index, dtype=np.float64 if numeric else empty[label].dtype
-            )
+            dtype = empty[label].dtype
+            if isinstance(dtype, np.dtype) and dtype.kind == "b":
+                raise InputError(
+                    f"reference='na': column {label!r} is bool, which cannot be missing. Cast it "
+                    "to 'boolean' or float, or give a row."
+                )
+            plain = isinstance(dtype, np.dtype) and dtype.kind in "iuf"
+            gone, kept = ([np.nan], np.float64) if plain else ([None], dtype)
+            empty[label] = type(empty[label])(gone, index=empty.index, dtype=kept)
         return empty
     if kind == "polars":
         return background.head(1).clear(1)

@@ -21,10 +21,9 @@ from xaijax._worth import GuestWorth
 from xaijax.estimators.exact import Estimate
 from xaijax.estimators.least_squares import least_squares
 from xaijax.games.game import LARGEST_TABLE, Game
-from xaijax.games.quantity import Quantity
-from xaijax.games.replacement import replacement_of
+from xaijax.games.replacement import Baseline, replacement_of
 from xaijax.methods._guest_worth import guest_worth
-from xaijax.methods._parties import Parties, parties_of
+from xaijax.methods._parties import Parties, copied, parties_of
 from xaijax.methods._reference import reference_of
 from xaijax.methods.explainer import Explainer
 
@@ -92,11 +91,23 @@ class FederatedExplainer:
             )
         self.model = model
         source, self._reference_kind = reference_of(reference, background, model.allow_nan)
-        self.parties = _parties(model, background, guests)
+        if weights is not None and self._reference_kind != "rows":
+            raise InputError(
+                f"weights are of several reference rows, but reference is one "
+                f"({self._reference_kind}). Leave weights out, or give reference= rows."
+            )
+        self.parties = _parties(model, source, guests)
         self._end_weight = _end_weight(end_weight, estimator, index, model)
-        shown = source.as_rows(model.allow_nan) if self._reference_kind != "rows" else source
-        self.reference_ = shown[0] if isinstance(shown, np.ndarray) and len(shown) == 1 else shown
-        common: dict[str, Any] = {
+        if estimator == "wls" and (budget is not None or tolerance is not None):
+            raise InputError(
+                "estimator='wls' asks all coalitions; leave budget= and tolerance= out."
+            )
+        shown = source.as_rows(model.allow_nan) if isinstance(source, Baseline) else source
+        if isinstance(shown, np.ndarray):  # the caller's rows may change
+            shown = np.array(shown[0] if isinstance(source, Baseline) else shown)
+        self.reference_ = shown
+        self._estimator, self._index = estimator, index
+        self._common: dict[str, Any] = {
             "model": model,
             "background": source,
             "index": index,
@@ -110,11 +121,9 @@ class FederatedExplainer:
             "tolerance": tolerance,
             "tile": tile,
         }
-        self._estimator = estimator
-        self._united = self._explainer(common, self.parties.players())
-        self._single = self._explainer(common, None)
-        self._last: tuple[Any, Explanation] | None = None
-        self._own: Explanation | None = None  # of the single columns of what was last explained
+        self._united = self._explainer(self.parties.players())
+        self._last: tuple[Any, Explanation] | None = None  # a copy of the rows, and their result
+        self._own: Explanation | None = None  # of the single columns of the same rows
 
     def __call__(self, X: Any, progress: bool | None = None) -> Explanation:
         """Explain the instances X [N, F]: values [N, P] or [N, P, K], guests last.
@@ -124,6 +133,11 @@ class FederatedExplainer:
 
         Raises what a call of `Explainer` raises.
         """
+        explanation = self._explained(X, progress)
+        self._last, self._own = (copied(X), explanation), None
+        return explanation
+
+    def _explained(self, X: Any, progress: bool | None) -> Explanation:
         if self._estimator == "wls":
             self._refuse_large(self._united)
         found = self._named(self._united(X, progress))
@@ -135,21 +149,20 @@ class FederatedExplainer:
             "player_columns": self.parties.columns_of_host_data(),
         }
         data = None if found.data is None else self.parties.host_data(found.data)
-        explanation = dataclasses.replace(found, data=data, provenance=provenance)
-        self._last, self._own = (X, explanation), None
-        return explanation
+        return dataclasses.replace(found, data=data, provenance=provenance)
 
     @property
     def interaction_(self) -> np.ndarray:
         """United value less the sum of the guest's columns' own values; [N, m] or [N, m, K].
 
-        Of the instances last explained. The columns' own values are those of the game in which
-        every column plays by itself, asked for now, with the same estimator. 0 where no interaction
-        joins two columns of the guest with a column of another party. For one guest Shapley's
-        interaction is - sum over sets R of columns of a_R h (k - 1) / ((h + 1) (h + k)), where a_R
-        is R's Harsanyi dividend and R has h columns of the host and k of the guest.
+        Of the instances last explained by a call. The columns' own values are those of the game in
+        which every column plays by itself, asked for now, with the same estimator. 0 where no
+        interaction joins two columns of the guest with a column of another party. For one guest
+        Shapley's interaction is - sum over sets R of columns of a_R h (k - 1) / ((h + 1) (h + k)),
+        where a_R is R's Harsanyi dividend and R has h columns of the host and k of the guest.
 
-        Raises InputError before the first call, and what a call of `Explainer` raises.
+        Raises InputError before the first call and for a callable index, which is written for the
+        players of one of the two games, and what a call of `Explainer` raises.
         """
         united, single = self._both()
         return self.parties.united_less_single(united.values, single.values)
@@ -190,14 +203,14 @@ class FederatedExplainer:
             For the host and for each guest the mean over rows of |value|; the model's score with
             all columns, and with each guest's at the reference, and of the models refitted.
 
-        Raises InputError for several outputs or several reference rows, y of another length, and
-        guests that are not there; and what a call raises.
+        Raises InputError for several outputs or several reference rows, y of another length or of
+        values that no label can be, and guests that are not there; and what a call raises.
         """
-        return guest_worth(self, X, y, metric, refitted, progress, several=self._several)
-
-    @property
-    def _several(self) -> bool:
-        return self._reference_kind == "rows"
+        several = self._reference_kind == "rows"
+        off = self.parties, self.reference_
+        return guest_worth(
+            self.model, self._explained, off, X, y, metric, refitted, progress, several
+        )
 
     def __repr__(self) -> str:
         guests = ", ".join(f"{k} ({len(v)} columns)" for k, v in self.parties.guests.items())
@@ -210,16 +223,25 @@ class FederatedExplainer:
         if self._last is None:
             raise InputError("interaction_ is of the instances last explained; explain some first.")
         X, united = self._last
+        if callable(self._index):
+            raise InputError(
+                "interaction_ compares two games of different numbers of players, and a callable "
+                "index= is written for one of them. Say index='shapley' or 'banzhaf'."
+            )
         if self._own is None:
+            if not self.parties.guests:
+                self._own = united  # every column is single already
+                return united, united
+            single = self._explainer(None)
             if self._estimator == "wls":
-                self._refuse_large(self._single)
-            self._own = self._single(X, progress=False)
+                self._refuse_large(single)
+            self._own = single(X, progress=False)
         return united, self._own
 
-    def _explainer(self, common: Mapping[str, Any], players: Any) -> Explainer:
+    def _explainer(self, players: Any) -> Explainer:
         if self._estimator == "wls":
-            return _LeastSquares(self._end_weight, players=players, **common)
-        return Explainer(players=players, estimator=self._estimator, **common)
+            return _LeastSquares(self._end_weight, players=players, **self._common)
+        return Explainer(players=players, estimator=self._estimator, **self._common)
 
     def _refuse_large(self, explainer: Explainer) -> None:
         P = explainer.players.count
@@ -234,6 +256,7 @@ class FederatedExplainer:
         if self._estimator != "wls":
             return found
         stats = dict(found.stats) | {"estimator": "wls"}
+        stats.pop("efficiency_bound", None)  # of exact values; the regression's residual is larger
         provenance = dict(found.provenance) | {"estimator": "wls", "end_weight": self._end_weight}
         return dataclasses.replace(found, exact=False, stats=stats, provenance=provenance)
 
@@ -244,15 +267,13 @@ class _LeastSquares(Explainer):
     def __init__(self, end_weight: float, **arguments: Any) -> None:
         super().__init__(estimator="exact", **arguments)
         self._end_weight = end_weight
-        if self.quantity.linear:  # the regression reads the table, even of a game without a link
-            self.quantity = Quantity("identity", lambda v: v)
 
     def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
-        return least_squares(game, rows, self._end_weight)
+        return least_squares(game, self.weights, rows, self._end_weight)
 
 
-def _parties(model: Any, background: Any, guests: Any) -> Parties:
-    table = replacement_of(model, background, None).table
+def _parties(model: Any, source: Any, guests: Any) -> Parties:
+    table = replacement_of(model, source, None).table
     if len(table.shape) != 1:
         raise InputError(
             f"background has instances of shape {table.shape}; parties own columns of a table, so "

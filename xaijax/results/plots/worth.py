@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xaijax._errors import InputTypeError
+from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public
 from xaijax._worth import GuestWorth
 from xaijax.results.plots import _style
@@ -31,13 +31,15 @@ def worth(worth: GuestWorth, ax: Axes | None = None) -> Axes:
         The Axes.
 
     Raises:
-        InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument that is not accepted, or values not finite.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
     """
     if not isinstance(worth, GuestWorth):
         raise InputTypeError(
             f"worth: got {type(worth).__name__}; pass what FederatedExplainer.worth returned."
         )
+    if not np.isfinite(worth.mean_absolute).all():
+        raise InputError("worth: its mean values are not finite, so there is nothing to draw.")
     axes = _style.new_axes(ax, len(worth.parties))
     rows = np.arange(len(worth.parties))
     colours = [_style.GREY] + [_style.DOWN] * (len(rows) - 1)
