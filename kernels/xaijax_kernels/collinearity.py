@@ -37,22 +37,34 @@ def feature_slopes(
 
 
 def sums_of_others(slopes: np.ndarray) -> np.ndarray:
-    """C [..., F]: C_i = sum over z != i of B[z, i]."""
+    """C [..., F]: C_i = sum over z != i of B[z, i].
+
+    Terms are sorted first, so that equal columns have equal sums, to the bit, wherever they stand:
+    a tie must stay a tie.
+    """
     off = np.array(slopes)
     same = np.arange(off.shape[-1])
     off[..., same, same] = 0.0
-    return off.sum(axis=-2)
+    return np.sort(off, axis=-2).sum(axis=-2)
 
 
 def all_but_one(terms: np.ndarray) -> np.ndarray:
-    """[..., F]: the sum of all entries but the own one.
+    """[..., F]: the sum of all entries but the own one; of equal entries the same, to the bit.
 
     By sums from both ends. The total less the own entry would lose all digits where one entry is
     larger than the others by more than float64 can hold, as columns of very different scale are.
     """
-    out = np.zeros_like(terms)
-    out[..., 1:] += np.cumsum(terms, axis=-1)[..., :-1]
-    out[..., :-1] += np.cumsum(terms[..., ::-1], axis=-1)[..., -2::-1]
+    order = np.argsort(terms, axis=-1, kind="stable")
+    ascending = np.take_along_axis(terms, order, axis=-1)
+    sums = np.zeros_like(ascending)
+    sums[..., 1:] += np.cumsum(ascending, axis=-1)[..., :-1]
+    sums[..., :-1] += np.cumsum(ascending[..., ::-1], axis=-1)[..., -2::-1]
+    first = np.zeros(order.shape, np.intp)  # the place of the first of equal entries
+    place = np.arange(1, terms.shape[-1])
+    first[..., 1:] = np.where(ascending[..., 1:] > ascending[..., :-1], place, 0)
+    sums = np.take_along_axis(sums, np.maximum.accumulate(first, axis=-1), axis=-1)
+    out = np.empty_like(sums)
+    np.put_along_axis(out, order, sums, axis=-1)
     return out
 
 

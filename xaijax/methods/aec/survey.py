@@ -53,11 +53,12 @@ def survey(rows: Rows, task: str) -> Survey:
     """
     F, distinct = len(rows.names), Distinct(task)
     moments = None
-    for block in rows.blocks():
-        distinct.add(block.y)
-        y = None if block.y.dtype.kind == "O" else block.y.astype(np.float64, copy=False)
-        found = block_moments(block.x, y, block.weights)
-        moments = found if moments is None else merge(moments, found)
+    with np.errstate(over="ignore", invalid="ignore"):  # looked at below
+        for block in rows.blocks():
+            distinct.add(block.y)
+            y = None if block.y.dtype.kind == "O" else block.y.astype(np.float64, copy=False)
+            found = block_moments(block.x, y, block.weights)
+            moments = found if moments is None else merge(moments, found)
     if moments is None or moments.rows < 2:
         rows_seen = 0 if moments is None else moments.rows
         raise InputError(
