@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 
@@ -12,6 +13,7 @@ from aec_data import EPS, collinear, fitted, rounding
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
 import xaijax as xj
+from xaijax_kernels.collinearity import all_but_one, feature_slopes, sums_of_others
 
 NO_DATA = not os.environ.get("XAIJAX_DATA")
 
@@ -126,6 +128,21 @@ def test_ties_keep_the_column_order():
     assert aec.effects_[0] == aec.effects_[2]
     order = aec.ranking_.tolist()
     assert order.index(0) < order.index(2) and sorted(order) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("columns", [3, 8, 21])
+def test_equal_columns_tie_to_the_bit_wherever_they_stand(columns):
+    """Their slopes are the same numbers, but are added in another order: sums must not feel it."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(-9, 10, (12, columns)).astype(float)  # products of these are exact
+        X[:, -1] = X[:, 0]
+        products = X.T @ X
+        sums = sums_of_others(feature_slopes(products, np.zeros(columns, bool), False))
+        others = all_but_one(sums)
+        assert sums[0] == sums[-1] and others[0] == others[-1]
+        exact = [math.fsum(np.delete(sums, j)) for j in range(columns)]
+        np.testing.assert_allclose(others, exact, rtol=0, atol=columns * EPS * np.abs(sums).sum())
 
 
 def test_one_column_has_no_effect():

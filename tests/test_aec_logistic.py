@@ -126,9 +126,10 @@ def test_a_fit_that_stops_early_is_told_of(monkeypatch):
 @pytest.mark.parametrize("task", ["regression", "classification", "weighted"])
 @pytest.mark.parametrize("size", [7, 300, 999])
 def test_chunks_are_the_whole(task, size, monkeypatch):
-    monkeypatch.setattr(xj.methods.aec.rows, "BLOCK_VALUES", 1024)  # blocks of 256 rows
     X, y = collinear(rows=1000, columns=4, labels=task != "regression")
     weights = np.random.default_rng(0).integers(0, 3, 1000) if task == "weighted" else None
+    whole = fitted(X, y, weights, solver="newton")
+    monkeypatch.setattr(xj.methods.aec.rows, "BLOCK_VALUES", 1024)  # blocks of 256 rows
     passes = []
 
     def chunks():
@@ -137,7 +138,6 @@ def test_chunks_are_the_whole(task, size, monkeypatch):
             part = slice(a, a + size)
             yield (X[part], y[part]) if weights is None else (X[part], y[part], weights[part])
 
-    whole = fitted(X, y, weights, solver="newton")
     parts = xj.AEC(solver="newton")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X has columns")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.cases import background, estimators, exact, growth, host, process, sampled, walk
+from bench.cases import aec, background, estimators, exact, growth, host, process, sampled, walk
 from bench.frame import Case
 
 NUMBERED = (
@@ -13,6 +13,7 @@ NUMBERED = (
     *background.CASES,
     *process.CASES,
     *walk.CASES,
+    *aec.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case
