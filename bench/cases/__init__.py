@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from bench.cases import aec, background, estimators, exact, growth, host, process, sampled, walk
+from bench.cases import (
+    aec,
+    background,
+    estimators,
+    exact,
+    growth,
+    host,
+    process,
+    sampled,
+    stream,
+    walk,
+)
 from bench.frame import Case
 
 NUMBERED = (
@@ -17,5 +28,9 @@ NUMBERED = (
 )
 CASES: dict[str, Case] = {
     case.name: case
-    for case in (*sorted(NUMBERED, key=lambda case: int(case.name[1:])), *estimators.CASES)
+    for case in (
+        *sorted(NUMBERED, key=lambda case: int(case.name[1:])),
+        *estimators.CASES,
+        *stream.CASES,
+    )
 }

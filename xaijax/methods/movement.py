@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -30,6 +30,14 @@ class MovementSteps:
     feature_names: tuple[str, ...]  # [n]
 
 
+@overload
+def normalized_movement_rate(
+    ranker: Any, X: Any, y: Any, return_steps: Literal[False] = False
+) -> float: ...
+@overload
+def normalized_movement_rate(
+    ranker: Any, X: Any, y: Any, return_steps: Literal[True]
+) -> tuple[float, MovementSteps]: ...
 @public
 def normalized_movement_rate(
     ranker: Any, X: Any, y: Any, return_steps: bool = False
