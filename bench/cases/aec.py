@@ -143,7 +143,7 @@ def setup(size: Size) -> Several:
                 X, y, labels, solver, 8 if labels else 1.5, accepted, reason, rounds, least
             )
             jobs[f"{name}, {solver}" if labels else name] = job
-    rows = (400, 800) if smoke else (50_000, 100_000, 200_000, 400_000, 800_000)
+    rows = (400, 800) if smoke else (100_000, 200_000, 400_000, 800_000, 1_600_000)
     columns = (8, 16) if smoke else (250, 500, 1_000, 2_000)
     jobs["growth"] = Growth(rows, columns, 40 if smoke else 4_000, rounds)
     return Several(jobs)

@@ -16,7 +16,8 @@ from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._frames import column, frame_kind, frame_labels, frame_numbers, same_labels
 
-BLOCK_VALUES = 1 << 21  # float64 numbers in a block: 16 MiB, whatever the number of columns
+BLOCK_VALUES = 1 << 18  # float64 numbers in a block: 2 MiB, which stay in the cache
+LARGEST_BLOCK = 1 << 23  # the same for many columns, whose matrices of pairs should be few
 FILL = "Fill it or drop the rows first."
 
 
@@ -39,8 +40,12 @@ class Rows(Protocol):
 
 
 def block_rows(features: int) -> int:
-    """R, a power of two that follows from the number of columns, not from the chunks."""
-    return 1 << max(8, (BLOCK_VALUES // features).bit_length() - 1)
+    """R, a power of two that follows from the number of columns, not from the chunks.
+
+    A block's products are F^2 numbers to add, so it should have some F rows for them.
+    """
+    rows = max(BLOCK_VALUES // features, min(4 * features, LARGEST_BLOCK // features))
+    return 1 << max(8, rows.bit_length() - 1)
 
 
 @dataclass(frozen=True)
