@@ -260,6 +260,13 @@ def test_kinds_of_tables(kind):
         assert found.explanation_.feature_names == ("a", "b", "c")
 
 
+def test_chunks_of_frames_keep_their_names():
+    aec = xj.AEC().fit_chunks([(FRAME[:10], Y[:10]), (FRAME[10:], Y[10:])])
+    assert aec.feature_names_in_.tolist() == ["a", "b", "c"]
+    np.testing.assert_allclose(aec.effects_, fitted(FRAME, Y).effects_, rtol=1e-12)
+    assert not hasattr(aec.fit_chunks([(X, Y)]), "feature_names_in_")
+
+
 def test_frames_of_whole_numbers_flags_and_nullable_columns():
     frame = pd.DataFrame({"a": np.arange(30), "b": Y > 0, "c": pd.array(range(30), "Int64") % 7})
     expected = fitted(frame.to_numpy(dtype=float), Y).effects_

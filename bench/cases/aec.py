@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from sklearn.datasets import make_classification, make_regression
 
 import xaijax
+from bench.cases.aec_scale import Bootstrap, Growth, quietly
 from bench.frame import (
     LEAST_SECONDS,
     Agreement,
@@ -28,14 +28,6 @@ from bench.frame import (
 from bench.peers import sklearn_fits as peer
 
 RATE = "AEC and its movement rate"
-SUMS = "two float64 algorithms; sums of n^2 slopes of mixed signs"
-
-
-def quietly(run: Callable[[], Any]) -> Any:
-    """Without the warning that scales are far apart, which is true of these tables."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", xaijax.XaiWarning)
-        return run()
 
 
 @dataclass(frozen=True)
@@ -145,6 +137,8 @@ def setup(size: Size) -> Several:
             jobs[f"{name}, {solver}" if labels else name] = job
     rows = (400, 800) if smoke else (100_000, 200_000, 400_000, 800_000, 1_600_000)
     columns = (8, 16) if smoke else (250, 500, 1_000, 2_000)
+    X, y, _ = tables["classes" if smoke else "diabetes"]
+    jobs["bootstrap"] = Bootstrap(X, y, 10 if smoke else 1_000)
     jobs["growth"] = Growth(rows, columns, 40 if smoke else 4_000, rounds)
     return Several(jobs)
 
@@ -167,66 +161,6 @@ def _smoke_tables() -> dict[str, tuple[Any, Any, bool]]:
     X: Any
     X, y = make_regression(200, 4, effective_rank=2, random_state=0)[:2]
     return {"numbers": (X, y, False), "classes": (np.round(X / X.std(0)), y > 0, True)}
-
-
-@dataclass(frozen=True)
-class Growth:
-    """AEC with its rate on more and more rows, and on more and more columns."""
-
-    rows: Sequence[int]  # with 20 columns
-    columns: Sequence[int]
-    beside: int  # rows of the tables with more and more columns
-    rounds: int
-
-    def measure(self) -> Outcome:
-        """The slopes of the logarithms; every size is compared with np.cov and fits of y."""
-        rng = np.random.default_rng(0)
-        by_rows = self._series("rows", {M: rng.normal(size=(M, 20)) for M in self.rows})
-        by_columns = self._series(
-            "columns", {n: rng.normal(size=(self.beside, n)) for n in self.columns}
-        )
-        figures = (
-            Figure("exponent in rows", by_rows.slope, 0.1, better="near"),
-            Figure("exponent in columns, 2 where it is quadratic", by_columns.slope, 2.1),
-        )
-        worst = max(by_rows.agreements + by_columns.agreements, key=lambda one: one.difference)
-        details = {"rows": by_rows.seconds, "columns": by_columns.seconds}
-        return Outcome(figures, (), (worst,), (by_rows.note, by_columns.note), details)
-
-    def _series(self, name: str, tables: dict[int, np.ndarray]) -> Grown:
-        contenders = [Contender(str(k), _both(X), 1) for k, X in tables.items()]
-        timings, results = take_turns(contenders, rounds=self.rounds)
-        seconds = {k: one.best for k, one in timings.items()}
-        slope = np.polyfit(np.log2(list(tables)), np.log2(list(seconds.values())), 1)[0]
-        agreements = []
-        for k, X in tables.items():
-            theirs = peer.by_covariance(X, X[:, 0], False)
-            difference = float(np.abs(results[str(k)] - theirs).max() / np.abs(theirs).max())
-            agreements.append(
-                Agreement(f"effects and np.cov's, {name}={k}", difference, 1e-9, SUMS)
-            )
-        told = ", ".join(f"{int(k):,} {spent:.2g} s" for k, spent in seconds.items())
-        return Grown(float(slope), seconds, agreements, f"{name}: {told}")
-
-
-@dataclass(frozen=True)
-class Grown:
-    """What one series found."""
-
-    slope: float
-    seconds: dict[str, float]
-    agreements: list[Agreement]
-    note: str
-
-
-def _both(X: np.ndarray) -> Callable[[int], np.ndarray]:
-    """The movement rate, which fits once, and the effects of another fit."""
-
-    def run(_: int) -> np.ndarray:
-        xaijax.normalized_movement_rate(xaijax.AEC(), X, X[:, 0])
-        return xaijax.AEC().fit(X, X[:, 0]).effects_
-
-    return run
 
 
 CASES = (

@@ -144,12 +144,20 @@ class AEC(BaseEstimator):
         self._check()
         if self.learner is not None:
             raise InputError("learner= needs all rows at once; call fit, or leave learner out.")
-        self._fit(Chunks(chunks), started)
+        rows = Chunks(chunks)
+        self._fit(rows, started)
+        if rows.framed:
+            self.feature_names_in_ = np.asarray(rows.names, dtype=object)
         return self
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         text = BaseEstimator.__repr__(self, N_CHAR_MAX)
         return f"{text}\n  {meaning(self.standardize)}" if hasattr(self, "effects_") else text
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
 
     def _check(self) -> None:
         """Parameters are looked at here, not in the constructor, as scikit-learn wants it."""

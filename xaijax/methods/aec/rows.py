@@ -86,6 +86,7 @@ class Chunks:
 
     def __init__(self, chunks: Any) -> None:
         self._chunks = _repeatable(chunks)
+        self.framed = False  # whether the names are those of frames
         first = next(self._read(), None)
         if first is None:
             raise InputError("chunks hold no rows of positive weight; at least 2 are needed.")
@@ -124,6 +125,7 @@ class Chunks:
                     f"chunks: item {place} is a {type(chunk).__name__}; each item must be a tuple "
                     "(X, y) or (X, y, sample_weight)."
                 )
+            self.framed = frame_kind(chunk[0]) is not None
             table = table_of(*chunk, expected=names, where=f" of chunk {place}", least=1)
             names = table.names
             if len(table.y):  # its weights may all be zero
