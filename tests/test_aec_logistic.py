@@ -157,6 +157,8 @@ def test_a_memory_map_is_read_in_blocks(tmp_path):
     X, y = collinear(rows=500, columns=3, labels=True)
     mapped = np.memmap(tmp_path / "x", dtype=np.float64, mode="w+", shape=X.shape)
     mapped[:] = X
+    table = xj.methods.aec.rows.table_of(mapped, y)
+    assert not table.in_memory and np.shares_memory(table.by_column().x, mapped)
     for solver in ("sklearn", "newton"):
         found = fitted(mapped, y, solver=solver).effects_
         np.testing.assert_allclose(found, fitted(X, y, solver=solver).effects_, rtol=1e-10)

@@ -59,6 +59,7 @@ def fit(
     scales: means and spreads [F] by which the columns are standardised.
     times: [M], how often each row is taken, for a bootstrap replicate.
     """
+    table = table.by_column()
     encoded = found.target.encode(table.y)
     classes = found.target.positives
     targets = [(encoded == k).astype(np.intp) for k in classes] if classes else [encoded]

@@ -48,6 +48,7 @@ def fit(rows: Rows, found: Survey, solver: str, standardize: bool) -> LogisticFi
     """The slopes of all features; warns of columns whose fit stopped before it converged."""
     tables: list[ValueTable | None] = [None] * found.F
     if isinstance(rows, Table):
+        rows = rows.by_column()
         codes = found.target.encode(rows.y)
         tables = [
             None if found.constant[j] else value_table(rows, j, codes, found.target.positives)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -50,17 +50,13 @@ def block_rows(features: int) -> int:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows in memory (or in a memory map, which is copied block by block)."""
+    """Rows in memory, or in a memory map; an array is read where it is, block by block."""
 
     names: tuple[str, ...]
-    x: np.ndarray  # [F, M]: float64 with a column's values side by side, or a map's transpose
+    x: np.ndarray  # [F, M]: float64 with a column's values side by side, or an array's transpose
     y: np.ndarray  # [M]
     weights: np.ndarray | None  # float64 [M], positive
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether the blocks may be kept."""
-        return not isinstance(self.x, np.memmap)
+    in_memory: bool = True  # False for a memory map: its blocks are not kept
 
     def blocks(self) -> Iterator[Block]:
         """Every row once."""
@@ -73,6 +69,10 @@ class Table:
         rows = slice(first, last)
         weights = None if self.weights is None else self.weights[rows]
         return Block(_doubles(self.x[:, rows]), self.y[rows], weights)
+
+    def by_column(self) -> Table:
+        """The same with each column's values side by side, for work column by column."""
+        return replace(self, x=_doubles(self.x)) if self.in_memory else self
 
     def column(self, j: int) -> np.ndarray:
         """One feature, float64 [M]."""
@@ -157,7 +157,7 @@ def table_of(
             raise InputError(
                 f"{name} has {len(names)} columns, but the first chunk has {len(expected)}."
             )
-        x = array.T if isinstance(array, np.memmap) else np.array(array.T, np.float64, order="C")
+        x = array.T
     else:
         names = frame_labels(X, name)
         if expected is not None:
@@ -176,7 +176,7 @@ def table_of(
         if not where and not kept.any():
             raise InputError("sample_weight is zero for all rows; at least 2 must be positive.")
         x, target, weights = np.ascontiguousarray(x[:, kept], float), target[kept], weights[kept]
-    return Table(names, x, target, weights)
+    return Table(names, x, target, weights, not isinstance(X, np.memmap))
 
 
 def target_values(y: Any, rows: int, where: str = "") -> np.ndarray:
@@ -276,4 +276,7 @@ def _joined(parts: list[Block]) -> Block:
 
 
 def _doubles(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x, np.float64, order="C" if isinstance(x, np.memmap) else None)
+    """As float64 with the last axis side by side, not copied where it is so already."""
+    if x.dtype == np.float64 and x.strides[-1] == x.itemsize:
+        return x
+    return np.array(x, np.float64, order="C")
