@@ -197,3 +197,92 @@ def authors_least_squares(v, P, end_weight):
                 right[j] -= factor * right[i]
     solution = np.array([float(right[i] / left[i][i]) for i in range(n)])
     return solution[:P], solution[P]
+
+
+def slope(x, y, weights=None):
+    """The least-squares slope of y on x and an intercept; 0 where x is constant."""
+    if np.ptp(x) == 0:
+        return 0.0
+    w = np.ones(len(x)) if weights is None else np.asarray(weights, float)
+    dx = x - (w * x).sum() / w.sum()
+    return float((w * dx * (y - (w * y).sum() / w.sum())).sum() / (w * dx * dx).sum())
+
+
+def logistic_slope(x, y, weights=None):
+    """b of the least sum of w log(1 + exp(-s (a + b x))) + b^2 / 2, s = +-1; 0 where x is constant.
+
+    By bisection: for each b the best a, then the b where the derivative is zero. Both derivatives
+    grow with their variable, since the loss is convex, also after it is minimised over a.
+    """
+    if np.ptp(x) == 0:
+        return 0.0
+    w = np.ones(len(x)) if weights is None else np.asarray(weights, float)
+    center, width = x.mean(), x.std()
+    z, share = (x - center) / width, (w * y).sum()
+
+    def missed(a, b):
+        return w / (1 + np.exp(-np.clip(a + b * z, -700, 700))) - w * y
+
+    def best_a(b):
+        reach = 50 + abs(b) * np.abs(z).max()
+        return bisect(lambda a: missed(a, b).sum(), -reach, reach)
+
+    def derivative(b):
+        return (missed(best_a(b), b) * z).sum() + b / width**2
+
+    assert 0 < share < w.sum()
+    top = 1.0
+    while derivative(top) < 0 or derivative(-top) > 0:
+        top *= 2
+    return bisect(derivative, -top, top) / width
+
+
+def bisect(f, low, high):
+    """Where an increasing function is zero, to the last place of float64."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if f(middle) < 0 else (low, middle)
+    return middle
+
+
+def additive_effects(X, y, target_slope=slope, decimals=None, standardize=False, weights=None):
+    """AEC by its definition (Salih 2024, eq. 7): every pair is fitted for every feature; [F]."""
+    X = np.asarray(X, float)
+    n = X.shape[1]
+    if standardize:
+        w = np.ones(len(X)) if weights is None else np.asarray(weights, float)
+        mean = w @ X / w.sum()
+        spread = np.sqrt(w @ (X - mean) ** 2 / w.sum())
+        X = (X - mean) / np.where(np.ptp(X, axis=0) == 0, 1.0, spread)
+    cut = (lambda v: v) if decimals is None else (lambda v: round(v, decimals))
+    effects = []
+    for j in range(n):
+        total = 0.0
+        for z in range(n):
+            for i in range(n):
+                if i != j and z != i:
+                    total += cut(slope(X[:, i], X[:, z], weights))
+        effects.append(cut(cut(target_slope(X[:, j], y, weights)) * total))
+    return np.array(effects)
+
+
+def footrule_largest(m):
+    """The largest sum of |change of rank| over all orders of m things, found by trying them all."""
+    return max(sum(abs(i - p) for i, p in enumerate(o)) for o in itertools.permutations(range(m)))
+
+
+def movement_rate(rank, n):
+    """NMR: rank(alive) gives the columns of `alive` in order, the first of which is removed."""
+    alive, before, rates = list(range(n)), None, []
+    for k in range(n - 1):
+        order = list(rank(alive))
+        position = {f: place + 1 + k for place, f in enumerate(order)}
+        if before is not None:
+            moved = sum(abs(position[f] - before[f]) for f in order)
+            m = len(order)
+            rates.append(moved / (2 * sum(m - j for j in range(1, m, 2))))
+        before = position
+        alive.remove(order[0])
+    return float(np.mean(rates)) if rates else float("nan")

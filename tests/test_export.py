@@ -29,6 +29,7 @@ from xaijax_kernels.hybrids import (
 )
 from xaijax_kernels.indices import semivalue, shapley_weights
 from xaijax_kernels.listed import group_means, list_means
+from xaijax_kernels.newton import fit_sums, logistic_sums, replicate_sums
 from xaijax_kernels.reduce import reduce_pairs, reduce_pieces
 from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
 from xaijax_kernels.tables import device_tables, put
@@ -140,6 +141,13 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     yield "ranks", partial(ranks, P=P), (u32(S, 1),)
     yield "device_tables", device_tables, (f32(64, K), i32(N, B), i32(N, B, P), f32(B))
     yield "put", put, (f32(8 * R, K), f32(4, R, K), i32(4), i32())
+    rows, each = f32(2 * R), f32(P)
+    yield "fit_sums", fit_sums, (f32(2), rows, f32(), f32(), rows, rows)
+    fits = (f32(P, 2), f32(P, 2 * R), each, each)
+    yield "logistic_sums", logistic_sums, (*fits, rows, rows)
+    yield "logistic_sums", logistic_sums, (*fits, f32(P, 2 * R), f32(P, 2 * R))
+    replicates = (f32(N, P, 2), *fits[1:], f32(N, 2 * R), f32(N, 2 * R))
+    yield "replicate_sums", replicate_sums, replicates
     yield "semivalue", partial(semivalue, p=shapley_weights(P)), (f32(N, 1 << P, K),)
 
 

@@ -8,6 +8,10 @@
 Every public name stands here; modules that begin with an underscore are private.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from xaijax import datasets as datasets
 from xaijax._errors import EnumerationLimitError as EnumerationLimitError
 from xaijax._errors import InputError as InputError
@@ -26,10 +30,31 @@ from xaijax._worth import GuestWorth as GuestWorth
 from xaijax.games.replacement import Baseline as Baseline
 from xaijax.methods.explainer import Explainer as Explainer
 from xaijax.methods.federated import FederatedExplainer as FederatedExplainer
+from xaijax.methods.movement import MovementSteps as MovementSteps
+from xaijax.methods.movement import normalized_movement_rate as normalized_movement_rate
 from xaijax.models import FirstLayer as FirstLayer
 from xaijax.models import Model as Model
 from xaijax.models import as_jax as as_jax
 from xaijax.models import as_model as as_model
 from xaijax.models import players_of as players_of
 from xaijax.results import plots as plots
+from xaijax.results.collinearity import collinearity_report as collinearity_report
 from xaijax.results.report import report as report
+
+if TYPE_CHECKING:
+    from xaijax.methods.aec.estimator import AEC as AEC
+
+
+def __getattr__(name: str) -> Any:
+    # AEC is a scikit-learn class, and `import xaijax` does not load scikit-learn: AEC is defined
+    # when it is first asked for.
+    if name == "AEC":
+        from xaijax.methods.aec.estimator import AEC as found  # noqa: PLC0415
+
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module 'xaijax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "AEC"} - {"TYPE_CHECKING", "Any", "annotations"})

@@ -121,8 +121,17 @@ def chunks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         yield first, array[first : first + step]
 
 
-def finite(array: np.ndarray, name: str, allow_nan: bool, dtype: np.dtype | None = None) -> None:
-    """Refuse inf, NaN unless allowed, and what is infinite in `dtype`; names the first place."""
+def finite(
+    array: np.ndarray,
+    name: str,
+    allow_nan: bool,
+    dtype: np.dtype | None = None,
+    remedy: str = "Fill it, or say allow_nan=True in as_model if the model takes NaN.",
+) -> None:
+    """Refuse inf, NaN unless allowed, and what is infinite in `dtype`; names the first place.
+
+    remedy: what to do about NaN.
+    """
     if array.dtype.kind != "f":
         return
     narrower = dtype is not None and dtype.itemsize < array.dtype.itemsize
@@ -137,10 +146,7 @@ def finite(array: np.ndarray, name: str, allow_nan: bool, dtype: np.dtype | None
         if place[1:]:
             where += f", column {', '.join(map(str, place[1:]))}"
         if np.isnan(value):
-            what, remedy = (
-                "NaN",
-                "Fill it, or say allow_nan=True in as_model if the model takes NaN.",
-            )
+            what = "NaN"
         elif np.isinf(value):
             what, remedy = str(value), "Clip or remove it."
         else:

@@ -35,9 +35,11 @@ def ranking(size: np.ndarray) -> np.ndarray:
 
 def how_sure(explained: Explained) -> str:
     """Exact, or sampled with the largest standard error, or why there is none."""
+    errors = explained.std_errors
+    if explained.exact and errors is not None:
+        return f"exact; largest bootstrap standard error {errors.max():.2g}"
     if explained.exact:
         return "exact"
-    errors = explained.std_errors
     if errors is None:
         return "not exact, without standard errors"
     finite = errors[np.isfinite(errors)]
@@ -73,6 +75,9 @@ def describe(explained: Explained) -> str:
         if len(total) > TOP:
             text += f", and {len(total) - TOP} more"
         lines.append(f"  mean |value|: {text}")
+    meaning = explained.provenance.get("meaning")
+    if meaning is not None:
+        lines.append(f"  {meaning}")
     shown = [
         _format(form, explained.stats[key])
         for key, form in SHOWN_STATS.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.cases import (
+    aec,
     background,
     estimators,
     exact,
@@ -11,6 +12,7 @@ from bench.cases import (
     host,
     process,
     sampled,
+    stream,
     walk,
 )
 from bench.frame import Case
@@ -24,8 +26,13 @@ NUMBERED = (
     *background.CASES,
     *process.CASES,
     *walk.CASES,
+    *aec.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case
-    for case in (*sorted(NUMBERED, key=lambda case: int(case.name[1:])), *estimators.CASES)
+    for case in (
+        *sorted(NUMBERED, key=lambda case: int(case.name[1:])),
+        *estimators.CASES,
+        *stream.CASES,
+    )
 }

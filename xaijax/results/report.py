@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import os
 from collections.abc import Callable, Iterator, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +11,13 @@ import numpy as np
 
 from xaijax._errors import InputError
 from xaijax._explanation import Explanation
-from xaijax._files import as_path, write_atomically
-from xaijax._optional import require
 from xaijax._public import public
 from xaijax._summary import how_sure, mean_abs, ranking
+from xaijax.results import _page
 from xaijax.results.plots import _style, bar, beeswarm, waterfall
 
 TOP = 20  # players in the table
 ROWS = {bar: 12, beeswarm: 12, waterfall: 10}  # players in each picture
-DPI = 160
 
 
 @public
@@ -47,15 +42,13 @@ def report(explanation: Explanation, path: str | os.PathLike[str]) -> Path:
         ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).
     """
     _style.check(explanation, 1)
-    if as_path(path).is_dir():
-        raise InputError(f"path: {path} is a folder; give the name of a file.")
-    jinja2 = require("jinja2", "xaijax[plots]")
-    text = resources.files("xaijax.results").joinpath("report.html.j2").read_text("utf-8")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    page = environment.from_string(text).render(**_content(explanation))
-    return write_atomically(path, lambda file: file.write(page.encode("utf-8", "replace")))
+    _page.refuse_folder(path)
+    if explanation.kind == "aec":
+        raise InputError(
+            "explanation is of an AEC, whose effects are no shares of an answer, as this page says "
+            "of values. Say xaijax.collinearity_report(aec, shapley, path)."
+        )
+    return _page.write(path, "report.html.j2", _content(explanation))
 
 
 def _content(explanation: Explanation) -> dict[str, Any]:
@@ -78,7 +71,7 @@ def _content(explanation: Explanation) -> dict[str, Any]:
         "players_left": len(players[TOP:]),
         "pictures": _pictures(explanation, one),
         "facts": [
-            {"title": title, "rows": list(_rows(facts))}
+            {"title": title, "rows": list(fact_rows(facts))}
             for title, facts in (
                 ("The run", explanation.stats),
                 ("How it was made", explanation.provenance),
@@ -151,30 +144,25 @@ def _pictures(explanation: Explanation, one: Explanation) -> list[dict[str, Any]
 def _picture(
     draw: Callable[..., Any], explanation: Explanation, title: str, caption: str
 ) -> dict[str, Any]:
-    # A figure of its own, unknown to pyplot: a notebook must not show it a second time.
     rows = min(explanation.shape[1], ROWS[draw] + 1)
     size = _style.figure_size(rows + (draw is waterfall), 7.8)
-    figure = require("matplotlib.figure", "xaijax[plots]").Figure(
-        figsize=size, layout="constrained"
-    )
+    figure = _page.new_figure(size)
     draw(explanation, figure.add_subplot(), max_display=ROWS[draw])
-    png = io.BytesIO()
-    figure.savefig(png, format="png", dpi=DPI)
     return {
         "title": title,
         "caption": caption,
         "alt": f"{draw.__name__} plot: {caption}",
         "width": round(size[0] * 96),
-        "png": base64.b64encode(png.getvalue()).decode("ascii"),
+        "png": _page.png(figure),
     }
 
 
-def _rows(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def fact_rows(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Names and texts, one level of nesting at a time as "versions.jax"."""
     for key, value in facts.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
-            yield from _rows(value, f"{name}.")
+            yield from fact_rows(value, f"{name}.")
         else:
             yield name, _text(value)
 

@@ -122,7 +122,7 @@ def elide(text: str, limit: int = NAME_LIMIT) -> str:
 
 def value_name(explanation: Explanation) -> str:
     """The index in words: "Shapley value", say."""
-    known = {"shapley": "Shapley value", "banzhaf": "Banzhaf value"}
+    known = {"shapley": "Shapley value", "banzhaf": "Banzhaf value", "aec": "AEC effect"}
     return known.get(explanation.kind, f"value ({elide(explanation.kind)})")
 
 

@@ -110,6 +110,8 @@ def _xlabel(explanation: Explanation, intervals: bool) -> str:
     N = len(explanation)
     name = _style.value_name(explanation)
     text = f"mean |{name}| over {N:,} instances" if N > 1 else f"|{name}| of one instance"
+    if explanation.kind == "aec":
+        text = f"|{name}|"  # of a data set, which has no instances
     if explanation.output_names is not None:
         text += ", stacked by output"
     return text + ("; lines: 95 % intervals" if intervals else "")

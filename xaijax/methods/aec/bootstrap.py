@@ -1,0 +1,167 @@
+"""AEC on resampled rows: the effects of every bootstrap replicate.
+
+No row is copied: the moments of all replicates are one product of weights [S, R] with the products
+of columns [Q, R], a piece of rows at a time, and the logistic fits go on from the full fit.
+
+Letters: S replicates, M rows, R rows in a piece, F features, D = F columns (F + 1 with the target),
+Q = (D + 1)(D + 2) / 2 products of columns, K' classes fitted against the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xaijax.methods.aec.draws import PIECE, Draws
+from xaijax.methods.aec.learner import Learner
+from xaijax.methods.aec.learner import fit as fit_learner
+from xaijax.methods.aec.logistic import LogisticFit
+from xaijax.methods.aec.replicates import replicate_slopes
+from xaijax.methods.aec.rows import Table
+from xaijax.methods.aec.survey import Survey
+from xaijax_kernels.collinearity import effects, feature_slopes, ranks, sums_of_others
+
+HELD = 1 << 24  # float64 numbers that a batch of replicates may hold: 128 MiB
+# Columns from which on the products of pairs are too many to hold, and each replicate is a product
+# of its own: twice the multiplications, half of them for the same numbers.
+WIDE = 64
+SLICE = 2048  # rows whose products of columns are held at a time
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is computed of each replicate."""
+
+    draws: Draws
+    found: Survey
+    standardize: bool
+    decimals: int | None
+    logistic: LogisticFit | None  # the full fit, where Newton starts; None: no logistic slopes
+    learner: Learner | None
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of all replicates, in units of the full sample: u = (x - mean) / spread, and y - mean."""
+
+    products: np.ndarray  # [S, D, D], sums of products of deviations
+    mean: np.ndarray  # [S, D]
+    spread: np.ndarray  # [S, F], 1 for constant columns
+    constant: np.ndarray  # bool [S, F], also of columns that are constant in the replicate only
+    absent: np.ndarray  # bool [S, K'], whether the class, or all others, have no row
+
+
+def replicate_effects(plan: Plan, count: int) -> np.ndarray:
+    """Effects of all replicates, [count, K', F] ([count, 1, F] of a regression).
+
+    NaN for a replicate in which a class has no row.
+    """
+    D = plan.found.F + 1
+    size = max(1, min(count, HELD // ((D + 1) * (D + 2) // 2 + PIECE)))
+    firsts = range(0, count, size)
+    return np.concatenate([_batch(plan, np.arange(a, min(count, a + size))) for a in firsts])
+
+
+def errors(replicates: np.ndarray) -> np.ndarray:
+    """Standard errors [K', F]: the standard deviation over the replicates [S, K', F] that count."""
+    return np.nanstd(replicates, axis=0, ddof=1)
+
+
+def rank_shares(replicates: np.ndarray) -> np.ndarray:
+    """[K', F, F]: the share of replicates [S, K', F] in which a column (axis 1) has a rank (2)."""
+    F = replicates.shape[2]
+    kept = np.isfinite(replicates).all(axis=2)
+    out = np.zeros((replicates.shape[1], F, F))
+    for at in range(len(out)):
+        found = ranks(replicates[kept[:, at], at])
+        for j in range(F):
+            out[at, j] = np.bincount(found[:, j], minlength=F) / len(found)
+    return out
+
+
+def _batch(plan: Plan, replicates: np.ndarray) -> np.ndarray:
+    found, F = plan.found, plan.found.F
+    moments = _moments(plan, replicates)
+    units = found.spread[:, None] * found.spread
+    slopes = feature_slopes(moments.products[:, :F, :F] * units, moments.constant, plan.standardize)
+    target = _target_slopes(plan, replicates, moments)
+    target = np.where(moments.constant[:, None], 0.0, target)
+    if plan.decimals is not None:
+        slopes, target = np.round(slopes, plan.decimals), np.round(target, plan.decimals)
+    out = effects(target, sums_of_others(slopes)[:, None], plan.decimals)
+    return np.where(moments.absent[:, :, None], np.nan, out)
+
+
+def _target_slopes(plan: Plan, replicates: np.ndarray, moments: Moments) -> np.ndarray:
+    """b [S, K', F]; standardised columns are so by each replicate's own mean and spread."""
+    found, F = plan.found, plan.found.F
+    unit = moments.spread if plan.standardize else 1 / found.spread
+    if plan.learner is not None:
+        table = plan.draws.rows
+        assert isinstance(table, Table)
+        each = []
+        for s, r in enumerate(replicates):
+            mean = found.mean + found.spread * moments.mean[s, :F]
+            scales = (mean, found.spread * moments.spread[s]) if plan.standardize else None
+            times = plan.draws.of_rows(int(r))
+            each.append(fit_learner(plan.learner, table, found, scales, times))
+        return np.stack(each)
+    if plan.logistic is None:
+        own = np.diagonal(moments.products, axis1=1, axis2=2)[:, :F]
+        beta = moments.products[:, F, :F] / np.where(moments.constant, 1.0, own)
+        return (beta * unit)[:, None]
+    spreads = moments.spread if plan.standardize else None
+    beta = replicate_slopes(plan.draws, found, plan.logistic, replicates, spreads, moments.absent)
+    return beta * (unit[:, None] if plan.standardize else unit)
+
+
+def _moments(plan: Plan, replicates: np.ndarray) -> Moments:
+    found, F, S = plan.found, plan.found.F, len(replicates)
+    numbers = found.target.classes is None
+    D = F + numbers
+    classes = np.array(found.target.positives, int)[:, None]
+    upper = np.triu_indices(D + 1)
+    sums = np.zeros((S, len(upper[0])) if D < WIDE else (S, D + 1, D + 1))
+    positives = np.zeros((S, len(classes)))
+    for block, times in plan.draws.pieces(replicates):
+        u = np.ones((D + 1, len(block.y)))
+        u[1 : F + 1] = (block.x - found.mean[:, None]) / found.spread[:, None]
+        y = found.target.encode(block.y)
+        if numbers:
+            u[-1] = y - found.moments.mean[-1]
+        positives += times @ (y == classes).T.astype(np.float64)
+        if D >= WIDE:
+            for s in range(S):
+                sums[s] += (u * times[s]) @ u.T
+            continue
+        for a in range(0, len(block.y), SLICE):
+            sums += times[:, a : a + SLICE] @ _pairs(u[:, a : a + SLICE]).T
+    full = sums
+    if D < WIDE:
+        full = np.empty((S, D + 1, D + 1))
+        full[:, upper[0], upper[1]] = full[:, upper[1], upper[0]] = sums
+    weight = full[:, 0, 0]
+    mean = full[:, 0, 1:] / weight[:, None]
+    products = full[:, 1:, 1:] - mean[:, :, None] * full[:, 0, None, 1:]
+    before = np.diagonal(full, axis1=1, axis2=2)[:, 1 : F + 1]
+    own = np.diagonal(products, axis1=1, axis2=2)[:, :F]
+    # What is left of a column that is constant in a replicate is the rounding of its own square.
+    constant = found.constant | (own <= 64 * np.finfo(float).eps * before)
+    spread = np.sqrt(np.where(constant, weight[:, None], own) / weight[:, None])
+    # Sums of positive weights: none is reached exactly, all up to the order of the additions.
+    absent = (positives <= 0) | (weight[:, None] - positives <= 1e-9 * weight[:, None])
+    if not len(classes):
+        absent = np.zeros((S, 1), bool)
+    return Moments(products, mean, spread, constant, absent)
+
+
+def _pairs(u: np.ndarray) -> np.ndarray:
+    """The product of every row of u [D + 1, R] with itself and the later ones, [Q, R]."""
+    out = np.empty((len(u) * (len(u) + 1) // 2, u.shape[1]))
+    first = 0
+    for i in range(len(u)):
+        last = first + len(u) - i
+        np.multiply(u[i], u[i:], out=out[first:last])
+        first = last
+    return out

@@ -1,0 +1,110 @@
+"""Other learners for the slope of y on one column (property 4 of the paper).
+
+Letters: M rows, F features, K' classes fitted against the rest.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
+
+from xaijax._errors import InputTypeError, ModelOutputError
+from xaijax.methods.aec.rows import Table
+from xaijax.methods.aec.survey import Survey
+
+Learner = Callable[[np.ndarray, np.ndarray, "np.ndarray | None"], float]
+
+
+def learner_of(learner: Any, weighted: bool) -> Learner:
+    """Read `learner=` as a function (x [M], y [M], weights [M] or None) -> slope.
+
+    Raises:
+        InputTypeError: neither an estimator nor a callable, or one that takes no weights where
+            weights are needed.
+    """
+    remedy = "Leave sample_weight and bootstrap out, or take a learner that accepts weights."
+    if hasattr(learner, "fit") and not isinstance(learner, type):
+        if weighted and not has_fit_parameter(learner, "sample_weight"):
+            raise InputTypeError(f"learner {learner!r} takes no sample_weight. {remedy}")
+        return lambda x, y, weights: _of_estimator(learner, x, y, weights)
+    if not callable(learner) or isinstance(learner, type):
+        raise InputTypeError(
+            f"learner must be a scikit-learn estimator with a slope (coef_), or a function "
+            f"(x, y) -> slope, got {learner!r}."
+        )
+    if weighted and not _takes_three(learner):
+        raise InputTypeError(
+            f"learner {learner!r} takes (x, y), but rows have weights here: (x, y, sample_weight) "
+            f"is needed. {remedy}"
+        )
+    return lambda x, y, weights: _checked(
+        learner(x, y) if weights is None else learner(x, y, weights), learner
+    )
+
+
+def fit(
+    learner: Learner,
+    table: Table,
+    found: Survey,
+    scales: tuple[np.ndarray, np.ndarray] | None = None,
+    times: np.ndarray | None = None,
+) -> np.ndarray:
+    """Slopes [K', F], or [1, F] of a regression; 0 for constant columns.
+
+    scales: means and spreads [F] by which the columns are standardised.
+    times: [M], how often each row is taken, for a bootstrap replicate.
+    """
+    table = table.by_column()
+    encoded = found.target.encode(table.y)
+    classes = found.target.positives
+    targets = [(encoded == k).astype(np.intp) for k in classes] if classes else [encoded]
+    weights = table.weights
+    if times is not None:
+        weights = times if weights is None else weights * times
+    slopes = np.zeros((len(targets), found.F))
+    for j in map(int, np.flatnonzero(~found.constant)):
+        x = table.column(j)
+        if scales is not None:
+            x = (x - scales[0][j]) / scales[1][j]
+        for at, y in enumerate(targets):
+            slopes[at, j] = learner(x, y, weights)
+    return slopes
+
+
+def _of_estimator(learner: Any, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+    model: Any = clone(learner)
+    model.fit(x[:, None], y, **({} if weights is None else {"sample_weight": weights}))
+    slope = getattr(model, "coef_", None)
+    if slope is None:
+        raise InputTypeError(
+            f"learner {learner!r} has no coef_ after its fit: a slope is needed. Take a linear "
+            "model, or a function (x, y) -> slope."
+        )
+    return _checked(slope, learner)
+
+
+def _checked(slope: Any, learner: Any) -> float:
+    try:
+        value = np.asarray(slope, np.float64)
+    except (TypeError, ValueError):
+        value = np.empty(0)
+    if value.size != 1 or not np.isfinite(value).all():
+        raise ModelOutputError(
+            f"learner {learner!r} gave {slope!r} for one column; one finite slope is needed."
+        )
+    return float(value.reshape(()))
+
+
+def _takes_three(function: Any) -> bool:
+    try:
+        inspect.signature(function).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:  # of a function written in C nothing is known
+        return True
+    return True

@@ -1,0 +1,217 @@
+"""The univariate logistic slopes of AEC, by Newton steps or by scikit-learn's own stopping point.
+
+The fit of y on one column minimises the logistic loss plus b^2 / 2, the intercept a free:
+scikit-learn's `LogisticRegression()`, L2 with C = 1. Letters: F features, M rows, R rows in a
+block, K' classes fitted against the rest, G columns with tables of distinct values.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from xaijax import _checks
+from xaijax.methods.aec.distinct import ValueTable, stacked, value_table
+from xaijax.methods.aec.rows import Block, Rows, Table
+from xaijax.methods.aec.survey import Survey
+from xaijax_kernels.newton import TILE, logistic_sums, newton
+
+SAMPLE = 2 * TILE  # rows of the fit that the passes over all rows start from
+
+_sums = jax.jit(logistic_sums)
+
+
+@dataclass(frozen=True)
+class LogisticFit:
+    """Every feature against every class."""
+
+    slopes: np.ndarray  # float64 [K', F], per unit of the column (of its spread if standardised)
+    theta: np.ndarray  # float64 [K', F, 2], intercept and slope of (x - mean) / spread
+    passes: int  # over the rows, the most of all classes; 0: only over tables
+    tables: list[ValueTable | None]  # [F]
+
+
+def penalties(found: Survey, standardize: bool) -> np.ndarray:
+    """What b^2 / 2 is worth in units of the standardised slope beta = b * spread: 1 / spread^2."""
+    return np.ones(found.F) if standardize else (1 / found.spread) ** 2
+
+
+def fit(rows: Rows, found: Survey, solver: str, standardize: bool) -> LogisticFit:
+    """The slopes of all features; warns of columns whose fit stopped before it converged."""
+    tables: list[ValueTable | None] = [None] * found.F
+    if isinstance(rows, Table):
+        rows = rows.by_column()
+        codes = found.target.encode(rows.y)
+        tables = [
+            None if found.constant[j] else value_table(rows, j, codes, found.target.positives)
+            for j in range(found.F)
+        ]
+    if solver == "sklearn":
+        assert isinstance(rows, Table)
+        return _by_sklearn(rows, found, standardize, tables)
+    return _by_newton(rows, found, standardize, tables)
+
+
+def device_blocks(
+    rows: Rows, found: Survey, features: np.ndarray, k: int
+) -> Callable[[], Iterator[tuple[Any, Any, Any]]]:
+    """A function that starts a pass: x [G, R], total [R] and positive [R] on the device.
+
+    R is padded with rows of weight 0. Blocks of rows in memory are put there once.
+    """
+
+    def placed() -> Iterator[tuple[Any, Any, Any]]:
+        for block in rows.blocks():
+            with jax.enable_x64(True):
+                yield jax.device_put(_padded(block, found, features, k))
+
+    if not rows.in_memory:
+        return placed
+    kept = list(placed())
+    return lambda: iter(kept)
+
+
+def _by_newton(
+    rows: Rows, found: Survey, standardize: bool, tables: list[ValueTable | None]
+) -> LogisticFit:
+    F, positives = found.F, found.target.positives
+    theta, penalty = np.zeros((len(positives), F, 2)), penalties(found, standardize)
+    tabled = np.array([one is not None for one in tables])
+    rest = np.flatnonzero(~tabled & ~found.constant)
+    of_table = np.flatnonzero(tabled)
+    passes, stuck = 0, found.constant & False
+    for at, k in enumerate(positives):
+        if len(of_table):
+            counted = stacked([one for one in tables if one is not None], at)
+            evaluate = _over(lambda counted=counted: [counted], found, of_table)
+            ended = newton(evaluate, theta[at, of_table], penalty[of_table])
+            theta[at, of_table] = ended.theta
+            stuck[of_table] |= ~ended.converged
+        if len(rest):
+            start = _from_sample(rows, found, rest, k, penalty[rest])
+            blocks = device_blocks(rows, found, rest, k)
+            ended = newton(_over(blocks, found, rest), start, penalty[rest])
+            theta[at, rest] = ended.theta
+            stuck[rest] |= ~ended.converged
+            passes = max(passes, ended.passes)
+    _tell(stuck, found, "found no point where the gradient is zero to rounding. Rescale them")
+    scale = np.where(found.constant, 0.0, 1.0 if standardize else 1 / found.spread)
+    return LogisticFit(theta[..., 1] * scale, theta, passes, tables)
+
+
+def _over(
+    blocks: Callable[[], Iterable[Any]], found: Survey, features: np.ndarray
+) -> Callable[[np.ndarray], np.ndarray]:
+    """theta [G, 2] -> sums [G, 5] over all blocks; `blocks` starts a pass."""
+    mean, scale = found.mean[features], 1 / found.spread[features]
+
+    def evaluate(theta: np.ndarray) -> np.ndarray:
+        sums = np.zeros((len(features), 5))
+        for x, total, positive in blocks():
+            with jax.enable_x64(True):
+                sums += np.asarray(_sums(theta, x, mean, scale, total, positive))
+        return sums
+
+    return evaluate
+
+
+def _from_sample(
+    rows: Rows, found: Survey, features: np.ndarray, k: int, penalty: np.ndarray
+) -> np.ndarray:
+    """Where the passes over all rows start: the fit of some rows, whose passes cost little.
+
+    Zero where the sample is as large as the whole, or lacks a class.
+    """
+    start = np.zeros((len(features), 2))
+    if found.moments.rows < 4 * SAMPLE:
+        return start
+    if isinstance(rows, Table):
+        step = found.moments.rows // SAMPLE
+        weights = None if rows.weights is None else rows.weights[::step]
+        block = Block(np.asarray(rows.x[:, ::step], np.float64), rows.y[::step], weights)
+    else:
+        block = next(iter(rows.blocks()))
+        weights = None if block.weights is None else block.weights[:SAMPLE]
+        block = Block(block.x[:, :SAMPLE], block.y[:SAMPLE], weights)
+    placed = _padded(block, found, features, k)
+    if placed[2].sum() in (0.0, placed[1].sum()):
+        return start
+    share = placed[1].sum() / found.moments.weight
+    ended = newton(_over(lambda: [placed], found, features), start, penalty * share)
+    return np.where(ended.converged[:, None], ended.theta, start)
+
+
+def _padded(
+    block: Block, found: Survey, features: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """x [G, R], total [R] and positive [R] with R rounded up to a whole number of tiles."""
+    size = len(block.y)
+    R = -(-size // TILE) * TILE if size > TILE else 1 << (size - 1).bit_length()
+    x, total, positive = np.zeros((len(features), R)), np.zeros(R), np.zeros(R)
+    x[:, :size] = block.x[features]
+    x[:, size:] = found.mean[features, None]
+    total[:size] = 1.0 if block.weights is None else block.weights
+    positive[:size] = total[:size] * (found.target.encode(block.y) == k)
+    return x, total, positive
+
+
+def _by_sklearn(
+    table: Table, found: Survey, standardize: bool, tables: list[ValueTable | None]
+) -> LogisticFit:
+    """One `LogisticRegression().fit` a column, on its distinct values where these are few."""
+    positives = found.target.positives
+    theta = np.zeros((len(positives), found.F, 2))
+    slopes = np.zeros((len(positives), found.F))
+    stuck = found.constant & False
+    codes = found.target.encode(table.y)
+    # The solver's matrices are tiny: in several threads its steps would mostly wait for each other.
+    with threadpool_limits(1, "blas"):
+        for j in map(int, np.flatnonzero(~found.constant)):
+            for at, k in enumerate(positives):
+                x, y, weights = _cases(table, tables[j], j, at, codes == k)
+                if standardize:
+                    x = (x - found.mean[j]) / found.spread[j]
+                a, b, converged = _one_by_sklearn(x, y, weights)
+                stuck[j] |= not converged
+                slopes[at, j] = b
+                own = (a, b) if standardize else (a + b * found.mean[j], b * found.spread[j])
+                theta[at, j] = own
+    _tell(stuck, found, "stopped at scikit-learn's limit of 100 iterations. Say solver='newton'")
+    return LogisticFit(slopes, theta, 0, tables)
+
+
+def _one_by_sklearn(
+    x: np.ndarray, y: np.ndarray, weights: np.ndarray | None
+) -> tuple[float, float, bool]:
+    """Intercept, slope, and whether the solver converged."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        model = LogisticRegression().fit(x[:, None], y, weights)
+    stopped = any(issubclass(one.category, ConvergenceWarning) for one in caught)
+    return model.intercept_[0], model.coef_[0, 0], not stopped
+
+
+def _cases(
+    table: Table, values: ValueTable | None, j: int, at: int, of_class: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """x, y (0 or 1) and weights of one fit: the rows, or each value with and without the class."""
+    if values is None:
+        return table.column(j), of_class.astype(np.intp), table.weights
+    weights = np.concatenate([values.total - values.positive[at], values.positive[at]])
+    y = np.repeat([0, 1], len(values.values))
+    some = weights > 0
+    return np.tile(values.values, 2)[some], y[some], weights[some]
+
+
+def _tell(stuck: np.ndarray, found: Survey, what: str) -> None:
+    if stuck.any():
+        names = ", ".join(repr(found.names[j]) for j in np.flatnonzero(stuck))
+        _checks.warn(f"The logistic fit of y on {names} {what} for converged slopes.")

@@ -1,0 +1,282 @@
+"""The rows that AEC is fitted on: one table in memory, or chunks that are read again for each pass.
+
+Letters: M rows in all, F features, R rows in a block.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from xaijax import _checks
+from xaijax._errors import InputError, InputTypeError
+from xaijax._frames import column, frame_kind, frame_labels, frame_numbers, same_labels
+
+BLOCK_VALUES = 1 << 18  # float64 numbers in a block: 2 MiB, which stay in the cache
+LARGEST_BLOCK = 1 << 23  # the same for many columns, whose matrices of pairs should be few
+FILL = "Fill it or drop the rows first."
+
+
+class Block(NamedTuple):
+    """Some rows, column by column."""
+
+    x: np.ndarray  # float64 [F, R]
+    y: np.ndarray  # [R], as given
+    weights: np.ndarray | None  # float64 [R], positive
+
+
+class Rows(Protocol):
+    """What AEC asks of the rows; each call of `blocks` is one pass over them."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def in_memory(self) -> bool: ...
+    def blocks(self) -> Iterator[Block]: ...
+
+
+def block_rows(features: int) -> int:
+    """R, a power of two that follows from the number of columns, not from the chunks.
+
+    A block's products are F^2 numbers to add, so it should have some F rows for them.
+    """
+    rows = max(BLOCK_VALUES // features, min(4 * features, LARGEST_BLOCK // features))
+    return 1 << max(8, rows.bit_length() - 1)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows in memory, or in a memory map; an array is read where it is, block by block."""
+
+    names: tuple[str, ...]
+    x: np.ndarray  # [F, M]: float64 with a column's values side by side, or an array's transpose
+    y: np.ndarray  # [M]
+    weights: np.ndarray | None  # float64 [M], positive
+    in_memory: bool = True  # False for a memory map: its blocks are not kept
+
+    def blocks(self) -> Iterator[Block]:
+        """Every row once."""
+        step = block_rows(len(self.names))
+        for first in range(0, len(self.y), step):
+            yield self.part(first, first + step)
+
+    def part(self, first: int, last: int) -> Block:
+        """Rows first to last - 1."""
+        rows = slice(first, last)
+        weights = None if self.weights is None else self.weights[rows]
+        return Block(_doubles(self.x[:, rows]), self.y[rows], weights)
+
+    def by_column(self) -> Table:
+        """The same with each column's values side by side, for work column by column."""
+        return replace(self, x=_doubles(self.x)) if self.in_memory else self
+
+    def column(self, j: int) -> np.ndarray:
+        """One feature, float64 [M]."""
+        return _doubles(self.x[j])
+
+
+class Chunks:
+    """Rows that are asked for again in every pass, and cut into blocks of one size."""
+
+    in_memory = False
+
+    def __init__(self, chunks: Any) -> None:
+        self._chunks = _repeatable(chunks)
+        self.framed = False  # whether the names are those of frames
+        first = next(self._read(), None)
+        if first is None:
+            raise InputError("chunks hold no rows of positive weight; at least 2 are needed.")
+        self.names = first.names
+        self._rows: int | None = None
+
+    def blocks(self) -> Iterator[Block]:
+        """Every row once; InputError where a later pass has another number of rows."""
+        step, rows = block_rows(len(self.names)), 0
+        parts: list[Block] = []
+        for table in self._read():
+            first = 0
+            while first < len(table.y):
+                last = min(len(table.y), first + step - rows % step)
+                parts.append(table.part(first, last))
+                rows += last - first
+                first = last
+                if rows % step == 0:
+                    yield _joined(parts)
+                    parts = []
+        if parts:
+            yield _joined(parts)
+        if self._rows not in (None, rows):
+            raise InputError(
+                f"chunks gave {self._rows:,} rows in the first pass and {rows:,} in a later one. "
+                "Every pass must give the same rows: pass a list, an object whose __iter__ starts "
+                "anew, or a function that returns a new iterator."
+            )
+        self._rows = rows
+
+    def _read(self) -> Iterator[Table]:
+        names = None
+        for place, chunk in enumerate(self._chunks()):
+            if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
+                raise InputTypeError(
+                    f"chunks: item {place} is a {type(chunk).__name__}; each item must be a tuple "
+                    "(X, y) or (X, y, sample_weight)."
+                )
+            self.framed = frame_kind(chunk[0]) is not None
+            table = table_of(*chunk, expected=names, where=f" of chunk {place}", least=1)
+            names = table.names
+            if len(table.y):  # its weights may all be zero
+                yield table
+        if names is None:
+            raise InputError("chunks has no items; at least one tuple (X, y) is needed.")
+
+
+def table_of(
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    expected: tuple[str, ...] | None = None,
+    where: str = "",
+    least: int = 2,
+) -> Table:
+    """Check X, y and weights and read them. Rows of weight 0 are left out: they say nothing.
+
+    Raises:
+        InputError, InputTypeError: what is not accepted, by name, `where` added to it.
+    """
+    name = f"X{where}"
+    if frame_kind(X) is None:
+        array = _checks.rows_of(_checks.as_array(X, name), name, None)
+        names = tuple(f"x{j}" for j in range(array.shape[1]))
+        _checks.finite(array, name, False, remedy=FILL)
+        if expected is not None and len(names) != len(expected):
+            raise InputError(
+                f"{name} has {len(names)} columns, but the first chunk has {len(expected)}."
+            )
+        x = array.T
+    else:
+        names = frame_labels(X, name)
+        if expected is not None:
+            same_labels(names, expected, name, "the first chunk")
+        columns = frame_numbers(X, name, None, "")
+        for label, one in zip(names, columns, strict=True):
+            _checks.finite(one, f"{name}, column {label!r},", False, remedy=FILL)
+        x = np.stack([np.asarray(one, np.float64) for one in columns])
+    M = x.shape[1]
+    if M < least:
+        raise InputError(f"{name} has {M} row (n_samples={M}); at least {least} are needed.")
+    target = target_values(y, M, where)
+    weights = _weights(sample_weight, M, where)
+    if weights is not None and not weights.all():
+        kept = weights > 0
+        if not where and not kept.any():
+            raise InputError("sample_weight is zero for all rows; at least 2 must be positive.")
+        x, target, weights = np.ascontiguousarray(x[:, kept], float), target[kept], weights[kept]
+    return Table(names, x, target, weights, not isinstance(X, np.memmap))
+
+
+def target_values(y: Any, rows: int, where: str = "") -> np.ndarray:
+    """y as an array [M]: bool, numbers, or texts and other labels as objects.
+
+    Raises:
+        InputError: missing values, another shape, another length than X.
+        InputTypeError: no array of numbers or labels.
+    """
+    name = f"y{where}"
+    if y is None:
+        raise InputError(
+            "y is None: AEC requires y to be passed, but the target y is None. Give y [rows]."
+        )
+    array = _plain(y, name)
+    if array.ndim != 1:
+        raise InputError(
+            f"{name} has shape {array.shape}; one target [rows] is needed. Say y.ravel() for a "
+            "single column."
+        )
+    if len(array) != rows:
+        raise InputError(
+            f"{name} has {len(array):,} entries, but X{where} has {rows:,} rows: one is needed for "
+            "each row."
+        )
+    _checks.finite(array, name, False, remedy=FILL)
+    if array.dtype.kind == "O":
+        missing = [i for i, one in enumerate(array) if one is None or one != one]
+        if missing:
+            raise InputError(f"{name} contains {array[missing[0]]} at row {missing[0]}. {FILL}")
+    return array
+
+
+def _plain(y: Any, name: str) -> np.ndarray:
+    """y as an array of numbers, or of objects where it holds labels."""
+    if frame_kind(y) is not None and len(y.columns) == 1:
+        return _plain(y[y.columns[0]], name)
+    if str(getattr(y, "dtype", "")).lower().startswith(("category", "categorical", "enum")):
+        return np.asarray(y, dtype=object)  # categories are labels, also where they are numbers
+    if hasattr(y, "to_frame"):  # a pandas or polars series: missing values become NaN
+        y = column(y.to_frame(), 0)
+    try:
+        array = np.asarray(y)
+    except ValueError as error:
+        raise InputTypeError(f"{name} must be one target [rows]: {error}.") from None
+    if array.dtype.kind in "US":
+        return array.astype(object)
+    if array.dtype.kind != "O":
+        return _checks.as_array(y, name)
+    if all(isinstance(one, numbers.Real) and not isinstance(one, bool) for one in array.flat):
+        return array.astype(np.float64)
+    return array
+
+
+def _weights(weights: Any, rows: int, where: str) -> np.ndarray | None:
+    if weights is None:
+        return None
+    name = f"sample_weight{where}"
+    given = _checks.as_array(weights, name).astype(np.float64)
+    if given.shape != (rows,):
+        raise InputError(f"{name} has shape {given.shape}, but X has {rows:,} rows: give [{rows}].")
+    _checks.finite(given, name, False, remedy="Give finite weights of at least 0.")
+    if (given < 0).any():
+        raise InputError(f"{name} contains {given.min()}; weights of at least 0 are needed.")
+    return given
+
+
+def _repeatable(chunks: Any) -> Callable[[], Iterable[Any]]:
+    """A function that starts a new pass."""
+    if callable(chunks):
+        started: Callable[[], Any] = chunks
+        return started
+    if not isinstance(chunks, Iterable):
+        raise InputTypeError(
+            f"chunks must give tuples (X, y) or (X, y, sample_weight), got "
+            f"{type(chunks).__name__}: pass a list of them, an object that can be iterated over "
+            "several times, or a function that returns a new iterator."
+        )
+    if iter(chunks) is chunks:
+        raise InputTypeError(
+            f"chunks is a {type(chunks).__name__}, which can be read once, and several passes may "
+            "be needed: pass the function that makes it, or an object whose __iter__ starts anew."
+        )
+    return lambda: chunks
+
+
+def _joined(parts: list[Block]) -> Block:
+    """Several parts as one block."""
+    if len(parts) == 1:
+        return parts[0]
+    weights = None
+    if any(one.weights is not None for one in parts):
+        ones = [np.ones(len(t.y)) if t.weights is None else t.weights for t in parts]
+        weights = np.concatenate(ones)
+    x = np.concatenate([one.x for one in parts], axis=1)
+    return Block(x, np.concatenate([one.y for one in parts]), weights)
+
+
+def _doubles(x: np.ndarray) -> np.ndarray:
+    """As float64 with the last axis side by side, not copied where it is so already."""
+    if x.dtype == np.float64 and x.strides[-1] == x.itemsize:
+        return x
+    return np.array(x, np.float64, order="C")

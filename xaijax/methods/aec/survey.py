@@ -1,0 +1,96 @@
+"""The first pass of AEC over the rows: moments, distinct targets, constant columns, scales.
+
+Letters: F features, D = F or F + 1 columns, the target last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xaijax import _checks
+from xaijax._errors import InputError
+from xaijax.methods.aec.rows import Rows
+from xaijax.methods.aec.target import Distinct, Target
+from xaijax_kernels.moments import Moments, block_moments, merge
+
+FAR_APART = 100  # times, between column scales, from which on a warning is given
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the first pass found."""
+
+    names: tuple[str, ...]  # [F]
+    moments: Moments
+    target: Target
+    constant: np.ndarray  # bool [F]
+    spread: np.ndarray  # float64 [F], population standard deviations, 1 for constant columns
+
+    @property
+    def F(self) -> int:
+        """Features."""
+        return len(self.names)
+
+    @property
+    def products(self) -> np.ndarray:
+        """Sums of products of the features' deviations, [F, F]."""
+        return self.moments.products[: self.F, : self.F]
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Means of the features, [F]."""
+        return self.moments.mean[: self.F]
+
+
+def survey(rows: Rows, task: str) -> Survey:
+    """Read all rows once.
+
+    Raises:
+        InputError: fewer than two rows, a single class, spreads that float64 cannot square.
+        InputTypeError: labels where numbers are needed.
+    """
+    F, distinct = len(rows.names), Distinct(task)
+    moments = None
+    with np.errstate(over="ignore", invalid="ignore"):  # looked at below
+        for block in rows.blocks():
+            distinct.add(block.y)
+            y = None if block.y.dtype.kind == "O" else block.y.astype(np.float64, copy=False)
+            found = block_moments(block.x, y, block.weights)
+            moments = found if moments is None else merge(moments, found)
+    if moments is None or moments.rows < 2:
+        rows_seen = 0 if moments is None else moments.rows
+        raise InputError(
+            f"X has {rows_seen} row with a positive weight (n_samples={rows_seen}); at least 2 are "
+            "needed."
+        )
+    target = distinct.target()
+    constant = (moments.low == moments.high)[:F]
+    squares = np.diagonal(moments.products)[:F]
+    strange = ~constant & ~((squares > np.finfo(float).tiny) & np.isfinite(squares))
+    if strange.any():
+        names = [rows.names[j] for j in np.flatnonzero(strange)]
+        raise InputError(
+            f"X: the spread of {', '.join(map(repr, names))} squared leaves the range of float64. "
+            "Rescale the columns (multiply by a power of ten)."
+        )
+    spread = np.where(constant, 1.0, np.sqrt(squares / moments.weight))
+    return Survey(tuple(rows.names), moments, target, constant, spread)
+
+
+def tell(found: Survey, standardize: bool) -> None:
+    """Warn of constant columns, by name, and of scales that are far apart."""
+    if found.constant.any():
+        names = [found.names[j] for j in np.flatnonzero(found.constant)]
+        _checks.warn(
+            f"X has constant columns: {', '.join(map(repr, names))}. Their slopes and effects are "
+            "0; leave them out if that is not what you want."
+        )
+    scales = found.spread[~found.constant]
+    if not standardize and len(scales) > 1 and scales.max() > FAR_APART * scales.min():
+        _checks.warn(
+            f"X has columns whose standard deviations differ {scales.max() / scales.min():,.0f} "
+            "times, and AEC adds slopes in mixed units: columns of small spread lead the list. Say "
+            "standardize=True for a list that does not depend on the units."
+        )

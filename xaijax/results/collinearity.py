@@ -1,0 +1,185 @@
+"""One page with an AEC list beside a Shapley list, and what AEC means and does not mean."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xaijax._errors import InputError, InputTypeError
+from xaijax._explanation import Explanation
+from xaijax._public import public
+from xaijax._summary import how_sure, mean_abs, ranking
+from xaijax.results import _page
+from xaijax.results.plots import _style
+from xaijax.results.plots.correlation import correlation
+from xaijax.results.report import fact_rows
+
+MOVEMENT = (
+    "The top of a list is removed, the list is made anew from the columns that remain, and so on. "
+    "The rate is how far the other columns moved, over how far they could have moved: 0 where the "
+    "order never changes, 1 where it is turned round each time. A small rate says that the list is "
+    "stable when columns go. It does not say that the list is right."
+)
+SUM = (
+    "An effect is b_j, the slope of the target on this column alone, times the sum of the slopes "
+    "of all columns on each of the other columns. The sum is a property of the columns; the target "
+    "enters by b_j only."
+)
+SIGN = (
+    "The sign is the sign of b_j times the sign of that sum. A positive effect does not say that "
+    "the target grows with the column: where the sum is negative it says the opposite."
+)
+NO_SHARE = (
+    "An effect is no share of an answer. Effects do not add up to anything, and where the columns "
+    "are uncorrelated all of them are 0, however well a column tells the target."
+)
+MIXED = (
+    "Units: the columns are taken as they are, so slopes in mixed units are added, and an effect "
+    "has no unit of its own. The same table in other units gives another list: multiplying one "
+    "column by 10 changes the ranks. Columns of small spread lead, since the slopes of others on "
+    "them are large. Use standardize=True for a list that does not depend on the units."
+)
+FREE = (
+    "Units: the columns are divided by their standard deviations, so the slopes among them are "
+    "correlations and the list does not depend on their units. An effect is in units of the "
+    "target (of its log-odds in a classification) per standard deviation of the column, times a "
+    "sum of correlations."
+)
+ERRORS = (
+    "Standard errors are from resampled rows: how far the effects would move on other rows of the "
+    "same kind. They say nothing of other columns or other units."
+)
+
+
+@public
+def collinearity_report(
+    aec: Any,
+    shapley: Explanation,
+    path: str | os.PathLike[str],
+    aec_nmr: float | None = None,
+    shapley_nmr: float | None = None,
+) -> Path:
+    """Write one self-contained HTML file: the correlations, both lists, both movement rates.
+
+    It says in plain words what AEC's sign and units mean and do not mean. No script, nothing loaded
+    from elsewhere, and no row of the data.
+
+    Args:
+        aec: a fitted `xaijax.AEC`, or its `explanation_`; of several classes one,
+            `aec.explanation_[:, :, "label"]`.
+        shapley: an Explanation of the same columns, values [N, P]; ranked by mean |value|.
+        path: the file to write; replaced as a whole.
+        aec_nmr, shapley_nmr: from `xaijax.normalized_movement_rate`; None: not measured.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: other columns in one than in the other, several outputs, no such folder.
+        InputTypeError: an argument of another type.
+        ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).
+    """
+    effects = getattr(aec, "explanation_", aec)
+    for name, one in (("aec", effects), ("shapley", shapley)):
+        if not isinstance(one, Explanation):
+            kind = "a fitted xaijax.AEC or its explanation_" if name == "aec" else "an Explanation"
+            raise InputTypeError(f"{name}: got {type(one).__name__}; pass {kind}.")
+        _style.one_output(one, one.provenance.get("selected_output"), "collinearity_report")
+        _style.check(one, 1)
+    if effects.kind != "aec":
+        raise InputError(f"aec: got an explanation of kind {effects.kind!r}, not that of an AEC.")
+    if set(shapley.feature_names) != set(effects.feature_names):
+        odd = sorted(set(shapley.feature_names) ^ set(effects.feature_names))
+        raise InputError(f"shapley has other players than aec: {odd} are in one of them only.")
+    rates = [_rate(aec_nmr, "aec_nmr"), _rate(shapley_nmr, "shapley_nmr")]
+    _page.refuse_folder(path)
+    return _page.write(path, "collinearity.html.j2", _content(effects, shapley, rates))
+
+
+def _rate(value: Any, name: str) -> str:
+    if value is None:
+        return "not measured"
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise InputTypeError(f"{name} must be a number from 0 to 1 or None, got {value!r}.")
+    if math.isnan(value):
+        return "undefined (fewer than 3 columns)"
+    if not 0 <= value <= 1:
+        raise InputError(f"{name} must be a number from 0 to 1 or None, got {value!r}.")
+    return f"{value:.3f}"
+
+
+def _content(effects: Explanation, shapley: Explanation, rates: list[str]) -> dict[str, Any]:
+    errors = effects.std_errors
+    first, second = ranking(mean_abs(effects)), ranking(mean_abs(shapley))
+    name = _style.value_name(shapley)
+    heads = [_cell("AEC"), _cell("effect", True)]
+    if errors is not None:
+        heads.append(_cell("standard error", True))
+    heads += [_cell(f"{name}s"), _cell(f"mean |{name}|", True)]
+    lines = []
+    for i, j in zip(first, second, strict=True):
+        line = [_cell(effects.feature_names[i]), _cell(_number(effects.values[0, i]), True)]
+        if errors is not None:
+            line.append(_cell(_number(errors[0, i]), True))
+        size = mean_abs(shapley)[j]
+        lines.append([*line, _cell(shapley.feature_names[j]), _cell(_number(float(size)), True)])
+    gap = [_cell("")] if errors is not None else []
+    foot = [_cell("movement rate (NMR)"), _cell(rates[0], True), *gap]
+    foot += [_cell("movement rate (NMR)"), _cell(rates[1], True)]
+    same = sum(
+        effects.feature_names[i] == shapley.feature_names[j]
+        for i, j in zip(first, second, strict=True)
+    )
+    provenance = effects.provenance
+    free = provenance.get("standardize")
+    unit = FREE if free else MIXED
+    meanings = [SUM, SIGN, NO_SHARE, unit] + ([] if errors is None else [ERRORS])
+    rows = f"{provenance['rows']:,} rows" if "rows" in provenance else "the rows"
+    return {
+        "title": "Additive effects of collinearity beside " + f"{name}s",
+        "lead": f"{len(first)} columns, {rows}, {provenance.get('task', 'AEC')}, columns "
+        f"{'standardised' if free else 'in their raw units'}; {name}s of {len(shapley):,} "
+        f"instances, {how_sure(shapley)}.",
+        "picture": _heatmap(effects),
+        "heads": heads,
+        "lines": lines,
+        "foot": foot,
+        "agreement": f"The lists agree in {same} of {len(first)} positions. They answer different "
+        "questions: the one is of the columns and a target, the other of a model's answers.",
+        "movement": MOVEMENT,
+        "meanings": meanings,
+        "facts": [
+            {"title": title, "rows": list(fact_rows(facts))}
+            for title, facts in (
+                ("How the AEC list was made", effects.provenance),
+                (f"How the {name}s were made", shapley.provenance),
+            )
+            if facts
+        ],
+    }
+
+
+def _heatmap(effects: Explanation) -> dict[str, Any]:
+    F = len(effects.provenance["columns"])
+    size = 3.4 + 0.42 * F, 2.2 + 0.36 * F
+    figure = _page.new_figure(size)
+    correlation(effects, figure.add_subplot())
+    return {
+        "alt": f"heatmap of the correlations of {F} columns",
+        "caption": "Correlation of each column with each other: AEC works with the slopes behind "
+        "these numbers.",
+        "width": round(min(size[0], 10.0) * 96),
+        "png": _page.png(figure),
+    }
+
+
+def _cell(text: str, number: bool = False) -> dict[str, Any]:
+    return {"text": text, "number": number}
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"

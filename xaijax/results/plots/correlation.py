@@ -1,0 +1,66 @@
+"""The correlations of the columns that an AEC was fitted on, as a heatmap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xaijax._errors import InputError
+from xaijax._explanation import Explanation
+from xaijax._optional import require
+from xaijax._public import public
+from xaijax.results.plots import _style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NUMBERED = 12  # columns up to which the cells have room for their numbers
+
+
+@public
+def correlation(explanation: Explanation, ax: Any = None, colorbar: bool = True) -> Axes:
+    """Heatmap of the correlation matrix, from -1 (blue) over 0 (white) to 1 (orange).
+
+    Up to 12 columns each cell has its number. Constant columns have correlation 0.
+
+    Args:
+        explanation: `explanation_` of a fitted `xaijax.AEC`.
+        ax: where to draw; None makes a figure.
+        colorbar: whether the scale stands beside.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+    """
+    _style.check(explanation, 1)
+    matrix, names = explanation.stats.get("correlation"), explanation.provenance.get("columns")
+    if matrix is None or names is None:
+        raise InputError(
+            f"explanation of kind {explanation.kind!r} holds no correlations; pass explanation_ of "
+            "a fitted xaijax.AEC."
+        )
+    F = len(names)
+    axes = _style.new_axes(ax, F + 3, width=3.0 + 0.36 * F)
+    colours = require("matplotlib.colors", "xaijax[plots]")
+    scale = colours.LinearSegmentedColormap.from_list(
+        "correlation", [_style.DOWN, "#ffffff", _style.UP]
+    )
+    image = axes.imshow(matrix, cmap=scale, vmin=-1, vmax=1)
+    shown = [_style.elide(name) for name in names]
+    axes.set_xticks(range(F), shown, rotation=90, parse_math=False, fontsize=8.5)
+    axes.set_yticks(range(F), shown, parse_math=False, fontsize=8.5)
+    axes.tick_params(length=0, colors=_style.TEXT)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    if F <= NUMBERED:
+        for z, i in np.ndindex(F, F):
+            text = f"{round(float(matrix[z, i]), 2) + 0.0:.2f}".replace("-", "−")
+            axes.text(i, z, text, ha="center", va="center", fontsize=7, color=_style.TEXT)
+    if colorbar:
+        bar = axes.figure.colorbar(image, ax=axes, label="correlation", fraction=0.05, pad=0.02)
+        bar.outline.set_visible(False)
+    return axes
