@@ -9,6 +9,7 @@ Every public name stands here; modules that begin with an underscore are private
 """
 
 from xaijax import datasets as datasets
+from xaijax._coalition_table import CoalitionTable as CoalitionTable
 from xaijax._errors import EnumerationLimitError as EnumerationLimitError
 from xaijax._errors import InputError as InputError
 from xaijax._errors import InputTypeError as InputTypeError
@@ -22,8 +23,11 @@ from xaijax._explanation import load as load
 from xaijax._index import SizeLimited as SizeLimited
 from xaijax._merge import merge as merge
 from xaijax._version import __version__ as __version__
+from xaijax.games import quantities as quantities
 from xaijax.games.replacement import Baseline as Baseline
+from xaijax.methods._samples_needed import samples_needed as samples_needed
 from xaijax.methods.explainer import Explainer as Explainer
+from xaijax.methods.qii import QII as QII
 from xaijax.models import FirstLayer as FirstLayer
 from xaijax.models import Model as Model
 from xaijax.models import as_jax as as_jax

@@ -16,7 +16,8 @@ import jax
 import numpy as np
 
 from xaijax.games._clock import Clock
-from xaijax.games._loop import Question, Stream
+from xaijax.games._loop import Instances, Question, Stream
+from xaijax.games.quantity import Score
 from xaijax_kernels.host_loop import Answered, run_on_host
 from xaijax_kernels.hybrids import hybrid_rows
 from xaijax_kernels.lattice import Dispatch, Pairs
@@ -45,15 +46,16 @@ class HostBackend:
         cache: dict[Any, Any],
         device: Any,
         clock: Clock,
+        score: Score | None = None,
     ) -> None:
-        """answer(codes [rows, C], first row) -> float64 [rows, K].
+        """answer(codes [rows, C], first row) -> float64 [rows, A].
 
         The sums are taken in blocks whose size does not depend on the size of a call, so that
         batch_size= changes no bit of them.
         """
         self.clock = clock
         clock.tile = rows_per_call
-        self._answer, self._P = answer, P
+        self._answer, self._P, self._score = answer, P, score
         self._call, self._block = rows_per_call, rows_per_block
         self._instances, self._listed = instances, listed
         self._device = device
@@ -72,11 +74,23 @@ class HostBackend:
         return self._block
 
     def answers(
-        self, stream: Stream, x: np.ndarray, masks: np.ndarray | None = None
+        self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
     ) -> Iterator[Answered]:
-        """Evaluate all rows of the stream; x [N, C], masks bool [at most `listed`, P] its list."""
+        """Score all rows of the stream; masks bool [at most `listed`, P], its list.
+
+        scored: False gives the model's answers themselves.
+        """
+        score = self._score if scored else None
+
+        def answer(codes: np.ndarray, piece: Dispatch) -> np.ndarray:
+            answers = self._answer_piece(codes, piece)
+            if score is None:
+                return answers
+            own = x.own[piece.slots[:, 1]] if score.reads_own and x.own is not None else None
+            return score(answers, own).astype(np.float64, copy=False)
+
         pieces = stream.dispatches(self._rows)
-        yield from run_on_host(self._drawer(x, stream.kind, masks), self._answer_piece, pieces)
+        yield from run_on_host(self._drawer(x.codes, stream.kind, masks), answer, pieces)
 
     @property
     def _rows(self) -> int:
