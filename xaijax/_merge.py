@@ -25,6 +25,16 @@ QUESTION = (
     "replacement",
     "background_rows",
     "weights",
+    "outcome",
+    "positive",
+    "signed",
+    "difference",
+    "intervention",
+    "pool_rows",
+    "pool_weights",
+    "scheme",
+    "threshold",
+    "absolute",
 )
 
 

@@ -80,17 +80,21 @@ def _design(index: QiiIndex, P: int, seed: int) -> Any:
     return draws.Orders(seed, P, index.weights)
 
 
+def refuse_stop(game: Game, plan: Plan) -> None:
+    """Raise InputError for a stopping rule of what is no mean."""
+    if plan.stop is not None and callable(game.quantity.combine):
+        raise InputError(
+            f"stop='bernstein' bounds means, and quantity={game.quantity.measured!r} is made of "
+            "two. Leave stop= out, or say signed=True for a disparity."
+        )
+
+
 def sampled_list(game: Game, replaced: np.ndarray, contrast: np.ndarray, plan: Plan) -> Drawn:
     """contrast [V, L] times Q of the sets replaced bool [L, P]."""
     if not callable(game.quantity.combine):
         width = plan.width * float(np.abs(contrast).sum(axis=1).max())
         design = draws.Listed(~replaced, contrast)
         return _drawn(game, design, _factors(game), width, plan)
-    if plan.stop is not None:
-        raise InputError(
-            f"stop='bernstein' bounds means, and quantity={game.quantity.measured!r} is made of "
-            "two. Leave stop= out, or say signed=True for a disparity."
-        )
     design = draws.Listed(~replaced, np.eye(len(replaced)))
     combine: Callable[[np.ndarray], np.ndarray] = game.quantity.combine
 

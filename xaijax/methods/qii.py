@@ -25,7 +25,7 @@ from xaijax.methods._qii_index import QiiIndex, qii_index
 from xaijax.methods._qii_problem import Problem
 from xaijax.methods._qii_proxies import Proxy, ranked
 from xaijax.methods._qii_record import explanation
-from xaijax.methods._qii_sampled import Drawn, sampled_index, sampled_list
+from xaijax.methods._qii_sampled import Drawn, refuse_stop, sampled_index, sampled_list
 from xaijax.methods._qii_settings import binary_prior
 
 
@@ -250,6 +250,7 @@ class QII:
     def _listed(self, game: Game, replaced: np.ndarray) -> exact.Influences:
         """v of the sets after the first, which replaces nothing; base and full with them."""
         subtract = self._problem.distance is None
+        refuse_stop(game, self._problem.plan)
         base, full = exact.ends(game) if subtract else self._distance_ends(game)
         if self._problem.samples is None:
             v = exact.list_of(game, replaced[1:], subtract)
@@ -272,6 +273,7 @@ class QII:
         if not isinstance(return_std, bool):
             raise InputTypeError(f"return_std must be True or False, got {return_std!r}.")
         game, *_ = self._problem.begin(X)
+        refuse_stop(game, self._problem.plan)
         replaced, factors = np.stack(sets), np.array(contrast)
         if self._problem.samples is not None:
             drawn = sampled_list(game, replaced, factors[None], self._problem.plan)
