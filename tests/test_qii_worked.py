@@ -131,6 +131,31 @@ def test_everything_replaced(backend):
 
 
 @BACKENDS
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_disparity_ends_at_zero_to_the_last_bit(backend, signed):
+    """Unequal weights, so that the groups' means of one and the same number round apart."""
+    rng = np.random.default_rng(1)
+    data = rng.normal(size=(50, 3)).astype(np.float32)
+    model = labels(lambda r: (r[:, 0] + r[:, 1] * r[:, 2] > 0) * 1.0, backend)
+    given = {"quantity": "disparity", "members": data[:, 0] > 0, "signed": signed}
+    qii = xj.QII(model, data, data_weights=rng.random(50), **given)
+    explained = qii.explain()
+    assert explained.base_values[0] == 0.0 and qii.unary().base_values[0] == 0.0
+    whole = qii.influence([0, 1, 2])
+    np.testing.assert_allclose(qii.game().values[0, -1:], whole, atol=ATOL[backend])
+    assert whole[0] != 0
+
+
+def test_scores_that_look_at_x_differ_between_groups_with_nothing_kept():
+    agrees = xj.quantities.Interest("kept", "members and rest", agrees=True)
+    qii = xj.QII(labels(), D, quantity=agrees, members=MEMBERS)
+    rate = classify(D)
+    kept = np.array([np.mean(rate == one) for one in rate])
+    expected = kept[MEMBERS].mean() - kept[~MEMBERS].mean()
+    np.testing.assert_allclose(qii.explain().base_values, [expected], atol=1e-6)
+
+
+@BACKENDS
 def test_constant_intervention_is_a_simple_game(backend):
     """How does row 5 differ from row 0: every v is 0 or 1, and no threshold is needed."""
     qii = xj.QII(labels(backend=backend), D, pool=xj.Baseline(D[0]))

@@ -25,6 +25,7 @@ from xaijax._merge import merge as merge
 from xaijax._version import __version__ as __version__
 from xaijax.games import quantities as quantities
 from xaijax.games.replacement import Baseline as Baseline
+from xaijax.methods import observational as observational
 from xaijax.methods._samples_needed import samples_needed as samples_needed
 from xaijax.methods.explainer import Explainer as Explainer
 from xaijax.methods.qii import QII as QII
@@ -35,3 +36,4 @@ from xaijax.models import as_model as as_model
 from xaijax.models import players_of as players_of
 from xaijax.results import plots as plots
 from xaijax.results.report import report as report
+from xaijax.results.transparency import transparency_report as transparency_report

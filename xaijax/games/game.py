@@ -121,6 +121,8 @@ class Game:
 
         for first, differs in self.ask.differing(chosen):
             backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
+        if self._same_without_x:
+            totals.empty[:] = totals.empty[:1]
         factors = self.quantity.combine
         return totals.combined(factors) if isinstance(factors, np.ndarray) else totals
 
@@ -144,6 +146,12 @@ class Game:
             means = self.quantity.mean(self._by_distinct(asked[0 : len(asked)], entries, chosen))
         return self._measured(means, C, lambda c: asked[c : c + 1][0])
 
+    @property
+    def _same_without_x(self) -> bool:
+        """Whether all groups have one mean where nothing is kept of x."""
+        score = self.evaluator.score
+        return self.quantity.groups is not None and not (score is not None and score.reads_own)
+
     def _measured(
         self, means: np.ndarray, C: int, kept_of: Callable[[int], np.ndarray]
     ) -> np.ndarray:
@@ -152,7 +160,7 @@ class Game:
         With nothing kept all rows x are the same hybrids, so the groups' means are equal: made so
         to the last bit.
         """
-        if self.quantity.groups is not None:
+        if self._same_without_x:
             for c in range(C) if C <= self.P + 2 else (0,):  # of a table the first
                 if not kept_of(c).any():
                     means[:, c] = means[:1, c]
