@@ -14,6 +14,7 @@ pytest.importorskip("ipykernel", reason="needs the extra [notebooks]")
 pytest.importorskip("matplotlib", reason="needs the extra [notebooks]")
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NEED_DATA = {"qii"}
 FOLDERS = [ROOT, ROOT / "notebooks"]  # where an editor may start the kernel
 
 # Every warning is shown, also of libraries, and so is found in stderr. They are no errors, as they
@@ -56,12 +57,14 @@ def read(path: Path):
 
 
 def test_there_are_notebooks():
-    assert {"images"} <= {path.stem for path in NOTEBOOKS}
+    assert {"images", "qii"} <= {path.stem for path in NOTEBOOKS}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(path, monkeypatch, tmp_path):
+    if path.stem in NEED_DATA and not os.environ.get("XAIJAX_DATA"):
+        pytest.skip("needs the tables: XAIJAX_DATA is not set")
     done = run(read(path), FOLDERS[1], monkeypatch, tmp_path)
     assert streams(done, "stderr") == ""
     stored = read(path)

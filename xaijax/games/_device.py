@@ -27,7 +27,7 @@ from xaijax_kernels.lattice import Dispatch, Pairs
 from xaijax_kernels.listed import ListedStream, group_means, list_means, list_words
 from xaijax_kernels.memory import program_bytes
 from xaijax_kernels.reduce import group_tiles, reduce_pairs, reduce_pieces
-from xaijax_kernels.tables import device_tables, put
+from xaijax_kernels.tables import put, tables_of_pairs
 from xaijax_kernels.tiles import SMALLEST_TILE, TileShape, over_tiles, run_tiles, traced_once
 
 LOOK_AHEAD = 2  # dispatches under way before the first is fetched
@@ -158,13 +158,17 @@ class DeviceBackend:
         return kept[1]
 
     def tables(
-        self, pairs: Pairs, question: Question, start: np.ndarray, rank: np.ndarray
+        self, pairs: Pairs, question: Question, start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
-        """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
-        values = self._held(pairs, question)
-        padded, ranks = _to_power_of_two(start.astype(np.int32)), _to_power_of_two(rank)
-        means = self._means(("tables",), device_tables, question, values, padded, ranks)
-        return means[: len(start)]
+        """v(S) of N instances over B donors: float64 [N, 2^P, K]; differs bool [N, B, P]."""
+        parts = []
+        for answers in self.answers(pairs, question.x, question.masks):
+            question.check(pairs, answers)
+            tiles = np.asarray(answers.values)[answers.place]
+            parts.append(tiles.reshape(-1, tiles.shape[-1])[: answers.piece.rows])
+            question.done(answers.piece.rows)
+        values = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return tables_of_pairs(values, start, differs, question.donor_weights)
 
     def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
         """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""

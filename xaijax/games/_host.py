@@ -22,7 +22,7 @@ from xaijax_kernels.host_loop import Answered, run_on_host
 from xaijax_kernels.hybrids import hybrid_rows
 from xaijax_kernels.lattice import Dispatch, Pairs
 from xaijax_kernels.listed import ListedStream, host_group_means, host_list_means, list_words
-from xaijax_kernels.tables import host_tables
+from xaijax_kernels.tables import tables_of_pairs
 
 ROWS_PER_CALL = 1 << 15
 # One row a slot: a host model's row is dear, so none is asked for as padding.
@@ -130,10 +130,11 @@ class HostBackend:
         return lambda: np.concatenate([stacked, first, last, span], axis=2)
 
     def tables(
-        self, pairs: Pairs, question: Question, start: np.ndarray, rank: np.ndarray
+        self, pairs: Pairs, question: Question, start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
-        """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
-        return host_tables(self._held(pairs, question), start, rank, question.donor_weights)
+        """v(S) of N instances over B donors: float64 [N, 2^P, K]; differs bool [N, B, P]."""
+        values = self._held(pairs, question)
+        return tables_of_pairs(values, start, differs, question.donor_weights)
 
     def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
         """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""

@@ -111,9 +111,12 @@ class Backend(Protocol):
         ...
 
     def tables(
-        self, pairs: Pairs, question: Question, start: np.ndarray, rank: np.ndarray
+        self, pairs: Pairs, question: Question, start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
-        """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
+        """v(S) of N instances over B donors: float64 [N, 2^P, K].
+
+        start [N, B]: a pair's first row in the stream; differs bool [N, B, P].
+        """
         ...
 
     def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:

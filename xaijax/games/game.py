@@ -24,7 +24,6 @@ from xaijax.games.evaluate import Totals, Weights, pair_semivalues
 from xaijax.games.evaluator import LARGEST_PAIR, PROBE_ROWS, Evaluator
 from xaijax.games.quantity import Quantity
 from xaijax.games.replacement import agreement_codes
-from xaijax_kernels.tables import host_ranks
 
 
 @dataclass(frozen=True)
@@ -338,7 +337,7 @@ class Game:
             pairs = self.ask.pack(backend, instance, donor, own)
             question = self.ask.question(pairs, here, np.arange(b, b + B), backend)
             start = pairs.start_as_given.reshape(n, B)
-            table += backend.tables(pairs, question, start, host_ranks(own))
+            table += backend.tables(pairs, question, start, own)
         return table
 
     def table(self) -> np.ndarray:

@@ -65,7 +65,7 @@ def as_text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int | float | np.number):
         number = float(value)
-        return (
-            f"{number:,.0f}" if number == round(number) and abs(number) < 1e15 else f"{number:.4g}"
-        )
+        if number != round(number) or abs(number) >= 1e15:
+            return f"{number:.4g}"
+        return f"{number:,.0f}" if abs(number) >= 10_000 else f"{number:.0f}"  # 1984 is a year
     return str(value)
