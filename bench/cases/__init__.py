@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.cases import background, estimators, exact, growth, host, process, sampled, walk
+from bench.cases import background, estimators, exact, growth, host, process, qii, sampled, walk
 from bench.frame import Case
 
 NUMBERED = (
@@ -13,8 +13,13 @@ NUMBERED = (
     *background.CASES,
     *process.CASES,
     *walk.CASES,
+    *qii.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case
-    for case in (*sorted(NUMBERED, key=lambda case: int(case.name[1:])), *estimators.CASES)
+    for case in (
+        *sorted(NUMBERED, key=lambda case: int(case.name[1:])),
+        *qii.MORE,
+        *estimators.CASES,
+    )
 }

@@ -1,0 +1,1 @@
+"""Published algorithms as their papers state them, in plain NumPy: what ours is beside."""
