@@ -13,8 +13,8 @@ pytest.importorskip("pandas", reason="needs the extra [data]")
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 ADULT = Path(os.environ.get("XAIJAX_DATA") or "nowhere") / "adult" / "adult.test"
-NEED_ADULT = {"sklearn_pipeline"}
-SHAPES = {"sklearn_pipeline": (50, 12), "image_players": (20, 16, 10)}
+NEED_ADULT = {"sklearn_pipeline", "qii_report"}
+SHAPES = {"sklearn_pipeline": (50, 12), "image_players": (20, 16, 10), "qii_report": (2, 13)}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
