@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 
+from matplotlib.figure import Figure
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.pipeline import make_pipeline
@@ -38,7 +39,9 @@ def main(picture: str = "qii_profile.png") -> xj.Explanation:
     # Two people, against 100 others: exact Shapley values of the chance of a high income.
     qii = xj.QII(model, X, pool=X.iloc[500:600], quantity="individual", positive=True)
     explanation = qii.explain(X.iloc[[4, 7]])
-    xj.plots.profile(explanation).figure.savefig(picture)
+    figure = Figure(figsize=(8.2, 8), layout="constrained")
+    xj.plots.profile(explanation, figure.add_subplot())
+    figure.savefig(picture)
     page = xj.transparency_report(explanation, f"{picture}.html")
     sys.stdout.write(f"{explanation}\nWritten: {picture}, {page}\n")
     return explanation

@@ -190,3 +190,34 @@ def test_labels_of_every_kind_of_model():
         decided, codes = model.decided()
         expected = codes.of(np.asarray(model.labels(D)))
         np.testing.assert_array_equal(decided.predict(D), expected)
+
+
+def test_the_noise_of_a_randomised_classifier_is_told():
+    """Its vector of chances: errors that are those of many runs; no table, no distance of it."""
+    noise = np.random.default_rng(0)
+
+    def chances(rows):
+        p = 1 / (1 + np.exp(-rows[:, 0] * rows[:, 1] + rows[:, 2]))
+        p = p + 0.05 * noise.normal(size=len(p))
+        return np.stack([1 - p, p], axis=1)
+
+    model = xj.as_model(
+        chances, backend="host", output="proba", classes=["n", "y"], deterministic=False
+    )
+    few = D[:4, :3]
+    given = {"pool": few, "quantity": "individual", "outcome": "proba"}
+    for ask in (
+        lambda q: q.explain(few[:1], index=xj.SizeLimited(1)),
+        lambda q: q.explain(few[:1], index=np.full(8, 1 / 8)),
+        lambda q: q.unary(few[:1]),
+    ):
+        many = [ask(xj.QII(model, few, **given)) for _ in range(100)]
+        spread = np.std([one.values for one in many], axis=0, ddof=1)
+        said = np.mean([one.std_errors for one in many], axis=0)
+        assert not many[0].exact
+        # A standard deviation of 100 runs is within 40 % with all but 1e-8 of the chance.
+        assert (np.abs(spread / said - 1) < 0.4).all()
+    with pytest.raises(xj.InputError, match="deterministic=False"):
+        xj.QII(model, few, difference="l1", **given).unary(few[:1])
+    with pytest.raises(xj.InputError, match="deterministic=False"):
+        xj.QII(model, few, **{**given, "outcome": "score"}).game(few[:1])

@@ -20,6 +20,8 @@ import numpy as np
 
 from xaijax_kernels.hybrids import ABSENT
 
+_TOGETHER = 1 << 20  # values of one size that are gathered in one go
+
 
 def host_ranks(differs: np.ndarray) -> np.ndarray:
     """Place of each differing player in its pair's corner index; int32 [..., P], else ABSENT."""
@@ -60,26 +62,47 @@ def _one_table(
     """[2^P, K]; start, bits and weights [B]."""
     low, K = P // 2, values.shape[1]
     high = P - low
-    of_low, of_high = bits & ((1 << low) - 1), bits >> low
-    order = np.lexsort((of_high, of_low))
-    cuts = np.flatnonzero(np.diff(bits[order])) + 1
+    keys = (bits & ((1 << low) - 1)) << high | bits >> low  # the lower half's players first
+    distinct, place = np.unique(keys, return_inverse=True)
+    k = np.bitwise_count(distinct).astype(np.int64)
+    sums = _grouped(values, start, place.ravel(), weights, k)
     table = np.zeros((1 << high, 1 << low, K))
     part: np.ndarray | None = None  # [2^high, 2^k of the lower half, K]
     current = -1
-    for donors in np.split(order, cuts):
-        lower, upper = int(of_low[donors[0]]), int(of_high[donors[0]])
+    for d, key in enumerate(distinct.tolist()):
+        lower, upper = key >> high, key & ((1 << high) - 1)
         if lower != current:
             if part is not None:
                 table += part[:, corner_of_coalition(current, low)]
             current, part = lower, np.zeros((1 << high, 1 << lower.bit_count(), K))
         assert part is not None
-        k = lower.bit_count() + upper.bit_count()
-        sums = np.zeros((1 << k, K))
-        for b in donors:
-            sums += weights[b] * values[start[b] : start[b] + (1 << k)]
-        part += sums.reshape(-1, part.shape[1], K)[corner_of_coalition(upper, high)]
+        part += sums[d].reshape(-1, part.shape[1], K)[corner_of_coalition(upper, high)]
     assert part is not None
     return (table + part[:, corner_of_coalition(current, low)]).reshape(1 << P, K)
+
+
+def _grouped(
+    values: np.ndarray, start: np.ndarray, place: np.ndarray, weights: np.ndarray, k: np.ndarray
+) -> list[np.ndarray]:
+    """Weighted sums over the donors of each group, [2^k, K]; place [B] is a donor's group."""
+    order = np.argsort(place, kind="stable")
+    first = np.searchsorted(place[order], np.arange(len(k)))
+    ends = np.append(first[1:], len(place))
+    sums: list[np.ndarray] = [np.zeros(0)] * len(k)
+    for size in np.unique(k):
+        groups = np.flatnonzero(k == size)
+        donors = np.concatenate([order[first[g] : ends[g]] for g in groups])
+        if len(donors) << size > _TOGETHER:
+            for g in groups:
+                sums[g] = np.zeros((1 << size, values.shape[1]))
+                for b in order[first[g] : ends[g]]:
+                    sums[g] += weights[b] * values[start[b] : start[b] + (1 << size)]
+            continue
+        block = values[start[donors][:, None] + np.arange(1 << size)] * weights[donors, None, None]
+        cuts = np.cumsum([0, *(ends[g] - first[g] for g in groups)])[:-1]
+        for g, total in zip(groups, np.add.reduceat(block, cuts, axis=0), strict=True):
+            sums[g] = total
+    return sums
 
 
 def put(

@@ -7,6 +7,7 @@ Letters: N games, P players, C coalitions, K scores.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from xaijax._coalition_table import CoalitionTable
-from xaijax._errors import EnumerationLimitError, MemoryPlanError
+from xaijax._coalitions import all_masks
+from xaijax._errors import EnumerationLimitError, InputError, MemoryPlanError
 from xaijax.games._refuse import refuse_biased_link, refuse_too_many, refuse_wide_table
 from xaijax.games.difference import kept_weights, of_replaced
 from xaijax.games.game import Game
@@ -72,6 +74,45 @@ def _refuse_rows(rows: int, pairs: int, game: Game) -> None:
         )
 
 
+def noise_errors(game: Game, squares: np.ndarray) -> np.ndarray | None:
+    """Standard errors that a random model's own noise leaves, [N, V, K]; None without noise.
+
+    squares [V]: the sum of squared factors of the Q(S) that each value is made of. Every Q(S) is a
+    mean of independent answers, by the donors' weights and those of the data rows.
+    """
+    noise = game.evaluator.findings.noise
+    if noise is None:
+        return None
+    quantity, K = game.quantity, game.outputs
+    sigma = noise if len(noise) == K else np.full(K, noise.max())
+    variance = float((game.evaluator.replacement.weights**2).sum())
+    N = game.N
+    if quantity.groups is not None:
+        assert isinstance(quantity.combine, np.ndarray)
+        variance *= float((quantity.combine**2) @ (quantity.groups**2).sum(axis=1))
+        N = 1
+    errors = np.sqrt(variance * squares)[:, None] * sigma
+    return np.broadcast_to(errors, (N, *errors.shape)).copy()
+
+
+def _squares(index: QiiIndex, P: int) -> np.ndarray:
+    """Of an index, [P]: each set without i counts twice, with i and without."""
+    if index.weights is not None:
+        total = 2 * math.fsum(math.comb(P - 1, s) * index.weights[s] ** 2 for s in range(P))
+        return np.full(P, total)
+    assert index.chance is not None
+    return 2 * ((index.chance**2)[:, None] * ~all_masks(P)).sum(axis=0)
+
+
+def refuse_random(game: Game, what: str) -> None:
+    """Raise InputError for what cannot tell a random model's noise from influence."""
+    if not game.evaluator.model.deterministic:
+        raise InputError(
+            f"{what} would hold the noise of a model declared deterministic=False. Say explain() "
+            "with index='shapley', 'banzhaf', SizeLimited(k) or Pr[S], whose std_errors tell it."
+        )
+
+
 def list_of(game: Game, replaced: np.ndarray, subtract: bool) -> np.ndarray:
     """v(S) of sets replaced bool [C, P]; float64 [N, C, K]."""
     if not subtract:
@@ -97,11 +138,14 @@ def tables(game: Game, subtract: bool) -> Iterator[tuple[np.ndarray, np.ndarray,
 def explained(game: Game, index: QiiIndex, subtract: bool) -> Influences:
     """The index of every game, exactly."""
     needs_table = index.weights is None or not game.quantity.linear
+    if index.simple:
+        refuse_random(game, "index='deegan-packel'")
     refuse_unaffordable(game, needs_table)
     if not needs_table:
         assert index.weights is not None
         totals = game.index(kept_weights(index.weights))
-        return Influences(totals.phi, totals.empty, totals.full, span=totals.span)
+        errors = noise_errors(game, _squares(index, game.P))
+        return Influences(totals.phi, totals.empty, totals.full, errors, totals.span)
     parts, margins = [], []
     with naming_samples():
         for v, base, full in tables(game, subtract):
@@ -112,7 +156,8 @@ def explained(game: Game, index: QiiIndex, subtract: bool) -> Influences:
     stats = {"margin": np.concatenate(margins)} if index.simple else {}
     if not subtract:
         stats["total"] = total[:, 0]
-    return Influences(values, base, full, span=span, stats=stats)
+    errors = None if index.simple else noise_errors(game, _squares(index, game.P))
+    return Influences(values, base, full, errors, span, stats)
 
 
 def _of_table(v: np.ndarray, index: QiiIndex) -> tuple[np.ndarray, np.ndarray]:
@@ -128,6 +173,7 @@ def _of_table(v: np.ndarray, index: QiiIndex) -> tuple[np.ndarray, np.ndarray]:
 
 def whole_table(game: Game, subtract: bool) -> np.ndarray:
     """v of all games at once, [N, 2^P, K]; refused where it does not fit the memory."""
+    refuse_random(game, "game()")
     refuse_unaffordable(game, True)
     N = game.N if game.quantity.groups is None else 1
     needed = 16 * N << game.P

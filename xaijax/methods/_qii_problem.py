@@ -143,6 +143,11 @@ class Problem:
             rows = self._table.read(X, "X", self._model.allow_nan, "the data")
         self.evaluator.refuse_too_little_memory()
         quantity = self._quantity(distances)
+        if not self._model.deterministic and (distances and self.distance is not None):
+            raise InputError(
+                f"difference={self.difference!r} of a random model's means is biased by its noise. "
+                "Say difference='subtract' with deterministic=False."
+            )
         game = Game(self.evaluator, self.data if rows is None else rows, quantity)
         self.ready()
         return game, rows, self.evaluator.clock.copy(), started

@@ -254,7 +254,7 @@ class QII:
         base, full = exact.ends(game) if subtract else self._distance_ends(game)
         if self._problem.samples is None:
             v = exact.list_of(game, replaced[1:], subtract)
-            return exact.Influences(v, base, full)
+            return exact.Influences(v, base, full, exact.noise_errors(game, np.full(v.shape[1], 2)))
         count = len(replaced) - 1
         contrast = np.concatenate([np.ones((count, 1)), -np.eye(count)], axis=1)
         drawn = sampled_list(game, replaced, contrast, self._problem.plan)
@@ -282,7 +282,8 @@ class QII:
             Q = game.values(~replaced, distinct=True)
             sign = 1.0 if self._problem.distance is None else -1.0  # distances grow as Q falls
             value = sign * np.tensordot(factors, Q, axes=(0, 1))
-            error = np.zeros_like(value)
+            noise = exact.noise_errors(game, np.array([factors @ factors]))
+            error = np.zeros_like(value) if noise is None else noise[:, 0]
         if value.shape[1] == 1:
             value, error = value[:, 0], error[:, 0]
         return (value, error) if return_std else value

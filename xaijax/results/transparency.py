@@ -90,7 +90,7 @@ def _content(explanation: Explanation, given: Any) -> dict[str, Any]:
             "people": [
                 {
                     "value": texts[n][j] or "",
-                    "influence": _style.signed(explanation.values[n, j]),
+                    "influence": _signed(explanation.values[n, j]),
                     "half": "" if half is None else f"±{half[n, j]:.2g}",
                 }
                 for n in range(len(explanation))
@@ -108,6 +108,11 @@ def _content(explanation: Explanation, given: Any) -> dict[str, Any]:
         "rows": rows,
         "picture": _picture(explanation, given),
     }
+
+
+def _signed(value: float) -> str:
+    """Three digits with the sign; what rounding leaves of 0 is 0."""
+    return "0" if abs(value) < 1e-9 else _style.signed(value)
 
 
 def words(explanation: Explanation) -> list[str]:
@@ -150,7 +155,7 @@ def _finding(
 ) -> dict[str, Any]:
     """The people's own numbers and the inputs that moved them most."""
     values = explanation.values[n]
-    order = [j for j in np.argsort(-np.abs(values), kind="stable")[:TOP] if values[j] != 0]
+    order = [j for j in np.argsort(-np.abs(values), kind="stable")[:TOP] if abs(values[j]) >= 1e-9]
     lines = []
     for j in order:
         own = "" if texts[j] is None else f" ({texts[j]})"
@@ -183,7 +188,7 @@ def _compared(explanation: Explanation, texts: list[list[str | None]]) -> list[s
             continue
         own = [one[j] for one in texts]
         beside = f" ({own[0]} and {own[1]})" if None not in own and own[0] != own[1] else ""
-        first, second = (_style.signed(explanation.values[n, j]) for n in range(2))
+        first, second = (_signed(explanation.values[n, j]) for n in range(2))
         name = explanation.feature_names[j]
         lines.append(f"{name}{beside}: {first} for {a}, {second} for {b}.")
     return lines or ["No influence differs."]

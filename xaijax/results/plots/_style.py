@@ -132,13 +132,15 @@ def value_name(explanation: Explanation) -> str:
     return known.get(explanation.kind, f"value ({elide(explanation.kind)})")
 
 
-def dress(ax: Axes, names: list[str], xlabel: str, title: str | None) -> None:
-    """Rows from the top with their names, a light grid, no frame.
+def dress(
+    ax: Axes, names: list[str], xlabel: str, title: str | None, limit: int = NAME_LIMIT
+) -> None:
+    """Rows from the top with their names, a light grid, no frame; limit: characters of a name.
 
     Names are set without TeX reading: a dollar sign in a column name is a dollar sign.
     """
     ax.set_yticks(range(len(names)))
-    ax.set_yticklabels([elide(name) for name in names], color=TEXT, parse_math=False)
+    ax.set_yticklabels([elide(name, limit) for name in names], color=TEXT, parse_math=False)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.tick_params(axis="x", colors=TEXT, labelsize=9)

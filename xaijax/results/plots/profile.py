@@ -88,7 +88,7 @@ def profile(
     kind = _style.value_name(explanation)
     note = "; lines: 95 % intervals" if half is not None else ""
     title = _style.title_of_one(explanation) if N == 1 else None
-    _style.dress(axes, names, f"{kind}: left lowers, right raises{note}", title)
+    _style.dress(axes, names, f"{kind}: left lowers, right raises{note}", title, 52)
     if N == 2:
         legend = axes.legend(loc="best", frameon=True, framealpha=0.9, fontsize=8.5)
         for text in legend.get_texts():
@@ -102,7 +102,7 @@ def _row_name(name: str, values: list[str | None]) -> str:
         return _style.elide(name)
     if len(known) == 2 and known[0] == known[1]:
         known = known[:1]
-    return _style.elide(f"{name}: {' | '.join(_style.elide(one, 18) for one in known)}", 48)
+    return _style.elide(f"{name}: {' | '.join(_style.elide(one, 18) for one in known)}", 52)
 
 
 def _person(explanation: Explanation, n: int) -> str:
