@@ -67,7 +67,7 @@ GAP = {"quantity": "disparity", "members": MASK}
         ({"outcome": None}, T, "outcome"),
         ({"outcome": "proba"}, E, "outcome='proba' needs scores"),
         ({"quantity": "rate", "positive": "yes"}, E, "positive='yes' is no label of the model"),
-        ({"positive": True}, E, "positive= has no place with quantity='actual'"),
+        ({"positive": "yes"}, E, "positive='yes' is no label of the model"),
         ({"bounds": (0, 2)}, E, "bounds= go with outcome='score'"),
         ({"bounds": 3}, T, "bounds must be two numbers"),
         ({"bounds": (1, 0)}, E, "bounds must be finite with low < high"),

@@ -48,6 +48,8 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
     if (low, high) != (0.0, 1.0) and outcome != "score":
         raise InputError(f"bounds= go with outcome='score'; outcome={outcome!r} is in (0, 1).")
     classes = model.classes
+    if positive is not None and classes is not None:
+        _known(positive, classes)  # also where the quantity does not ask which class it is
     if outcome == "label":
         return _of_labels(model, interest, positive)
     if interest.agrees and outcome == "score":
@@ -91,15 +93,8 @@ def _of_labels(model: Any, interest: Interest, positive: Any) -> Outcome:
         own = Score(interest.score, outputs=1, reads_own=True)
         return Outcome("label", decided, (0.0, 1.0), lambda _: own, model.classes, False)
     if interest.agrees:
-        if positive is not None:
-            raise InputError(
-                f"positive= has no place with quantity={interest.name!r}, which asks only whether "
-                "the class stays the same."
-            )
         same = Score(Agrees(), reads_own=True)
         return Outcome("label", decided, (0.0, 1.0), lambda _: same, model.classes, False)
-    if positive is not None and model.classes is not None:
-        _known(positive, model.classes)
 
     def score_for(label: Any) -> Score:
         return Score(IsClass(codes.code(label)))

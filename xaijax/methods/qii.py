@@ -52,6 +52,7 @@ class QII:
         outcome: "label": 1 where the decided class is `positive`; "score": its column, cut to
             `bounds`; "proba": the vector of class probabilities, also of randomised classifiers.
         positive: a class label; None: the last of the classes, or of the labels seen on data.
+            Without effect where no class is singled out ("actual", "average", outcome="proba").
         members: the group: bool [D], {column: value}, or a function of the data -> bool [D];
             decided by the rows as they are, also where the column itself is replaced.
         difference: "subtract", "l1", "l2", "linf", of class probabilities "tv", "kl" (p = real, q =
