@@ -239,6 +239,19 @@ def test_too_large_questions_name_samples():
         xj.QII(model, many, quantity="average").explain()
 
 
+def test_too_large_questions_call_no_model_for_labels_either():
+    """Without classes the labels of the data are asked, but not before the question is accepted."""
+    calls = []
+    model = xj.as_model(
+        lambda r: calls.append(1) or r.sum(axis=1) > 0, backend="host", output="label"
+    )
+    qii = xj.QII(model, RNG.normal(size=(3, 30)), quantity="individual")
+    for ask in (lambda: qii.explain(), lambda: qii.game()):
+        with pytest.raises(xj.EnumerationLimitError, match="samples="):
+            ask()
+    assert not calls
+
+
 def test_a_random_model_goes_through_its_vector():
     model = xj.as_model(lambda r: jnp.stack([r[:, 0], 1 - r[:, 0]], 1), output="proba",
                         deterministic=False)  # fmt: skip

@@ -72,6 +72,7 @@ def test_unary_asks_the_distinct_donors_only():
 def test_few_coalitions_by_donors_or_by_the_list_agree():
     problem = xj.QII(xj.as_model(f, output="label"), D)._problem
     game, *_ = problem.begin(None)
+    problem.ready()
     masks = np.concatenate([np.ones((1, 5), bool), ~np.eye(5, dtype=bool), np.zeros((1, 5), bool)])
     np.testing.assert_allclose(game.values(masks, distinct=True), game.values(masks), atol=1e-6)
 

@@ -8,7 +8,7 @@ Letters: N games, P players, C coalitions, K scores.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -135,12 +135,13 @@ def tables(game: Game, subtract: bool) -> Iterator[tuple[np.ndarray, np.ndarray,
         yield of_replaced(table, subtract), base, table[:, -1]
 
 
-def explained(game: Game, index: QiiIndex, subtract: bool) -> Influences:
-    """The index of every game, exactly."""
+def explained(game: Game, index: QiiIndex, subtract: bool, ready: Callable[[], None]) -> Influences:
+    """The index of every game, exactly; ready() once nothing is refused any more."""
     needs_table = index.weights is None or not game.quantity.linear
     if index.simple:
         refuse_random(game, "index='deegan-packel'")
     refuse_unaffordable(game, needs_table)
+    ready()
     if not needs_table:
         assert index.weights is not None
         totals = game.index(kept_weights(index.weights))
@@ -171,7 +172,7 @@ def _of_table(v: np.ndarray, index: QiiIndex) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(values, axis=2), margin
 
 
-def whole_table(game: Game, subtract: bool) -> np.ndarray:
+def whole_table(game: Game, subtract: bool, ready: Callable[[], None]) -> np.ndarray:
     """v of all games at once, [N, 2^P, K]; refused where it does not fit the memory."""
     refuse_random(game, "game()")
     refuse_unaffordable(game, True)
@@ -183,5 +184,6 @@ def whole_table(game: Game, subtract: bool) -> np.ndarray:
             f"{game.evaluator.max_memory:,}. Take fewer rows of X, raise max_memory=, or say "
             "explain(...), which keeps no table; samples= samples it."
         )
+    ready()
     with naming_samples():
         return np.concatenate([v for v, _, _ in tables(game, subtract)])

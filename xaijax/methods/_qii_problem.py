@@ -127,7 +127,10 @@ class Problem:
             self.evaluator.score = self.outcome.score_for(self.positive)
 
     def begin(self, X: Any, distances: bool = True) -> tuple[Game, Any, Any, float]:
-        """(the game, the rows explained, the clock as it stands, the time); X as of the methods."""
+        """(the game, the rows explained, the clock as it stands, the time); X as of the methods.
+
+        The game can be asked after `ready`, which may call the model: refuse first.
+        """
         started = time.perf_counter()
         rows = None
         if self.interest.of_data:
@@ -149,7 +152,6 @@ class Problem:
                 "Say difference='subtract' with deterministic=False."
             )
         game = Game(self.evaluator, self.data if rows is None else rows, quantity)
-        self.ready()
         return game, rows, self.evaluator.clock.copy(), started
 
     def _quantity(self, distances: bool) -> Quantity:

@@ -52,8 +52,8 @@ def _factors(game: Game) -> np.ndarray:
     return np.ones(1) if combine is None else combine
 
 
-def sampled_index(game: Game, index: QiiIndex, plan: Plan) -> Drawn:
-    """A semivalue, Banzhaf or Pr[S] by draws."""
+def sampled_index(game: Game, index: QiiIndex, plan: Plan, ready: Callable[[], None]) -> Drawn:
+    """A semivalue, Banzhaf or Pr[S] by draws; ready() once nothing is refused any more."""
     factors = _factors(game)
     if index.simple:
         raise InputError(
@@ -64,6 +64,7 @@ def sampled_index(game: Game, index: QiiIndex, plan: Plan) -> Drawn:
     largest = 2 * plan.width * float(np.max(design.factors if _ordered(design) else 1.0))
     if index.chance is not None:
         largest *= float(index.chance.sum())
+    ready()
     return _drawn(game, design, factors, largest, plan)
 
 

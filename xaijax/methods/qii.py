@@ -176,6 +176,7 @@ class QII:
         more[place] = True
         if direct and self._problem.distance is not None:
             game, *_ = self._problem.begin(X, distances=False)
+            self._problem.ready()
             Q = game.values(~np.stack([replaced, more]), distinct=True)
             d = self._problem.distance(Q[:, 0], Q[:, 1])
             who = f"difference={self._problem.difference!r}"
@@ -203,10 +204,11 @@ class QII:
         """
         read = qii_index(index, self._problem.players.count, threshold, absolute)
         game, rows, before, started = self._problem.begin(X)
+        ready = self._problem.ready
         if self._problem.samples is None:
-            found = exact.explained(game, read, self._problem.distance is None)
+            found = exact.explained(game, read, self._problem.distance is None, ready)
         else:
-            found = self._sampled(game, sampled_index(game, read, self._problem.plan))
+            found = self._sampled(game, sampled_index(game, read, self._problem.plan, ready))
         return self._done(game, found, read.name, read, rows, before, started)
 
     def game(self, X: Any = None) -> CoalitionTable:
@@ -222,7 +224,7 @@ class QII:
                 "game() of outcome='proba' has a vector for every set. Say difference='l1' (or "
                 "another), outcome='score' for one class, or explain()."
             )
-        table = exact.whole_table(game, self._problem.distance is None)
+        table = exact.whole_table(game, self._problem.distance is None, self._problem.ready)
         return CoalitionTable(table[:, :, 0], self._problem.players.names)
 
     def proxies(self, protected: Any, index: Any = None) -> tuple[Proxy, ...]:
@@ -252,6 +254,7 @@ class QII:
         """v of the sets after the first, which replaces nothing; base and full with them."""
         subtract = self._problem.distance is None
         refuse_stop(game, self._problem.plan)
+        self._problem.ready()
         base, full = exact.ends(game) if subtract else self._distance_ends(game)
         if self._problem.samples is None:
             v = exact.list_of(game, replaced[1:], subtract)
@@ -275,6 +278,7 @@ class QII:
             raise InputTypeError(f"return_std must be True or False, got {return_std!r}.")
         game, *_ = self._problem.begin(X)
         refuse_stop(game, self._problem.plan)
+        self._problem.ready()
         replaced, factors = np.stack(sets), np.array(contrast)
         if self._problem.samples is not None:
             drawn = sampled_list(game, replaced, factors[None], self._problem.plan)
