@@ -75,7 +75,12 @@ def rows(kind):
 )
 def test_unbiased_with_honest_errors(kind, scheme, question):
     """Seen to fail: weights of the pool left out, half the strata, no factor of the size."""
-    exact = QUESTIONS[question](qii(kind), rows(kind)).values
+    exact = QUESTIONS[question](qii(kind), rows(kind))
+    # The absolute value of a disparity has no slope at 0: compared where one is left.
+    left = exact.stats["quantity"][:, None] - exact.values
+    away = np.abs(left) > 0.3 if kind == "disparity" else np.ones(left.shape, bool)
+    assert away.sum() >= 3
+    exact = exact.values
     found, variances = [], []
     for seed in range(SEEDS):
         one = QUESTIONS[question](qii(kind, samples=DRAWS, scheme=scheme, seed=seed), rows(kind))
@@ -85,8 +90,8 @@ def test_unbiased_with_honest_errors(kind, scheme, question):
     found, variance = np.array(found), np.mean(variances, axis=0)
     spread = found.var(axis=0, ddof=1)
     error = np.abs(found.mean(axis=0) - exact)
-    assert (error <= SIGMAS * np.sqrt(spread / SEEDS) + 1e-6).all()
-    moving = variance > 1e-8
+    assert (error <= SIGMAS * np.sqrt(spread / SEEDS) + 1e-6)[away].all()
+    moving = (variance > 1e-8) & away
     ratio = spread[moving] / variance[moving]
     assert moving.any()
     # A fixed pool of eleven rows knows its own spread less well.
