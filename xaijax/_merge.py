@@ -28,6 +28,16 @@ QUESTION = (
     "guests",
     "reference",
     "end_weight",
+    "outcome",
+    "positive",
+    "signed",
+    "difference",
+    "intervention",
+    "pool_rows",
+    "pool_weights",
+    "scheme",
+    "threshold",
+    "absolute",
 )
 
 

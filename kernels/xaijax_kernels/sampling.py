@@ -3,7 +3,7 @@
 Only the raw words of a bit generator are used. NumPy keeps their stream for ever, but not those of
 `Generator.permutation` and its like, so a seed gives the same coalitions under any NumPy.
 
-Letters: P players, C coalitions, D draws.
+Letters: P players, C coalitions, D draws, B rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 # First words of the seed sequence, so that no two uses of one seed share a stream.
-ORDERS, COALITIONS, SIZES, OFFSETS, KEYS = range(5)
+ORDERS, COALITIONS, SIZES, OFFSETS, KEYS, DONORS, ROWS, CHANCES = range(8)
 
 # Sizes with no more sets than this are put into random order as a whole. A size with more is drawn
 # by rejection, which is slow only where nearly all of its sets are wanted.
@@ -107,3 +107,10 @@ def _unrank(ranks: np.ndarray, P: int, size: int) -> np.ndarray:
         masks[row, player] = True
         rest -= below[player]
     return masks
+
+
+def places(seed: int, stream: tuple[int, ...], weights: np.ndarray, count: int) -> np.ndarray:
+    """Rows drawn with replacement by weights [B] of sum 1; int64 [count], more begin with fewer."""
+    ends = np.cumsum(weights)
+    found = np.searchsorted(ends, fractions(seed, stream, count) * ends[-1], side="right")
+    return np.minimum(found, np.flatnonzero(weights)[-1])

@@ -1,13 +1,14 @@
 """JAX models: the compiled programs of one explainer, and the dispatches that feed them.
 
-Letters: T tiles in a dispatch, R rows in a tile, S slots in a tile, K outputs, C code columns.
+Letters: T tiles in a dispatch, R rows in a tile, S slots in a tile, K scores, A answers, C code
+columns.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,14 +20,15 @@ from jax.sharding import PartitionSpec as Spec
 
 from xaijax._errors import MemoryPlanError
 from xaijax.games._clock import Clock
-from xaijax.games._loop import Question, Stream
+from xaijax.games._loop import Instances, Question, Stream
 from xaijax.games._plan import Sizes
+from xaijax.games.quantity import Score
 from xaijax_kernels.lattice import Dispatch, Pairs
 from xaijax_kernels.listed import ListedStream, group_means, list_means, list_words
 from xaijax_kernels.memory import program_bytes
 from xaijax_kernels.reduce import group_tiles, reduce_pairs, reduce_pieces
-from xaijax_kernels.tables import device_tables, put
-from xaijax_kernels.tiles import SMALLEST_TILE, over_tiles, run_tiles, traced_once
+from xaijax_kernels.tables import put, tables_of_pairs
+from xaijax_kernels.tiles import SMALLEST_TILE, TileShape, over_tiles, run_tiles, traced_once
 
 LOOK_AHEAD = 2  # dispatches under way before the first is fetched
 
@@ -56,8 +58,11 @@ class DeviceBackend:
         max_memory: int,
         clock: Clock,
         listed: int = 0,
+        score: Score | None = None,
+        outputs: int = 1,
     ) -> None:
-        """listed: coalitions of the list that slots may name, 0 for none."""
+        """listed: coalitions of the list that slots may name, 0 for none; outputs: A."""
+        self._score, self._outputs = score, outputs
         self.sizes, self.mesh, self.clock = sizes, mesh, clock
         clock.tile = sizes.tile.rows
         self._cache = cache
@@ -68,7 +73,7 @@ class DeviceBackend:
         self._players = None if players is None else jax.device_put(players, self._same)
         self._max_memory = max_memory
         self._listed = listed
-        self._runs: dict[str, Any] = {}  # the compiled programs that hold the model
+        self._runs: dict[tuple[str, bool], Any] = {}  # the compiled programs that hold the model
         self._weights: dict[int, tuple[np.ndarray, jax.Array]] = {}
 
     @property
@@ -82,27 +87,42 @@ class DeviceBackend:
         return self.sizes.tile.rows
 
     def answers(
-        self, stream: Stream, x: np.ndarray, masks: np.ndarray | None = None
+        self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
     ) -> Iterator[Answers]:
-        """Evaluate all rows of the stream; x [at most `instances`, C]. Dispatches run ahead.
+        """Score all rows of the stream; at most `instances` of them. Dispatches run ahead.
 
-        masks: bool [at most `listed`, P], the coalitions that the stream names.
+        masks: bool [at most `listed`, P], the coalitions that the stream names. scored: False gives
+        the model's answers themselves.
         """
-        run = self._prepare(stream.kind)
+        run = self._prepare(stream.kind, scored)
         words = None
         if stream.kind != "corners":
             assert masks is not None
             words = jax.device_put(list_words(masks, self._listed), self._same)
         self._weights.clear()
-        padded = np.zeros((self.sizes.instances, x.shape[1]), x.dtype)
-        padded[: len(x)] = x
-        on_device = jax.device_put(padded, self._same)
+        slots = self._shape(stream.kind, scored).slots
+        own = x.own if self._reads_own(scored) else None
+        fixed = (self._padded(x.codes), None if own is None else self._padded(own), words)
         waiting: list[Answers] = []
         for piece in stream.dispatches(self.sizes.rows):
-            waiting.append(self._launch(run, piece, on_device, words))
+            waiting.append(self._launch(run, piece, slots, *fixed))
             if len(waiting) > LOOK_AHEAD:
                 yield waiting.pop(0)
         yield from waiting
+
+    def _padded(self, rows: np.ndarray) -> jax.Array:
+        """Rows of some instances on the devices, as many as every call has."""
+        padded = np.zeros((self.sizes.instances, rows.shape[1]), self._donors.dtype)
+        padded[: len(rows)] = rows
+        return jax.device_put(padded, self._same)
+
+    def _reads_own(self, scored: bool) -> bool:
+        return scored and self._score is not None and self._score.reads_own
+
+    def _shape(self, kind: str, scored: bool = True) -> TileShape:
+        """The tile for slots of one kind; slots of "rows" are single rows."""
+        tile = self.sizes.tile if scored else replace(self.sizes.tile, outputs=self._outputs)
+        return replace(tile, slot_bits=0, slots=tile.rows) if kind == "rows" else tile
 
     def pair_sums(self, answers: Answers, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:
         """`reduce_pairs` started on the piece; call the result for float64 [blocks, K, k + 3]."""
@@ -138,13 +158,17 @@ class DeviceBackend:
         return kept[1]
 
     def tables(
-        self, pairs: Pairs, question: Question, start: np.ndarray, rank: np.ndarray
+        self, pairs: Pairs, question: Question, start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
-        """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
-        values = self._held(pairs, question)
-        padded, ranks = _to_power_of_two(start.astype(np.int32)), _to_power_of_two(rank)
-        means = self._means(("tables",), device_tables, question, values, padded, ranks)
-        return means[: len(start)]
+        """v(S) of N instances over B donors: float64 [N, 2^P, K]; differs bool [N, B, P]."""
+        parts = []
+        for answers in self.answers(pairs, question.x, question.masks):
+            question.check(pairs, answers)
+            tiles = np.asarray(answers.values)[answers.place]
+            parts.append(tiles.reshape(-1, tiles.shape[-1])[: answers.piece.rows])
+            question.done(answers.piece.rows)
+        values = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return tables_of_pairs(values, start, differs, question.donor_weights)
 
     def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
         """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""
@@ -222,8 +246,16 @@ class DeviceBackend:
         """Whether an answer is not finite."""
         return bool(np.asarray(answers.bad).any())
 
-    def _launch(self, run: Any, piece: Dispatch, x: jax.Array, masks: jax.Array | None) -> Answers:
-        T, S, devices = self.sizes.tiles, self.sizes.tile.slots, self.mesh.size
+    def _launch(
+        self,
+        run: Any,
+        piece: Dispatch,
+        S: int,
+        x: jax.Array,
+        own: jax.Array | None,
+        masks: jax.Array | None,
+    ) -> Answers:
+        T, devices = self.sizes.tiles, self.mesh.size
         count = len(piece.slots)
         tiles = -(-count // S)
         # Every device gets the same number of tiles, the last one what is left.
@@ -235,31 +267,32 @@ class DeviceBackend:
             slots = np.concatenate([slots, np.repeat(slots[-1:], tiles * S - count, axis=0)])
         slots = slots.reshape(tiles, S, -1)
         if tiles < T:
-            own, slots = slots, np.zeros((T, *slots.shape[1:]), np.int32)
-            slots[place] = own
-        arguments = (self._params, x, self._donors, self._players, counts, slots, masks)
+            filled, slots = slots, np.zeros((T, *slots.shape[1:]), np.int32)
+            slots[place] = filled
+        arguments = (self._params, x, self._donors, self._players, counts, slots, masks, own)
         values, bad = run(*arguments)
         self.clock.model_calls += 1
         self.clock.padded_rows += tiles * self.sizes.tile.rows - piece.rows
         return Answers(piece, values, bad, place)
 
-    def _prepare(self, kind: str) -> Any:
+    def _prepare(self, kind: str, scored: bool = True) -> Any:
         """The program that holds the model, for slots of one kind, compiled once."""
-        if kind in self._runs:
-            return self._runs[kind]
-        s, shape = self.sizes, self.sizes.tile
+        if (kind, scored) in self._runs:
+            return self._runs[kind, scored]
+        s, shape = self.sizes, self._shape(kind, scored)
+        score = self._score if scored else None
         words = -(-shape.P // 32)
         listed = None if kind == "corners" else (self._listed, words)
         dtype = self._donors.dtype
         devices = tuple(self.mesh.devices.flat)
-        key = ("run", kind, s, listed, self._players is None, dtype.name, devices)
+        key = ("run", kind, s, listed, self._players is None, dtype.name, devices, score, shape)
         if key not in self._cache:
             started = time.perf_counter()
 
             def of(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
                 return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
 
-            run = partial(run_tiles, self._traced(), shape, self.mesh, kind=kind)
+            run = partial(run_tiles, self._traced(), shape, self.mesh, kind=kind, score=score)
             arguments = (
                 self._params,
                 of(self._same, s.instances, s.columns, dtype=dtype),
@@ -268,6 +301,9 @@ class DeviceBackend:
                 of(self._split, self.mesh.size),
                 of(self._split, s.tiles, shape.slots, 3 + words),
                 None if listed is None else of(self._same, *listed, dtype=jnp.uint32),
+                of(self._same, s.instances, self._outputs, dtype=dtype)
+                if self._reads_own(scored)
+                else None,
             )
             self._cache[key] = jax.jit(run).lower(*arguments).compile()
             self.clock.compile_seconds += time.perf_counter() - started
@@ -280,7 +316,7 @@ class DeviceBackend:
                 f"{shape.rows} rows needs {needed:,}. Raise max_memory=, or lower batch_size= or "
                 f"tile= (at least {SMALLEST_TILE})."
             )
-        self._runs[kind] = compiled
+        self._runs[kind, scored] = compiled
         return compiled
 
     def _traced(self) -> Callable[[Any, jax.Array], jax.Array]:

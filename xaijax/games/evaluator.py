@@ -21,9 +21,10 @@ from xaijax.games._device import DeviceBackend, make_mesh
 from xaijax.games._host import ROWS_PER_CALL, HostBackend
 from xaijax.games._limits import devices_of, power_below, stated_limit, tile_of
 from xaijax.games._loop import Backend
-from xaijax.games._plan import instances_at_a_time, plan_sizes
+from xaijax.games._plan import instances_at_a_time, plan_sizes, rows_at_a_time
 from xaijax.games._shared import Sharing
 from xaijax.games._walk import WalkBackend
+from xaijax.games.quantity import Score
 from xaijax.games.replacement import Replacement
 from xaijax_kernels.hybrids import SLOT_BITS
 from xaijax_kernels.lattice import LISTED
@@ -49,8 +50,13 @@ class Evaluator:
         devices: Any = None,
         tile: Any = None,
         coalitions: int = 0,
+        score: Score | None = None,
     ) -> None:
-        """coalitions: the most that will be given as a list; 0: none ever, all by corner index."""
+        """coalitions: the most that will be given as a list; 0: none ever, all by corner index.
+
+        score: what is made of the answer to a row; None: the answer itself.
+        """
+        self.score = score
         self.model, self.replacement, self.players = model, replacement, players
         auto = isinstance(batch_size, str) and batch_size == "auto"
         self._batch_rows = None if auto else _checks.whole_number(batch_size, "batch_size")
@@ -83,6 +89,18 @@ class Evaluator:
         codes = self.replacement.codes
         per_row = codes.shape[1] * codes.itemsize
         return instances_at_a_time(len(codes), self.players.count, per_row, self.max_memory)
+
+    @property
+    def rows_at_a_time(self) -> int:
+        """Instances whose rows are held on the device together."""
+        codes = self.replacement.codes
+        return rows_at_a_time(codes.shape[1] * codes.itemsize, self.max_memory)
+
+    @property
+    def outputs(self) -> int:
+        """K, the scores of a row; known once the model is probed."""
+        answers = self.findings.outputs
+        return answers if self.score is None else self.score.count(answers)
 
     @property
     def listed(self) -> int:
@@ -177,7 +195,7 @@ class Evaluator:
             platform=devices[0].platform,
             shape=self.replacement.table.shape,
             P=self.players.count,
-            outputs=probe.outputs,
+            outputs=self.outputs,
             dtype=codes.dtype.name,
             donors=len(codes),
             columns=codes.shape[1],
@@ -199,6 +217,8 @@ class Evaluator:
             self.max_memory,
             self.clock,
             self.listed,
+            self.score,
+            probe.outputs,
         )
 
     def _probe(self, table: Table, x: np.ndarray) -> Any:
@@ -225,12 +245,13 @@ class Evaluator:
             codes,
             rows_per_call=call,
             rows_per_block=block,
-            instances=self.instances_at_a_time,
+            instances=self.rows_at_a_time,
             listed=self.listed,
             cache=model.compiled,
             device=self.devices[0],
             clock=self.clock,
             sharing=self._sharing(),
+            score=self.score,
         )
 
     def _sharing(self) -> Sharing | None:

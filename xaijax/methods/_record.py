@@ -162,7 +162,7 @@ def _stats(
     if asked.index == "shapley" and (answer.std_errors is None or choice.sampler):
         with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
             residual = answer.base + answer.values.sum(axis=1) - answer.full
-            bound = _rounding(answer, evaluator.replacement.weights, model, choice.exact)
+            bound = rounding(answer, evaluator.replacement.weights, model, choice.exact)
         stats["efficiency_residual"] = np.abs(residual).max(axis=1)
         stats["efficiency_bound"] = bound
     return stats
@@ -188,7 +188,7 @@ def _provenance(asked: Asked, game: Game, choice: Choice) -> dict[str, Any]:
     }
 
 
-def _rounding(
+def rounding(
     answer: Answer, donor_weights: np.ndarray, model: Any, exact: np.ndarray
 ) -> np.ndarray:
     """How far base + sum of values may be from f(x) by rounding alone; float64 [N].

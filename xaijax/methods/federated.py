@@ -20,7 +20,8 @@ from xaijax._public import public_class
 from xaijax._worth import GuestWorth
 from xaijax.estimators.exact import Estimate
 from xaijax.estimators.least_squares import least_squares
-from xaijax.games.game import LARGEST_TABLE, Game
+from xaijax.games._refuse import LARGEST_TABLE
+from xaijax.games.game import Game
 from xaijax.games.replacement import Baseline, replacement_of
 from xaijax.methods._guest_worth import guest_worth
 from xaijax.methods._parties import Parties, copied, parties_of

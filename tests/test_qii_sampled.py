@@ -1,0 +1,198 @@
+"""Sampled QII: unbiased, errors that tell the truth, bounds that hold, the same values again."""
+
+from __future__ import annotations
+
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+import oracles_qii as oracles
+import pytest
+
+import xaijax as xj
+from xaijax.estimators import fixed_pool
+
+P, SEEDS, DRAWS = 4, 100, 120
+RNG = np.random.default_rng(0)
+A = RNG.normal(size=P).astype(np.float32)
+D = RNG.normal(size=(40, P)).astype(np.float32)
+POOL = RNG.normal(size=(30, P)).astype(np.float32)
+W = RNG.random(30)
+MEMBERS = D[:, 0] + D[:, 1] > 0
+# Most of one class: a disparity far from 0, where its absolute value has a slope.
+APART = np.sin(2 * D @ A) > 0.1
+X = D[:2]
+CHANCE = RNG.random(1 << P)
+# 6 standard deviations of a mean of 100 seeds: 2e-9 a comparison, below 1e-6 for all of them.
+SIGMAS = 6.0
+# A variance of 100 seeds over its own mean estimate, about chi-square / 99 for terms near normal:
+# outside of (0.33, 2.3) with chance below 1e-9 each.
+LOW, HIGH = 0.33, 2.3
+
+
+@functools.cache
+def model():
+    return xj.as_model(
+        lambda r: (jnp.sin(2 * r @ A) + r[:, 0] * r[:, 1] > 0.2) * 1.0, output="label"
+    )
+
+
+KINDS = {
+    "individual": {"quantity": "individual"},
+    "actual": {"quantity": "actual"},
+    "average": {"quantity": "average"},
+    "signed disparity": {"quantity": "disparity", "members": MEMBERS, "signed": True},
+    "disparity": {"quantity": "disparity", "members": APART},
+}
+QUESTIONS = {
+    "shapley": lambda q, X: q.explain(X),
+    "banzhaf": lambda q, X: q.explain(X, index="banzhaf"),
+    "size": lambda q, X: q.explain(X, index=xj.SizeLimited(1)),
+    "chance": lambda q, X: q.explain(X, index=CHANCE),
+    "unary": lambda q, X: q.unary(X),
+}
+
+
+def qii(kind, pool=POOL, **options):
+    weights = W if pool is POOL else None
+    return xj.QII(model(), D, pool=pool, pool_weights=weights, **KINDS[kind], **options)
+
+
+def rows(kind):
+    return X if kind in ("individual", "actual") else None
+
+
+@pytest.mark.parametrize(
+    ("kind", "scheme", "question"),
+    [
+        *(("individual", "fresh", q) for q in QUESTIONS),
+        *((kind, "fresh", "shapley") for kind in ("actual", "average", "signed disparity")),
+        ("signed disparity", "fresh", "unary"),
+        *((kind, "fixed-pool", q) for kind in ("actual", "signed disparity") for q in ("shapley",)),
+        ("individual", "fixed-pool", "banzhaf"),
+        ("disparity", "fresh", "unary"),
+    ],
+)
+def test_unbiased_with_honest_errors(kind, scheme, question):
+    """Seen to fail: weights of the pool left out, half the strata, no factor of the size."""
+    exact = QUESTIONS[question](qii(kind), rows(kind))
+    # The absolute value of a disparity has no slope at 0: compared where one is left.
+    left = exact.stats["quantity"][:, None] - exact.values
+    away = np.abs(left) > 0.3 if kind == "disparity" else np.ones(left.shape, bool)
+    assert away.sum() >= 3
+    exact = exact.values
+    found, variances = [], []
+    for seed in range(SEEDS):
+        one = QUESTIONS[question](qii(kind, samples=DRAWS, scheme=scheme, seed=seed), rows(kind))
+        assert not one.exact
+        found.append(one.values)
+        variances.append(one.std_errors**2)
+    found, variance = np.array(found), np.mean(variances, axis=0)
+    spread = found.var(axis=0, ddof=1)
+    error = np.abs(found.mean(axis=0) - exact)
+    assert (error <= SIGMAS * np.sqrt(spread / SEEDS) + 1e-6)[away].all()
+    moving = (variance > 1e-8) & away
+    ratio = spread[moving] / variance[moving]
+    assert moving.any()
+    # A fixed pool of eleven rows knows its own spread less well.
+    slack = 1.0 if scheme == "fresh" else 1.6
+    assert (ratio > LOW / slack).all() and (ratio < HIGH * slack).all(), ratio
+
+
+def test_sets_and_marginals_carry_errors():
+    exact, drawn = qii("individual"), qii("individual", samples=4_000, seed=1)
+    for ask in (
+        lambda q: q.influence([0, 2], X, return_std=True),
+        lambda q: q.marginal(1, [0, 2], X, return_std=True),
+    ):
+        value, error = ask(drawn)
+        wanted, none = ask(exact)
+        assert (none == 0).all() and error.shape == value.shape == (2,)
+        # |estimate - value| is within 6 errors with all but 2e-9 of the chance.
+        assert (np.abs(value - wanted) <= SIGMAS * error + 1e-6).all()
+
+
+def test_the_same_values_whatever_stands_beside():
+    """Bit for bit: row order, batch size, other rows, more devices are not seen."""
+    q = qii("actual", samples=300, seed=3)
+    together = q.explain(D[:6]).values
+    np.testing.assert_array_equal(q.explain(D[5::-1]).values, together[::-1])
+    np.testing.assert_array_equal(q.explain(D[2:3]).values, together[2:3])
+    other = qii("actual", samples=300, seed=3, batch_size=256, tile=None)
+    np.testing.assert_array_equal(other.explain(D[:6]).values, together)
+    assert not np.array_equal(qii("actual", samples=300, seed=4).explain(D[:6]).values, together)
+
+
+def test_more_draws_begin_with_fewer():
+    """One stream: the first 100 of 200 draws are the 100 draws."""
+    from xaijax.estimators.draws import Rows  # noqa: PLC0415
+
+    problem = qii("individual", samples=200)._problem
+    game, *_ = problem.begin(X)
+    few, many = Rows(game, 0, 100, False).drawn(1), Rows(game, 0, 200, False).drawn(1)
+    np.testing.assert_array_equal(few[1], many[1][:100])
+
+
+def test_rows_asked_are_those_promised():
+    """P + 1 model rows a draw; Q(nothing) and Q(all) are not sampled."""
+    q = qii("individual", samples=100)
+    found = q.explain(X)
+    ends = len(X) + len(POOL)
+    assert found.stats["model_rows"] == 2 * 100 * (P + 1) + ends
+    np.testing.assert_allclose(
+        found.stats["quantity"], (np.asarray(model().labels(X)) == 1), atol=1e-6
+    )
+    np.testing.assert_allclose(
+        found.base_values, qii("individual").explain(X).base_values, atol=1e-6
+    )
+
+
+def test_one_draw_has_no_error():
+    found = qii("individual", samples=1).explain(X)
+    assert np.isnan(found.std_errors).all()
+
+
+def test_bernstein_stops_and_holds():
+    """The bound holds for all values at once with 95 %; here it is far from tight."""
+    exact = qii("actual").explain(X).values
+    for seed in range(5):
+        q = qii("actual", samples=100_000, stop="bernstein", epsilon=0.05, seed=seed)
+        found = q.explain(X)
+        assert (found.stats["bernstein_half_width"] <= 0.05).all()
+        assert (found.stats["draws"] < 100_000).all()
+        assert (np.abs(found.values - exact) <= 0.05).all()
+    with pytest.warns(xj.XaiWarning, match="did not reach epsilon=0.0001"):
+        short = qii("actual", samples=50, stop="bernstein", epsilon=1e-4).explain(X)
+    assert (short.stats["draws"] == 50).all()
+
+
+def test_a_fixed_pool_says_what_the_pool_leaves():
+    """The spec: 600 orders by a pool of 600 leave 0.055 at 95 % for one rate."""
+    assert round(fixed_pool.pool_bound(600), 3) == 0.055
+    assert fixed_pool.sizes(360_000, 1) == (600, 600)
+    found = qii("actual", samples=400, scheme="fixed-pool").explain(X)
+    assert (found.stats["orders"], found.stats["pool"]) == (20, 20)
+    assert found.stats["pool_error"] == fixed_pool.pool_bound(20)
+    assert (found.stats["pool_std_errors"] <= found.std_errors + 1e-12).mean() > 0.5
+
+
+def test_a_sampler_makes_the_donors():
+    """Uniform columns of its own: the influence of a set is the mean over its rows."""
+
+    def sampler(rng, n):
+        return rng.random((n, P)).astype(np.float32)
+
+    q = xj.QII(model(), D, pool=sampler, quantity="individual", samples=500, seed=2)
+    value, error = q.influence([0, 1], X, return_std=True)
+    donors = sampler(np.random.default_rng(2), 500)
+    labels = model().labels
+
+    def score(z, x):
+        return float(labels(z[None])[0] == 1)
+
+    groups = [[j] for j in range(P)]
+    equal = np.full(500, 1 / 500)
+    for x, v in zip(X, value, strict=True):
+        mean = oracles.mean_score(score, x, donors, equal, frozenset([0, 1]), groups)
+        np.testing.assert_allclose(v, score(x, x) - mean, atol=1e-9)
+    assert (error >= 0).all()
