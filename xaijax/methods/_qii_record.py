@@ -91,7 +91,7 @@ def _stats(
     clock, model = evaluator.clock, evaluator.model
     compile_seconds = clock.compile_seconds - before.compile_seconds
     stats: dict[str, Any] = {
-        "model_rows": game.count.distinct,
+        "model_rows": game.count.distinct - (clock.spared_rows - before.spared_rows),
         "padded_rows": game.count.padded + clock.padded_rows - before.padded_rows,
         "model_calls": clock.model_calls - before.model_calls,
         "tile": clock.tile,
