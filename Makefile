@@ -26,7 +26,7 @@ demo: $(READY)
 	.venv/bin/xaijax demo
 
 test: $(READY)
-	$(PYTHON) -m pytest $(ARGS)
+	$(PYTHON) -m pytest -n auto --maxprocesses 4 $(ARGS)
 
 bench: $(PEERS)
 	$(PYTHON) -m bench $(if $(CASE),--case $(CASE)) $(ARGS)
