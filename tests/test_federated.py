@@ -281,6 +281,22 @@ def test_different_references_are_not_merged():
         xj.merge([one, other])
 
 
+def test_one_reference_is_merged_where_base_values_differ():
+    """The regression's intercept hangs on the row, and a random model's base on its noise."""
+    X = np.random.default_rng(0).normal(size=(4, F))
+    fed = explainer({"g": [2]}, estimator="wls")
+    parts = [fed(X[:1]), fed(X[1:])]
+    assert parts[0].base_values[0] != parts[1].base_values[0]
+    np.testing.assert_array_equal(xj.merge(parts).values, fed(X).values)
+
+    rng = np.random.default_rng(1)
+    noisy = xj.as_model(
+        lambda z: small(z) + rng.normal(size=len(z)), backend="host", deterministic=False
+    )
+    random = xj.FederatedExplainer(noisy, r[None], {"g": [2]}, reference=r)
+    assert xj.merge([random(X[:2]), random(X[2:])]).shape == (4, 5)
+
+
 @pytest.mark.parametrize("dtype", ["int64", "Int64", "polars"])
 def test_whole_number_columns_and_their_median(dtype):
     columns = {"a": [1, 2, 4, 7], "b": [3, 1, 1, 2]}

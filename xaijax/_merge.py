@@ -90,8 +90,14 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
 
 
 def _require_one_baseline(parts: Sequence[Explanation]) -> None:
-    """Refuse values that are relative to different rows: their base values tell them apart."""
+    """Refuse values that are relative to different rows: their base values tell them apart.
+
+    Only of exact values: the base of a random model is noisy, and that of the least squares of
+    `FederatedExplainer` is an intercept, which differs from row to row.
+    """
     if parts[0].provenance.get("replacement") != "baseline":
+        return
+    if not all(part.exact for part in parts):
         return
     bases = [part.base_values[:1] for part in parts if len(part)]
     for number, base in enumerate(bases):

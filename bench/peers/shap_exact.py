@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from bench.frame import NotRun
+from bench.peers.installed import installed
 
 NAME = "shap Exact"
-
-
-def library() -> Any:
-    """Import shap, or say why the peer does not run."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import shap  # noqa: PLC0415
-    except ImportError as error:
-        reason = "shap is not installed (pip install -r bench/peers/here.txt)"
-        raise NotRun(reason) from error
-    return shap
 
 
 def explainer(
     model: Callable[[Any], np.ndarray], background: Any, players: int
 ) -> Callable[[Any], np.ndarray]:
     """Return rows -> Shapley values [N, P] by shap, all background rows used."""
-    shap = library()
+    shap = installed("shap")
     masker = shap.maskers.Independent(background, max_samples=len(background))
     exact = shap.explainers.Exact(model, masker)
 

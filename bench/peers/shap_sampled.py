@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bench.games import Counted, Game
-from bench.peers.shap_exact import library
+from bench.peers.installed import installed
 
 PERMUTATION, KERNEL = "shap Permutation", "shap Kernel"
 
@@ -27,7 +27,7 @@ def permutation_of_rows(
     shap counts 2 P + 1 evaluations an order: the empty coalition twice, the full one, and 2 (P - 1)
     others.
     """
-    shap = library()
+    shap = installed("shap")
     masker = shap.maskers.Independent(background, max_samples=len(background))
     evaluations = count * (2 * background.shape[1] + 1)
 
@@ -68,7 +68,7 @@ def _orders(players: int, budget: int, seed: int) -> int:
 
 def kernel(game: Game, players: int, budget: int, seed: int) -> np.ndarray:
     """Values [N, P] of the game by KernelExplainer without its lasso, which False turns off."""
-    explainer = library().KernelExplainer(_single(game), np.zeros((1, players)))
+    explainer = installed("shap").KernelExplainer(_single(game), np.zeros((1, players)))
     np.random.seed(seed)  # it draws from the global stream
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Linear regression equation is singular")
@@ -80,7 +80,7 @@ def kernel(game: Game, players: int, budget: int, seed: int) -> np.ndarray:
 
 def trees(model: Any, background: np.ndarray, X: np.ndarray) -> np.ndarray:
     """Interventional values [N, P] of a forest in closed form."""
-    shap = library()
+    shap = installed("shap")
     explainer = shap.TreeExplainer(model, background, feature_perturbation="interventional")
     return np.asarray(explainer.shap_values(X, check_additivity=False))
 

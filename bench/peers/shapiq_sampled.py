@@ -5,7 +5,6 @@ Their budgets count the empty and the full coalition, ours do not: hence the 2.
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from typing import Any
 
@@ -14,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from bench.frame import NotRun
 from bench.games import Game
+from bench.peers.installed import installed
 
 LEVERAGE, KERNEL = "shapiq LeverageSHAP", "shapiq KernelSHAP"
 PROXY, MSR = "shapiq ProxySHAP", "shapiq RegressionMSR"
@@ -21,16 +21,10 @@ PROXY, MSR = "shapiq ProxySHAP", "shapiq RegressionMSR"
 
 def library() -> Any:
     """Import shapiq's approximators, or say why the peers do not run."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import shapiq.approximator  # noqa: PLC0415
-    except ImportError as error:
-        reason = "shapiq is not installed (pip install -r bench/peers/here.txt)"
-        raise NotRun(reason) from error
-    if not hasattr(shapiq.approximator, "LeverageSHAP"):
+    approximator = installed("shapiq.approximator")
+    if not hasattr(approximator, "LeverageSHAP"):
         raise NotRun("this shapiq has no LeverageSHAP (pip install -r bench/peers/here.txt)")
-    return shapiq.approximator
+    return approximator
 
 
 def leverage_of_one(game: Game, players: int, budget: int, seed: int) -> np.ndarray:
@@ -73,11 +67,7 @@ def msr(game: Game, players: int, budget: int, seed: int) -> np.ndarray:
 
 def _trees(seed: int) -> Any:
     """What shapiq makes of "lightgbm", but silent. Without it, it would take a single tree."""
-    try:
-        lightgbm = importlib.import_module("lightgbm")
-    except ImportError as error:
-        reason = "lightgbm is not installed (pip install -r bench/peers/here.txt)"
-        raise NotRun(reason) from error
+    lightgbm = installed("lightgbm")
     return lightgbm.LGBMRegressor(random_state=seed, verbose=-1)
 
 

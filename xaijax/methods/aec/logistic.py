@@ -91,14 +91,14 @@ def _by_newton(
     for at, k in enumerate(positives):
         if len(of_table):
             counted = stacked([one for one in tables if one is not None], at)
-            evaluate = _over(lambda counted=counted: [counted], found, of_table)
+            evaluate = over(lambda counted=counted: [counted], found, of_table)
             ended = newton(evaluate, theta[at, of_table], penalty[of_table])
             theta[at, of_table] = ended.theta
             stuck[of_table] |= ~ended.converged
         if len(rest):
             start = _from_sample(rows, found, rest, k, penalty[rest])
             blocks = device_blocks(rows, found, rest, k)
-            ended = newton(_over(blocks, found, rest), start, penalty[rest])
+            ended = newton(over(blocks, found, rest), start, penalty[rest])
             theta[at, rest] = ended.theta
             stuck[rest] |= ~ended.converged
             passes = max(passes, ended.passes)
@@ -107,17 +107,23 @@ def _by_newton(
     return LogisticFit(theta[..., 1] * scale, theta, passes, tables)
 
 
-def _over(
-    blocks: Callable[[], Iterable[Any]], found: Survey, features: np.ndarray
+def over(
+    parts: Callable[[], Iterable[Any]],
+    found: Survey,
+    features: np.ndarray,
+    sums_of: Callable[..., Any] = _sums,
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """theta [G, 2] -> sums [G, 5] over all blocks; `blocks` starts a pass."""
+    """theta [..., G, 2] -> sums [..., G, 5] over all parts; `parts` starts a pass.
+
+    sums_of(theta, x, mean, scale, total, positive): the sums of one part.
+    """
     mean, scale = found.mean[features], 1 / found.spread[features]
 
     def evaluate(theta: np.ndarray) -> np.ndarray:
-        sums = np.zeros((len(features), 5))
-        for x, total, positive in blocks():
+        sums = np.zeros((*theta.shape[:-1], 5))
+        for x, total, positive in parts():
             with jax.enable_x64(True):
-                sums += np.asarray(_sums(theta, x, mean, scale, total, positive))
+                sums += np.asarray(sums_of(theta, x, mean, scale, total, positive))
         return sums
 
     return evaluate
@@ -145,7 +151,7 @@ def _from_sample(
     if placed[2].sum() in (0.0, placed[1].sum()):
         return start
     share = placed[1].sum() / found.moments.weight
-    ended = newton(_over(lambda: [placed], found, features), start, penalty * share)
+    ended = newton(over(lambda: [placed], found, features), start, penalty * share)
     return np.where(ended.converged[:, None], ended.theta, start)
 
 

@@ -6,14 +6,14 @@ classes fitted against the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import jax
 import numpy as np
 
 from xaijax.methods.aec.distinct import ValueTable, stacked
 from xaijax.methods.aec.draws import Draws
-from xaijax.methods.aec.logistic import LogisticFit, penalties
+from xaijax.methods.aec.logistic import LogisticFit, over, penalties
 from xaijax.methods.aec.survey import Survey
 from xaijax_kernels.newton import newton, replicate_sums
 
@@ -58,26 +58,10 @@ def replicate_slopes(
 
             start = np.broadcast_to(full.theta[at, features], (S, len(features), 2))
             skip = np.broadcast_to(absent[:, at, None], start.shape[:-1])
-            evaluate = _over(parts, found, features)
+            evaluate = over(parts, found, features, _sums)
             ended = newton(evaluate, start, penalty[:, features], close=CLOSE, skip=skip)
             beta[:, at, features] = ended.theta[..., 1]
     return beta
-
-
-def _over(
-    parts: Callable[[], Iterable[Part]], found: Survey, features: np.ndarray
-) -> Callable[[np.ndarray], np.ndarray]:
-    """theta [S, G, 2] -> sums [S, G, 5] over all parts."""
-    mean, scale = found.mean[features], 1 / found.spread[features]
-
-    def evaluate(theta: np.ndarray) -> np.ndarray:
-        sums = np.zeros((*theta.shape[:2], 5))
-        for x, total, positive in parts():
-            with jax.enable_x64(True):
-                sums += np.asarray(_sums(theta, x, mean, scale, total, positive))
-        return sums
-
-    return evaluate
 
 
 def _counted(

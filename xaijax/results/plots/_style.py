@@ -133,6 +133,20 @@ def value_name(explanation: Explanation) -> str:
     return known.get(explanation.kind, f"value ({elide(explanation.kind)})")
 
 
+def beside(ax: Axes, end: float, row: int, text: str) -> None:
+    """Write to the right of a bar's end, without TeX reading."""
+    ax.annotate(
+        text,
+        (end, row),
+        xytext=(5, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8.5,
+        color=TEXT,
+        parse_math=False,
+    )
+
+
 def dress(
     ax: Axes, names: list[str], xlabel: str, title: str | None, limit: int = NAME_LIMIT
 ) -> None:

@@ -76,15 +76,7 @@ def bar(
         )
     if explanation.output_names is None:
         for row, end in enumerate(reach):
-            axes.annotate(
-                f"{lengths[row]:.3g}",
-                (end, row),
-                xytext=(5, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=8.5,
-                color=_style.TEXT,
-            )
+            _style.beside(axes, end, row, f"{lengths[row]:.3g}")
     _style.dress(axes, names, _xlabel(explanation, half is not None), _style.title_of(explanation))
     axes.set_xlim(0, 1.12 * reach.max() or 1)
     return axes

@@ -48,16 +48,7 @@ def worth(worth: GuestWorth, ax: Axes | None = None) -> Axes:
     drawn: dict[str, Any] = {"fmt": "none", "ecolor": _style.TEXT, "elinewidth": 1, "capsize": 2.5}
     axes.errorbar(worth.mean_absolute, rows, xerr=half, **drawn)
     for row, end in enumerate(worth.mean_absolute + half):
-        axes.annotate(
-            _beside(worth, row),
-            (end, row),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8.5,
-            color=_style.TEXT,
-            parse_math=False,
-        )
+        _style.beside(axes, end, row, _scores(worth, row))
     title = f"{worth.metric} with all columns {worth.score:.4f}"
     label = f"mean |value| over {worth.instances:,} instances; lines: 1.96 standard errors"
     _style.dress(axes, list(worth.parties), label, title)
@@ -66,7 +57,7 @@ def worth(worth: GuestWorth, ax: Axes | None = None) -> Axes:
     return axes
 
 
-def _beside(worth: GuestWorth, row: int) -> str:
+def _scores(worth: GuestWorth, row: int) -> str:
     text = f"{worth.mean_absolute[row]:.3g}"
     if row == 0:
         return text
