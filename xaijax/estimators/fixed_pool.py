@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xaijax.estimators.draws import Design, Rows, chunk_of
+from xaijax.estimators.designs import Design
+from xaijax.estimators.draws import Rows, chunk_of
 from xaijax.games.game import Game
 
 LEVEL = 0.05  # of the bound on what the pool leaves

@@ -13,7 +13,7 @@ import numpy as np
 
 from xaijax import _checks
 from xaijax._errors import InputError
-from xaijax.estimators import draws, fixed_pool
+from xaijax.estimators import designs, draws, fixed_pool, moments
 from xaijax.games.game import Game
 from xaijax.methods._qii_index import QiiIndex
 
@@ -69,16 +69,16 @@ def sampled_index(game: Game, index: QiiIndex, plan: Plan, ready: Callable[[], N
 
 
 def _ordered(design: Any) -> bool:
-    return isinstance(design, draws.Orders)
+    return isinstance(design, designs.Orders)
 
 
 def _design(index: QiiIndex, P: int, seed: int) -> Any:
     if index.chance is not None:
-        return draws.Sets(seed, P, index.chance)
+        return designs.Sets(seed, P, index.chance)
     if index.name == "banzhaf":
-        return draws.Sets(seed, P)
+        return designs.Sets(seed, P)
     assert index.weights is not None
-    return draws.Orders(seed, P, index.weights)
+    return designs.Orders(seed, P, index.weights)
 
 
 def refuse_stop(game: Game, plan: Plan) -> None:
@@ -94,9 +94,9 @@ def sampled_list(game: Game, replaced: np.ndarray, contrast: np.ndarray, plan: P
     """contrast [V, L] times Q of the sets replaced bool [L, P]."""
     if not callable(game.quantity.combine):
         width = plan.width * float(np.abs(contrast).sum(axis=1).max())
-        design = draws.Listed(~replaced, contrast)
+        design = designs.Listed(~replaced, contrast)
         return _drawn(game, design, _factors(game), width, plan)
-    design = draws.Listed(~replaced, np.eye(len(replaced)))
+    design = designs.Listed(~replaced, np.eye(len(replaced)))
     combine: Callable[[np.ndarray], np.ndarray] = game.quantity.combine
 
     def of(means: np.ndarray) -> np.ndarray:
@@ -107,16 +107,16 @@ def sampled_list(game: Game, replaced: np.ndarray, contrast: np.ndarray, plan: P
     values, errors, freedom = [], [], 0.0
     for _, run in draws.runs(game, design, rows, joint=True):
         run.step(plan.samples)
-        value, error = draws.smooth(run.moments, of)
+        value, error = moments.smooth(run.moments, of)
         values.append(value)
         errors.append(error)
-        freedom = draws.degrees_of_freedom(run.moments)
+        freedom = moments.degrees_of_freedom(run.moments)
     stats = _stats(plan, np.full(rows.games, plan.samples), np.full(rows.games, freedom))
     return Drawn(np.concatenate(values), np.concatenate(errors), stats)
 
 
 def _drawn(game: Game, design: Any, factors: np.ndarray, width: float, plan: Plan) -> Drawn:
-    listed = isinstance(design, draws.Listed)
+    listed = isinstance(design, designs.Listed)
     rows = draws.Rows(game, plan.seed, plan.samples, plan.scheme == "fixed-pool")
     if plan.scheme == "fixed-pool" and not listed:
         return _fixed(game, design, rows, factors, plan)
@@ -161,13 +161,13 @@ def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Plan)
     left = np.arange(n)
     for stop in stops:
         run.step(stop)
-        values[left], errors[left] = draws.linear(run.moments, factors)
-        freedom[left], counts[left] = draws.degrees_of_freedom(run.moments), stop
+        values[left], errors[left] = moments.linear(run.moments, factors)
+        freedom[left], counts[left] = moments.degrees_of_freedom(run.moments), stop
         if plan.stop is None:
             continue
         # A union bound over looks, terms and scores: the bound holds whenever a game stops.
         delta = plan.delta / (len(stops) * T * K)
-        half = draws.bernstein_half_width(run.moments, factors, width, delta)
+        half = moments.bernstein_half_width(run.moments, factors, width, delta)
         bounds[left] = half.max(axis=(1, 2))
         wide = bounds[left] > plan.epsilon
         if not wide.any():
