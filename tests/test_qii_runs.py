@@ -83,14 +83,14 @@ def test_the_table_is_never_built_for_all_rows(monkeypatch):
     given = {"quantity": "disparity", "members": MEMBERS, "tile": 256}
     whole = xj.QII(model, D, **given).game().values
     sizes = []
-    inner = games.Game._tables
+    inner = games.full_tables
 
-    def watched(self, chosen):
-        for rows, table in inner(self, chosen):
+    def watched(*arguments):
+        for rows, table in inner(*arguments):
             sizes.append(table.nbytes)
             yield rows, table
 
-    monkeypatch.setattr(games.Game, "_tables", watched)
+    monkeypatch.setattr(games, "full_tables", watched)
     cut = xj.QII(model, D, max_memory=1_000_000, **given).game().values
     np.testing.assert_allclose(cut, whole, atol=1e-6)  # float32 sums over donors in other stretches
     assert len(sizes) > 1 and max(sizes) <= 1_000_000 // 4

@@ -17,11 +17,12 @@ from xaijax._errors import MemoryPlanError
 from xaijax._players import Players
 from xaijax._table import Table
 from xaijax.games._clock import Clock
-from xaijax.games._device import DeviceBackend, make_mesh
+from xaijax.games._device import DeviceBackend
 from xaijax.games._host import ROWS_PER_CALL, HostBackend
 from xaijax.games._limits import devices_of, power_below, stated_limit, tile_of
 from xaijax.games._loop import Backend
 from xaijax.games._plan import instances_at_a_time, plan_sizes, rows_at_a_time
+from xaijax.games._programs import Programs, make_mesh
 from xaijax.games._shared import Sharing
 from xaijax.games._walk import WalkBackend
 from xaijax.games.quantity import Score
@@ -206,7 +207,7 @@ class Evaluator:
             default_tiles=TILES_PER_DISPATCH,
             max_memory=self.max_memory,
         )
-        return DeviceBackend(
+        programs = Programs(
             _columns(model.apply),
             model.params,
             model.compiled,
@@ -220,6 +221,7 @@ class Evaluator:
             self.score,
             probe.outputs,
         )
+        return DeviceBackend(programs)
 
     def _probe(self, table: Table, x: np.ndarray) -> Any:
         if self.findings is None:
