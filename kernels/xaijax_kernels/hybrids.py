@@ -36,6 +36,18 @@ def corner_masks(P: int, slot_bits: int, slots: jax.Array) -> jax.Array:
     return ((corner[:, :, None] >> rank[:, None, :]) & 1) == 1
 
 
+def slot_players(P: int, slot_bits: int, slots: jax.Array) -> jax.Array:
+    """What the corners of a slot keep; bool [S, slot_bits + 1, P].
+
+    Entry t: the player that bit t of the corner index keeps; the last one: the players that all
+    corners of the slot keep.
+    """
+    rank = ranks(slots[:, 3:].astype(jnp.uint32), P)
+    own = rank[:, None, :] == jnp.arange(slot_bits, dtype=jnp.int32)[:, None]
+    always = ((slots[:, :1] >> rank) & 1) == 1
+    return jnp.concatenate([own, always[:, None]], axis=1)
+
+
 def listed_masks(P: int, slot_bits: int, slots: jax.Array, masks: jax.Array) -> jax.Array:
     """Masks taken from the list; bool [S, 2^slot_bits, P]. Slots of corners get its first ones."""
     first = jnp.maximum(slots[:, :1] - LISTED, 0)

@@ -57,10 +57,13 @@ class Pairs:
     slot_bits: int  # a pair takes at least 2^slot_bits rows
     first: np.ndarray  # int32 [M], first corner, or LISTED and first coalition of a list
     asked: np.ndarray  # int64 [M], rows without padding
+    structured: bool = False  # the corners of a slot are answered by the model's structure
 
     @property
     def kind(self) -> str:
         """What its slots are: "corners", or "mixed" where some pairs take a list."""
+        if self.structured:
+            return "structured"
         return "mixed" if (self.first >= LISTED).any() else "corners"
 
     @property
@@ -103,6 +106,7 @@ def pack(
     differs: np.ndarray,
     slot_bits: int,
     listed: int | None = None,
+    structured: bool = False,
 ) -> Pairs:
     """Order the pairs [M] and give each its rows.
 
@@ -130,6 +134,7 @@ def pack(
         slot_bits,
         first,
         asked,
+        structured,
     )
 
 

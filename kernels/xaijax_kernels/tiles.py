@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ from jax.extend.core import jaxpr_as_fun
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as Spec
 
-from xaijax_kernels.hybrids import hybrid_rows
+from xaijax_kernels.hybrids import hybrid_rows, slot_players
 
 TILES_PER_DISPATCH = 32
 SMALLEST_TILE = 256
@@ -80,20 +81,32 @@ def run_tiles(
     own: jax.Array | None = None,  # [N, A], the model's answers to the instances themselves
     kind: str = "corners",  # what the slots are, see hybrids.kept_players
     score: Callable[[jax.Array, Any], jax.Array] | None = None,
+    structure: Callable[[Any], Any] | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Evaluate the model on every tile; values [T, R, K], non-finite answers per tile int32 [T].
 
     apply(params, rows [R, *instance_shape]) -> [R, A]; score(answers [R, A], own [R, A] or None)
-    -> [R, K], None: the answers themselves. The tiles are split over the devices of `mesh`; each
-    device stops after its own number of tiles, the rest stay zero.
+    -> [R, K], None: the answers themselves. structure(params): what gives the corners of slots
+    without their rows, see `structures`; apply then is its head, [R, H] -> [R, A].
+
+    The tiles are split over the devices of `mesh`; each device stops after its own number of
+    tiles, the rest stay zero.
     """
 
     def on_one_device(params, x, donors, players, masks, own, tiles, slots):
+        known = None if structure is None else structure(params)
+
         def body(carry):
             t, values, bad = carry
             one = jax.lax.dynamic_index_in_dim(slots, t, keepdims=False)
-            rows = hybrid_rows(x, donors, players, shape.P, shape.slot_bits, one, masks, kind)
-            out = apply(params, rows.reshape(shape.rows, *shape.instance_shape))
+            if known is None:
+                rows = hybrid_rows(x, donors, players, shape.P, shape.slot_bits, one, masks, kind)
+                out = apply(params, rows.reshape(shape.rows, *shape.instance_shape))
+            else:
+                kept = slot_players(shape.P, shape.slot_bits, one)
+                kept = kept if players is None else kept[:, :, players]
+                head = partial(apply, params)
+                out = known.corners(head, x[one[:, 1]], donors[one[:, 2]], kept)
             if score is not None:
                 mine = None if own is None else own[one[:, 1].repeat(1 << shape.slot_bits)]
                 out = score(out, mine)

@@ -63,13 +63,14 @@ class DeviceBackend:
         masks: bool [at most `listed`, P], the coalitions that the stream names. scored: False gives
         the model's answers themselves.
         """
-        run = self._programs.run(stream.kind, scored)
+        bits = stream.slot_bits if stream.kind == "structured" else None
+        run = self._programs.run(stream.kind, scored, bits)
         words = None
-        if stream.kind != "corners":
+        if stream.kind not in ("corners", "structured"):
             assert masks is not None
             words = jax.device_put(list_words(masks, self._programs.listed), self._same)
         self._weights.clear()
-        slots = self._programs.shape(stream.kind, scored).slots
+        slots = self._programs.shape(stream.kind, scored, bits).slots
         own = x.own if self._programs.reads_own(scored) else None
         fixed = (self._padded(x.codes), None if own is None else self._padded(own), words)
         waiting: list[Answers] = []
@@ -119,17 +120,18 @@ class DeviceBackend:
         return kept[1]
 
     def tables(
-        self, pairs: Pairs, question: Question, start: np.ndarray, differs: np.ndarray
+        self, streams: list[tuple[Pairs, Question]], start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
         """v(S) of N instances over B donors: float64 [N, 2^P, K]; differs bool [N, B, P]."""
         parts = []
-        for answers in self.answers(pairs, question.x, question.masks):
-            question.check(pairs, answers)
-            tiles = np.asarray(answers.values)[answers.place]
-            parts.append(tiles.reshape(-1, tiles.shape[-1])[: answers.piece.rows])
-            question.done(answers.piece.rows)
+        for pairs, question in streams:
+            for answers in self.answers(pairs, question.x, question.masks):
+                question.check(pairs, answers)
+                tiles = np.asarray(answers.values)[answers.place]
+                parts.append(tiles.reshape(-1, tiles.shape[-1])[: answers.piece.rows])
+                question.done(answers.piece.rows)
         values = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return tables_of_pairs(values, start, differs, question.donor_weights)
+        return tables_of_pairs(values, start, differs, streams[0][1].donor_weights)
 
     def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
         """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""

@@ -45,10 +45,12 @@ def _table_of_stretch(
         own = differs[:, b : b + step]
         n, B, _ = own.shape
         instance, donor = np.repeat(np.arange(n), B), np.tile(np.arange(b, b + B), n)
-        pairs = ask.pack(backend, instance, donor, own)
-        question = ask.question(pairs, here, np.arange(b, b + B), backend)
-        start = pairs.start_as_given.reshape(n, B)
-        table += backend.tables(pairs, question, start, own)
+        streams, start, first = [], np.empty(n * B, np.int64), 0
+        for place, pairs in ask.packs(backend, instance, donor, own):
+            streams.append((pairs, ask.question(pairs, here, np.arange(b, b + B), backend)))
+            start[place] = first + pairs.start_as_given
+            first += pairs.rows
+        table += backend.tables(streams, start.reshape(n, B), own)
     return table
 
 

@@ -164,11 +164,12 @@ class HostBackend:
         return lambda: np.concatenate([stacked, first, last, span], axis=2)
 
     def tables(
-        self, pairs: Pairs, question: Question, start: np.ndarray, differs: np.ndarray
+        self, streams: list[tuple[Pairs, Question]], start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
         """v(S) of N instances over B donors: float64 [N, 2^P, K]; differs bool [N, B, P]."""
-        values = self._held(pairs, question)
-        return tables_of_pairs(values, start, differs, question.donor_weights)
+        parts = [self._held(pairs, question) for pairs, question in streams]
+        values = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return tables_of_pairs(values, start, differs, streams[0][1].donor_weights)
 
     def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
         """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""

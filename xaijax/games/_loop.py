@@ -31,7 +31,12 @@ class Stream(Protocol):
 
     @property
     def kind(self) -> str:
-        """What its slots are: "corners", "list", "mixed" or "rows"."""
+        """What its slots are: "corners", "structured", "list", "mixed" or "rows"."""
+        ...
+
+    @property
+    def slot_bits(self) -> int:
+        """A slot has 2^slot_bits rows."""
         ...
 
     @property
@@ -111,11 +116,11 @@ class Backend(Protocol):
         ...
 
     def tables(
-        self, pairs: Pairs, question: Question, start: np.ndarray, differs: np.ndarray
+        self, streams: list[tuple[Pairs, Question]], start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
         """v(S) of N instances over B donors: float64 [N, 2^P, K].
 
-        start [N, B]: a pair's first row in the stream; differs bool [N, B, P].
+        start [N, B]: a pair's first row, the streams one after another; differs bool [N, B, P].
         """
         ...
 

@@ -45,44 +45,62 @@ class Programs:
         listed: int = 0,
         score: Score | None = None,
         outputs: int = 1,
+        structure: Any = None,
     ) -> None:
-        """listed: coalitions of the list that slots may name, 0 for none; outputs: A."""
+        """listed: coalitions of the list that slots may name, 0 for none; outputs: A.
+
+        structure: None, or what is known of the model: `of(params)`, `head(params, hidden)`.
+        """
         self.sizes, self.mesh, self.clock, self.listed = sizes, mesh, clock, listed
         self.same, self.split = NamedSharding(mesh, Spec()), NamedSharding(mesh, Spec("tiles"))
         self.params = jax.device_put(params, self.same)
         self.donors = jax.device_put(donors, self.same)
         self.players = None if players is None else jax.device_put(players, self.same)
         self._apply, self._cache, self._max_memory = apply, cache, max_memory
-        self._score, self._outputs = score, outputs
-        self._runs: dict[tuple[str, bool], Any] = {}  # the programs that hold the model
+        self._score, self._outputs, self._structure = score, outputs, structure
+        self._runs: dict[tuple[str, int | None, bool], Any] = {}  # the programs that hold the model
 
     def reads_own(self, scored: bool) -> bool:
         """Whether the score looks at the model's answer to x itself."""
         return scored and self._score is not None and self._score.reads_own
 
-    def shape(self, kind: str, scored: bool = True) -> TileShape:
-        """The tile for slots of one kind; slots of "rows" are single rows."""
-        tile = self.sizes.tile if scored else replace(self.sizes.tile, outputs=self._outputs)
-        return replace(tile, slot_bits=0, slots=tile.rows) if kind == "rows" else tile
+    def shape(self, kind: str, scored: bool = True, bits: int | None = None) -> TileShape:
+        """The tile for slots of one kind; slots of "rows" are single rows.
 
-    def run(self, kind: str, scored: bool = True) -> Any:
-        """The program that holds the model, for slots of one kind, compiled once."""
-        if (kind, scored) in self._runs:
-            return self._runs[kind, scored]
-        s, shape = self.sizes, self.shape(kind, scored)
+        bits: slots of 2^bits corners, answered by the structure; None: by the model.
+        """
+        tile = self.sizes.tile if scored else replace(self.sizes.tile, outputs=self._outputs)
+        bits = 0 if kind == "rows" else bits
+        return tile if bits is None else replace(tile, slot_bits=bits, slots=tile.rows >> bits)
+
+    def run(self, kind: str, scored: bool = True, bits: int | None = None) -> Any:
+        """The program that holds the model, for slots of one kind, compiled once; see `shape`."""
+        if (kind, bits, scored) in self._runs:
+            return self._runs[kind, bits, scored]
+        s, shape = self.sizes, self.shape(kind, scored, bits)
+        known = None if bits is None else self._structure
         score = self._score if scored else None
         words = -(-shape.P // 32)
-        listed = None if kind == "corners" else (self.listed, words)
+        listed = None if kind in ("corners", "structured") else (self.listed, words)
         dtype = self.donors.dtype
         devices = tuple(self.mesh.devices.flat)
         key = ("run", kind, s, listed, self.players is None, dtype.name, devices, score, shape)
+        key = (*key, known)
         if key not in self._cache:
             started = time.perf_counter()
 
             def of(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
                 return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
 
-            run = partial(run_tiles, self._traced(), shape, self.mesh, kind=kind, score=score)
+            run = partial(
+                run_tiles,
+                self._traced() if known is None else self._head(known),
+                shape,
+                self.mesh,
+                kind=kind,
+                score=score,
+                structure=None if known is None else known.of,
+            )
             arguments = (
                 self.params,
                 of(self.same, s.instances, s.columns, dtype=dtype),
@@ -106,7 +124,7 @@ class Programs:
                 f"{shape.rows} rows needs {needed:,}. Raise max_memory=, or lower batch_size= or "
                 f"tile= (at least {SMALLEST_TILE})."
             )
-        self._runs[kind, scored] = compiled
+        self._runs[kind, bits, scored] = compiled
         return compiled
 
     def _traced(self) -> Callable[[Any, jax.Array], jax.Array]:
@@ -117,6 +135,16 @@ class Programs:
         if key not in self._cache:
             rows = jax.ShapeDtypeStruct(dims, dtype)
             self._cache[key] = traced_once(self._apply, self.params, rows)
+        return self._cache[key]
+
+    def _head(self, known: Any) -> Callable[[Any, jax.Array], jax.Array]:
+        """The rest of a model whose structure is known: one trace serves all programs."""
+        layer = jax.eval_shape(known.of, self.params)
+        rows, dtype = layer.block(self.sizes.tile.rows), self.donors.dtype
+        key = ("head", known, rows, dtype.name)
+        if key not in self._cache:
+            hidden = jax.ShapeDtypeStruct((rows, layer.width), dtype)
+            self._cache[key] = traced_once(columns(known.head), self.params, hidden)
         return self._cache[key]
 
     def reduction(self, key: Any, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -140,6 +168,16 @@ class Programs:
             self._cache[key] = program.lower(*arguments).compile()
             self.clock.compile_seconds += time.perf_counter() - started
         return self._cache[key]
+
+
+def columns(apply: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """A model, or its head, with [R] made [R, 1]."""
+
+    def whole(params: Any, rows: Any) -> Any:
+        out = apply(params, rows)
+        return out[:, None] if out.ndim == 1 else out
+
+    return whole
 
 
 def make_mesh(devices: list[Any]) -> Mesh:

@@ -80,6 +80,42 @@ class Questions:
         self.counted(pairs)
         return pairs
 
+    def packs(
+        self, backend: Backend, instance: np.ndarray, donor: np.ndarray, differs: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, Pairs]]:
+        """(places, the stream of those pairs), all of them by the corners that differ.
+
+        One stream for the model; where its structure answers, one for each number of players that
+        differ, whose pairs then fill a slot each.
+        """
+        differs = differs.reshape(-1, self.P)
+        if not self.structured:
+            yield np.arange(len(differs)), self.pack(backend, instance, donor, differs)
+            return
+        most = backend.rows_per_block.bit_length() - 1
+        bits = np.clip(differs.sum(axis=1), backend.slot_bits, most)
+        for own in np.unique(bits)[::-1]:
+            here = np.flatnonzero(bits == own)
+            some = (instance[here], donor[here], differs[here], int(own))
+            pairs = pack(*some, structured=True)
+            self.counted(pairs)
+            yield here, pairs
+
+    @property
+    def finite(self) -> bool:
+        """Whether no number is missing or infinite, in the instances and in the donors.
+
+        A structure adds and multiplies what the model might have looked at first.
+        """
+        return all(
+            bool(np.isfinite(a).all()) for a in (self.codes, self.evaluator.replacement.codes)
+        )
+
+    @property
+    def structured(self) -> bool:
+        """Whether the model's structure answers corners."""
+        return self.evaluator.structured and self.finite
+
     def question(
         self,
         stream: Stream,

@@ -1,4 +1,4 @@
-"""Walks along orders of players, where the model's first layer is declared.
+"""Walks along orders of players, where the model's first layer is known.
 
 Letters: N instances, B donors, P players, D orders, K outputs, H units of the layer, G instances in
 a tile, L sizes in a block, T tiles in a dispatch.
@@ -7,7 +7,6 @@ a tile, L sizes in a block, T tiles in a dispatch.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from jax.sharding import PartitionSpec as Spec
 
 from xaijax._errors import MemoryPlanError
 from xaijax.games._clock import Clock
+from xaijax.games._programs import columns
 from xaijax_kernels.memory import program_bytes
 from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
 from xaijax_kernels.tiles import TILES_PER_DISPATCH, tile_rows, widest_layer
@@ -27,6 +27,7 @@ LONGEST_BLOCK = 64  # sizes that go through the head in one call
 MOST_INSTANCES = 16  # of one tile: a lone instance is padded to no more than this
 ORDERS = 32  # on the device at a time
 LOOK_AHEAD = 1
+PROBE_ROWS = 32  # as the model was probed with: a head that was found in that trace has it already
 
 
 def walk_shape(P: int, B: int, K: int, rows: int, dtype: str) -> WalkShape:
@@ -45,6 +46,7 @@ class WalkBackend:
     def __init__(
         self,
         model: Any,
+        structure: Any,
         outputs: int,
         donors: np.ndarray,
         donor_weights: np.ndarray,
@@ -54,7 +56,8 @@ class WalkBackend:
         clock: Clock,
     ) -> None:
         """donors [B, P]; instances: rows of x on the device at a time."""
-        self._model, self.clock, self._mesh = model, clock, mesh
+        self._model, self._structure = model, structure
+        self.clock, self._mesh = clock, mesh
         self._instances = instances
         self._same, self._split = NamedSharding(mesh, Spec()), NamedSharding(mesh, Spec("tiles"))
         self._params = jax.device_put(model.params, self._same)
@@ -146,10 +149,11 @@ class WalkBackend:
     def _head_rows(self, outputs: int, dtype: np.dtype, platform: str) -> int:
         """Rows of one call of the head, as a tile of the plain model would have."""
         model = self._model
-        hidden = jax.eval_shape(lambda p: model.structure.weights(p)[1], model.params).shape[0]
-        probe = jax.ShapeDtypeStruct((8, hidden), dtype)
-        jaxpr = jax.make_jaxpr(model.structure.head)(model.params, probe).jaxpr
-        width = max(hidden, outputs, widest_layer(jaxpr, 8))
+        structure = self._structure
+        hidden = jax.eval_shape(structure.of, model.params).width
+        probe = jax.ShapeDtypeStruct((PROBE_ROWS, hidden), dtype)
+        jaxpr = jax.make_jaxpr(structure.head)(model.params, probe).jaxpr
+        width = max(hidden, outputs, widest_layer(jaxpr, PROBE_ROWS))
         return tile_rows(width, dtype.itemsize, platform)
 
     def _program(self, dtype: np.dtype) -> Any:
@@ -162,8 +166,8 @@ class WalkBackend:
             def of(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
                 return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
 
-            structure = self._model.structure
-            run = partial(walk_tiles, structure.weights, _columns(structure.head), self.shape)
+            structure = self._structure
+            run = partial(walk_tiles, structure.weights, columns(structure.head), self.shape)
             cache[key] = (
                 jax.jit(partial(run, self._mesh))
                 .lower(
@@ -185,13 +189,3 @@ class WalkBackend:
                 f"walks needs {needed:,}. Raise max_memory=, or leave structure= out."
             )
         return cache[key]
-
-
-def _columns(head: Callable[..., Any]) -> Callable[..., Any]:
-    """The head with [R] made [R, 1]."""
-
-    def columns(params: Any, hidden: Any) -> Any:
-        out = head(params, hidden)
-        return out[:, None] if out.ndim == 1 else out
-
-    return columns

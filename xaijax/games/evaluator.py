@@ -22,7 +22,7 @@ from xaijax.games._host import ROWS_PER_CALL, HostBackend
 from xaijax.games._limits import devices_of, power_below, stated_limit, tile_of
 from xaijax.games._loop import Backend
 from xaijax.games._plan import instances_at_a_time, plan_sizes, rows_at_a_time
-from xaijax.games._programs import Programs, make_mesh
+from xaijax.games._programs import Programs, columns, make_mesh
 from xaijax.games._shared import Sharing
 from xaijax.games._walk import WalkBackend
 from xaijax.games.quantity import Score
@@ -151,9 +151,23 @@ class Evaluator:
         return self._kept
 
     @property
+    def structure(self) -> Any:
+        """What is known of the model beyond its answers, once it is probed; None: nothing."""
+        return None if self.findings is None else self.findings.structure
+
+    @property
+    def structured(self) -> bool:
+        """Whether corners are answered by the model's structure; see `Questions.structured`.
+
+        Not where the score looks at f(x): rounded in another way, x might not get its own label.
+        """
+        apart = self.score is None or not self.score.reads_own
+        return self.structure is not None and self.model.deterministic and apart
+
+    @property
     def walks(self) -> bool:
-        """Whether orders of players are walked by the model's declared first layer."""
-        return self.model.structure is not None and self._players_of_codes is None
+        """Whether orders of players are walked by the model's first layer."""
+        return self.structure is not None and self._players_of_codes is None
 
     def walker(self, table: Table, x: np.ndarray, N: int) -> WalkBackend:
         """The loop that walks orders; arguments as of `backend`."""
@@ -162,6 +176,7 @@ class Evaluator:
             codes = self.replacement.codes
             self._walker = WalkBackend(
                 self.model,
+                self.structure,
                 self.findings.outputs,
                 codes,
                 self.replacement.weights,
@@ -208,7 +223,7 @@ class Evaluator:
             max_memory=self.max_memory,
         )
         programs = Programs(
-            _columns(model.apply),
+            columns(model.apply),
             model.params,
             model.compiled,
             sizes,
@@ -220,6 +235,7 @@ class Evaluator:
             self.listed,
             self.score,
             probe.outputs,
+            self.structure,
         )
         return DeviceBackend(programs)
 
@@ -281,13 +297,3 @@ class Evaluator:
         if self.model.max_rows is not None:
             call = min(call, power_below(self.model.max_rows))
         return call, block
-
-
-def _columns(apply: Any) -> Any:
-    """The model with [R] made [R, 1]."""
-
-    def columns(params: Any, rows: Any) -> Any:
-        out = apply(params, rows)
-        return out[:, None] if out.ndim == 1 else out
-
-    return columns

@@ -67,8 +67,9 @@ class Game:
 
     @property
     def walks(self) -> bool:
-        """Whether `walk` can be asked."""
-        return self.evaluator.walks
+        """Whether `walk` can be asked; the first question probes the model."""
+        self.ask.backend()
+        return self.evaluator.walks and self.ask.finite
 
     @property
     def outputs(self) -> int:
@@ -106,7 +107,6 @@ class Game:
         def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
             n, B, _ = differs.shape
             instance, donor = np.repeat(np.arange(n), B), np.tile(np.arange(B), n)
-            pairs = self.ask.pack(backend, instance, donor, differs)
             own = totals.stretch(first, first + n)
             if groups is not None:
                 own = Totals(n, self.P, K, donors, random)
@@ -114,12 +114,14 @@ class Game:
             here = chosen[first : first + n]
             check = refuse_bad_answers(self.evaluator, here, backend)
             x = self.ask.instances(here)
-            pair_semivalues(backend, pairs, x, weights, own, check, self.ask.telling(pairs))
+            for _, pairs in self.ask.packs(backend, instance, donor, differs):
+                pair_semivalues(backend, pairs, x, weights, own, check, self.ask.telling(pairs))
             if groups is not None:
                 totals.add(groups[:, here], own)
 
         for first, differs in self.ask.differing(chosen):
             backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
+        self._tell_structure()
         if self._same_without_x:
             totals.empty[:] = totals.empty[:1]
         factors = self.quantity.combine
@@ -191,6 +193,11 @@ class Game:
             backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
             yield chosen[first : first + len(differs)], parts.pop()
 
+    def _tell_structure(self) -> None:
+        """Keep the name of what answered corners."""
+        if self.ask.structured:
+            self.structure = self.evaluator.structure.name
+
     def walk(self, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """v(S) along orders int [D, P], by the declared first layer; float64 [n, D, 2, P, K].
 
@@ -207,7 +214,7 @@ class Game:
         # The two ends come with every order.
         self.ask.count.padded += len(rows) * donors * 2 * D * P - asked
         self.ask.told(asked)
-        self.structure = self.evaluator.model.structure.name
+        self.structure = self.evaluator.structure.name
         flat = sums.reshape(len(rows), -1, sums.shape[-1])
         return self._measured(flat, flat.shape[1], self._walked(orders)).reshape(sums.shape)
 
@@ -248,6 +255,7 @@ class Game:
         parts = full_tables(self.ask, chosen, self.outputs, *limits)
         if self.quantity.groups is not None:
             parts = iter([(chosen, self.quantity.mean(parts))])
+        self._tell_structure()
         for _, means in parts:
             yield self._measured(means, means.shape[1], self._kept_of)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,11 @@ import jax
 import numpy as np
 
 from xaijax._errors import ModelOutputError
+from xaijax.models._found_layer import find
 from xaijax.models._host import HostModel, call_host, call_host_raw
 from xaijax.models._outputs import output_names_for
 from xaijax.models._probe import probe_determinism, probe_neighbours
-from xaijax.models._structure import refuse_other
+from xaijax.models._structure import difference, refuse_other
 
 PROBE_ROWS = 32
 _REPEATS = 64  # of the probe, to measure the noise of a model that is declared random
@@ -31,6 +33,7 @@ class Probe:
     rows: int = PROBE_ROWS
     noise: np.ndarray | None = None  # [K], standard deviation of one answer; None: deterministic
     compile_seconds: float = 0.0
+    structure: Any = None  # what is known of the model, declared or found; None: nothing
 
 
 def probe_jax(model: Any, rows: np.ndarray) -> Probe:
@@ -41,9 +44,12 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         started = time.perf_counter()
         shape = jax.ShapeDtypeStruct((PROBE_ROWS, *rows.shape[1:]), rows.dtype)
         traced = jax.jit(model.apply).trace(model.params, shape)
-        model.compiled[key] = (traced.lower().compile(), traced.jaxpr.jaxpr)
+        layer = None
+        if model.structure is None and model.deterministic:
+            layer = find(model.apply, model.params, shape, traced.jaxpr)
+        model.compiled[key] = (traced.lower().compile(), traced.jaxpr.jaxpr, layer)
         seconds = time.perf_counter() - started
-    program, jaxpr = model.compiled[key]
+    program, jaxpr, layer = model.compiled[key]
 
     def evaluate(some: Any) -> np.ndarray:
         return np.asarray(program(model.params, some))
@@ -51,8 +57,12 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     rows = rows[np.arange(PROBE_ROWS) % len(rows)]
     answer, noise = _probed(model, evaluate, rows)
     if model.structure is not None:
+        layer = model.structure
         refuse_other(model, rows, answer)
-    return _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
+    elif layer is not None and difference(layer, model, rows, answer):
+        layer = None
+    found = _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
+    return dataclasses.replace(found, structure=layer)
 
 
 def probe_host(model: HostModel, rows: Any) -> Probe:

@@ -14,6 +14,7 @@ from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public_class
 from xaijax.models._options import came
 from xaijax.models._trace import MATMUL, Selected, traced
+from xaijax_kernels.structures.dense import Dense
 
 # Two roundings of one float32 network, whose sums go in another order, differ by far less; a layer
 # that is not the model's differs by as much as the answers do.
@@ -48,6 +49,11 @@ class Walk:
     head: Selected  # (params, hidden [R, H]) -> [R] or [R, K], the model's chosen output
     name = "first layer"
 
+    def of(self, params: Any) -> Dense:
+        """What the engine asks at the corners of a pair."""
+        weights, bias = self.weights(params)
+        return Dense(jnp.asarray(weights), jnp.asarray(bias))
+
 
 def ready(
     structure: Any,
@@ -79,28 +85,33 @@ def refuse_other(model: Any, rows: np.ndarray, answer: np.ndarray) -> None:
 
     rows [R, *F] are the probe rows, answer [R] or [R, K] the model's.
     """
-    flat = rows.reshape(len(rows), -1)
-
-    def whole(params: Any, flat: Any) -> Any:
-        weights, bias = model.structure.weights(params)
-        if weights.shape[:1] != flat.shape[1:] or bias.shape != weights.shape[1:]:
-            raise InputError(
-                f"structure=: the first layer of {model.name} must have weights "
-                f"[{flat.shape[1]}, H] and a bias [H]; got {list(weights.shape)} and "
-                f"{list(bias.shape)}."
-            )
-        with jax.default_matmul_precision(MATMUL[model.precision]):
-            hidden = flat @ weights + bias
-        return model.structure.head(params, hidden)
-
-    found = np.asarray(jax.jit(whole)(model.params, jnp.asarray(flat)), np.float64)
-    difference = _difference(found, np.asarray(answer, np.float64), EPS[model.precision])
-    if difference:
+    weights, bias = model.structure.weights(model.params)
+    F = rows[0].size
+    if weights.shape[:1] != (F,) or bias.shape != weights.shape[1:]:
+        raise InputError(
+            f"structure=: the first layer of {model.name} must have weights [{F}, H] and a bias "
+            f"[H]; got {list(weights.shape)} and {list(bias.shape)}."
+        )
+    off = difference(model.structure, model, rows, answer)
+    if off:
         raise InputError(
             f"structure= does not describe {model.name}: on {len(rows)} probe rows "
-            f"head(X W + b) differs from the model ({difference}). Fold what is done to the input "
+            f"head(X W + b) differs from the model ({off}). Fold what is done to the input "
             "before the layer into W and b, or leave structure= out."
         )
+
+
+def difference(structure: Any, model: Any, rows: np.ndarray, answer: np.ndarray) -> str:
+    """How head(X W + b) differs from the model's answer to rows [R, *F]; empty: it does not."""
+
+    def whole(params: Any, flat: Any) -> Any:
+        with jax.default_matmul_precision(MATMUL[model.precision]):
+            hidden = structure.of(params).hidden(flat)
+        return structure.head(params, hidden)
+
+    flat = jnp.asarray(rows.reshape(len(rows), -1))
+    found = np.asarray(jax.jit(whole)(model.params, flat), np.float64)
+    return _difference(found, np.asarray(answer, np.float64), EPS[model.precision])
 
 
 def _difference(found: np.ndarray, answer: np.ndarray, eps: float) -> str:

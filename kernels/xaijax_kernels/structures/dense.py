@@ -1,0 +1,90 @@
+"""A dense first layer at the corners of a pair: head(z W + b), one addition a unit and corner.
+
+The layer is a sum over columns, so the corners of a slot are the layer of its first corner and the
+sums of the changes of the players that its bits keep: each bit doubles what is there.
+
+Letters: S slots of 2^s corners, F columns, H units, R rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+# A product rounds its last few rows in another way, and a pair's bits must not depend on its place.
+WHOLE_ROWS = 256
+BLOCK = 1 << 14  # numbers of the layer that are made at a time: half of a core's fast memory
+
+Head = Callable[[jax.Array], jax.Array]  # hidden [R, H] -> answers [R, A]
+
+
+def sums_of_subsets(start: jax.Array, terms: jax.Array) -> jax.Array:
+    """start [S, 1, H] plus each subset of terms [S, t, H]; [S, 2^t, H], bit i for term i."""
+    out = start
+    for t in range(terms.shape[1]):
+        out = jnp.concatenate([out, out + terms[:, t, None]], axis=1)
+    return out
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Dense:
+    """hidden = z W + b."""
+
+    weights: jax.Array  # [F, H]
+    bias: jax.Array  # [H]
+
+    @property
+    def width(self) -> int:
+        """H."""
+        return self.bias.shape[0]
+
+    def hidden(self, rows: jax.Array) -> jax.Array:
+        """Of rows [R, F]; [R, H]."""
+        return self._times(rows) + self.bias
+
+    def block(self, rows: int) -> int:
+        """Rows that the head is given at a time, of a tile of `rows`; both are powers of two."""
+        fits = 1 << max(0, (BLOCK // self.width).bit_length() - 1)
+        return min(rows, max(WHOLE_ROWS, fits))
+
+    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
+        """Answers to the corners of slots; [S 2^s, A].
+
+        head: hidden [`block(S 2^s)`, H] -> [.., A]; x, donors [S, F]; kept bool [S, s + 1, F]:
+        entry t holds the columns of the player that bit t of a corner keeps, the last one those
+        that all corners of the slot keep.
+        """
+        S, Q, F = kept.shape
+        s, H = Q - 1, self.width
+        change = jnp.where(kept, (x - donors)[:, None], 0)
+        rows = jnp.concatenate([donors[:, None], change], axis=1)
+        terms = self._times(rows.reshape(-1, F)).reshape(S, Q + 1, H)
+        start = terms[:, :1] + self.bias + terms[:, Q:]
+        # A block stays in a core's fast memory from the sums to the head: the low bits of one
+        # corner index, or a few whole slots.
+        rows_of_block = self.block(S << s)
+        low = min(s, rows_of_block.bit_length() - 1)
+        together = rows_of_block >> low
+        high = sums_of_subsets(jnp.zeros_like(start), terms[:, low + 1 : Q])  # [S, 2^(s - low), H]
+
+        def few(slots: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+            start, terms, high = slots  # of `together` slots
+            sums = sums_of_subsets(start, terms)
+            if low == s:
+                return head(sums.reshape(-1, H))
+            return jax.lax.map(lambda h: head(sums[0] + h), high[0])
+
+        parts = (start, terms[:, 1 : low + 1], high)
+        if together == S:
+            return few(parts).reshape(S << s, -1)
+        parts = tuple(a.reshape(-1, together, *a.shape[1:]) for a in parts)
+        return jax.lax.map(few, parts).reshape(S << s, -1)
+
+    def _times(self, rows: jax.Array) -> jax.Array:
+        R = len(rows)
+        whole = jnp.pad(rows, ((0, -R % WHOLE_ROWS), (0, 0)))
+        return jnp.dot(whole, self.weights, precision=jax.lax.Precision.HIGHEST)[:R]

@@ -1,0 +1,133 @@
+"""Sums of products over columns at the corners of a pair: sum_l a_l prod_j k_l(z_j).
+
+An RBF machine is one, and so is a tree: a leaf is reached where every column is within its bounds.
+For a slot the low bits and the high bits of a corner index give a half table each, and all values
+are one product of matrices, [2^h, L] x [L, 2^(s-h)].
+
+Factors are kept as exponents that add up over columns, so that those of a player of many columns
+are one product of matrices too; `unit` turns sums of exponents into products of factors.
+
+Letters: S slots of 2^s corners, F columns, L terms (support vectors, leaves), A sums, R rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from xaijax_kernels.structures.dense import Head
+
+HIGHEST = jax.lax.Precision.HIGHEST
+
+
+class Factors(Protocol):
+    """The factors k_l(z_j) of a sum of products."""
+
+    def exponents(self, rows: jax.Array) -> jax.Array:
+        """Of rows [R, F]; [R, F, L]."""
+        ...
+
+    def unit(self, exponents: jax.Array) -> jax.Array:
+        """The factors; unit(d + e) = unit(d) unit(e)."""
+        ...
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Gaussians:
+    """k_l(z_j) = exp(-gamma (z_j - c_lj)^2)."""
+
+    centres: jax.Array  # [L, F]
+    gamma: jax.Array  # [] or [F]
+
+    def exponents(self, rows: jax.Array) -> jax.Array:
+        """See `Factors`."""
+        return jnp.square(rows[:, :, None] - self.centres.T) * jnp.reshape(self.gamma, (-1, 1))
+
+    def unit(self, exponents: jax.Array) -> jax.Array:
+        """See `Factors`."""
+        return jnp.exp(-exponents)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Boxes:
+    """k_l(z_j) = 1 where low < z_j <= high: the leaves of trees."""
+
+    low: jax.Array  # [L, F]
+    high: jax.Array  # [L, F]
+
+    def exponents(self, rows: jax.Array) -> jax.Array:
+        """See `Factors`: 1 where a bound is broken."""
+        z = rows[:, :, None]
+        return (~((z > self.low.T) & (z <= self.high.T))).astype(rows.dtype)
+
+    def unit(self, exponents: jax.Array) -> jax.Array:
+        """See `Factors`."""
+        return (exponents == 0).astype(exponents.dtype)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Product:
+    """hidden_a = intercept_a + sum_l coefficients_la prod_j k_l(z_j)."""
+
+    factors: Any  # Factors
+    coefficients: jax.Array  # [L, A]
+    intercept: jax.Array  # [A]
+
+    @property
+    def width(self) -> int:
+        """A."""
+        return self.intercept.shape[0]
+
+    def hidden(self, rows: jax.Array) -> jax.Array:
+        """Of rows [R, F]; [R, A]."""
+
+        def one(row: jax.Array) -> jax.Array:
+            return self.factors.unit(self.factors.exponents(row[None])[0].sum(axis=0))
+
+        return jnp.dot(jax.lax.map(one, rows), self.coefficients, precision=HIGHEST) + (
+            self.intercept
+        )
+
+    def block(self, rows: int) -> int:
+        """Rows that the head is given at a time: all rows of a tile."""
+        return rows
+
+    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
+        """Answers to the corners of slots; [S 2^s, A]. Arguments as of `Dense.corners`."""
+        sums = jax.lax.map(self._slot, (x, donors, kept))
+        return head(sums.reshape(-1, sums.shape[-1]))
+
+    def _slot(self, slot: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        """The values of one slot; [2^s, A]."""
+        x, donor, kept = slot  # [F], [F], bool [s + 1, F]
+        s = len(kept) - 1
+        of_both = self.factors.exponents(jnp.stack([x, donor]))  # [2, F, L]
+        own, always = kept[:s], kept[s]
+        never = ~always & ~own.any(axis=0)
+        of_x = jnp.concatenate([own, always[None]]).astype(x.dtype)
+        of_donor = jnp.concatenate([own, never[None]]).astype(x.dtype)
+        with_x = jnp.dot(of_x, of_both[0], precision=HIGHEST)  # [s + 1, L]
+        with_donor = jnp.dot(of_donor, of_both[1], precision=HIGHEST)
+        common = self.factors.unit(with_x[s] + with_donor[s])
+        kept_x, kept_donor = self.factors.unit(with_x[:s]), self.factors.unit(with_donor[:s])
+
+        def table(start: jax.Array, first: int, last: int) -> jax.Array:
+            out = start[None]  # [1, L]
+            for t in range(first, last):
+                out = jnp.concatenate([out * kept_donor[t], out * kept_x[t]])
+            return out
+
+        half = s // 2
+        low = table(common, 0, half)  # [2^h, L]
+        high = table(jnp.ones_like(common), half, s)  # [2^(s - h), L]
+        # [A 2^h, L], rows on both sides: L last is the layout that the product reads fastest.
+        weighted = (self.coefficients.T[:, None] * low).reshape(-1, low.shape[1])
+        sums = jax.lax.dot_general(high, weighted, (((1,), (1,)), ((), ())), precision=HIGHEST)
+        sums = sums.reshape(len(high), -1, len(low)).swapaxes(1, 2)  # [2^(s - h), 2^h, A]
+        return sums.reshape(-1, sums.shape[2]) + self.intercept

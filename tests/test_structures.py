@@ -1,0 +1,171 @@
+"""What is known of a model beyond its answers: the same values, asked for less."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import xaijax as xj
+from tests import oracles
+from xaijax_kernels.structures.dense import Dense
+from xaijax_kernels.structures.product import Boxes, Gaussians, Product
+
+# A sum of n float32 terms is off by at most n 2^-24 of their absolute sum (Higham 2002, 4.2), and
+# so is a product of n factors near one; the factor 4 is for the two roundings of each term itself
+# and of the oracle's input.
+EPS = 4 * 2.0**-24
+
+
+def slots(rng: np.random.Generator, S: int, s: int, F: int, P: int) -> tuple[np.ndarray, ...]:
+    """(x, donors, kept, hybrids [S 2^s, F]): slots of which bit t of a corner keeps a player."""
+    x, donors = (rng.normal(size=(S, F)).astype(np.float32) for _ in range(2))
+    player = np.concatenate([np.arange(P), rng.integers(0, P, F - P)])
+    kept = np.zeros((S, s + 1, F), bool)
+    for i in range(S):
+        order = rng.permutation(P)
+        for t in range(s):
+            kept[i, t] = player == order[t]
+        kept[i, s] = np.isin(player, order[s:][rng.random(P - s) < 0.5])
+    hybrids = []
+    for i in range(S):
+        for corner in range(1 << s):
+            mask = kept[i, s].copy()
+            for t in range(s):
+                if corner >> t & 1:
+                    mask |= kept[i, t]
+            hybrids.append(np.where(mask, x[i], donors[i]))
+    return x, donors, kept, np.array(hybrids)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([1, 2, 8, 64]),
+    st.integers(0, 6),
+    st.integers(0, 4),
+    st.integers(0, 5),
+    st.integers(1, 70),
+)
+def test_a_dense_layer_at_corners(
+    seed: int, S: int, s: int, more_players: int, more_columns: int, H: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    P = max(1, s + more_players)
+    F = P + more_columns
+    x, donors, kept, rows = slots(rng, S, s, F, P)
+    weights, bias = (rng.normal(size=d).astype(np.float32) for d in ((F, H), H))
+    layer = Dense(jnp.asarray(weights), jnp.asarray(bias))
+    asked = []
+
+    def head(hidden: Any) -> Any:
+        asked.append(hidden.shape)
+        return hidden
+
+    got = np.asarray(layer.corners(head, *(jnp.asarray(a) for a in (x, donors, kept))))
+    wanted = rows.astype(float) @ weights.astype(float) + bias
+    # Terms (x - b) w of the subsets come on top of the donor's own.
+    size = (np.abs(x).max() + 2 * np.abs(donors).max()) * np.abs(weights).max() + np.abs(bias).max()
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=EPS * (F + s + 2) * (F + 1) * size)
+    assert set(asked) == {(layer.block(S << s), H)}
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([1, 4, 16]),
+    st.integers(0, 6),
+    st.integers(0, 3),
+    st.integers(0, 4),
+    st.integers(1, 40),
+    st.integers(1, 3),
+    st.booleans(),
+)
+def test_a_sum_of_products_at_corners(
+    seed: int, S: int, s: int, more_players: int, more_columns: int, L: int, A: int, boxes: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    P = max(1, s + more_players)
+    F = P + more_columns
+    x, donors, kept, rows = slots(rng, S, s, F, P)
+    coefficients, intercept = (rng.normal(size=d).astype(np.float32) for d in ((L, A), A))
+    if boxes:
+        low = np.where(rng.random((L, F)) < 0.5, -np.inf, rng.normal(size=(L, F)) - 1)
+        high = np.where(rng.random((L, F)) < 0.5, np.inf, low + 2)
+        low, high = low.astype(np.float32), high.astype(np.float32)
+        factors: Any = Boxes(jnp.asarray(low), jnp.asarray(high))
+        inside = ((rows[:, None] > low) & (rows[:, None] <= high)).all(axis=2)
+        terms = inside.astype(float)
+    else:
+        centres, gamma = rng.normal(size=(L, F)).astype(np.float32), np.float32(1 / F)
+        factors = Gaussians(jnp.asarray(centres), jnp.asarray(gamma))
+        gaps = np.square(rows[:, None].astype(float) - centres).sum(axis=2)
+        terms = np.exp(-float(gamma) * gaps)
+    product = Product(factors, jnp.asarray(coefficients), jnp.asarray(intercept))
+    arrays = [jnp.asarray(a) for a in (x, donors, kept)]
+    got = np.asarray(product.corners(lambda sums: sums, *arrays))
+    wanted = terms @ coefficients.astype(float) + intercept
+    size = np.abs(coefficients).sum(axis=0).max() + np.abs(intercept).max()
+    # Exponents are at most about 40 here, and rounding one by e moves its factor by as much.
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=EPS * (40 * F + L + s) * size)
+    direct = np.asarray(product.hidden(jnp.asarray(rows)))
+    np.testing.assert_allclose(direct, wanted, rtol=0, atol=EPS * (40 * F + L + s) * size)
+
+
+W = np.random.default_rng(3).normal(size=(5, 4)).astype(np.float32)
+V = np.random.default_rng(4).normal(size=(4, 2)).astype(np.float32)
+LAYERED: dict[str, Any] = {
+    "logistic": lambda X: jax.nn.sigmoid(X @ W[:, 0]),
+    "softmax": lambda X: jax.nn.softmax(X @ W),
+    "network": lambda X: jax.nn.relu(X @ W + 0.1) @ V,
+    "jitted": jax.jit(lambda X: jax.nn.gelu(jnp.dot(X, W)) @ V[:, 0]),
+    "standardised": lambda X: jnp.tanh(((X - 0.3) / jnp.arange(1.0, 6.0)) @ W) @ V,
+    "turned": lambda X: jnp.tanh((1.0 - X) @ W) @ V,
+    "einsum": lambda X: jnp.einsum("rf,hf->rh", X, W.T),
+    "flattened": lambda X: jax.nn.relu(X.reshape(len(X), -1) @ W) @ V,
+}
+OTHERS: dict[str, Any] = {
+    "skip": lambda X: jax.nn.relu(X @ W).sum(axis=1) + X[:, 0],
+    "squared": lambda X: (X**2) @ W[:, 0],
+    "two layers": lambda X: X @ W[:, 0] + jnp.sin(X @ W[:, 1]),
+    "cleaned": lambda X: jnp.nan_to_num(X) @ W,
+    "turned round": lambda X: (1.0 / X) @ W,
+    "no product": lambda X: jnp.sin(X).sum(axis=1),
+    "untouched": lambda X: X,
+    "of a pair": lambda X: (X[:, None] @ W)[:, 0],
+    "half precision": lambda X: (X.astype(jnp.bfloat16) @ W.astype(jnp.bfloat16)).astype(float),
+}
+
+
+def data(seed: int, N: int, F: int = 5) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(N, F)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", sorted(LAYERED))
+@pytest.mark.parametrize("index", ["shapley", xj.SizeLimited(1)])
+def test_a_first_layer_is_found(name: str, index: Any) -> None:
+    f, X, background = LAYERED[name], data(1, 6), data(2, 7)
+    got = xj.Explainer(xj.as_model(f), background, index=index)(X)
+    assert got.stats["structure"] == "first layer"
+
+    def rows(Z: np.ndarray) -> np.ndarray:
+        out = np.asarray(f(jnp.asarray(Z, jnp.float32)), np.float64)
+        return out.reshape(len(Z), -1)
+
+    shapley = index == "shapley"
+    weight = oracles.shapley_weight(5) if shapley else oracles.size_limited_weight(5, 1)
+    wanted = oracles.explain(rows, X, background, weight)[0]
+    # Answers of a size of ten at most, in float32, through slopes of about one.
+    np.testing.assert_allclose(got.values, wanted.reshape(got.values.shape), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", sorted(OTHERS))
+def test_other_models_answer_themselves(name: str) -> None:
+    f = OTHERS[name]
+    got = xj.Explainer(xj.as_model(f), data(2, 7))(data(1, 3))
+    assert got.stats["structure"] is None
