@@ -244,7 +244,7 @@ def test_fewer_than_three_columns_have_no_rate(n, ranker):
         (by_explainer, np.where(X > 3, np.nan, X), Y, E, "X contains NaN"),
         (xj.AEC(), pd.DataFrame(X, columns=list("aabcde")), Y, E, "occur more than once"),
         (xj.AEC(solver="x"), X, Y, E, "solver must be one of"),
-        (xj.AEC(task="classification"), X, np.arange(120) % 3, E, "y has 3 classes"),
+        (xj.AEC("classification", True), X, np.arange(120) % 3, E, "y has 3 classes"),
         (lambda X, y: [1.0], X, Y, xj.ModelOutputError, r"the shape \(1,\) for 6 columns"),
         (lambda X, y: "abc", X, Y, xj.ModelOutputError, "no numbers for 6 columns"),
         (lambda X, y: None, X, Y, xj.ModelOutputError, "ranker returned"),

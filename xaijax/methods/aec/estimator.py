@@ -50,7 +50,8 @@ class AEC(BaseEstimator):
     effect: it is the sign of b_j times that of the sum of the other columns' slopes. Where columns
     are uncorrelated every effect is 0, whatever y is. With `standardize=False`, the paper's
     reading, slopes in mixed units are added: multiplying one column by 10 changes the list, and
-    columns of small spread lead it. Shifting a column changes nothing.
+    columns of small spread lead it. Shifting a column changes nothing, up to where solver="sklearn"
+    stops.
 
     Parameters
     ----------
@@ -61,13 +62,18 @@ class AEC(BaseEstimator):
     decimals : None, or digits to which every B, every b and the effects are rounded; the author's
         code has 4.
     solver : of the logistic fits, both with the loss of `LogisticRegression()` (L2, C = 1, the
-        intercept free). "sklearn": that class's own stopping point, as in the paper. "newton":
-        converged.
+        intercept free). "sklearn": that class's own stopping point, as in the paper. It may be far
+        from the minimum, with the wrong sign even, where a column's mean is many standard
+        deviations from 0 or its standard deviation is small; one warning names such columns and
+        both slopes. "newton": the minimum.
     learner : None, or what gives b_j instead: a scikit-learn estimator with a slope (`coef_`), or a
         function (x [M], y [M]) -> slope, called with a third argument where rows have weights. In a
         classification y is 0 or 1.
     bootstrap : None, or the number S of resamplings of the rows, at least 2. Their logistic slopes
-        are found by Newton from the full fit, also with solver="sklearn".
+        are at the minimum, also with solver="sklearn": errors and ranks are those of
+        solver="newton". With sample_weight every replicate draws M of the M rows of positive
+        weight, each as likely as any other, and a drawn row counts with its weight. So a weight of
+        2 is one row that may be drawn, not two: effects are those of the row twice, errors are not.
     seed : of the resampling; the same seed draws the same rows, however data are cut into chunks.
 
     Attributes
@@ -112,7 +118,8 @@ class AEC(BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> AEC:
         """Fit to X [M, F] (array, pandas or polars frame of numbers) and y [M]; returns self.
 
-        sample_weight: [M], at least 0; a weight of 2 is the same as the row twice.
+        sample_weight: [M], at least 0; for the effects a weight of 2 is the same as the row twice,
+            for bootstrap errors it is one row (see `bootstrap`).
 
         Raises, before any fit: InputError for NaN, infinity, duplicate names, y of another length,
         a single class and the like; InputTypeError for types that are not accepted.

@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 from xaijax import _checks
 from xaijax.methods.aec.distinct import ValueTable, stacked, value_table
 from xaijax.methods.aec.rows import Block, Rows, Table
+from xaijax.methods.aec.stopping import Far, is_far, minimum, tell
 from xaijax.methods.aec.survey import Survey
 from xaijax_kernels.newton import TILE, logistic_sums, newton
 
@@ -34,7 +35,7 @@ class LogisticFit:
     """Every feature against every class."""
 
     slopes: np.ndarray  # float64 [K', F], per unit of the column (of its spread if standardised)
-    theta: np.ndarray  # float64 [K', F, 2], intercept and slope of (x - mean) / spread
+    theta: np.ndarray  # float64 [K', F, 2], intercept and slope of (x - mean) / spread; the minimum
     passes: int  # over the rows, the most of all classes; 0: only over tables
     tables: list[ValueTable | None]  # [F]
 
@@ -172,24 +173,32 @@ def _padded(
 def _by_sklearn(
     table: Table, found: Survey, standardize: bool, tables: list[ValueTable | None]
 ) -> LogisticFit:
-    """One `LogisticRegression().fit` a column, on its distinct values where these are few."""
-    positives = found.target.positives
+    """One `LogisticRegression().fit` a column, on its distinct values where these are few.
+
+    The slopes are scikit-learn's, `theta` is the minimum: bootstrap goes on from there.
+    """
+    positives, penalty = found.target.positives, penalties(found, standardize)
     theta = np.zeros((len(positives), found.F, 2))
     slopes = np.zeros((len(positives), found.F))
-    stuck = found.constant & False
+    stuck, far = found.constant & False, []
     codes = found.target.encode(table.y)
     # The solver's matrices are tiny: in several threads its steps would mostly wait for each other.
     with threadpool_limits(1, "blas"):
         for j in map(int, np.flatnonzero(~found.constant)):
             for at, k in enumerate(positives):
                 x, y, weights = _cases(table, tables[j], j, at, codes == k)
-                if standardize:
-                    x = (x - found.mean[j]) / found.spread[j]
-                a, b, converged = _one_by_sklearn(x, y, weights)
-                stuck[j] |= not converged
+                z = (x - found.mean[j]) / found.spread[j]
+                a, b, converged = _one_by_sklearn(z if standardize else x, y, weights)
                 slopes[at, j] = b
                 own = (a, b) if standardize else (a + b * found.mean[j], b * found.spread[j])
-                theta[at, j] = own
+                theta[at, j] = reached = minimum(z, y, weights, own, penalty[j])
+                positive = (y if weights is None else y * weights).sum()
+                if is_far(own[1], reached[1], positive, found.moments.weight, penalty[j]):
+                    unit = 1.0 if standardize else found.spread[j]
+                    far.append(Far(_named(found, j, k), b, reached[1] / unit))
+                else:
+                    stuck[j] |= not converged
+    tell(far)
     _tell(stuck, found, "stopped at scikit-learn's limit of 100 iterations. Say solver='newton'")
     return LogisticFit(slopes, theta, 0, tables)
 
@@ -215,6 +224,13 @@ def _cases(
     y = np.repeat([0, 1], len(values.values))
     some = weights > 0
     return np.tile(values.values, 2)[some], y[some], weights[some]
+
+
+def _named(found: Survey, j: int, k: int) -> str:
+    """Column j, with the class k where each of several has a fit."""
+    classes = found.target.classes
+    several = classes is not None and len(found.target.positives) > 1
+    return repr(found.names[j]) + (f" for class {classes[k]}" if several else "")
 
 
 def _tell(stuck: np.ndarray, found: Survey, what: str) -> None:
