@@ -199,6 +199,7 @@ class AEC(BaseEstimator):
             )
         tell(found, self.standardize)
         target, logistic = self._target_slopes(rows, found)
+        self._first = found.first
         with np.errstate(over="ignore", invalid="ignore"):  # looked at below
             slopes = feature_slopes(found.products, found.constant, self.standardize)
             if self.decimals is not None:
@@ -298,4 +299,4 @@ class AEC(BaseEstimator):
                 f"y has {len(plain.effects_)} classes, and each has a list of its own. Pass one of "
                 "them, y == label."
             )
-        return RemainingEffects(plain.slopes_, plain.target_slopes_, self.decimals)
+        return RemainingEffects(plain.slopes_, plain.target_slopes_, self.decimals, plain._first)

@@ -54,7 +54,7 @@ def fit(
     scales: tuple[np.ndarray, np.ndarray] | None = None,
     times: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Slopes [K', F], or [1, F] of a regression; 0 for constant columns.
+    """Slopes [K', F], or [1, F] of a regression; 0 for constant columns, equal for equal ones.
 
     scales: means and spreads [F] by which the columns are standardised.
     times: [M], how often each row is taken, for a bootstrap replicate.
@@ -67,13 +67,13 @@ def fit(
     if times is not None:
         weights = times if weights is None else weights * times
     slopes = np.zeros((len(targets), found.F))
-    for j in map(int, np.flatnonzero(~found.constant)):
+    for j in map(int, np.flatnonzero(found.fitted)):
         x = table.column(j)
         if scales is not None:
             x = (x - scales[0][j]) / scales[1][j]
         for at, y in enumerate(targets):
             slopes[at, j] = learner(x, y, weights)
-    return slopes
+    return slopes[:, found.first]
 
 
 def _of_estimator(learner: Any, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -37,7 +37,7 @@ class LogisticFit:
     slopes: np.ndarray  # float64 [K', F], per unit of the column (of its spread if standardised)
     theta: np.ndarray  # float64 [K', F, 2], intercept and slope of (x - mean) / spread; the minimum
     passes: int  # over the rows, the most of all classes; 0: only over tables
-    tables: list[ValueTable | None]  # [F]
+    tables: list[ValueTable | None]  # [F], of the columns that are fitted
 
 
 def penalties(found: Survey, standardize: bool) -> np.ndarray:
@@ -52,13 +52,16 @@ def fit(rows: Rows, found: Survey, solver: str, standardize: bool) -> LogisticFi
         rows = rows.by_column()
         codes = found.target.encode(rows.y)
         tables = [
-            None if found.constant[j] else value_table(rows, j, codes, found.target.positives)
+            value_table(rows, j, codes, found.target.positives) if found.fitted[j] else None
             for j in range(found.F)
         ]
     if solver == "sklearn":
         assert isinstance(rows, Table)
-        return _by_sklearn(rows, found, standardize, tables)
-    return _by_newton(rows, found, standardize, tables)
+        fitted = _by_sklearn(rows, found, standardize, tables)
+    else:
+        fitted = _by_newton(rows, found, standardize, tables)
+    first = found.first
+    return replace(fitted, slopes=fitted.slopes[:, first], theta=fitted.theta[:, first])
 
 
 def device_blocks(
@@ -86,7 +89,7 @@ def _by_newton(
     F, positives = found.F, found.target.positives
     theta, penalty = np.zeros((len(positives), F, 2)), penalties(found, standardize)
     tabled = np.array([one is not None for one in tables])
-    rest = np.flatnonzero(~tabled & ~found.constant)
+    rest = np.flatnonzero(~tabled & found.fitted)
     of_table = np.flatnonzero(tabled)
     passes, stuck = 0, found.constant & False
     for at, k in enumerate(positives):
@@ -184,7 +187,7 @@ def _by_sklearn(
     codes = found.target.encode(table.y)
     # The solver's matrices are tiny: in several threads its steps would mostly wait for each other.
     with threadpool_limits(1, "blas"):
-        for j in map(int, np.flatnonzero(~found.constant)):
+        for j in map(int, np.flatnonzero(found.fitted)):
             for at, k in enumerate(positives):
                 x, y, weights = _cases(table, tables[j], j, at, codes == k)
                 z = (x - found.mean[j]) / found.spread[j]
@@ -195,7 +198,8 @@ def _by_sklearn(
                 positive = (y if weights is None else y * weights).sum()
                 if is_far(own[1], reached[1], positive, found.moments.weight, penalty[j]):
                     unit = 1.0 if standardize else found.spread[j]
-                    far.append(Far(_named(found, j, k), b, reached[1] / unit))
+                    equal = map(int, np.flatnonzero(found.first == j))
+                    far += [Far(_named(found, i, k), b, reached[1] / unit) for i in equal]
                 else:
                     stuck[j] |= not converged
     tell(far)
@@ -235,5 +239,5 @@ def _named(found: Survey, j: int, k: int) -> str:
 
 def _tell(stuck: np.ndarray, found: Survey, what: str) -> None:
     if stuck.any():
-        names = ", ".join(repr(found.names[j]) for j in np.flatnonzero(stuck))
+        names = ", ".join(repr(found.names[j]) for j in np.flatnonzero(stuck[found.first]))
         _checks.warn(f"The logistic fit of y on {names} {what} for converged slopes.")
