@@ -39,8 +39,16 @@ def one_of(value: Any, name: str, accepted: Sequence[str]) -> str:
     return value
 
 
-def as_array(X: Any, name: str) -> np.ndarray:
-    """X as a numeric or bool array of any rank, not copied where that is possible."""
+def as_array(
+    X: Any,
+    name: str,
+    remedy: str = "Encode text and categories first (OrdinalEncoder or OneHotEncoder), or give a "
+    "data frame to a scikit-learn model.",
+) -> np.ndarray:
+    """X as a numeric or bool array of any rank, not copied where that is possible.
+
+    remedy: what to do about other values.
+    """
     if hasattr(X, "tocsr") or hasattr(X, "todense"):
         raise InputTypeError(
             f"{name} is a sparse matrix; dense rows are needed. Say {name}.toarray() if it fits."
@@ -73,10 +81,20 @@ def as_array(X: Any, name: str) -> np.ndarray:
         )
     if array.dtype.kind not in "biuf":
         raise InputTypeError(
-            f"{name} has dtype {array.dtype}; numbers are needed. Encode text and categories first "
-            "(OrdinalEncoder or OneHotEncoder), or give a data frame to a scikit-learn model."
+            f"{name} has dtype {array.dtype}; numbers are needed. {remedy}".rstrip()
         )
     return array
+
+
+def matrix(X: Any, name: str) -> np.ndarray:
+    """X as an array [M, F] of numbers, M and F at least 1, where no model is asked."""
+    array = as_array(X, name, "Encode text and categories first (OrdinalEncoder or OneHotEncoder).")
+    if array.ndim != 2:
+        raise InputError(
+            f"{name} has shape {array.shape}, but [rows, columns] is needed. Say {name}[:, None] "
+            f"for a single column, {name}[None] for a single row."
+        )
+    return rows_of(array, name, None)
 
 
 def rows_of(

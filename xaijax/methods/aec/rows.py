@@ -150,7 +150,7 @@ def table_of(
     """
     name = f"X{where}"
     if frame_kind(X) is None:
-        array = _checks.rows_of(_checks.as_array(X, name), name, None)
+        array = _checks.matrix(X, name)
         names = tuple(f"x{j}" for j in range(array.shape[1]))
         _checks.finite(array, name, False, remedy=FILL)
         if expected is not None and len(names) != len(expected):
@@ -162,7 +162,7 @@ def table_of(
         names = frame_labels(X, name)
         if expected is not None:
             same_labels(names, expected, name, "the first chunk")
-        columns = frame_numbers(X, name, None, "")
+        columns = frame_numbers(X, name, None, "", "AEC")
         for label, one in zip(names, columns, strict=True):
             _checks.finite(one, f"{name}, column {label!r},", False, remedy=FILL)
         x = np.stack([np.asarray(one, np.float64) for one in columns])
@@ -225,7 +225,7 @@ def _plain(y: Any, name: str) -> np.ndarray:
     if array.dtype.kind in "US":
         return array.astype(object)
     if array.dtype.kind != "O":
-        return _checks.as_array(y, name)
+        return _checks.as_array(y, name, "Make them numbers or texts.")
     if all(isinstance(one, numbers.Real) and not isinstance(one, bool) for one in array.flat):
         return array.astype(np.float64)
     return array
@@ -235,7 +235,7 @@ def _weights(weights: Any, rows: int, where: str) -> np.ndarray | None:
     if weights is None:
         return None
     name = f"sample_weight{where}"
-    given = _checks.as_array(weights, name).astype(np.float64)
+    given = _checks.as_array(weights, name, "Give one number for each row.").astype(np.float64)
     if given.shape != (rows,):
         raise InputError(f"{name} has shape {given.shape}, but X has {rows:,} rows: give [{rows}].")
     _checks.finite(given, name, False, remedy="Give finite weights of at least 0.")
