@@ -18,24 +18,34 @@ from xaijax._errors import InputError, InputTypeError, XaiWarning
 CHUNK_BYTES = 1 << 26  # of an array looked at in one go, so that a memory map is never read whole
 
 
+def shown(value: Any) -> str:
+    """A value in a message: 1.0 where NumPy's repr is np.float64(1.0)."""
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def count(number: int, thing: str) -> str:
+    """1 row, 2 rows."""
+    return f"{number:,} {thing}" + ("s" if number != 1 else "")
+
+
 def whole_number(value: Any, name: str, least: int = 1, remedy: str = "") -> int:
     """A whole number of at least `least`; bool, float and text are refused."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
         raise InputTypeError(
-            f"{name} must be a whole number of at least {least}, got {value!r} "
+            f"{name} must be a whole number of at least {least}, got {shown(value)} "
             f"({type(value).__name__}).{remedy}"
         )
     if value < least:
-        raise InputError(f"{name} must be at least {least}, got {value!r}.{remedy}")
+        raise InputError(f"{name} must be at least {least}, got {shown(value)}.{remedy}")
     return int(value)
 
 
 def one_of(value: Any, name: str, accepted: Sequence[str]) -> str:
     """A text among `accepted`."""
     if not isinstance(value, str):
-        raise InputTypeError(f"{name} must be one of {list(accepted)}, got {value!r}.")
+        raise InputTypeError(f"{name} must be one of {list(accepted)}, got {shown(value)}.")
     if value not in accepted:
-        raise InputError(f"{name} must be one of {list(accepted)}, got {value!r}.")
+        raise InputError(f"{name} must be one of {list(accepted)}, got {shown(value)}.")
     return value
 
 

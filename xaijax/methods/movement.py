@@ -76,7 +76,9 @@ def normalized_movement_rate(
         ModelOutputError: the ranker returned something else than one finite number a column.
     """
     if not isinstance(return_steps, bool):
-        raise InputTypeError(f"return_steps must be True or False, got {return_steps!r}.")
+        raise InputTypeError(
+            f"return_steps must be True or False, got {_checks.shown(return_steps)}."
+        )
     closed_form = getattr(ranker, "_remaining", None)
     if isinstance(ranker, type) or not closed_form:
         _check_ranker(ranker)
@@ -84,9 +86,9 @@ def normalized_movement_rate(
     importance = closed_form(X, y) if closed_form else _refitted(ranker, X, y)
     steps = _steps(importance, names)
     if len(names) < 3:
-        some = "1 column" if len(names) == 1 else f"{len(names)} columns"
         _checks.warn(
-            f"X has {some}: with fewer than 3 no list can change, and the movement rate is NaN."
+            f"X has {_checks.count(len(names), 'column')}: with fewer than 3 no list can change, "
+            "and the movement rate is NaN."
         )
         rate = float("nan")
     else:

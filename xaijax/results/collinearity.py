@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._explanation import Explanation
 from xaijax._public import public
@@ -104,11 +105,15 @@ def _rate(value: Any, name: str) -> str:
     if value is None:
         return "not measured"
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise InputTypeError(f"{name} must be a number from 0 to 1 or None, got {value!r}.")
+        raise InputTypeError(
+            f"{name} must be a number from 0 to 1 or None, got {_checks.shown(value)}."
+        )
     if math.isnan(value):
         return "undefined (fewer than 3 columns)"
     if not 0 <= value <= 1:
-        raise InputError(f"{name} must be a number from 0 to 1 or None, got {value!r}.")
+        raise InputError(
+            f"{name} must be a number from 0 to 1 or None, got {_checks.shown(value)}."
+        )
     return f"{value:.3f}"
 
 

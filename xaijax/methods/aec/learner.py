@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
+from xaijax import _checks
 from xaijax._errors import InputTypeError, ModelOutputError
 from xaijax.methods.aec.rows import Table
 from xaijax.methods.aec.survey import Survey
@@ -95,7 +96,8 @@ def _checked(slope: Any, learner: Any) -> float:
         value = np.empty(0)
     if value.size != 1 or not np.isfinite(value).all():
         raise ModelOutputError(
-            f"learner {learner!r} gave {slope!r} for one column; one finite slope is needed."
+            f"learner {learner!r} gave {_checks.shown(slope)} for one column; one finite slope is "
+            "needed."
         )
     return float(value.reshape(()))
 

@@ -73,8 +73,8 @@ def survey(rows: Rows, task: str) -> Survey:
     if moments is None or moments.rows < 2:
         rows_seen = 0 if moments is None else moments.rows
         raise InputError(
-            f"X has {rows_seen} row with a positive weight (n_samples={rows_seen}); at least 2 are "
-            "needed."
+            f"X has {_checks.count(rows_seen, 'row')} with a positive weight "
+            f"(n_samples={rows_seen}); at least 2 are needed."
         )
     target = distinct.target()
     moments = _shared(moments, first)
