@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+FEW = 64  # rows that tell most columns apart, so that whole blocks are compared for few
+
 
 def split(first: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The first column [F] that each is equal to, when a block of rows x [F, R] is seen too.
@@ -16,6 +18,10 @@ def split(first: np.ndarray, x: np.ndarray) -> np.ndarray:
     first: the same of the blocks before; all 0 before any. A column that is like no other any more
     is not looked at again, so blocks after the first cost nothing where no two are equal.
     """
+    return _split(_split(first, x[:, :FEW]), x)
+
+
+def _split(first: np.ndarray, x: np.ndarray) -> np.ndarray:
     shared = np.bincount(first, minlength=len(first))[first] > 1
     found, seen = first.copy(), {}
     for j in map(int, np.flatnonzero(shared)):
