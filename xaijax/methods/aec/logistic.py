@@ -233,8 +233,9 @@ def _cases(
 def _named(found: Survey, j: int, k: int) -> str:
     """Column j, with the class k where each of several has a fit."""
     classes = found.target.classes
-    several = classes is not None and len(found.target.positives) > 1
-    return repr(found.names[j]) + (f" for class {classes[k]}" if several else "")
+    if classes is None or len(classes) == 2:
+        return repr(found.names[j])
+    return f"{found.names[j]!r} for class {classes[k]}"
 
 
 def _tell(stuck: np.ndarray, found: Survey, what: str) -> None:
