@@ -95,7 +95,12 @@ def collinearity_report(
     for name, one in (("aec", effects), ("shapley", shapley)):
         if not isinstance(one, Explanation):
             raise InputTypeError(f"{name}: got {_named(one)}; pass {ACCEPTED[name]}.")
-        _style.one_output(one, one.provenance.get("selected_output"), "collinearity_report")
+        if one.output_names is not None:
+            kept = "aec.explanation_" if name == "aec" else "shapley"
+            raise InputError(
+                f"{name}: the page shows one output and the explanation has "
+                f"{len(one.output_names)}; choose one, {kept}[:, :, {one.output_names[0]!r}]."
+            )
         _style.check(one, 1)
     if effects.kind != "aec":
         raise InputError(f"aec: got an explanation of kind {effects.kind!r}, not that of an AEC.")
