@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax._checks import count
 from xaijax._errors import InputError
 from xaijax._explanation import Explanation
 from xaijax._public import public
@@ -84,14 +85,10 @@ def _content(explanation: Explanation) -> dict[str, Any]:
 def _lead(explanation: Explanation) -> str:
     N, P = explanation.shape[:2]
     name = _style.value_name(explanation)
-    text = f"{name}s of {_count(P, 'player')} for {_count(N, 'instance')}"
+    text = f"{name}s of {count(P, 'player')} for {count(N, 'instance')}"
     if explanation.output_names is not None:
-        text += f" and {_count(len(explanation.output_names), 'output')}"
+        text += f" and {count(len(explanation.output_names), 'output')}"
     return f"{text}; {how_sure(explanation)}."
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" + ("s" if number != 1 else "")
 
 
 def _players(one: Explanation) -> tuple[list[str], list[dict[str, Any]]]:
