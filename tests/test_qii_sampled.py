@@ -129,8 +129,10 @@ def test_more_draws_begin_with_fewer():
 
     problem = qii("individual", samples=200)._problem
     game, *_ = problem.begin(X)
-    few, many = Rows(game, 0, 100, False).drawn(1), Rows(game, 0, 200, False).drawn(1)
-    np.testing.assert_array_equal(few[1], many[1][:100])
+    rows = Rows(game, 0, False)
+    whole = rows.drawn(1, 0, 200)[1]
+    np.testing.assert_array_equal(rows.drawn(1, 0, 100)[1], whole[:100])
+    np.testing.assert_array_equal(rows.drawn(1, 37, 151)[1], whole[37:151])
 
 
 def test_rows_asked_are_those_promised():

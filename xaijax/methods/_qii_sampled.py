@@ -103,7 +103,7 @@ def sampled_list(game: Game, replaced: np.ndarray, contrast: np.ndarray, plan: P
         Q = np.stack([np.asarray(combine(one)) for one in means])  # [n, L, K]
         return np.einsum("vl,nlk->nvk", contrast, Q)
 
-    rows = draws.Rows(game, plan.seed, plan.samples, plan.scheme == "fixed-pool")
+    rows = draws.Rows(game, plan.seed, plan.scheme == "fixed-pool")
     values, errors, freedom = [], [], 0.0
     for _, run in draws.runs(game, design, rows, joint=True):
         run.step(plan.samples)
@@ -117,7 +117,7 @@ def sampled_list(game: Game, replaced: np.ndarray, contrast: np.ndarray, plan: P
 
 def _drawn(game: Game, design: Any, factors: np.ndarray, width: float, plan: Plan) -> Drawn:
     listed = isinstance(design, designs.Listed)
-    rows = draws.Rows(game, plan.seed, plan.samples, plan.scheme == "fixed-pool")
+    rows = draws.Rows(game, plan.seed, plan.scheme == "fixed-pool")
     if plan.scheme == "fixed-pool" and not listed:
         return _fixed(game, design, rows, factors, plan)
     values, errors, freedom, counts, bounds = [], [], [], [], []
