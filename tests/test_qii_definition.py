@@ -192,9 +192,8 @@ def test_scores_and_quantities_of_ones_own(backend):
     def moved(answers, own):
         return abs(answers - own).sum(axis=1)
 
-    qii = xj.QII(
-        model_of(backend), SIX, pool=POOL, players=PLAYERS, quantity=moved, outcome="proba"
-    )
+    given = {"quantity": moved, "outcome": "proba", "bounds": (0, 2)}
+    qii = xj.QII(model_of(backend), SIX, pool=POOL, players=PLAYERS, **given)
 
     def score(z, x):
         return np.abs(one(z) - one(x)).sum()

@@ -198,8 +198,8 @@ def test_the_noise_of_a_randomised_classifier_is_told():
     noise = np.random.default_rng(0)
 
     def chances(rows):
-        p = 1 / (1 + np.exp(-rows[:, 0] * rows[:, 1] + rows[:, 2]))
-        p = p + 0.05 * noise.normal(size=len(p))
+        p = 0.1 + 0.8 / (1 + np.exp(-rows[:, 0] * rows[:, 1] + rows[:, 2]))
+        p = p + noise.uniform(-0.09, 0.09, size=len(p))
         return np.stack([1 - p, p], axis=1)
 
     model = xj.as_model(

@@ -11,21 +11,22 @@ from typing import Any
 
 import numpy as np
 
+from xaijax import _checks
 from xaijax._coalition_table import CoalitionTable
 from xaijax._coalitions import player_place, set_of_players
-from xaijax._errors import InputError, InputTypeError
+from xaijax._errors import InputError
 from xaijax._explanation import Explanation
 from xaijax._frames import frame_kind
 from xaijax._public import public_class
 from xaijax.games.game import Game
 from xaijax.games.quantities import Interest
-from xaijax.games.quantity import refuse_not_finite
+from xaijax.methods import _qii_ask as ask
 from xaijax.methods import _qii_exact as exact
 from xaijax.methods._qii_index import QiiIndex, qii_index
 from xaijax.methods._qii_problem import Problem
 from xaijax.methods._qii_proxies import Proxy, ranked
 from xaijax.methods._qii_record import explanation
-from xaijax.methods._qii_sampled import Drawn, refuse_stop, sampled_index, sampled_list
+from xaijax.methods._qii_sampled import sampled_index
 from xaijax.methods._qii_settings import binary_prior
 
 
@@ -90,8 +91,8 @@ class QII:
         scheme: str = "fresh",
         stop: str | None = None,
         seed: int = 0,
-        epsilon: float = 0.01,
-        delta: float = 0.05,
+        epsilon: float | None = None,
+        delta: float | None = None,
         floor: float | None = None,
         batch_size: int | str = "auto",
         max_memory: int | None = None,
@@ -145,9 +146,7 @@ class QII:
         replaced), 0 for distances; stats["quantity"] is Q(nothing replaced).
         """
         game, rows, before, started = self._problem.begin(X)
-        P = self._problem.players.count
-        single = np.eye(P, dtype=bool)
-        found = self._listed(game, np.concatenate([np.zeros((1, P), bool), single]))
+        found = ask.singles(self._problem, game)
         return self._done(game, found, "unary", None, rows, before, started)
 
     def influence(self, S: Any, X: Any = None, return_std: bool = False) -> Any:
@@ -156,7 +155,10 @@ class QII:
         S: places and names of players, or a bool mask [P]. Standard errors are 0 where exact.
         """
         replaced = set_of_players(S, self._problem.players.names)
-        return self._of_sets([np.zeros_like(replaced), replaced], [1.0, -1.0], X, return_std)
+        _checks.yes_or_no(return_std, "return_std")
+        game, *_ = self._problem.begin(X)
+        found = ask.change(self._problem, game, np.zeros_like(replaced), replaced)
+        return ask.shown(*found, return_std)
 
     def marginal(
         self, i: int | str, S: Any, X: Any = None, direct: bool = False, return_std: bool = False
@@ -170,20 +172,16 @@ class QII:
         place = player_place(i, self._problem.players.names, "i")
         if replaced[place]:
             raise InputError(f"i: player {self._problem.players.names[place]!r} is in S already.")
-        if not isinstance(direct, bool):
-            raise InputTypeError(f"direct must be True or False, got {direct!r}.")
+        _checks.yes_or_no(direct, "direct")
+        _checks.yes_or_no(return_std, "return_std")
         more = replaced.copy()
         more[place] = True
-        if direct and self._problem.distance is not None:
-            game, *_ = self._problem.begin(X, distances=False)
-            self._problem.ready()
-            Q = game.values(~np.stack([replaced, more]), distinct=True)
-            d = self._problem.distance(Q[:, 0], Q[:, 1])
-            who = f"difference={self._problem.difference!r}"
-            remedy = "Say floor=, or another difference."
-            refuse_not_finite(d[:, None, None], Q[:, 1:], lambda _: "S + i", who, remedy)
+        direct = direct and self._problem.distance is not None
+        game, *_ = self._problem.begin(X, distances=not direct)
+        if direct:
+            d = ask.direct(self._problem, game, replaced, more)
             return (d, np.zeros_like(d)) if return_std else d
-        return self._of_sets([replaced, more], [1.0, -1.0], X, return_std)
+        return ask.shown(*ask.change(self._problem, game, replaced, more), return_std)
 
     def explain(
         self,
@@ -202,13 +200,16 @@ class QII:
         to d(Q(nothing), Q(all)). Raises what `Explainer` raises, naming samples= where the exact
         answer is too large.
         """
-        read = qii_index(index, self._problem.players.count, threshold, absolute)
+        players, otherwise = self._problem.players.count, self._problem.otherwise
+        read = qii_index(index, players, threshold, absolute, otherwise)
         game, rows, before, started = self._problem.begin(X)
         ready = self._problem.ready
         if self._problem.samples is None:
             found = exact.explained(game, read, self._problem.distance is None, ready)
         else:
-            found = self._sampled(game, sampled_index(game, read, self._problem.plan, ready))
+            drawn = sampled_index(game, read, self._problem.plan, ready)
+            ends = exact.ends(game)
+            found = exact.Influences(drawn.values, *ends, drawn.std_errors, stats=drawn.stats)
         return self._done(game, found, read.name, read, rows, before, started)
 
     def game(self, X: Any = None) -> CoalitionTable:
@@ -241,57 +242,13 @@ class QII:
         return ranked(found, left)
 
     def prior(self) -> np.ndarray:
-        """Pr[S] of the data itself, float64 [2^P]: the share of rows whose ones are S.
+        """Pr[S] of the data itself, float64 [2^P]: the share, by data_weights, of rows with ones S.
 
         Every player must be one column of zeros and ones (QII paper, VIII-A); give it as index=.
         """
-        weights = None if self._problem.groups is None else self._problem.groups.mean(axis=0)
         rows = self._problem.data
         array = rows.to_numpy() if frame_kind(rows) else np.asarray(rows[:]).reshape(len(rows), -1)
-        return binary_prior(array, self._problem.players, weights)
-
-    def _listed(self, game: Game, replaced: np.ndarray) -> exact.Influences:
-        """v of the sets after the first, which replaces nothing; base and full with them."""
-        subtract = self._problem.distance is None
-        refuse_stop(game, self._problem.plan)
-        self._problem.ready()
-        base, full = exact.ends(game) if subtract else self._distance_ends(game)
-        if self._problem.samples is None:
-            v = exact.list_of(game, replaced[1:], subtract)
-            return exact.Influences(v, base, full, exact.noise_errors(game, np.full(v.shape[1], 2)))
-        count = len(replaced) - 1
-        contrast = np.concatenate([np.ones((count, 1)), -np.eye(count)], axis=1)
-        drawn = sampled_list(game, replaced, contrast, self._problem.plan)
-        return exact.Influences(drawn.values, base, full, drawn.std_errors, stats=drawn.stats)
-
-    def _sampled(self, game: Game, drawn: Drawn) -> exact.Influences:
-        base, full = exact.ends(game)
-        return exact.Influences(drawn.values, base, full, drawn.std_errors, stats=drawn.stats)
-
-    def _distance_ends(self, game: Game) -> tuple[np.ndarray, np.ndarray]:
-        zero = np.zeros((game.N if self._problem.groups is None else 1, 1))
-        return zero, zero
-
-    def _of_sets(self, sets: list[np.ndarray], contrast: Any, X: Any, return_std: Any) -> Any:
-        """sum_l contrast[l] Q(sets[l]) for "subtract", and of the distances otherwise."""
-        if not isinstance(return_std, bool):
-            raise InputTypeError(f"return_std must be True or False, got {return_std!r}.")
-        game, *_ = self._problem.begin(X)
-        refuse_stop(game, self._problem.plan)
-        self._problem.ready()
-        replaced, factors = np.stack(sets), np.array(contrast)
-        if self._problem.samples is not None:
-            drawn = sampled_list(game, replaced, factors[None], self._problem.plan)
-            value, error = drawn.values[:, 0], drawn.std_errors[:, 0]
-        else:
-            Q = game.values(~replaced, distinct=True)
-            sign = 1.0 if self._problem.distance is None else -1.0  # distances grow as Q falls
-            value = sign * np.tensordot(factors, Q, axes=(0, 1))
-            noise = exact.noise_errors(game, np.array([factors @ factors]))
-            error = np.zeros_like(value) if noise is None else noise[:, 0]
-        if value.shape[1] == 1:
-            value, error = value[:, 0], error[:, 0]
-        return (value, error) if return_std else value
+        return binary_prior(array, self._problem.players, self._problem.weights)
 
     def _done(
         self,
@@ -304,5 +261,4 @@ class QII:
         started: float,
     ) -> Explanation:
         seconds = time.perf_counter() - started
-        data = None if rows is None else getattr(rows, "array", rows)
-        return explanation(self._problem, game, found, kind, index, data, before, seconds)
+        return explanation(self._problem, game, found, kind, index, rows, before, seconds)
