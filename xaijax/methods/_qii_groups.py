@@ -100,8 +100,8 @@ def _aligned(given: Any, data: Any, name: str) -> Any:
     if frame_kind(data) == "pandas":
         wanted = data.index
     else:
-        wanted = range(len(data))  # an array's rows have their places only
-    if len(index) == len(wanted) and all(index == wanted):
+        wanted = np.arange(len(data))  # an array's rows have their places only
+    if len(index) == len(wanted) and np.all(index == wanted):
         return given
     if not index.is_unique or not getattr(wanted, "is_unique", True):
         same = False

@@ -45,31 +45,41 @@ class QII:
         pool: donor rows; None: the data. `Baseline(row)`: one constant row ("how does A differ from
             B"). A function sampler(rng, n) -> n rows, for samples= only: draw d takes row d.
         data_weights [D], pool_weights: of the rows; None: equal (a pool that is the data has the
-            weights of the data).
+            weights of the data; a sampler takes none).
         quantity: "individual" (chance of the positive class), "actual" (chance that the class stays
             the same), their means over the data "rate" and "average", "group", "disparity" (between
             group and rest; absolute unless `signed`), "ratio" (group / rest), one of
             `xaijax.quantities`, or a score: f(answers [R, A], own answers [R, A]) -> [R].
         outcome: "label": 1 where the decided class is `positive`; "score": its column, cut to
-            `bounds`; "proba": the vector of class probabilities, also of randomised classifiers.
-        positive: a class label; None: the last of the classes, or of the labels seen on data.
-            Without effect where no class is singled out ("actual", "average", outcome="proba").
+            `bounds`, whichever column the model selects (one number per row is that of the second
+            of two classes; for the first, 1 - p of a chance, -s of a decision); "proba": the
+            vector of class probabilities, also of randomised classifiers: rows of sum 1. A vector
+            does not "stay the same": "actual" and "average" are "individual" and "rate" of it.
+        positive: a class label; None: the last of the classes, or of the labels seen on data. Of
+            scores without classes the number of a column; None: the last, or the one selected.
+            Without effect where no class is singled out ("actual", "average").
+        bounds: (low, high) that scores are cut to; one's own must keep them, or an error says so.
         members: the group: bool [D], {column: value}, or a function of the data -> bool [D];
-            decided by the rows as they are, also where the column itself is replaced.
+            decided by the rows as they are, also where the column itself is replaced. A pandas
+            Series goes by its index.
         difference: "subtract", "l1", "l2", "linf", of class probabilities "tv", "kl" (p = real, q =
             intervened), "js"; or d(p [..., K], q [..., K]) -> [...]. floor: for "kl" and "js".
         samples: None: exact, or an error that names samples=. n: draws of (order, x, u), P + 1
             model rows each, with standard errors; x is fixed for individuals.
         scheme: "fresh": a donor of its own for every draw. "fixed-pool": the authors' scheme, about
-            sqrt(n) orders with each row of a pool of about sqrt(n), drawn once; its errors count
-            what the pool leaves, which stats tell apart.
-        stop: "bernstein": go on until all values are within `epsilon` with chance 1 - `delta`
-            (empirical Bernstein, a union bound over looks and values), n draws at most.
-        seed: of the draws; orders depend on (seed, draw), an individual's donors on its row too.
+            sqrt(n) orders with each row of a pool of about sqrt(n), drawn once (`unary`,
+            `influence`, `marginal`: the pool alone); its errors count what the pool leaves, which
+            stats tell apart.
+        stop: "bernstein": go on until all values of an individual are within `epsilon` with chance
+            1 - `delta` (empirical Bernstein, a union bound over looks and values, not over
+            individuals), n draws at most. None: 0.01 and 0.05.
+        seed: of the draws; orders depend on (seed, draw), an individual's donors on its row too,
+            and all donors and data rows on the order in which pool and data stand.
         batch_size, max_memory, devices, tile: as of `Explainer`.
 
     Raises `InputError`, `InputTypeError` for arguments that are not accepted. The model is not
-    called before the first question.
+    called before the first question, which raises `ModelOutputError` for answers that are not
+    finite, scores out of their bounds, chances that are no distribution, unknown labels.
     """
 
     def __init__(
@@ -152,7 +162,8 @@ class QII:
     def influence(self, S: Any, X: Any = None, return_std: bool = False) -> Any:
         """iota(S) of a set of REPLACED players, float64 [N]; with return_std (values, errors).
 
-        S: places and names of players, or a bool mask [P]. Standard errors are 0 where exact.
+        S: places and names of players, or a bool mask [P]. Standard errors are 0 where exact, as
+        of all players also with samples= (but for a sampler pool, whose end is its rows' mean).
         """
         replaced = set_of_players(S, self._problem.players.names)
         _checks.yes_or_no(return_std, "return_std")
@@ -196,9 +207,10 @@ class QII:
         ones), `SizeLimited(k)`, or Pr[S] as an array [2^P] or a function of masks [2^P, P]:
         phi_i = sum over S of Pr[S] m_i(S), m_i(S) = 0 where i is in S, not renormalised.
 
-        Base value plus Shapley values is Q(nothing replaced); for distances the Shapley values sum
-        to d(Q(nothing), Q(all)). Raises what `Explainer` raises, naming samples= where the exact
-        answer is too large.
+        Base value plus exact Shapley values is Q(nothing replaced), stats["quantity"]; for
+        distances the values sum to d(Q(nothing), Q(all)). Sampled, base and quantity are exact and
+        the values are not, so that the sum holds within their errors. Raises what `Explainer`
+        raises, saying what samples= can do where the exact answer is too large.
         """
         players, otherwise = self._problem.players.count, self._problem.otherwise
         read = qii_index(index, players, threshold, absolute, otherwise)
