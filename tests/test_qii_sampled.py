@@ -10,9 +10,8 @@ import oracles_qii as oracles
 import pytest
 
 import xaijax as xj
-from xaijax.estimators import fixed_pool
+from xaijax.estimators import draws, fixed_pool
 from xaijax.methods import _qii_ask
-from xaijax.methods import _qii_sampled as sampled
 
 P, SEEDS, DRAWS = 4, 100, 120
 RNG = np.random.default_rng(0)
@@ -263,9 +262,17 @@ def test_a_sampled_ratio_that_divides_by_nothing_names_the_set():
             ask()
 
 
-def test_a_group_has_a_draw_before_the_first_look():
-    """With chunks of one draw the second group would have none, and a mean of 0."""
-    assert sampled.looks(100, 2)[0] == 2
+def test_a_group_has_a_draw_before_the_first_look(monkeypatch):
+    """Stretches of one draw, and bounds so near that a single draw would be enough to stop."""
+    monkeypatch.setattr(draws, "ROWS_OF_CHUNK", 1)
+    values = xj.as_model(lambda r: r[:, 0])
+    given = {"outcome": "score", "bounds": (0, 0.01), **KINDS["signed disparity"]}
+    q = xj.QII(values, D, samples=50, stop="bernstein", epsilon=0.99, **given)
+    # Of one draw: 2 groups times 3 width log(3 groups looks values / delta) = 0.97, less than this.
+    assert q.influence([0]).shape == (1,) and q.unary().stats["draws"][0] >= 2
+
+
+def test_two_draws_of_two_groups_have_no_error():
     gap = xj.QII(model(), D, samples=2, **KINDS["signed disparity"]).unary()
     assert np.isnan(gap.std_errors).all() and (gap.stats["dof"] == 0).all()
 
