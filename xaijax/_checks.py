@@ -49,6 +49,13 @@ def one_of(value: Any, name: str, accepted: Sequence[str]) -> str:
     return value
 
 
+def yes_or_no(value: Any, name: str) -> bool:
+    """True or False, and nothing that counts as such."""
+    if not isinstance(value, bool):
+        raise InputTypeError(f"{name} must be True or False, got {value!r}.")
+    return value
+
+
 def as_array(
     X: Any,
     name: str,

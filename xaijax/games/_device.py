@@ -29,7 +29,7 @@ class Answers:
 
     piece: Dispatch
     values: jax.Array  # [T, R, K]
-    bad: jax.Array  # int32 [T], answers that are not finite
+    bad: jax.Array  # int32 [T], answers that are not finite, or scores out of their bounds
     place: np.ndarray  # where tile t of the piece stands in T
 
 
@@ -206,7 +206,7 @@ class DeviceBackend:
         return np.asarray(array)[answers.place].astype(np.float64)
 
     def any_bad(self, answers: Answers) -> bool:
-        """Whether an answer is not finite."""
+        """Whether an answer is not finite, or a score does not keep its bounds."""
         return bool(np.asarray(answers.bad).any())
 
     def _launch(

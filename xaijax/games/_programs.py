@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec as Spec
 from xaijax._errors import MemoryPlanError
 from xaijax.games._clock import Clock
 from xaijax.games._plan import Sizes
-from xaijax.games.quantity import Score
+from xaijax.games.score import Score
 from xaijax_kernels.memory import program_bytes
 from xaijax_kernels.tiles import SMALLEST_TILE, TileShape, over_tiles, run_tiles, traced_once
 
@@ -82,7 +82,10 @@ class Programs:
             def of(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
                 return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
 
-            run = partial(run_tiles, self._traced(), shape, self.mesh, kind=kind, score=score)
+            kept = jnp.isfinite if score is None else score.kept
+            run = partial(
+                run_tiles, self._traced(), shape, self.mesh, kind=kind, score=score, kept=kept
+            )
             arguments = (
                 self.params,
                 of(self.same, s.instances, s.columns, dtype=dtype),

@@ -3,7 +3,7 @@
 Three steps: a score per model row, which may look at f(x); a weighted mean over donors, and over
 data rows where groups of them are measured; an outer function of (Q(nothing replaced), Q(S)).
 
-Letters: R model rows, N instances, G groups of instances, C coalitions, K scores, A answers.
+Letters: N instances, G groups of instances, C coalitions, K scores.
 """
 
 from __future__ import annotations
@@ -16,31 +16,8 @@ import numpy as np
 
 from xaijax._errors import InputError, InputTypeError, ModelOutputError
 
-# (answers [R, A], own answers [R, A] of the instances behind the rows) -> [R, K]; NumPy or JAX.
-RowScore = Callable[[Any, Any], Any]
 # (position of a coalition in what is measured) -> its name, for messages
 NameOf = Callable[[int], str]
-
-
-@dataclass(frozen=True)
-class Score:
-    """A score per model row; hashable, so that it can be a part of a compiled program's key."""
-
-    function: RowScore
-    outputs: int | None = 1  # K; None: a vector of chances, one an answer, two for a lone one
-    reads_own: bool = False  # whether it looks at f(x)
-
-    def __call__(self, answers: Any, own: Any) -> Any:
-        """[R, A] -> [R, K]; an answer that is not finite has a score that is NaN."""
-        xp = answers.__array_namespace__()
-        scores = self.function(answers, own)
-        scores = scores[:, None] if scores.ndim == 1 else scores
-        sound = xp.all(xp.isfinite(answers), axis=1, keepdims=True)
-        return xp.where(sound, scores, xp.asarray(np.nan, dtype=answers.dtype))
-
-    def count(self, answers: int) -> int:
-        """K for a model of so many answers."""
-        return max(2, answers) if self.outputs is None else self.outputs
 
 
 @dataclass(frozen=True)
@@ -87,9 +64,16 @@ class Quantity:
         if self.groups is None or self.combine is None:
             return means
         with np.errstate(all="ignore"):
-            if callable(self.combine):
-                return np.asarray(self.combine(means), np.float64)[None]
-            return np.tensordot(self.combine, means, axes=1)[None]
+            if not callable(self.combine):
+                return np.tensordot(self.combine, means, axes=1)[None]
+            out = np.asarray(self.combine(means), np.float64)
+        if out.shape != means.shape[1:]:
+            raise InputError(
+                f"quantity={self.measured!r}: combine= must make one mean of two, "
+                f"{list(means.shape[1:])} of {list(means.shape)}; got {list(out.shape)}. Combine "
+                "means[0] and means[1] element by element."
+            )
+        return out[None]
 
     def of(self, means: np.ndarray, full: np.ndarray | None, name_of: NameOf) -> np.ndarray:
         """The outer function of the combined means [n, C, K]; refuses what is not finite.
