@@ -224,8 +224,9 @@ class QII:
                 "game() of outcome='proba' has a vector for every set. Say difference='l1' (or "
                 "another), outcome='score' for one class, or explain()."
             )
-        table = exact.whole_table(game, self._problem.distance is None, self._problem.ready)
-        return CoalitionTable(table[:, :, 0], self._problem.players.names)
+        asked = self._problem
+        table, rounding = exact.whole_table(game, asked.distance is None, asked.ready)
+        return CoalitionTable(table[:, :, 0], asked.players.names, rounding)
 
     def proxies(self, protected: Any, index: Any = None) -> tuple[Proxy, ...]:
         """Inputs by their influence on the disparity, without the protected ones; largest first.
