@@ -132,7 +132,7 @@ def test_an_input_that_the_model_does_not_read_gets_exactly_nothing(data, column
 @pytest.mark.parametrize("P", [5, 13])
 @pytest.mark.parametrize("rows", [6, 57])
 def test_nothing_is_exactly_nothing_wherever_the_input_stands(P, rows):
-    """Sums over data rows round all inputs alike, also the last ones of a block of four or eight."""
+    """Sums over data rows round all inputs alike, also the last of a block of four or eight."""
     rng = np.random.default_rng(rows)
     data = rng.integers(0, 3, (rows, P)).astype(float)
     model = xj.as_model(

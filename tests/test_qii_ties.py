@@ -1,4 +1,4 @@
-"""Games cut at a threshold: values that equal it by definition reach it, whatever their last bit."""
+"""Games cut at a threshold: values equal to it by definition reach it, whatever their last bit."""
 
 from __future__ import annotations
 
