@@ -73,7 +73,7 @@ def _content(explanation: Explanation) -> dict[str, Any]:
         "facts": [
             {"title": title, "rows": list(fact_rows(facts))}
             for title, facts in (
-                ("The run", explanation.stats),
+                ("The run", {k: v for k, v in explanation.stats.items() if k != "fingerprint"}),
                 ("How it was made", explanation.provenance),
             )
             if facts
