@@ -93,8 +93,8 @@ def _parts(value: Any, deep: int) -> Iterator[bytes]:
         yield from _parts((value.func, value.args, sorted(value.keywords.items())), deep - 1)
     elif is_dataclass(value) and not isinstance(value, type):
         yield from _parts([getattr(value, one.name) for one in fields(value)], deep - 1)
-    elif hasattr(value, "__wrapped__"):  # of jax.jit
-        yield from _parts(value.__wrapped__, deep - 1)
+    elif (wrapped := getattr(value, "__wrapped__", None)) is not None:  # of jax.jit
+        yield from _parts(wrapped, deep - 1)
     else:
         yield str(getattr(value, "__name__", "")).encode()
         if callable(value):
