@@ -19,6 +19,8 @@ from xaijax._errors import InputError, InputTypeError, ModelOutputError
 # (position of a coalition in what is measured) -> its name, for messages
 NameOf = Callable[[int], str]
 
+_AT_A_TIME = 1 << 20  # numbers of a weighted sum that are held beside the values
+
 
 @dataclass(frozen=True)
 class Quantity:
@@ -56,7 +58,7 @@ class Quantity:
             return np.concatenate([part for _, part in parts])
         total: Any = 0.0
         for rows, part in parts:
-            total = total + np.tensordot(self.groups[:, rows], part, axes=1)
+            total = total + weighted_sums(self.groups[:, rows], part)
         return total
 
     def combined(self, means: np.ndarray) -> np.ndarray:
@@ -65,7 +67,7 @@ class Quantity:
             return means
         with np.errstate(all="ignore"):
             if not callable(self.combine):
-                return np.tensordot(self.combine, means, axes=1)[None]
+                return weighted_sums(self.combine[None], means)
             out = np.asarray(self.combine(means), np.float64)
         if out.shape != means.shape[1:]:
             raise InputError(
@@ -98,6 +100,22 @@ class Quantity:
         who = f"{self.argument}={self.name!r}"
         refuse_not_finite(out, means, name_of, who, self.remedy)
         return out
+
+
+def weighted_sums(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """sum over n of weights [G, n] times values [n, C, K]; [G, C, K].
+
+    Every column (c, k) by the same additions, so that equal columns have equal sums: what changes
+    nothing has an influence of exactly 0. A product of linear algebra rounds its last columns in
+    another way than the rest.
+    """
+    out = np.zeros((len(weights), *values.shape[1:]))
+    step = max(1, _AT_A_TIME // max(1, out[0].size))
+    for first in range(0, len(values), step):
+        here = values[first : first + step]
+        for total, own in zip(out, weights[:, first : first + step, None, None], strict=True):
+            total += (own * here).sum(axis=0)
+    return out
 
 
 def refuse_not_finite(

@@ -26,6 +26,7 @@ from xaijax.methods._qii_limits import (
     refuse_random_index,
     refuse_unaffordable,
 )
+from xaijax.methods._qii_ties import table_rounding
 from xaijax_kernels.indices import expected_marginals, semivalue
 
 
@@ -113,7 +114,8 @@ def explained(game: Game, index: QiiIndex, subtract: bool, ready: Callable[[], N
     parts, margins = [], []
     with naming_samples(game.quantity, "index"):
         for v, base, full in tables(game, subtract):
-            values, margin = _of_table(v, index)
+            rounding = table_rounding(game, v, full, subtract)
+            values, margin = _of_table(v, index, rounding)
             margins.append(margin)
             parts.append((values, base, full, np.abs(v).max(axis=(1, 2)), v[:, -1]))
     values, base, full, span, total = (np.concatenate(one) for one in zip(*parts, strict=True))
@@ -124,19 +126,23 @@ def explained(game: Game, index: QiiIndex, subtract: bool, ready: Callable[[], N
     return Influences(values, base, full, errors, span, stats)
 
 
-def _of_table(v: np.ndarray, index: QiiIndex) -> tuple[np.ndarray, np.ndarray]:
+def _of_table(
+    v: np.ndarray, index: QiiIndex, rounding: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     if index.weights is not None:
         return semivalue(v, index.weights), np.zeros(0)
     if index.chance is not None:
         return expected_marginals(v, index.chance), np.zeros(0)
-    per_score = [CoalitionTable(v[:, :, k]) for k in range(v.shape[2])]
+    per_score = [CoalitionTable(v[:, :, k], rounding=rounding) for k in range(v.shape[2])]
     values = [one.deegan_packel(index.threshold, index.absolute) for one in per_score]
     margin = np.min([one.margin(index.threshold, index.absolute) for one in per_score], axis=0)
     return np.stack(values, axis=2), margin
 
 
-def whole_table(game: Game, subtract: bool, ready: Callable[[], None]) -> np.ndarray:
-    """v of all games at once, [N, 2^P, K]; refused where it does not fit the memory."""
+def whole_table(
+    game: Game, subtract: bool, ready: Callable[[], None]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(v of all games at once [N, 2^P, K], its rounding [N]); refused where memory is short."""
     refuse_random_index(game, "game()")
     refuse_unaffordable(game, True, "table")
     N = game.N if game.quantity.groups is None else 1
@@ -149,4 +155,8 @@ def whole_table(game: Game, subtract: bool, ready: Callable[[], None]) -> np.nda
         )
     ready()
     with naming_samples(game.quantity, "table"):
-        return np.concatenate([v for v, _, _ in tables(game, subtract)])
+        found = [
+            (v, table_rounding(game, v, full, subtract)) for v, _, full in tables(game, subtract)
+        ]
+    v, rounding = (np.concatenate(one) for one in zip(*found, strict=True))
+    return v, rounding

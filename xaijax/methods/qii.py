@@ -24,7 +24,7 @@ from xaijax.methods import _qii_ask as ask
 from xaijax.methods import _qii_exact as exact
 from xaijax.methods._qii_index import QiiIndex, qii_index
 from xaijax.methods._qii_problem import Problem
-from xaijax.methods._qii_proxies import Proxy, ranked
+from xaijax.methods._qii_proxies import Proxy, ranked, refuse_no_gap
 from xaijax.methods._qii_record import explanation
 from xaijax.methods._qii_sampled import sampled_index
 from xaijax.methods._qii_settings import binary_prior
@@ -237,18 +237,21 @@ class QII:
                 "game() of outcome='proba' has a vector for every set. Say difference='l1' (or "
                 "another), outcome='score' for one class, or explain()."
             )
-        table = exact.whole_table(game, self._problem.distance is None, self._problem.ready)
-        return CoalitionTable(table[:, :, 0], self._problem.players.names)
+        asked = self._problem
+        table, rounding = exact.whole_table(game, asked.distance is None, asked.ready)
+        return CoalitionTable(table[:, :, 0], asked.players.names, rounding)
 
     def proxies(self, protected: Any, index: Any = None) -> tuple[Proxy, ...]:
-        """Inputs by their influence on the disparity, without the protected ones; largest first.
+        """Inputs by how much of the gap between group and rest goes with them; largest first.
 
-        A positive influence: replacing the input reduces the disparity between the group and the
-        rest, so the input carries it. index: None (unary influences), or an index of `explain`.
+        Without the protected ones. Ordered by `reduction`, of the absolute gap |Q - c|, c = 0 for a
+        disparity and 1 for a ratio: |Q - c| - |Q - influence - c|, above 0 where the gap is smaller
+        with the input replaced. It is the influence itself but for signed=True and for a ratio, in
+        which a group that is worse off has influences below 0. index: None (unary influences), or
+        an index of `explain`.
         """
-        quantity = self._problem.interest.name
-        if quantity not in ("disparity", "ratio"):
-            raise InputError(f"quantity={quantity!r}: proxies are found by quantity='disparity'.")
+        asked = self._problem
+        refuse_no_gap(asked.interest.name, asked.difference, asked.outcome.kind)
         left = ~set_of_players(protected, self._problem.players.names, "protected")
         found = self.unary() if index is None else self.explain(index=index)
         return ranked(found, left)
