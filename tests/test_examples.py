@@ -14,12 +14,13 @@ pytest.importorskip("pandas", reason="needs the extra [data]")
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 ADULT = Path(os.environ.get("XAIJAX_DATA") or "nowhere") / "adult" / "adult.test"
 WINE = ADULT.parent.parent / "wine" / "winequality-red.csv"
-NEED = {"sklearn_pipeline": ADULT, "wine_collinearity": WINE}
+NEED = {"sklearn_pipeline": ADULT, "qii_report": ADULT, "wine_collinearity": WINE}
 SHAPES = {
     "sklearn_pipeline": (50, 12),
     "image_players": (20, 16, 10),
     "wine_collinearity": (1, 11),
     "federated": (100, 7),
+    "qii_report": (2, 13),
 }
 
 

@@ -32,7 +32,7 @@ from xaijax_kernels.listed import group_means, list_means
 from xaijax_kernels.newton import fit_sums, logistic_sums, replicate_sums
 from xaijax_kernels.reduce import reduce_pairs, reduce_pieces
 from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
-from xaijax_kernels.tables import device_tables, put
+from xaijax_kernels.tables import put
 from xaijax_kernels.tiles import TileShape, over_tiles, run_tiles, traced_once
 
 pytestmark = pytest.mark.usefixtures("strict_numerics")
@@ -139,7 +139,6 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     yield "hybrid_rows", rows, (f32(N, P), f32(B, P), i32(P), i32(S, SLOT_COLUMNS))
     yield "hybrid_rows", one_each, (u32(N, P), u32(B, P), i32(S, SLOT_COLUMNS))
     yield "ranks", partial(ranks, P=P), (u32(S, 1),)
-    yield "device_tables", device_tables, (f32(64, K), i32(N, B), i32(N, B, P), f32(B))
     yield "put", put, (f32(8 * R, K), f32(4, R, K), i32(4), i32())
     rows, each = f32(2 * R), f32(P)
     yield "fit_sums", fit_sums, (f32(2), rows, f32(), f32(), rows, rows)

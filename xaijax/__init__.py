@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xaijax import datasets as datasets
+from xaijax._coalition_table import CoalitionTable as CoalitionTable
 from xaijax._errors import EnumerationLimitError as EnumerationLimitError
 from xaijax._errors import InputError as InputError
 from xaijax._errors import InputTypeError as InputTypeError
@@ -27,11 +28,15 @@ from xaijax._index import SizeLimited as SizeLimited
 from xaijax._merge import merge as merge
 from xaijax._version import __version__ as __version__
 from xaijax._worth import GuestWorth as GuestWorth
+from xaijax.games import quantities as quantities
 from xaijax.games.replacement import Baseline as Baseline
+from xaijax.methods import observational as observational
+from xaijax.methods._samples_needed import samples_needed as samples_needed
 from xaijax.methods.explainer import Explainer as Explainer
 from xaijax.methods.federated import FederatedExplainer as FederatedExplainer
 from xaijax.methods.movement import MovementSteps as MovementSteps
 from xaijax.methods.movement import normalized_movement_rate as normalized_movement_rate
+from xaijax.methods.qii import QII as QII
 from xaijax.models import FirstLayer as FirstLayer
 from xaijax.models import Model as Model
 from xaijax.models import as_jax as as_jax
@@ -40,6 +45,7 @@ from xaijax.models import players_of as players_of
 from xaijax.results import plots as plots
 from xaijax.results.collinearity import collinearity_report as collinearity_report
 from xaijax.results.report import report as report
+from xaijax.results.transparency import transparency_report as transparency_report
 
 if TYPE_CHECKING:
     from xaijax.methods.aec.estimator import AEC as AEC

@@ -49,6 +49,13 @@ def one_of(value: Any, name: str, accepted: Sequence[str]) -> str:
     return value
 
 
+def yes_or_no(value: Any, name: str) -> bool:
+    """True or False, and nothing that counts as such."""
+    if not isinstance(value, bool):
+        raise InputTypeError(f"{name} must be True or False, got {value!r}.")
+    return value
+
+
 def as_array(
     X: Any,
     name: str,
@@ -224,21 +231,23 @@ def unique_names(names: Sequence[str], name: str) -> None:
         raise InputError(f"{name} occur more than once: {twice}. Rename the columns.")
 
 
-def row_weights(weights: Any, rows: int) -> tuple[np.ndarray, float | None]:
-    """Weights of the background rows [B] with sum 1, and the sum given; None: equal, no sum."""
+def row_weights(
+    weights: Any, rows: int, name: str = "weights", of: str = "the background"
+) -> tuple[np.ndarray, float | None]:
+    """Weights of rows [B] with sum 1, and the sum given; None: equal, no sum."""
     if weights is None:
         return np.full(rows, 1.0 / rows), None
-    given = as_array(weights, "weights").astype(np.float64)
+    given = as_array(weights, name).astype(np.float64)
     if given.shape != (rows,):
         raise InputError(
-            f"weights has shape {given.shape}, but the background has {rows} rows: give [{rows}]."
+            f"{name} has shape {given.shape}, but {of} has {rows} rows: give [{rows}]."
         )
     if not np.isfinite(given).all():
-        raise InputError("weights contain NaN or inf; finite weights of at least 0 are needed.")
+        raise InputError(f"{name} contain NaN or inf; finite weights of at least 0 are needed.")
     if (given < 0).any():
-        raise InputError(f"weights contain {given.min()}; weights of at least 0 are needed.")
+        raise InputError(f"{name} contain {given.min()}; weights of at least 0 are needed.")
     if not given.any():
-        raise InputError("weights are all zero; at least one must be positive.")
+        raise InputError(f"{name} are all zero; at least one must be positive.")
     with np.errstate(over="ignore"):
         total = float(given.sum())
     scaled = given / given.max()  # the sum of these is finite

@@ -42,13 +42,13 @@ class FrameTable:
         names = frame_labels(frame, name)
         return cls(kind, frame.columns, names, [frame[c].head(0) for c in frame.columns])
 
-    def read(self, X: Any, name: str, allow_nan: bool) -> Any:
+    def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> Any:
         """A copy of X, checked."""
         if frame_kind(X) != self.kind:
             raise InputTypeError(
-                f"{name} must be a {self.kind} frame like the background, got {type(X).__name__}."
+                f"{name} must be a {self.kind} frame like {owner}, got {type(X).__name__}."
             )
-        same_labels(frame_labels(X, name), self.feature_names, name, "the background")
+        same_labels(frame_labels(X, name), self.feature_names, name, owner)
         return copied_frame(X, name, allow_nan)
 
     def encode(self, rows: Any) -> tuple[FrameTable, np.ndarray]:

@@ -45,8 +45,11 @@ class Table(Protocol):
         """C = F * codes_per_column."""
         ...
 
-    def read(self, X: Any, name: str, allow_nan: bool) -> Any:
-        """X checked and copied, in the form that `encode` takes; raises the error family."""
+    def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> Any:
+        """X checked and copied, in the form that `encode` takes; raises the error family.
+
+        owner: whose shape and names these are, for messages.
+        """
         ...
 
     def encode(self, rows: Any) -> tuple[Table, np.ndarray]:
@@ -144,9 +147,12 @@ class FloatTable:
         self.dtype = dtype
         self.feature_names = feature_names
 
-    def read(self, X: Any, name: str, allow_nan: bool) -> np.ndarray | MappedRows:
+    def read(
+        self, X: Any, name: str, allow_nan: bool, owner: str = "the background"
+    ) -> np.ndarray | MappedRows:
         """float32 (or the model's dtype) [M, *shape]; see `read_array`."""
-        return read_array(X, name, self.shape, allow_nan, self.dtype, self.feature_names)
+        labels = self.feature_names
+        return read_array(X, name, self.shape, allow_nan, self.dtype, labels, owner)
 
     def encode(self, rows: Any) -> tuple[FloatTable, Any]:
         """Values [M, F]; compare them by their bits."""
@@ -169,17 +175,19 @@ class WordTable:
         self.word = np.dtype(f"u{min(4, dtype.itemsize)}")
         self.codes_per_column = dtype.itemsize // self.word.itemsize
 
-    def read(self, X: Any, name: str, allow_nan: bool) -> np.ndarray | MappedRows:
+    def read(
+        self, X: Any, name: str, allow_nan: bool, owner: str = "the background"
+    ) -> np.ndarray | MappedRows:
         """[M, *shape] of the background's dtype; see `read_array`."""
         if frame_kind(X):
-            raise InputTypeError(f"{name} is a data frame, but the background is an array.")
+            raise InputTypeError(f"{name} is a data frame, but {owner} is an array.")
         array = _checks.as_array(X, name)
         if np.result_type(array.dtype, self.dtype) != self.dtype.newbyteorder("="):
             raise InputTypeError(
-                f"{name} has dtype {array.dtype}, but the background has {self.dtype}, which can "
-                f"not hold it. Give both the same dtype (background.astype({array.dtype}))."
+                f"{name} has dtype {array.dtype}, but {owner} has {self.dtype}, which can "
+                f"not hold it. Give both the same dtype (.astype({array.dtype}))."
             )
-        return read_array(array, name, self.shape, allow_nan, self.dtype)
+        return read_array(array, name, self.shape, allow_nan, self.dtype, owner=owner)
 
     def encode(self, rows: Any) -> tuple[WordTable, Any]:
         """The bits of the values, [M, F codes_per_column]."""

@@ -11,6 +11,7 @@ from bench.cases import (
     growth,
     host,
     process,
+    qii,
     sampled,
     stream,
     walk,
@@ -27,11 +28,13 @@ NUMBERED = (
     *process.CASES,
     *walk.CASES,
     *aec.CASES,
+    *qii.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
         *sorted(NUMBERED, key=lambda case: int(case.name[1:])),
+        *qii.MORE,
         *estimators.CASES,
         *stream.CASES,
     )

@@ -53,11 +53,12 @@ def kept_players(
 ) -> jax.Array:
     """The mask of every row; bool [S, 2^slot_bits, P]. Bit 1 = kept from the instance.
 
-    kind: what the slots are, "corners", "list", or "mixed", which pays for both.
+    kind: what the slots are, "corners", "list" or "rows" (slots of one row), or "mixed", which pays
+    for both of the first two.
     """
     if kind == "corners" or masks is None:
         return corner_masks(P, slot_bits, slots)
-    if kind == "list":
+    if kind in ("list", "rows"):
         return listed_masks(P, slot_bits, slots, masks)
     listed = slots[:, 0, None, None] >= LISTED
     by_list = listed_masks(P, slot_bits, slots, masks)

@@ -114,3 +114,20 @@ def semivalue(table: Any, p: Sequence[float] | np.ndarray) -> Any:
 def weights_of(weight: Callable[[int], float], P: int) -> np.ndarray:
     """A user's w(s) as float64 [P]."""
     return np.array([float(weight(s)) for s in range(P)])
+
+
+def expected_marginals(tables: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    """phi_i = sum over S without i of Pr[S] m_i(S); [N, 2^P, K] and [2^P] -> [N, P, K].
+
+    Every row is added up by itself, in one order, so that its bits do not depend on the others.
+    """
+    mask = np.arange(len(chance))
+    P = len(chance).bit_length() - 1
+    out = []
+    for i in range(P):
+        without = mask[(mask >> i & 1) == 0]
+        # np.take lays its result out by rows, which tables[:, without] would not.
+        change = np.take(tables, without | 1 << i, axis=1) - np.take(tables, without, axis=1)
+        change *= chance[without, None]
+        out.append(change.sum(axis=1))
+    return np.stack(out, axis=1)

@@ -1,20 +1,26 @@
 """From the values of pairs to full tables: v(S) for all 2^P coalitions of each instance.
 
 table[n, S] = sum over donors b of w_b f(hybrid(n, b, S)). The hybrid depends on the players of S
-that differ for (n, b) only, so the pair's 2^k values are read 2^(P-k) times each. Works on NumPy
-arrays (host models, float64) and on JAX arrays (a compensated float32 sum) alike.
+that differ for (n, b) only, so the pair's 2^k values stand for 2^(P-k) coalitions each. They are
+not spread out donor by donor, which would be B 2^P readings whatever k is: donors with the same
+players that differ are summed on their 2^k corners first, then spread over the upper half of the
+players, summed again for each set of differing players in the lower half, and spread over these.
+NumPy on the host, in float64, in an order that the instance and its donors alone decide.
 
 Letters: N instances, B donors, P players, K outputs, V values held.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xaijax_kernels.hybrids import ABSENT
-from xaijax_kernels.reduce import compensated
+
+_TOGETHER = 1 << 20  # values of one size that are gathered in one go
 
 
 def host_ranks(differs: np.ndarray) -> np.ndarray:
@@ -22,36 +28,81 @@ def host_ranks(differs: np.ndarray) -> np.ndarray:
     return np.where(differs, np.cumsum(differs, axis=-1) - 1, ABSENT).astype(np.int32)
 
 
-def _corner_parts(xp, rank, bits):
-    """Corner index of every coalition of the players in `rank` [N, bits]; int32 [N, 2^bits]."""
-    coalition = xp.arange(1 << bits, dtype=np.int32)
-    index = xp.zeros((rank.shape[0], 1 << bits), dtype=np.int32)
-    for j in range(bits):
-        place = rank[:, j : j + 1]
-        worth = xp.where(place == ABSENT, 0, xp.left_shift(xp.int32(1), place))
-        index = index + ((coalition >> j) & 1) * worth
-    return index
+@lru_cache(4096)
+def corner_of_coalition(differs: int, P: int) -> np.ndarray:
+    """Corner index of all 2^P coalitions for the bits of the players that differ; int64 [2^P]."""
+    coalition = np.arange(1 << P)
+    corner = np.zeros(1 << P, np.int64)
+    place = 0
+    for j in range(P):
+        if differs >> j & 1:
+            corner |= (coalition >> j & 1) << place
+            place += 1
+    return corner
 
 
-def corner_of_coalition(xp, rank, P):
-    """Corner index of all 2^P coalitions for pairs of ranks [N, P]; int32 [N, 2^P].
-
-    The two halves of the players are looked up apart and added: 2^(P/2) shifts, not 2^P.
-    """
-    low = P // 2
-    lower = _corner_parts(xp, rank[:, :low], low)
-    upper = _corner_parts(xp, rank[:, low:], P - low)
-    return (upper[:, :, None] + lower[:, None, :]).reshape(rank.shape[0], 1 << P)
-
-
-def host_tables(values, start, rank, weights):
-    """values float64 [V, K], start [N, B], rank [N, B, P], weights [B] -> float64 [N, 2^P, K]."""
-    N, B, P = rank.shape
-    out = np.zeros((N, 1 << P, values.shape[1]))
-    for b in range(B):
-        index = corner_of_coalition(np, rank[:, b], P) + start[:, b, None]
-        out += weights[b] * values[index]
+def tables_of_pairs(
+    values: np.ndarray,  # [V, K]
+    start: np.ndarray,  # [N, B], first value of each pair
+    differs: np.ndarray,  # bool [N, B, P]
+    weights: np.ndarray,  # [B]
+) -> np.ndarray:
+    """float64 [N, 2^P, K]."""
+    N, _, P = differs.shape
+    out = np.empty((N, 1 << P, values.shape[1]))
+    bits = differs @ (np.int64(1) << np.arange(P))  # [N, B]
+    for n in range(N):
+        out[n] = _one_table(values, start[n], bits[n], weights, P)
     return out
+
+
+def _one_table(
+    values: np.ndarray, start: np.ndarray, bits: np.ndarray, weights: np.ndarray, P: int
+) -> np.ndarray:
+    """[2^P, K]; start, bits and weights [B]."""
+    low, K = P // 2, values.shape[1]
+    high = P - low
+    keys = (bits & ((1 << low) - 1)) << high | bits >> low  # the lower half's players first
+    distinct, place = np.unique(keys, return_inverse=True)
+    k = np.bitwise_count(distinct).astype(np.int64)
+    sums = _grouped(values, start, place.ravel(), weights, k)
+    table = np.zeros((1 << high, 1 << low, K))
+    part: np.ndarray | None = None  # [2^high, 2^k of the lower half, K]
+    current = -1
+    for d, key in enumerate(distinct.tolist()):
+        lower, upper = key >> high, key & ((1 << high) - 1)
+        if lower != current:
+            if part is not None:
+                table += part[:, corner_of_coalition(current, low)]
+            current, part = lower, np.zeros((1 << high, 1 << lower.bit_count(), K))
+        assert part is not None
+        part += sums[d].reshape(-1, part.shape[1], K)[corner_of_coalition(upper, high)]
+    assert part is not None
+    return (table + part[:, corner_of_coalition(current, low)]).reshape(1 << P, K)
+
+
+def _grouped(
+    values: np.ndarray, start: np.ndarray, place: np.ndarray, weights: np.ndarray, k: np.ndarray
+) -> list[np.ndarray]:
+    """Weighted sums over the donors of each group, [2^k, K]; place [B] is a donor's group."""
+    order = np.argsort(place, kind="stable")
+    first = np.searchsorted(place[order], np.arange(len(k)))
+    ends = np.append(first[1:], len(place))
+    sums: list[np.ndarray] = [np.zeros(0)] * len(k)
+    for size in np.unique(k):
+        groups = np.flatnonzero(k == size)
+        donors = np.concatenate([order[first[g] : ends[g]] for g in groups])
+        if len(donors) << size > _TOGETHER:
+            for g in groups:
+                sums[g] = np.zeros((1 << size, values.shape[1]))
+                for b in order[first[g] : ends[g]]:
+                    sums[g] += weights[b] * values[start[b] : start[b] + (1 << size)]
+            continue
+        block = values[start[donors][:, None] + np.arange(1 << size)] * weights[donors, None, None]
+        cuts = np.cumsum([0, *(ends[g] - first[g] for g in groups)])[:-1]
+        for g, total in zip(groups, np.add.reduceat(block, cuts, axis=0), strict=True):
+            sums[g] = total
+    return sums
 
 
 def put(
@@ -63,20 +114,3 @@ def put(
     """The buffer with one dispatch written into its place."""
     ordered = values[place].reshape(-1, values.shape[2])
     return jax.lax.dynamic_update_slice(buffer, ordered, (first, jnp.int32(0)))
-
-
-def device_tables(
-    values: jax.Array,  # [V, K]
-    start: jax.Array,  # int32 [N, B]
-    rank: jax.Array,  # int32 [N, B, P]
-    weights: jax.Array,  # [B]
-) -> tuple[jax.Array, jax.Array]:
-    """The same on the device, as a sum and what rounding took from it; two of [N, 2^P, K]."""
-    N, B, P = rank.shape
-
-    def term(b):
-        here = jax.lax.dynamic_index_in_dim(rank, b, axis=1, keepdims=False)
-        first = jax.lax.dynamic_index_in_dim(start, b, axis=1)
-        return weights[b] * values[corner_of_coalition(jnp, here, P) + first]
-
-    return compensated(term, B, (N, 1 << P, values.shape[1]), values.dtype)

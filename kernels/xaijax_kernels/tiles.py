@@ -77,21 +77,29 @@ def run_tiles(
     tiles: jax.Array,  # int32 [devices], tiles to run on each device
     slots: jax.Array,  # int32 [T, S, 3 + ceil(P / 32)]
     masks: jax.Array | None = None,  # uint32 [Q, ceil(P / 32)], coalitions that slots may name
+    own: jax.Array | None = None,  # [N, A], the model's answers to the instances themselves
     kind: str = "corners",  # what the slots are, see hybrids.kept_players
+    score: Callable[[jax.Array, Any], jax.Array] | None = None,
+    kept: Callable[[jax.Array], jax.Array] = jnp.isfinite,
 ) -> tuple[jax.Array, jax.Array]:
-    """Evaluate the model on every tile; values [T, R, K], non-finite answers per tile int32 [T].
+    """Evaluate the model on every tile; values [T, R, K], bad ones per tile int32 [T].
 
-    apply(params, rows [R, *instance_shape]) -> [R, K]. The tiles are split over the devices of
-    `mesh`; each device stops after its own number of tiles, the rest stay zero.
+    apply(params, rows [R, *instance_shape]) -> [R, A]; score(answers [R, A], own [R, A] or None)
+    -> [R, K], None: the answers themselves; kept(values [R, K]) -> bool, which of them are not
+    bad. The tiles are split over the devices of `mesh`; each device stops after its own number of
+    tiles, the rest stay zero.
     """
 
-    def on_one_device(params, x, donors, players, masks, tiles, slots):
+    def on_one_device(params, x, donors, players, masks, own, tiles, slots):
         def body(carry):
             t, values, bad = carry
             one = jax.lax.dynamic_index_in_dim(slots, t, keepdims=False)
             rows = hybrid_rows(x, donors, players, shape.P, shape.slot_bits, one, masks, kind)
             out = apply(params, rows.reshape(shape.rows, *shape.instance_shape))
-            lost = jnp.sum(~jnp.isfinite(out), dtype=jnp.int32)
+            if score is not None:
+                mine = None if own is None else own[one[:, 1].repeat(1 << shape.slot_bits)]
+                out = score(out, mine)
+            lost = jnp.sum(~kept(out), dtype=jnp.int32)
             return t + 1, values.at[t].set(out.astype(shape.dtype)), bad.at[t].set(lost)
 
         T = slots.shape[0]
@@ -99,8 +107,8 @@ def run_tiles(
         first = (jnp.int32(0), values, jnp.zeros((T,), jnp.int32))
         return jax.lax.while_loop(lambda carry: carry[0] < tiles[0], body, first)[1:]
 
-    on_one_device = over_tiles(on_one_device, mesh, (False,) * 5 + (True,) * 2)
-    return on_one_device(params, x, donors, players, masks, tiles, slots)
+    on_one_device = over_tiles(on_one_device, mesh, (False,) * 6 + (True,) * 2)
+    return on_one_device(params, x, donors, players, masks, own, tiles, slots)
 
 
 def traced_once(

@@ -33,8 +33,24 @@ class Masks(Protocol):
     def __getitem__(self, part: slice, /) -> np.ndarray: ...
 
 
+class WithWhole:
+    """A list with the coalition that keeps everything as its last."""
+
+    def __init__(self, masks: Masks, P: int) -> None:
+        self._masks, self._whole = masks, np.ones((1, P), bool)
+
+    def __len__(self) -> int:
+        return len(self._masks) + 1
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        first, last, _ = part.indices(len(self))
+        C = len(self._masks)
+        own = self._masks[min(first, C) : min(last, C)]
+        return np.concatenate([own, self._whole]) if first <= C < last else own
+
+
 class Asking(Protocol):
-    """What a list needs of the game that asks it; `game.Game`."""
+    """What a list needs of the game that asks it; `_questions.Questions`."""
 
     evaluator: Any
 

@@ -17,13 +17,14 @@ import jax
 import numpy as np
 
 from xaijax.games._clock import Clock
-from xaijax.games._loop import Question, Stream
+from xaijax.games._loop import Instances, Question, Stream
 from xaijax.games._shared import Sharing, filled
+from xaijax.games.score import Score
 from xaijax_kernels.host_loop import Answered, run_on_host
 from xaijax_kernels.hybrids import hybrid_rows
 from xaijax_kernels.lattice import Dispatch, Pairs
 from xaijax_kernels.listed import ListedStream, host_group_means, host_list_means, list_words
-from xaijax_kernels.tables import host_tables
+from xaijax_kernels.tables import tables_of_pairs
 
 ROWS_PER_CALL = 1 << 15
 # One row a slot: a host model's row is dear, so none is asked for as padding.
@@ -48,8 +49,9 @@ class HostBackend:
         device: Any,
         clock: Clock,
         sharing: Sharing | None = None,
+        score: Score | None = None,
     ) -> None:
-        """answer(codes [rows, C], first row) -> float64 [rows, K].
+        """answer(codes [rows, C], first row) -> float64 [rows, A].
 
         sharing: None where hybrids that several instances share are not looked for.
 
@@ -58,7 +60,7 @@ class HostBackend:
         """
         self.clock = clock
         clock.tile = rows_per_call
-        self._answer, self._P = answer, P
+        self._answer, self._P, self._score = answer, P, score
         self._call, self._block = rows_per_call, rows_per_block
         self._instances, self._listed = instances, listed
         self._device = device
@@ -78,11 +80,26 @@ class HostBackend:
         return self._block
 
     def answers(
-        self, stream: Stream, x: np.ndarray, masks: np.ndarray | None = None
+        self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
     ) -> Iterator[Answered]:
-        """Evaluate all rows of the stream; x [N, C], masks bool [at most `listed`, P] its list."""
-        pieces = stream.dispatches(self._rows)
-        draw = self._drawer(x, stream.kind, masks)
+        """Score all rows of the stream; masks bool [at most `listed`, P], its list.
+
+        scored: False gives the model's answers themselves.
+        """
+        score = self._score if scored else None
+        draw = self._drawer(x.codes, stream.kind, masks)
+        for answered in self._answered(draw, stream.dispatches(self._rows)):
+            if score is None:
+                yield answered
+                continue
+            piece, answers = answered
+            own = x.own[piece.slots[:, 1]] if score.reads_own and x.own is not None else None
+            yield Answered(piece, score(answers, own).astype(np.float64, copy=False))
+
+    def _answered(
+        self, draw: Callable[[Dispatch], jax.Array], pieces: Iterator[Dispatch]
+    ) -> Iterator[Answered]:
+        """The model's answers, piece by piece."""
         if self._sharing is None:
             yield from run_on_host(draw, self._asked, pieces)
             return
@@ -147,10 +164,11 @@ class HostBackend:
         return lambda: np.concatenate([stacked, first, last, span], axis=2)
 
     def tables(
-        self, pairs: Pairs, question: Question, start: np.ndarray, rank: np.ndarray
+        self, pairs: Pairs, question: Question, start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
-        """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
-        return host_tables(self._held(pairs, question), start, rank, question.donor_weights)
+        """v(S) of N instances over B donors: float64 [N, 2^P, K]; differs bool [N, B, P]."""
+        values = self._held(pairs, question)
+        return tables_of_pairs(values, start, differs, question.donor_weights)
 
     def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
         """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""
@@ -181,8 +199,9 @@ class HostBackend:
         return answers.values
 
     def any_bad(self, answers: Answered) -> bool:
-        """Whether an answer is not finite."""
-        return not np.isfinite(answers.values).all()
+        """Whether an answer is not finite, or a score does not keep its bounds."""
+        kept = np.isfinite if self._score is None else self._score.kept
+        return not kept(answers.values).all()
 
     def _drawer(
         self, x: np.ndarray, kind: str, masks: np.ndarray | None

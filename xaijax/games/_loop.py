@@ -1,6 +1,7 @@
 """What evaluation and the two loops agree on: streams of rows in, answers and sums out.
 
-Letters: N instances, B donors, P players, K outputs, C coalitions, R rows, k players that differ.
+Letters: N instances, B donors, P players, K scores, A answers, C coalitions, R rows, k players that
+differ.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Stream(Protocol):
 
     @property
     def kind(self) -> str:
-        """What its slots are: "corners", "list" or "mixed"."""
+        """What its slots are: "corners", "list", "mixed" or "rows"."""
         ...
 
     @property
@@ -57,10 +58,18 @@ Done = Callable[[int], None]  # (rows): told after
 
 
 @dataclass(frozen=True)
+class Instances:
+    """The instances that a stream numbers from 0."""
+
+    codes: np.ndarray  # [N, C]
+    own: np.ndarray | None = None  # float64 [N, A], f(x), where the score looks at it
+
+
+@dataclass(frozen=True)
 class Question:
     """What every question for v(S) brings along, beside its stream."""
 
-    x: np.ndarray  # [N, C], codes of the instances that the stream numbers from 0
+    x: Instances
     donor_weights: np.ndarray  # [B]
     check: Check
     done: Done
@@ -82,8 +91,13 @@ class Backend(Protocol):
         """Rows within which a pair is reduced in one go; a power of two."""
         ...
 
-    def answers(self, stream: Any, x: np.ndarray, masks: np.ndarray | None = None) -> Iterator[Any]:
-        """Evaluate all rows of the stream; x [N, C], masks bool [Q, P] the coalitions it names."""
+    def answers(
+        self, stream: Any, x: Instances, masks: np.ndarray | None = None, scored: bool = True
+    ) -> Iterator[Any]:
+        """Score all rows of the stream; masks bool [Q, P], the coalitions it names.
+
+        scored: False gives the model's answers themselves, [R, A].
+        """
         ...
 
     def pair_sums(self, answers: Any, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:
@@ -97,9 +111,12 @@ class Backend(Protocol):
         ...
 
     def tables(
-        self, pairs: Pairs, question: Question, start: np.ndarray, rank: np.ndarray
+        self, pairs: Pairs, question: Question, start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
-        """v(S) of N instances over B donors: float64 [N, 2^P, K]; start [N, B], rank [N, B, P]."""
+        """v(S) of N instances over B donors: float64 [N, 2^P, K].
+
+        start [N, B]: a pair's first row in the stream; differs bool [N, B, P].
+        """
         ...
 
     def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
@@ -117,5 +134,5 @@ class Backend(Protocol):
         ...
 
     def any_bad(self, answers: Any) -> bool:
-        """Whether an answer of the piece is not finite."""
+        """Whether an answer of the piece is not finite, or does not keep its score's bounds."""
         ...

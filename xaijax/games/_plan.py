@@ -72,19 +72,23 @@ def plan_sizes(
     return Sizes(
         TileShape(shape, P, slot_bits, rows >> slot_bits, outputs, dtype),
         tiles,
-        instances_at_a_time(donors, P, columns * itemsize, max_memory),
+        rows_at_a_time(columns * itemsize, max_memory),
         donors,
         columns,
     )
 
 
 def instances_at_a_time(donors: int, P: int, bytes_per_row: int, max_memory: int) -> int:
-    """Instances whose pairs are planned, and whose rows are held, together.
+    """Instances whose pairs are planned together.
 
     A pair takes some 80 bytes on the host and two flags a player: a quarter of the memory, and at
-    most about half a million pairs. An eighth of the memory for the rows. It does not depend on how
-    many instances there are, so that every call runs the same program.
+    most about half a million pairs. It does not depend on how many instances there are, so that
+    every call runs the same program.
     """
     by_pairs = min(1 << 19, max_memory // 4 // (80 + 2 * P)) // donors
-    by_rows = max_memory // 8 // max(1, bytes_per_row)
-    return max(1, min(by_pairs, by_rows, 1 << 13))
+    return max(1, min(by_pairs, rows_at_a_time(bytes_per_row, max_memory)))
+
+
+def rows_at_a_time(bytes_per_row: int, max_memory: int) -> int:
+    """Instances whose rows are held on the device together: an eighth of the memory."""
+    return max(1, min(max_memory // 8 // max(1, bytes_per_row), 1 << 13))

@@ -20,7 +20,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from xaijax.games._loop import Answers, Backend, Check, Done
+from xaijax.games._loop import Answers, Backend, Check, Done, Instances
 from xaijax_kernels.indices import corner_matrix, induced_weights, members, split_matrices
 from xaijax_kernels.lattice import Dispatch, Pairs, runs_of_equal_k
 
@@ -63,6 +63,19 @@ class Totals:
         part.phi, part.empty = self.phi[first:last], self.empty[first:last]
         part.full, part.span = self.full[first:last], self.span[first:last]
         return part
+
+    def add(self, rows: np.ndarray, of: Totals) -> None:
+        """Add the rows of `of` with the weights rows [G, n], and widen the span."""
+        self.phi += np.tensordot(rows, of.phi, axes=1)
+        self.empty += rows @ of.empty
+        self.full += rows @ of.full
+        np.maximum(self.span, of.span.max(initial=0.0), out=self.span)
+
+    def combined(self, factors: np.ndarray) -> Totals:
+        """One row, the sum of all with these factors [G]."""
+        one = Totals(1, *self.phi.shape[1:], self._w, self._random)
+        one.add(factors[None], self)
+        return one
 
     def clear(self) -> None:
         """Back to zero, in place."""
@@ -124,13 +137,13 @@ def _add_rows(phi: np.ndarray, instance: np.ndarray, player: np.ndarray, terms: 
 def pair_semivalues(
     backend: Backend,
     pairs: Pairs,
-    x: np.ndarray,
+    x: Instances,
     weights: Weights,
     totals: Totals,
     check: Check,
     done: Done,
 ) -> None:
-    """Add the semivalues of all pairs to `totals`; x [N, C] are the codes of the instances.
+    """Add the semivalues of all pairs to `totals`; x are the instances.
 
     check(pairs, answers) sees every piece before it is used; done(rows) after.
     """

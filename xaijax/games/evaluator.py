@@ -17,14 +17,16 @@ from xaijax._errors import MemoryPlanError
 from xaijax._players import Players
 from xaijax._table import Table
 from xaijax.games._clock import Clock
-from xaijax.games._device import DeviceBackend, make_mesh
+from xaijax.games._device import DeviceBackend
 from xaijax.games._host import ROWS_PER_CALL, HostBackend
 from xaijax.games._limits import devices_of, power_below, stated_limit, tile_of
 from xaijax.games._loop import Backend
-from xaijax.games._plan import instances_at_a_time, plan_sizes
+from xaijax.games._plan import instances_at_a_time, plan_sizes, rows_at_a_time
+from xaijax.games._programs import Programs, make_mesh
 from xaijax.games._shared import Sharing
 from xaijax.games._walk import WalkBackend
 from xaijax.games.replacement import Replacement
+from xaijax.games.score import Score
 from xaijax_kernels.hybrids import SLOT_BITS
 from xaijax_kernels.lattice import LISTED
 from xaijax_kernels.memory import free_memory
@@ -49,8 +51,13 @@ class Evaluator:
         devices: Any = None,
         tile: Any = None,
         coalitions: int = 0,
+        score: Score | None = None,
     ) -> None:
-        """coalitions: the most that will be given as a list; 0: none ever, all by corner index."""
+        """coalitions: the most that will be given as a list; 0: none ever, all by corner index.
+
+        score: what is made of the answer to a row; None: the answer itself.
+        """
+        self.score = score
         self.model, self.replacement, self.players = model, replacement, players
         auto = isinstance(batch_size, str) and batch_size == "auto"
         self._batch_rows = None if auto else _checks.whole_number(batch_size, "batch_size")
@@ -83,6 +90,18 @@ class Evaluator:
         codes = self.replacement.codes
         per_row = codes.shape[1] * codes.itemsize
         return instances_at_a_time(len(codes), self.players.count, per_row, self.max_memory)
+
+    @property
+    def rows_at_a_time(self) -> int:
+        """Instances whose rows are held on the device together."""
+        codes = self.replacement.codes
+        return rows_at_a_time(codes.shape[1] * codes.itemsize, self.max_memory)
+
+    @property
+    def outputs(self) -> int:
+        """K, the scores of a row; known once the model is probed."""
+        answers = self.findings.outputs
+        return answers if self.score is None else self.score.count(answers)
 
     @property
     def listed(self) -> int:
@@ -177,7 +196,7 @@ class Evaluator:
             platform=devices[0].platform,
             shape=self.replacement.table.shape,
             P=self.players.count,
-            outputs=probe.outputs,
+            outputs=self.outputs,
             dtype=codes.dtype.name,
             donors=len(codes),
             columns=codes.shape[1],
@@ -188,7 +207,7 @@ class Evaluator:
             default_tiles=TILES_PER_DISPATCH,
             max_memory=self.max_memory,
         )
-        return DeviceBackend(
+        programs = Programs(
             _columns(model.apply),
             model.params,
             model.compiled,
@@ -199,14 +218,20 @@ class Evaluator:
             self.max_memory,
             self.clock,
             self.listed,
+            self.score,
+            probe.outputs,
         )
+        return DeviceBackend(programs)
 
     def _probe(self, table: Table, x: np.ndarray) -> Any:
         if self.findings is None:
             # Of both kinds, since rows that are all alike would say nothing about neighbours.
             few = [self.replacement.codes[: PROBE_ROWS // 2], x[: PROBE_ROWS // 2]]
-            self.findings = self.model.probe(table.decode(np.concatenate(few)))
-            self.clock.compile_seconds += self.findings.compile_seconds
+            findings = self.model.probe(table.decode(np.concatenate(few)))
+            self.clock.compile_seconds += findings.compile_seconds
+            if self.score is not None:  # refuses a model without its column, each time it is asked
+                self.score = self.score.fitted(findings.outputs, findings.answer_dtype)
+            self.findings = findings
         return self.findings
 
     def _host_backend(self, table: Table, x: np.ndarray, most_rows: int) -> HostBackend:
@@ -225,12 +250,13 @@ class Evaluator:
             codes,
             rows_per_call=call,
             rows_per_block=block,
-            instances=self.instances_at_a_time,
+            instances=self.rows_at_a_time,
             listed=self.listed,
             cache=model.compiled,
             device=self.devices[0],
             clock=self.clock,
             sharing=self._sharing(),
+            score=self.score,
         )
 
     def _sharing(self) -> Sharing | None:

@@ -3,7 +3,7 @@
 Batched over instances from the start. Bit 1 of a coalition = KEPT: entry 0 is the value with
 everything replaced, entry 2^P - 1 is f(x).
 
-Letters: N instances, B donors, P players, K outputs, C code columns, k players that differ.
+Letters: N instances, B donors, P players, K scores, C code columns, k players that differ.
 """
 
 from __future__ import annotations
@@ -14,30 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from xaijax._errors import (
-    EnumerationLimitError,
-    InputError,
-    MemoryPlanError,
-    ModelOutputError,
-)
-from xaijax.games._coalitions import ListOfCoalitions, Masks
-from xaijax.games._loop import Backend, Check, Done, Question, Stream
+from xaijax._errors import ModelOutputError
+from xaijax.games._coalitions import ListOfCoalitions, Masks, WithWhole
+from xaijax.games._distinct import by_distinct, entries_worth_it
+from xaijax.games._full_tables import full_tables
+from xaijax.games._loop import Backend
+from xaijax.games._questions import Count, Questions
+from xaijax.games._refuse import coalition_text, refuse_bad_answers, table_limits
 from xaijax.games.evaluate import Totals, Weights, pair_semivalues
 from xaijax.games.evaluator import LARGEST_PAIR, PROBE_ROWS, Evaluator
 from xaijax.games.quantity import Quantity
-from xaijax.games.replacement import agreement_codes
-from xaijax_kernels.lattice import Pairs, differing, pack
-from xaijax_kernels.tables import host_ranks
-
-LARGEST_TABLE = 20  # players of a full table
-
-
-@dataclass
-class Count:
-    """Rows that a game asked its model for."""
-
-    distinct: int = 0
-    padded: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,16 +45,20 @@ class Game:
         progress: Callable[[int], None] = lambda rows: None,
     ) -> None:
         """rows: instances as read by the evaluator's table; progress(model rows done)."""
-        self.evaluator, self.quantity, self._progress = evaluator, quantity, progress
-        self.table_of_rows, self.codes = evaluator.replacement.table.encode(rows)  # [N, C]
-        self.count = Count()
+        self.evaluator, self.quantity = evaluator, quantity
+        self.ask = Questions(evaluator, rows, progress)
         self.structure: str | None = None  # what answered instead of the whole model, if anything
-        self.largest = np.zeros(len(self.codes), np.int64)  # players that differ, once surveyed
+        self.largest = np.zeros(len(self.ask.codes), np.int64)  # players that differ, once surveyed
 
     @property
     def N(self) -> int:
         """Instances."""
-        return len(self.codes)
+        return self.ask.N
+
+    @property
+    def count(self) -> Count:
+        """Model rows asked so far."""
+        return self.ask.count
 
     @property
     def P(self) -> int:
@@ -82,96 +72,114 @@ class Game:
 
     @property
     def outputs(self) -> int:
-        """K; the first question probes the model."""
-        self._backend()
-        return self.evaluator.findings.outputs
+        """K, the scores of a row; the first question probes the model."""
+        self.ask.backend()
+        return self.evaluator.outputs
 
     def survey(self) -> Survey:
         """Count what exact values would ask for, a stretch at a time; asks the model nothing."""
-        corners, largest = np.empty(self.N, np.int64), np.empty(self.N, np.int64)
-        for first, differs in self._differing(np.arange(self.N)):
+        corners, largest = np.zeros(self.N, np.int64), np.zeros(self.N, np.int64)
+        asked = self.quantity.asked(self.N)
+        for first, differs in self.ask.differing(asked):
             k = differs.sum(axis=2, dtype=np.int64)
-            here = slice(first, first + len(differs))
+            here = asked[first : first + len(differs)]
             largest[here] = k.max(axis=1)
             # Past the limit the count no longer matters, but must not overflow.
             corners[here] = (np.int64(1) << np.minimum(k, LARGEST_PAIR + 1)).sum(axis=1)
         self.largest = largest
         return Survey(corners, largest)
 
-    def refuse_too_many(self, survey: Survey) -> None:
-        """Raise EnumerationLimitError for what cannot be enumerated."""
-        if not self.quantity.linear and self.P > LARGEST_TABLE:
-            raise EnumerationLimitError(
-                f"link={self.quantity.name!r} acts on the mean, so the full table of 2^{self.P} "
-                f"coalitions is needed; at most {LARGEST_TABLE} players can be enumerated. Group "
-                'columns with players=, or use link="identity".'
-            )
-        k = int(survey.largest.max())
-        if k > LARGEST_PAIR:
-            n = int(survey.largest.argmax())
-            x, donors = self.codes[n : n + 1], self.evaluator.replacement.codes
-            own = differing(
-                agreement_codes(x), agreement_codes(donors), self.evaluator.code_players, self.P
-            )
-            b = int(self.evaluator.replacement.row[own[0].sum(axis=1).argmax()])
-            raise EnumerationLimitError(
-                f"X row {n} and background row {b} differ in {k} players, which is 2^{k} "
-                f"coalitions; exact values go up to {LARGEST_PAIR} players that differ. Group "
-                "columns with players=, or use fewer or coarser features."
-            )
-        self.refuse_large_tables()
-
-    def refuse_biased_link(self) -> None:
-        """Raise InputError for a link of a random model's answers."""
-        if not self.quantity.linear and not self.evaluator.model.deterministic:
-            raise InputError(
-                f"link={self.quantity.name!r} of a random model's mean answer is biased by its "
-                'noise. Use link="identity" with deterministic=False.'
-            )
-
-    def refuse_large_tables(self) -> None:
-        """Raise MemoryPlanError where full tables are needed and one does not fit the memory."""
-        if not self.quantity.linear:
-            self._table_limits(1)  # the model's outputs are not known yet; one at least
-
     def index(self, p: np.ndarray, rows: np.ndarray | None = None) -> Totals:
         """The semivalue with weights p [P], where the quantity is linear.
 
-        rows: int [n], which instances; None: all.
+        rows: int [n], which instances; None: all. One row comes back where groups are measured.
         """
         weights = Weights(p)
         donors = self.evaluator.replacement.weights
-        backend = self._backend()
-        findings = self.evaluator.findings
-        random = findings.noise is not None
-        chosen = np.arange(self.N) if rows is None else rows
-        totals = Totals(len(chosen), self.P, findings.outputs, donors, random)
+        backend = self.ask.backend()
+        K, groups = self.outputs, self.quantity.groups
+        random = self.evaluator.findings.noise is not None
+        chosen = self.quantity.asked(self.N) if rows is None else rows
+        count = len(chosen) if groups is None else len(groups)
+        totals = Totals(count, self.P, K, donors, random)
 
         def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
             n, B, _ = differs.shape
             instance, donor = np.repeat(np.arange(n), B), np.tile(np.arange(B), n)
-            pairs = self.pack(backend, instance, donor, differs)
+            pairs = self.ask.pack(backend, instance, donor, differs)
             own = totals.stretch(first, first + n)
+            if groups is not None:
+                own = Totals(n, self.P, K, donors, random)
             own.clear()
             here = chosen[first : first + n]
-            check = self.check(here, backend)
-            x = self.codes[here]
-            pair_semivalues(backend, pairs, x, weights, own, check, self.telling(pairs))
+            check = refuse_bad_answers(self.evaluator, here, backend)
+            x = self.ask.instances(here)
+            pair_semivalues(backend, pairs, x, weights, own, check, self.ask.telling(pairs))
+            if groups is not None:
+                totals.add(groups[:, here], own)
 
-        for first, differs in self._differing(chosen):
-            backend = self._with_less_where_memory_is_short(backend, stretch, first, differs)
-        return totals
+        for first, differs in self.ask.differing(chosen):
+            backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
+        if self._same_without_x:
+            totals.empty[:] = totals.empty[:1]
+        factors = self.quantity.combine
+        return totals.combined(factors) if isinstance(factors, np.ndarray) else totals
 
-    def values(self, masks: Masks, rows: np.ndarray | None = None) -> np.ndarray:
-        """v(S) for a list of coalitions; float64 [n, C, K].
+    def values(
+        self, masks: Masks, rows: np.ndarray | None = None, distinct: bool = False
+    ) -> np.ndarray:
+        """v(S) for a list of coalitions; float64 [n, C, K], or [1, C, K] where groups are measured.
 
         masks: bool [C, P], True = kept; or what gives such an array for a slice. rows: int [n],
-        which instances; None: all. Rows are asked once for hybrids that agree, where an instance
-        saves a quarter of its rows by it.
+        which instances; None: all. Rows are asked once for hybrids that agree where an instance
+        saves a quarter of its rows by it. distinct: for few coalitions, the donors that agree in
+        what a coalition replaces are asked once, where that saves as much.
         """
-        backend = self._backend()
-        K = self.evaluator.findings.outputs
-        asked = ListOfCoalitions(self, masks, K)
+        chosen = self.quantity.asked(self.N) if rows is None else rows
+        C = len(masks)
+        asked = WithWhole(masks, self.P) if self.quantity.reads_full else masks
+        entries = entries_worth_it(self.ask, asked[0 : len(asked)]) if distinct else None
+        if entries is None:
+            means = self.quantity.mean(self._by_list(asked, chosen))
+        else:
+            means = self.quantity.mean(
+                by_distinct(self.ask, asked[0 : len(asked)], entries, chosen, self.outputs)
+            )
+        return self._measured(means, C, lambda c: asked[c : c + 1][0])
+
+    @property
+    def _same_without_x(self) -> bool:
+        """Whether all groups have one mean where nothing is kept of x."""
+        score = self.evaluator.score
+        return self.quantity.groups is not None and not (score is not None and score.reads_own)
+
+    def _measured(
+        self, means: np.ndarray, C: int, kept_of: Callable[[int], np.ndarray]
+    ) -> np.ndarray:
+        """The quantity of C coalitions out of means [.., C, K], where the last keeps everything.
+
+        With nothing kept all rows x are the same hybrids, so the groups' means are equal: made so
+        to the last bit.
+        """
+        if self._same_without_x:
+            for c in range(C) if C <= self.P + 2 else (0,):  # of a table the first
+                if not kept_of(c).any():
+                    means[:, c] = means[:1, c]
+        combined = self.quantity.combined(means)
+        full = combined[:, -1:] if self.quantity.reads_full else None
+        return self.quantity.of(combined[:, :C], full, lambda c: self.named(kept_of(c)))
+
+    def named(self, kept: np.ndarray) -> str:
+        """A coalition bool [P], for messages."""
+        names = self.evaluator.players.names
+        if self.quantity.argument == "link":
+            return coalition_text(names, kept)
+        return f"S = {[names[i] for i in np.flatnonzero(~kept)]} replaced"
+
+    def _by_list(self, masks: Masks, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(instances, means over donors [n, C, K]), one row for each coalition and donor."""
+        backend = self.ask.backend()
+        asked = ListOfCoalitions(self.ask, masks, self.outputs)
         parts: list[np.ndarray] = []
         random = not self.evaluator.model.deterministic
 
@@ -179,10 +187,9 @@ class Game:
             own = chosen[first : first + len(differs)]
             parts.append(asked.of(backend, own, None if random else differs))
 
-        chosen = np.arange(self.N) if rows is None else rows
-        for first, differs in self._differing(chosen):
-            backend = self._with_less_where_memory_is_short(backend, stretch, first, differs)
-        return self.quantity.of(np.concatenate(parts))
+        for first, differs in self.ask.differing(chosen):
+            backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
+            yield chosen[first : first + len(differs)], parts.pop()
 
     def walk(self, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """v(S) along orders int [D, P], by the declared first layer; float64 [n, D, 2, P, K].
@@ -190,18 +197,30 @@ class Game:
         Entry [i, d, 0, s - 1] keeps the first s players of order d, entry [i, d, 1, s - 1] the
         others. For the instances `rows` [n].
         """
-        walker = self.evaluator.walker(self.table_of_rows, self.codes[:PROBE_ROWS], self.N)
-        sums, bad = walker.sums(self.codes[rows], orders)
+        walker = self.evaluator.walker(self.ask.table_of_rows, self.ask.codes[:PROBE_ROWS], self.N)
+        sums, bad = walker.sums(self.ask.codes[rows], orders)
         if bad and self.evaluator.model.nonfinite == "raise":
             self._refuse_walked(sums, orders, rows)
         donors, (D, P) = len(self.evaluator.replacement.codes), orders.shape
         asked = len(rows) * donors * (2 * D * (P - 1) + 2)
-        self.count.distinct += asked
+        self.ask.count.distinct += asked
         # The two ends come with every order.
-        self.count.padded += len(rows) * donors * 2 * D * P - asked
-        self._progress(asked)
+        self.ask.count.padded += len(rows) * donors * 2 * D * P - asked
+        self.ask.told(asked)
         self.structure = self.evaluator.model.structure.name
-        return self.quantity.of(sums)
+        flat = sums.reshape(len(rows), -1, sums.shape[-1])
+        return self._measured(flat, flat.shape[1], self._walked(orders)).reshape(sums.shape)
+
+    def _walked(self, orders: np.ndarray) -> Callable[[int], np.ndarray]:
+        """The coalition at a place of flattened walks, bool [P]."""
+
+        def kept_of(place: int) -> np.ndarray:
+            d, half, s = np.unravel_index(place, (len(orders), 2, self.P))
+            kept = np.full(self.P, half == 1)
+            kept[orders[d, : s + 1]] = half == 0
+            return kept
+
+        return kept_of
 
     def _refuse_walked(self, sums: np.ndarray, orders: np.ndarray, rows: np.ndarray) -> None:
         """Raise ModelOutputError for a walk through answers that are not finite.
@@ -220,178 +239,22 @@ class Game:
         )
 
     def tables(self, rows: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        """v(S), float64 [n, 2^P, K], for stretches of the instances `rows` (None: all)."""
-        backend = self._backend()
-        K = self.evaluator.findings.outputs
-        most_rows, most_instances = self._table_limits(K)
-        parts: list[np.ndarray] = []
+        """v(S), float64 [n, 2^P, K], for stretches of the instances `rows` (None: all).
 
-        def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
-            here = chosen[first : first + len(differs)]
-            parts.append(self._table_of_stretch(backend, here, differs, K, most_rows))
-
-        chosen = np.arange(self.N) if rows is None else rows
-        for first, differs in self._differing(chosen):
-            asked = (np.int64(1) << np.maximum(differs.sum(2), backend.slot_bits)).sum(1)
-            for lo, hi in _stretches(asked, most_rows, most_instances):
-                backend = self._with_less_where_memory_is_short(
-                    backend, stretch, first + lo, differs[lo:hi]
-                )
-                yield self.quantity.of(parts.pop())
-
-    def _table_of_stretch(
-        self, backend: Backend, here: np.ndarray, differs: np.ndarray, K: int, most_rows: int
-    ) -> np.ndarray:
-        """v(S) before the outer function; donors a few at a time where their rows are too many."""
-        donors = self.evaluator.replacement.weights
-        rows = (np.int64(1) << np.maximum(differs.sum(2), backend.slot_bits)).sum()
-        step = len(donors) if rows <= most_rows else max(1, most_rows >> self.P)
-        table = np.zeros((len(differs), 1 << self.P, K))
-        for b in range(0, len(donors), step):
-            own = differs[:, b : b + step]
-            n, B, _ = own.shape
-            instance, donor = np.repeat(np.arange(n), B), np.tile(np.arange(b, b + B), n)
-            pairs = self.pack(backend, instance, donor, own)
-            question = self.question(pairs, here, np.arange(b, b + B), backend)
-            start = pairs.start_as_given.reshape(n, B)
-            table += backend.tables(pairs, question, start, host_ranks(own))
-        return table
-
-    def _with_less_where_memory_is_short(
-        self,
-        backend: Backend,
-        stretch: Callable[[Backend, int, np.ndarray], None],
-        first: int,
-        differs: np.ndarray,
-    ) -> Backend:
-        """Run one stretch, again with half the tile as often as the device runs out of memory.
-
-        The plan should keep that from happening; returns the backend that did it.
+        One table [1, 2^P, K] where groups are measured.
         """
-        while True:
-            before = Count(self.count.distinct, self.count.padded)
-            try:
-                stretch(backend, first, differs)
-                return backend
-            except Exception as error:
-                exhausted = "RESOURCE_EXHAUSTED" in str(error)
-                if not exhausted or not self.evaluator.halve_tile():
-                    raise
-            self.count = before
-            backend = self._backend()
+        chosen = self.quantity.asked(self.N) if rows is None else rows
+        limits = table_limits(self, self.outputs)
+        parts = full_tables(self.ask, chosen, self.outputs, *limits)
+        if self.quantity.groups is not None:
+            parts = iter([(chosen, self.quantity.mean(parts))])
+        for _, means in parts:
+            yield self._measured(means, means.shape[1], self._kept_of)
+
+    def _kept_of(self, c: int) -> np.ndarray:
+        """Coalition c of a table, bool [P]."""
+        return ((c >> np.arange(self.P)) & 1).astype(bool)
 
     def table(self) -> np.ndarray:
         """v(S) of all instances; float64 [N, 2^P, K]."""
         return np.concatenate(list(self.tables()))
-
-    def _backend(self) -> Backend:
-        return self.evaluator.backend(self.table_of_rows, self.codes[:PROBE_ROWS], self.N)
-
-    def _differing(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """(place of the first, bool [n, B, P]) for as many of `rows` as are planned together."""
-        donors = agreement_codes(self.evaluator.replacement.codes)
-        step = self.evaluator.instances_at_a_time
-        for first in range(0, len(rows), step):
-            x = agreement_codes(self.codes[rows[first : first + step]])
-            if self.evaluator.model.deterministic:
-                yield first, differing(x, donors, self.evaluator.code_players, self.P)
-            else:  # a random answer differs from itself: nothing may be asked once for two
-                yield first, np.ones((len(x), len(donors), self.P), bool)
-
-    def pack(
-        self,
-        backend: Backend,
-        instance: np.ndarray,
-        donor: np.ndarray,
-        differs: np.ndarray,
-        listed: int | None = None,
-    ) -> Pairs:
-        """The stream of these pairs, counted; see `lattice.pack`."""
-        pairs = pack(instance, donor, differs.reshape(-1, self.P), backend.slot_bits, listed)
-        self.counted(pairs)
-        return pairs
-
-    def question(
-        self,
-        stream: Stream,
-        rows: np.ndarray,
-        donors: np.ndarray,
-        backend: Backend,
-        masks: np.ndarray | None = None,
-    ) -> Question:
-        """What goes with the stream of the instances `rows` and the donors `donors`."""
-        return Question(
-            self.codes[rows],
-            self.evaluator.replacement.weights[donors],
-            self.check(rows, backend, masks),
-            self.telling(stream),
-            masks,
-        )
-
-    def counted(self, stream: Stream) -> None:
-        """Add the stream's rows to the count."""
-        self.count.distinct += stream.distinct_rows
-        self.count.padded += stream.rows - stream.distinct_rows
-
-    def telling(self, stream: Stream) -> Done:
-        """Turn rows of the stream, which hold the padding of small pairs, into rows asked for."""
-        done = told = 0
-
-        def tell(rows: int) -> None:
-            nonlocal done, told
-            done += rows
-            before, told = told, done * stream.distinct_rows // stream.rows
-            self._progress(told - before)
-
-        return tell
-
-    def _table_limits(self, K: int) -> tuple[int, int]:
-        """(model rows, instances) of one stretch: a quarter of the memory each."""
-        quarter = self.evaluator.max_memory // 4
-        values = quarter // (16 * K)
-        tables = quarter // (24 * K << self.P)
-        if not values >> self.P or not tables:
-            raise MemoryPlanError(
-                f"max_memory={self.evaluator.max_memory:,} bytes, but one table of 2^{self.P} "
-                f"coalitions and {K} outputs needs {4 * (24 * K << self.P):,}. Raise max_memory=."
-            )
-        return min(values, 1 << 24), tables
-
-    def check(self, rows: np.ndarray, backend: Backend, masks: np.ndarray | None = None) -> Check:
-        """Refuse answers that are not finite, and say for which coalition.
-
-        rows: the game's instances that the stream numbers from 0; masks: the list it names.
-        """
-
-        def check(stream: Stream, answers: Any) -> None:
-            if self.evaluator.model.nonfinite == "propagate" or not backend.any_bad(answers):
-                return
-            values = backend.values(answers)
-            bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
-            if not len(bad):
-                return  # only the padding
-            row = answers.piece.first_row + int(bad[0])
-            instance, donor, mask = stream.locate(row, masks)
-            kept = [self.evaluator.players.names[p] for p in np.flatnonzero(mask)]
-            named = f"{kept[:10]} and {len(kept) - 10} more" if len(kept) > 12 else f"{kept}"
-            bits = sum(1 << int(p) for p in np.flatnonzero(mask))
-            which = f" (coalition {bits:#b})" if self.P <= 64 else ""
-            raise ModelOutputError(
-                f"the model returned {values[bad[0]][~np.isfinite(values[bad[0]])][0]} for X row "
-                f"{rows[instance]} with background row "
-                f"{int(self.evaluator.replacement.row[donor])} and the players {named} kept from "
-                f'X{which}. Mend the model, or say nonfinite="propagate" in as_model.'
-            )
-
-        return check
-
-
-def _stretches(rows: np.ndarray, most_rows: int, most_instances: int) -> Iterator[tuple[int, int]]:
-    """Cut instances into stretches of at most so many rows and instances; at least one each."""
-    total = np.concatenate([[0], np.cumsum(rows)])
-    lo = 0
-    while lo < len(rows):
-        fits = int(np.searchsorted(total, total[lo] + most_rows, side="right")) - 1
-        hi = max(lo + 1, min(fits, lo + most_instances))
-        yield lo, hi
-        lo = hi

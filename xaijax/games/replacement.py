@@ -44,44 +44,44 @@ class Baseline:
     def __repr__(self) -> str:
         return f"Baseline({self.row!r}, rows)" if isinstance(self.row, str) else "Baseline(row)"
 
-    def as_rows(self, allow_nan: bool) -> Any:
+    def as_rows(self, allow_nan: bool, name: str = "background") -> Any:
         """The one row as a batch: array [1, *F], or a frame of one row."""
         if isinstance(self.row, str):
-            return _summary(self.rows, self.row, allow_nan)
+            return _summary(self.rows, self.row, allow_nan, name)
         if frame_kind(self.row):
             if len(self.row) != 1:
-                raise InputError(f"background: Baseline(row) got a frame of {len(self.row)} rows.")
+                raise InputError(f"{name}: Baseline(row) got a frame of {len(self.row)} rows.")
             return self.row
         if type(self.row).__module__.startswith("pandas") and hasattr(self.row, "to_frame"):
             if self.row.dtype.kind not in "biuf":
                 raise InputTypeError(
-                    f"background: Baseline(row) got a Series of dtype {self.row.dtype}, which has "
+                    f"{name}: Baseline(row) got a Series of dtype {self.row.dtype}, which has "
                     "lost the columns' own dtypes. Give a frame of one row (frame.iloc[[0]])."
                 )
             return self.row.to_frame().T
-        return _checks.as_array(self.row, "background")[None]
+        return _checks.as_array(self.row, name)[None]
 
 
-def _summary(rows: Any, how: str, allow_nan: bool) -> Any:
+def _summary(rows: Any, how: str, allow_nan: bool, name: str) -> Any:
     kind = frame_kind(rows)
     if kind is None:
-        array = _checks.as_array(rows, "background")
+        array = _checks.as_array(rows, name)
         if array.ndim < 2 or len(array) == 0:
             raise InputError(
-                f"background: Baseline({how!r}, rows) needs rows [B, F], got shape {array.shape}."
+                f"{name}: Baseline({how!r}, rows) needs rows [B, F], got shape {array.shape}."
             )
-        _checks.finite(array, "background", allow_nan)
+        _checks.finite(array, name, allow_nan)
         summary = (np.nanmedian if how == "median" else np.nanmean)(array, axis=0)
         return summary[None].astype(array.dtype if array.dtype.kind == "f" else np.float64)
     if len(rows) == 0:
-        raise InputError("background has 0 rows; at least 1 is needed.")
+        raise InputError(f"{name} has 0 rows; at least 1 is needed.")
     if kind == "polars":
         one = {}
         for label in rows.columns:
             column = rows[label]
             numeric = column.dtype.is_numeric()
             if numeric:
-                _checks.finite(column.to_numpy(), f"background, column {label!r}", allow_nan)
+                _checks.finite(column.to_numpy(), f"{name}, column {label!r}", allow_nan)
             one[label] = (
                 [getattr(column, how)()] if numeric else column.mode().sort().head(1).to_list()
             )
@@ -92,7 +92,7 @@ def _summary(rows: Any, how: str, allow_nan: bool) -> Any:
         numeric = column.dtype.kind in "iuf"
         if numeric:
             values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-            _checks.finite(values, f"background, column {label!r}", allow_nan)
+            _checks.finite(values, f"{name}, column {label!r}", allow_nan)
         value = getattr(column, how)() if numeric else column.mode().iloc[0]
         parts[label] = column.iloc[:1].copy()
         if numeric:
@@ -119,7 +119,7 @@ class Replacement:
     weights_sum: float | None  # of the weights as given; None: none were
     row: np.ndarray  # int64 [B], place of each donor among the background rows given
     rows_given: int  # background rows before those of weight 0 were dropped
-    kind: str  # "rows" | "baseline"
+    kind: str  # "rows" | "baseline" | "sampler"
 
 
 def replacement_of(model: Any, background: Any, weights: Any) -> Replacement:
@@ -127,40 +127,66 @@ def replacement_of(model: Any, background: Any, weights: Any) -> Replacement:
 
     Raises InputError and InputTypeError for rows, names, shapes or weights that are not accepted.
     """
-    kind = "baseline" if isinstance(background, Baseline) else "rows"
     if isinstance(background, Baseline):
         if weights is not None:
             raise InputError("weights belong to background rows; a Baseline is one row.")
-        background = background.as_rows(model.allow_nan)
-    table = _table_of(model, background)
-    rows = table.read(background, "background", model.allow_nan)
-    given = len(rows)
-    w, total = _checks.row_weights(weights, given)
+        rows = background.as_rows(model.allow_nan)
+    else:
+        rows = background
+    table = table_of(model, rows)
+    rows = table.read(rows, "background", model.allow_nan)
+    kind = "baseline" if isinstance(background, Baseline) else "rows"
+    return _replacement(table, rows, _checks.row_weights(weights, len(rows)), kind)
+
+
+def intervention_of(
+    model: Any, table: Table, pool: Any, weights: Any, kind: str = "rows"
+) -> Replacement:
+    """Read the `pool=` of QII: donor rows, or a `Baseline`, read by the table of the data.
+
+    kind: "rows", "baseline", or "sampler" where the rows are draws, to be taken in order.
+
+    Raises InputError and InputTypeError as `replacement_of`.
+    """
+    constant = isinstance(pool, Baseline)
+    if constant and weights is not None:
+        raise InputError("pool_weights belong to pool rows; a Baseline is one row.")
+    given = pool.as_rows(model.allow_nan, "pool") if constant else pool
+    rows = table.read(given, "pool", model.allow_nan, "the data")
+    checked = _checks.row_weights(weights, len(rows), "pool_weights", "the pool")
+    return _replacement(table, rows, checked, kind)
+
+
+def _replacement(
+    table: Table, rows: Any, weights: tuple[np.ndarray, float | None], kind: str
+) -> Replacement:
+    w, total = weights
     table, codes = table.encode(rows)
-    return Replacement(table, codes[w > 0], w[w > 0], total, np.flatnonzero(w > 0), given, kind)
+    return Replacement(table, codes[w > 0], w[w > 0], total, np.flatnonzero(w > 0), len(rows), kind)
 
 
-def _table_of(model: Any, background: Any) -> Table:
+def table_of(model: Any, background: Any, name: str = "background") -> Table:
+    """The table that reads such rows for a model; `name` is the argument they came as."""
     names = model.feature_names
     if frame_kind(background):
-        labels = frame_labels(background, "background")
+        labels = frame_labels(background, name)
         shape: tuple[int, ...] = (len(labels),)
         if model.input_shape not in (None, shape):
             raise InputError(
-                f"background is a frame of {len(labels)} columns, but input_shape="
+                f"{name} is a frame of {len(labels)} columns, but input_shape="
                 f"{model.input_shape}. Give arrays."
             )
         if names is not None:
-            same_labels(labels, names, "background", "the model")
+            same_labels(labels, names, name, "the model")
         if model.backend == "host":
-            return FrameTable.of(background, "background")
+            return FrameTable.of(background, name)
         names = labels
     else:
-        array = _checks.as_array(background, "background")
-        shape = _checks.rows_of(array, "background", model.input_shape).shape[1:]
+        array = _checks.as_array(background, name)
+        shape = _checks.rows_of(array, name, model.input_shape).shape[1:]
         if names is not None and len(names) != math.prod(shape):
             raise InputError(
-                f"feature_names has {len(names)} names, but the background has "
+                f"feature_names has {len(names)} names, but the {name} has "
                 f"{math.prod(shape)} columns."
             )
         _checks.unique_names(names or (), "feature_names")

@@ -12,8 +12,14 @@ import numpy as np
 from xaijax import _checks
 from xaijax._errors import EnumerationLimitError, InputError
 from xaijax.estimators.sampled import METHODS, default_budget
+from xaijax.games._refuse import (
+    LARGEST_TABLE,
+    refuse_biased_link,
+    refuse_large_tables,
+    refuse_too_many,
+)
 from xaijax.games.evaluator import LARGEST_PAIR
-from xaijax.games.game import LARGEST_TABLE, Game, Survey
+from xaijax.games.game import Game, Survey
 
 AUTO_CORNERS = 1 << 16  # corners per background row that "auto" enumerates when no budget is given
 ESTIMATORS = ("auto", "exact", *METHODS)
@@ -52,14 +58,14 @@ def choose(game: Game, survey: Survey, estimator: str, index: str, budget: int |
     budget that is too small for the estimator, or given beside estimator="exact", and for a link of
     a random model's answers.
     """
-    game.refuse_biased_link()
+    refuse_biased_link(game)
     P = game.P
     everything = np.ones(game.N, bool)
     allowed = default_budget(P) if budget is None else budget
     coalitions = (1 << P) - 2
     enumerable = coalitions <= allowed and P <= _most_players(game)
     if enumerable and (budget is not None or estimator in METHODS):
-        game.refuse_too_many(survey)
+        refuse_too_many(game, survey.largest)
         shown = f"budget={allowed:,}" + (" (the default)" if budget is None else "")
         _checks.warn(
             f"{shown} covers all {coalitions:,} coalitions of {P} players: the values are exact."
@@ -71,7 +77,7 @@ def choose(game: Game, survey: Survey, estimator: str, index: str, budget: int |
                 f"budget={budget:,} is given, but estimator='exact' asks all 2^{P} coalitions. "
                 "Leave budget= out, or say estimator='auto', for which it is a limit."
             )
-        game.refuse_too_many(survey)
+        refuse_too_many(game, survey.largest)
         return Choice(everything, None, allowed)
     if estimator in METHODS:
         if estimator == "kernel" and not game.evaluator.model.deterministic:
@@ -82,10 +88,10 @@ def choose(game: Game, survey: Survey, estimator: str, index: str, budget: int |
         return Choice(~everything, _checked(estimator, P, index, allowed), allowed)
     fits = _fits(game, survey, budget)
     if fits.all():
-        game.refuse_too_many(survey)
+        refuse_too_many(game, survey.largest)
         return Choice(fits, None, allowed)
     if fits.any():
-        game.refuse_large_tables()
+        refuse_large_tables(game)
     if index not in SAMPLED_INDICES:
         _refuse_unsampled(game, survey, index, budget)
     # The kernel's standard errors do not know the noise of a random model; those of orders do.
@@ -125,7 +131,7 @@ def _checked(sampler: str, P: int, index: str, budget: int) -> str:
 
 def _refuse_unsampled(game: Game, survey: Survey, index: str, budget: int | None) -> None:
     """An index that no estimator samples, where "auto" does not enumerate."""
-    game.refuse_too_many(survey)
+    refuse_too_many(game, survey.largest)
     n = int(survey.corners.argmax())
     which = "B 2^16" if budget is None else "B (budget + 2)"
     raise EnumerationLimitError(

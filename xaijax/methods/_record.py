@@ -20,6 +20,7 @@ from xaijax.estimators.exact import Estimate
 from xaijax.estimators.sampled import Sampled
 from xaijax.games.game import Game
 from xaijax.methods._choice import Choice
+from xaijax.methods._question import fingerprint
 
 
 @dataclass
@@ -153,6 +154,7 @@ def _stats(
         "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
         "answer_dtype": evaluator.findings.answer_dtype,
         "weights_sum": evaluator.replacement.weights_sum,
+        "fingerprint": fingerprint(game),
     }
     if choice.sampler is not None:
         stats["exact_rows"] = choice.exact
@@ -162,7 +164,7 @@ def _stats(
     if asked.index == "shapley" and (answer.std_errors is None or choice.sampler):
         with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
             residual = answer.base + answer.values.sum(axis=1) - answer.full
-            bound = _rounding(answer, evaluator.replacement.weights, model, choice.exact)
+            bound = rounding(answer, evaluator.replacement.weights, model, choice.exact)
         stats["efficiency_residual"] = np.abs(residual).max(axis=1)
         stats["efficiency_bound"] = bound
     return stats
@@ -188,7 +190,7 @@ def _provenance(asked: Asked, game: Game, choice: Choice) -> dict[str, Any]:
     }
 
 
-def _rounding(
+def rounding(
     answer: Answer, donor_weights: np.ndarray, model: Any, exact: np.ndarray
 ) -> np.ndarray:
     """How far base + sum of values may be from f(x) by rounding alone; float64 [N].

@@ -20,7 +20,8 @@ from xaijax._public import public_class
 from xaijax._worth import GuestWorth
 from xaijax.estimators.exact import Estimate
 from xaijax.estimators.least_squares import least_squares
-from xaijax.games.game import LARGEST_TABLE, Game
+from xaijax.games._refuse import LARGEST_TABLE
+from xaijax.games.game import Game
 from xaijax.games.replacement import Baseline, replacement_of
 from xaijax.methods._guest_worth import guest_worth
 from xaijax.methods._parties import Parties, copied, parties_of
@@ -149,7 +150,9 @@ class FederatedExplainer:
             "player_columns": self.parties.columns_of_host_data(),
         }
         data = None if found.data is None else self.parties.host_data(found.data)
-        return dataclasses.replace(found, data=data, provenance=provenance)
+        # It is of the reference row, which holds a guest's values and could be found by trying.
+        stats = {name: value for name, value in found.stats.items() if name != "fingerprint"}
+        return dataclasses.replace(found, data=data, stats=stats, provenance=provenance)
 
     @property
     def interaction_(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""From scores to the decided class: the rules of `Model.labels`, on NumPy arrays."""
+"""From scores to the decided class: the rules of `Model.labels`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,21 @@ _CUTS = {"proba": 0.5, "decision": 0.0}
 def decide(
     scores: np.ndarray, output: Any, classes: tuple[Any, ...] | None, threshold: float | None
 ) -> np.ndarray:
-    """The decided class of each row, [R].
+    """The decided class of each row, [R], named by `classes` where these are known.
+
+    Arguments and errors as of `decided_place`.
+    """
+    return _named(np.asarray(decided_place(scores, output, classes, threshold)), classes)
+
+
+def decided_place(
+    scores: Any, output: Any, classes: tuple[Any, ...] | None, threshold: float | None
+) -> Any:
+    """The place of each row's class among `classes`, int [R]; NumPy or traced by JAX.
 
     scores: [R, K], or [R] (with a threshold: the selected output). [R, K] -> argmax, ties to the
-    lowest column, named by `classes`, else the column's index. [R] -> score > threshold, which is
-    0.5 for "proba" and 0 for "decision" unless given; named by the two classes, else 0 and 1.
+    lowest column. [R] -> score > threshold, which is 0.5 for "proba" and 0 for "decision" unless
+    given: the second class, or 1 where no classes are known. A selected first class is turned.
 
     Raises InputError where nothing says how to decide, ModelOutputError where scores and classes
     differ in number.
@@ -36,7 +46,7 @@ def decide(
                 f"the model returned {scores.shape[1]} columns, but there are {len(classes)} "
                 f"classes: {came(list(classes))}. Give classes= in the order of the columns."
             )
-        return _named(np.argmax(scores, axis=1), classes)
+        return scores.argmax(axis=1)
     cut = threshold if threshold is not None else _CUTS.get(output) if output in WORDS else None
     if cut is None:
         raise InputError(
@@ -45,16 +55,16 @@ def decide(
             f"as_model (classes= for a model with a column per class; output='proba' decides at "
             f"0.5, output='decision' at 0)."
         )
+    above = scores > cut
     if classes is None:
-        return (scores > cut).astype(np.int64)
+        return above.astype("int32")
     if len(classes) != 2:
         raise ModelOutputError(
             f"the model returned one score per row, which decides between two classes, but there "
             f"are {len(classes)}: {came(list(classes))}. Return one column per class, [R, K]."
         )
-    first = classes[0] if output in WORDS or output == classes[1] else classes[1]
-    second = classes[1] if first == classes[0] else classes[0]
-    return _named((scores > cut).astype(np.int64), (first, second))
+    turned = not (output in WORDS or output == classes[1])
+    return (~above if turned else above).astype("int32")
 
 
 def _named(index: np.ndarray, classes: tuple[Any, ...] | None) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 from xaijax._errors import InputError
 from xaijax._public import public_class
 from xaijax.models import _options as options
+from xaijax.models._decided import Codes, decided
 from xaijax.models._functions import check_params
 from xaijax.models._host import call_host, guarded
 from xaijax.models._labels import decide
@@ -21,6 +22,7 @@ from xaijax.models._outputs import check_finite, check_labels, check_output
 from xaijax.models._predict import run_jax
 from xaijax.models._ready import Probe, answer_host, probe_host, probe_jax
 from xaijax.models._rows import host_rows, jax_rows, parts
+from xaijax.models._trace import Selected
 
 _KEEP: Any = object()
 
@@ -144,6 +146,32 @@ class Model:
         for name, value in changes.items():
             changes[name] = self._checked_change(name, value)
         return dataclasses.replace(self, **changes)
+
+    def decided(self) -> tuple[Model, Codes]:
+        """A model that answers with a number for the class that this one decides, and the numbers.
+
+        The class is that of `labels`. A row whose scores are not finite has NaN for its class. What
+        is compiled is kept with this model.
+        """
+        function, codes = decided(self)
+        fields: dict[str, Any] = {"apply" if self.backend == "jax" else "call": function}
+        kept = self.compiled.setdefault(("decided",), {})
+        fields |= {"output": "value", "output_names": None, "structure": None, "scores": function}
+        return dataclasses.replace(self, decide=None, compiled=kept, **fields), codes
+
+    def unselected(self) -> Model:
+        """A model that answers with all columns where `output` selects one, else this model.
+
+        What is compiled is kept with this model.
+        """
+        if self.output in WORDS:
+            return self
+        fields: dict[str, Any] = {"call": self.scores}
+        if self.backend == "jax":
+            fields = {"apply": Selected(self._traced(self.scores), None, self.precision)}
+        kept = self.compiled.setdefault(("unselected",), {})
+        fields |= {"output": "value", "output_names": None, "structure": None, "compiled": kept}
+        return dataclasses.replace(self, **fields)
 
     def probe(self, rows: Any) -> Probe:
         """What the engine must know before it runs: asked of a few rows, as `Explainer` reads them.

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 DOWN, UP = "#2b6cb0", "#e07b16"
 GREY, LINE, TEXT = "#a3a8ad", "#d9dcdf", "#2a2e33"
 OUTPUTS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
+PEOPLE = ("#0072B2", "#E69F00")
 LOW_TO_HIGH = ("#2b6cb0", "#9c8fb4", "#e07b16")
+
+# Values that are no steps towards a sum: each input alone; shares of sets, not of an answer.
+NO_SUM = ("unary", "deegan-packel")
 
 NAME_LIMIT = 30  # characters of a name on an axis
 
@@ -73,7 +77,21 @@ def one_output(explanation: Explanation, output: int | str | None, plot: str) ->
     return chosen
 
 
-def new_axes(ax: Any, rows: int, width: float = 7.2) -> Axes:
+def lone_output(explanation: Explanation, why: str) -> Explanation:
+    """The explanation [N, P], for what takes no output=; why: "a profile is of one".
+
+    Raises InputError: K outputs.
+    """
+    if explanation.output_names is not None:
+        names = [repr(name) for name in explanation.output_names[:6]]
+        raise InputError(
+            f"explanation: it has {len(explanation.output_names)} outputs ({', '.join(names)}), "
+            f"and {why}. Choose it: explanation[:, :, {names[-1]}]."
+        )
+    return explanation
+
+
+def new_axes(ax: Any, rows: float, width: float = 7.2) -> Axes:
     """`ax`, or the axes of a new figure that fits so many rows.
 
     Raises:
@@ -90,7 +108,7 @@ def new_axes(ax: Any, rows: int, width: float = 7.2) -> Axes:
     return ax
 
 
-def figure_size(rows: int, width: float = 7.2) -> tuple[float, float]:
+def figure_size(rows: float, width: float = 7.2) -> tuple[float, float]:
     """Inches that give each row room for its name."""
     return width, 1.2 + 0.34 * rows
 
@@ -122,7 +140,13 @@ def elide(text: str, limit: int = NAME_LIMIT) -> str:
 
 def value_name(explanation: Explanation) -> str:
     """The index in words: "Shapley value", say."""
-    known = {"shapley": "Shapley value", "banzhaf": "Banzhaf value", "aec": "AEC effect"}
+    known = {
+        "shapley": "Shapley value",
+        "banzhaf": "Banzhaf value",
+        "aec": "AEC effect",
+        "unary": "unary influence",
+        "deegan-packel": "Deegan-Packel index",
+    }
     return known.get(explanation.kind, f"value ({elide(explanation.kind)})")
 
 
@@ -140,13 +164,15 @@ def beside(ax: Axes, end: float, row: int, text: str) -> None:
     )
 
 
-def dress(ax: Axes, names: list[str], xlabel: str, title: str | None) -> None:
-    """Rows from the top with their names, a light grid, no frame.
+def dress(
+    ax: Axes, names: list[str], xlabel: str, title: str | None, limit: int = NAME_LIMIT
+) -> None:
+    """Rows from the top with their names, a light grid, no frame; limit: characters of a name.
 
     Names are set without TeX reading: a dollar sign in a column name is a dollar sign.
     """
     ax.set_yticks(range(len(names)))
-    ax.set_yticklabels([elide(name) for name in names], color=TEXT, parse_math=False)
+    ax.set_yticklabels([elide(name, limit) for name in names], color=TEXT, parse_math=False)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.tick_params(axis="x", colors=TEXT, labelsize=9)

@@ -1,0 +1,231 @@
+"""`Questions`: what all questions of one game share; rows planned, asked, checked and counted.
+
+Letters: N instances, B donors, P players, K scores, C code columns, k players that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax._errors import MemoryPlanError
+from xaijax.games._loop import Backend, Done, Instances, Question, Stream
+from xaijax.games._refuse import refuse_bad_answers, refuse_bad_scores
+from xaijax.games.evaluator import PROBE_ROWS, Evaluator
+from xaijax.games.replacement import agreement_codes
+from xaijax_kernels.lattice import Pairs, pack
+from xaijax_kernels.lattice import differing as _differ
+from xaijax_kernels.rows import RowStream
+
+ROWS_AT_A_TIME = 1 << 22  # asked one by one, held together
+
+
+@dataclass
+class Count:
+    """Rows that a game asked its model for."""
+
+    distinct: int = 0
+    padded: int = 0
+
+
+class Questions:
+    """The rows of N instances, and the loop that answers hybrids of them."""
+
+    def __init__(self, evaluator: Evaluator, rows: Any, progress: Callable[[int], None]) -> None:
+        """rows: instances as read by the evaluator's table; progress(model rows done)."""
+        self.evaluator, self._progress = evaluator, progress
+        self.table_of_rows, self.codes = evaluator.replacement.table.encode(rows)  # [N, C]
+        self.count = Count()
+        self._own: np.ndarray | None = None  # f(x), where the score looks at it
+        # Distinct answers to the donors, their weights, and a donor of each.
+        self._donors: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    @property
+    def N(self) -> int:
+        """Instances."""
+        return len(self.codes)
+
+    @property
+    def P(self) -> int:
+        """Players."""
+        return self.evaluator.players.count
+
+    def backend(self) -> Backend:
+        """The loop; the first call probes the model."""
+        return self.evaluator.backend(self.table_of_rows, self.codes[:PROBE_ROWS], self.N)
+
+    def differing(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """(place of the first, bool [n, B, P]) for as many of `rows` as are planned together."""
+        donors = agreement_codes(self.evaluator.replacement.codes)
+        step = self.evaluator.instances_at_a_time
+        for first in range(0, len(rows), step):
+            x = agreement_codes(self.codes[rows[first : first + step]])
+            if self.evaluator.model.deterministic:
+                yield first, _differ(x, donors, self.evaluator.code_players, self.P)
+            else:  # a random answer differs from itself: nothing may be asked once for two
+                yield first, np.ones((len(x), len(donors), self.P), bool)
+
+    def pack(
+        self,
+        backend: Backend,
+        instance: np.ndarray,
+        donor: np.ndarray,
+        differs: np.ndarray,
+        listed: int | None = None,
+    ) -> Pairs:
+        """The stream of these pairs, counted; see `lattice.pack`."""
+        pairs = pack(instance, donor, differs.reshape(-1, self.P), backend.slot_bits, listed)
+        self.counted(pairs)
+        return pairs
+
+    def question(
+        self,
+        stream: Stream,
+        rows: np.ndarray,
+        donors: np.ndarray,
+        backend: Backend,
+        masks: np.ndarray | None = None,
+    ) -> Question:
+        """What goes with the stream of the instances `rows` and the donors `donors`."""
+        return Question(
+            self.instances(rows),
+            self.evaluator.replacement.weights[donors],
+            refuse_bad_answers(self.evaluator, rows, backend, masks),
+            self.telling(stream),
+            masks,
+        )
+
+    def counted(self, stream: Stream) -> None:
+        """Add the stream's rows to the count."""
+        self.count.distinct += stream.distinct_rows
+        self.count.padded += stream.rows - stream.distinct_rows
+
+    def told(self, rows: int) -> None:
+        """Say that so many rows are done."""
+        self._progress(rows)
+
+    def telling(self, stream: Stream) -> Done:
+        """Turn rows of the stream, which hold the padding of small pairs, into rows asked for."""
+        done = told = 0
+
+        def tell(rows: int) -> None:
+            nonlocal done, told
+            done += rows
+            before, told = told, done * stream.distinct_rows // stream.rows
+            self._progress(told - before)
+
+        return tell
+
+    def rows_asked(
+        self,
+        here: np.ndarray,
+        instance: np.ndarray,
+        donor: np.ndarray,
+        coalition: np.ndarray,
+        masks: np.ndarray,
+        scored: bool = True,
+    ) -> np.ndarray:
+        """Scores of single hybrids, float64 [R, K].
+
+        here: int [n], at most `evaluator.rows_at_a_time` of the game's instances; a row names one
+        of them by its place there, a donor, and a coalition of masks bool [C, P].
+        """
+        backend = self.backend()
+        if len(masks) > self.evaluator.listed:
+            raise MemoryPlanError(
+                f"max_memory={self.evaluator.max_memory:,} bytes is too little for a list of "
+                f"{len(masks):,} coalitions of {self.P} players. Raise max_memory=."
+            )
+        stream = RowStream(
+            instance.astype(np.int32), donor.astype(np.int32), coalition.astype(np.int32), self.P
+        )
+        self.counted(stream)
+        done = self.telling(stream)
+        x = self.instances(here) if scored else Instances(self.codes[here])
+        check = refuse_bad_answers(self.evaluator, here, backend, masks, scored)
+        parts = [np.zeros((0, self.evaluator.outputs))]
+        for answers in backend.answers(stream, x, masks, scored):
+            check(stream, answers)
+            parts.append(backend.values(answers))
+            done(answers.piece.rows)
+        return np.concatenate(parts[1:] or parts)
+
+    def instances(self, here: np.ndarray) -> Instances:
+        """Codes of the instances `here`, with the model's own answers where the score needs them.
+
+        The answers of all instances are asked at once, one row each, when first needed.
+        """
+        score = self.evaluator.score
+        if score is None or not score.reads_own:
+            return Instances(self.codes[here])
+        if self._own is None:
+            masks, step = np.ones((1, self.P), bool), self.evaluator.rows_at_a_time
+            parts = []
+            for first in range(0, self.N, step):
+                some = np.arange(first, min(first + step, self.N))
+                zero = np.zeros(len(some), np.int32)
+                place = np.arange(len(some))
+                parts.append(self.rows_asked(some, place, zero, zero, masks, scored=False))
+            self._own = np.concatenate(parts)
+        return Instances(self.codes[here], self._own[here])
+
+    def of_donors(self, here: np.ndarray) -> np.ndarray:
+        """The mean score of the donors themselves, [n, K]: what keeping nothing gives.
+
+        Donors are asked once for all instances, and scored against each where the score looks at
+        f(x), once for each distinct answer.
+        """
+        evaluator = self.evaluator
+        if self._donors is None:
+            B = len(evaluator.replacement.codes)
+            zero, none = np.zeros(B, np.int32), np.zeros((1, self.P), bool)
+            answers = self.rows_asked(np.zeros(1, int), zero, np.arange(B), zero, none, False)
+            distinct, first, place = np.unique(
+                answers, axis=0, return_index=True, return_inverse=True
+            )
+            weights = np.bincount(place.ravel(), evaluator.replacement.weights, len(distinct))
+            self._donors = distinct, weights, first
+        distinct, weights, donors = self._donors
+        score = evaluator.score
+        if score is None or not score.reads_own:
+            scores = distinct if score is None else np.asarray(score(distinct, None))
+            refuse_bad_scores(evaluator, scores, donors)
+            return np.repeat(weights[None] @ scores, len(here), axis=0)
+        own = self.instances(here).own
+        assert own is not None
+        step = max(1, ROWS_AT_A_TIME // len(distinct))
+        parts = []
+        for n in range(0, len(own), step):
+            some = own[n : n + step]
+            against = np.repeat(some, len(distinct), axis=0)
+            scores = np.asarray(score(np.tile(distinct, (len(some), 1)), against))
+            refuse_bad_scores(evaluator, scores, np.tile(donors, len(some)))
+            scores = scores.reshape(len(some), len(distinct), -1)
+            parts.append(np.tensordot(scores, weights, axes=(1, 0)))
+        return np.concatenate(parts)
+
+    def with_less_where_memory_is_short(
+        self,
+        backend: Backend,
+        stretch: Callable[[Backend, int, np.ndarray], None],
+        first: int,
+        differs: np.ndarray,
+    ) -> Backend:
+        """Run one stretch, again with half the tile as often as the device runs out of memory.
+
+        The plan should keep that from happening; returns the backend that did it.
+        """
+        while True:
+            before = Count(self.count.distinct, self.count.padded)
+            try:
+                stretch(backend, first, differs)
+                return backend
+            except Exception as error:
+                exhausted = "RESOURCE_EXHAUSTED" in str(error)
+                if not exhausted or not self.evaluator.halve_tile():
+                    raise
+            self.count = before
+            backend = self.backend()

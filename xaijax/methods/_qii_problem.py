@@ -1,0 +1,203 @@
+"""The question that a `QII` object asks: its arguments as read, and games made of them.
+
+Letters: N individuals (1 for quantities of the data), D data rows, P players.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from xaijax import _checks
+from xaijax._errors import InputError, InputTypeError
+from xaijax._players import column_labels, players_from
+from xaijax.estimators.draws import ROWS_OF_CHUNK
+from xaijax.games.difference import as_outer, difference_of
+from xaijax.games.evaluator import Evaluator
+from xaijax.games.game import Game
+from xaijax.games.quantities import WHOM, factors_of, interest_of
+from xaijax.games.quantity import Quantity
+from xaijax.games.replacement import intervention_of, table_of
+from xaijax.methods._qii_checks import (
+    refuse_difference,
+    refuse_random,
+    refuse_sampled,
+    refuse_unused_weights,
+    signed_of,
+)
+from xaijax.methods._qii_facts import facts_of, is_data, pool_is_data
+from xaijax.methods._qii_groups import groups_of, members_of
+from xaijax.methods._qii_limits import instead
+from xaijax.methods._qii_outcome import measured_of, outcome_of, positive_of
+from xaijax.methods._qii_settings import plan_of, pool_rows
+
+
+class Problem:
+    """What is asked of whom: quantity, outcome, intervention, difference, plan of sampling."""
+
+    def __init__(
+        self,
+        model: Any,
+        data: Any,
+        *,
+        players: Any,
+        pool: Any,
+        data_weights: Any,
+        pool_weights: Any,
+        quantity: Any,
+        outcome: Any,
+        positive: Any,
+        bounds: Any,
+        members: Any,
+        signed: Any,
+        difference: Any,
+        samples: Any,
+        scheme: Any,
+        stop: Any,
+        seed: Any,
+        epsilon: Any,
+        delta: Any,
+        floor: Any,
+        **options: Any,
+    ) -> None:
+        """Arguments as of `QII`; options: of the `Evaluator`."""
+        if not hasattr(model, "probe"):
+            raise InputTypeError(
+                f"model must come from xaijax.as_model, got {type(model).__name__}. Say "
+                "xaijax.QII(xaijax.as_model(f), data)."
+            )
+        self.interest = interest_of(quantity)
+        self.outcome = outcome_of(model, self.interest, outcome, positive, bounds)
+        self.measured, self.words = measured_of(self.interest, self.outcome.kind)
+        self.signed = signed_of(signed, self.interest)
+        self.difference, self.distance = difference_of(difference, floor)
+        refuse_difference(self.difference, self.interest, self.outcome, floor)
+        self.plan = plan_of(samples, scheme, stop, seed, epsilon, delta, self.outcome.width)
+        self.samples, self.scheme, self.stop, self.seed = samples, scheme, stop, self.plan.seed
+        self.floor = None if floor is None else float(floor)
+        self.groups: np.ndarray | None = None
+        refuse_sampled(self._quantity(), 1 + (self.interest.whom == WHOM[-1]), samples)
+        refuse_random(model, self._quantity())
+        refuse_unused_weights(
+            self.interest, data_weights, pool is not None or pool_weights is not None
+        )
+        self._model, self._given_positive = model, positive
+        table = table_of(model, data, "data")
+        self.data = table.read(data, "data", model.allow_nan, "the model")
+        D = len(self.data)
+        self.weights, given = _checks.row_weights(data_weights, D, "data_weights", "the data")
+        if pool is None:
+            pool_weights = data_weights if pool_weights is None else pool_weights
+        donors, kind = pool_rows(pool, data, pool_weights, self.plan, samples)
+        replacement = intervention_of(model, table, donors, pool_weights, kind)
+        self._table = replacement.table
+        labels = self._table.feature_names or tuple(column_labels(table.shape))
+        self.players = players_from(players, self._table.feature_names, table.shape)
+        mask = members_of(members, self.interest, data, labels, D)
+        self.groups = groups_of(self.interest, mask, self.weights)
+        self.facts = facts_of(mask, self.weights, self.groups, given is not None)
+        self.facts["pool_is_data"] = pool_is_data(pool, self.data, replacement)
+        listed = max(ROWS_OF_CHUNK, self.players.count + 3)
+        self.evaluator = Evaluator(
+            self.outcome.model, replacement, self.players, coalitions=listed, **options
+        )
+        self.positive: Any = None
+        known = self.outcome.classes is not None
+        self._asks_labels = self.outcome.kind == "label" and positive is not None and not known
+        if known or not (self.outcome.needs_positive or self._asks_labels):
+            self.ready()
+
+    def described(self) -> str:
+        """The text of the repr."""
+        as_what = "" if self.measured == self.interest.name else f" (measured as {self.measured!r})"
+        parts = [repr(self.interest.name) + as_what, f"outcome={self.outcome.kind!r}"]
+        if self.signed:
+            parts.append("signed=True")
+        scored = self.outcome.kind == "score" and self.interest.score is None
+        if self.outcome.needs_positive or scored:
+            known = self.positive if self.positive is not None else self._given_positive
+            unknown = self.outcome.needs_positive
+            last = "the last label seen on data" if unknown else "the last column"
+            parts.append(f"positive={(last if known is None else known)!r}")
+        parts.append(f"difference={self.difference!r}")
+        weighted = " (weighted)" if self.facts["data_weights"] == "given" else ""
+        parts += [f"{len(self.data):,} data rows{weighted}", self._pool_described()]
+        parts.append("exact" if self.samples is None else f"samples={self.samples:,}")
+        if self.samples is not None:
+            parts.append(f"scheme={self.scheme!r}")
+        if self.stop is not None:
+            parts.append(f"stop={self.stop!r}")
+        return f"QII({', '.join(parts)}, {self.players.count} players)"
+
+    def _pool_described(self) -> str:
+        pool = self.evaluator.replacement
+        if pool.kind == "baseline":
+            return "one constant pool row"
+        what = "pool rows of a sampler" if pool.kind == "sampler" else "pool rows"
+        weighted = " (weighted)" if pool.weights_sum is not None else ""
+        return f"{pool.rows_given:,} {what}{weighted}"
+
+    @property
+    def otherwise(self) -> str:
+        """What else than an index by tables can be asked of too many players."""
+        quantity = self._quantity()
+        if quantity.linear:
+            return "Or say index='shapley' with samples=n."
+        return instead(quantity, "index")
+
+    def is_data(self, rows: Any) -> bool | None:
+        """Whether the rows explained, as read, are the data; None where there are none."""
+        return None if rows is None else is_data(self._table, rows, self.data)
+
+    def ready(self) -> None:
+        """Make the score, for which the positive label must be known."""
+        if self.evaluator.score is None:
+            if self.outcome.needs_positive:
+                self.positive = positive_of(
+                    self._model, self.outcome.classes, self._given_positive, self.data
+                )
+            elif self.outcome.kind == "score" and self.interest.score is None:
+                classes = self.outcome.classes
+                last = None if classes is None else classes[-1]
+                self.positive = last if self._given_positive is None else self._given_positive
+            elif self._asks_labels:  # whether the label is any
+                positive_of(self._model, None, self._given_positive, self.data)
+            self.evaluator.score = self.outcome.score_for(self.positive)
+
+    def begin(self, X: Any, distances: bool = True) -> tuple[Game, Any, Any, float]:
+        """(the game, the rows explained, the clock as it stands, the time); X as of the methods.
+
+        The game can be asked after `ready`, which may call the model: refuse first.
+        """
+        started = time.perf_counter()
+        rows = None
+        if self.interest.of_data:
+            if X is not None:
+                raise InputError(
+                    f"X has no place with quantity={self.interest.name!r}, one number for the "
+                    "whole data. Leave it out, or say quantity='individual' or 'actual'."
+                )
+        elif X is None:
+            rows = self.data
+        else:
+            self.evaluator.refuse_overflow(_checks.rows_given(X))
+            rows = self._table.read(X, "X", self._model.allow_nan, "the data")
+        self.evaluator.refuse_too_little_memory()
+        quantity = self._quantity(distances)
+        game = Game(self.evaluator, self.data if rows is None else rows, quantity)
+        return game, rows, self.evaluator.clock.copy(), started
+
+    def _quantity(self, distances: bool = True) -> Quantity:
+        outer = as_outer(self.distance) if distances and self.distance is not None else None
+        return Quantity(
+            self.difference,
+            argument="difference",
+            measured=self.interest.name,
+            outer=outer,
+            reads_full=outer is not None,
+            groups=self.groups,
+            combine=factors_of(self.interest, self.signed),
+            remedy="Say floor= (a small share for every class), or another difference.",
+        )
