@@ -81,13 +81,15 @@ def run_tiles(
     own: jax.Array | None = None,  # [N, A], the model's answers to the instances themselves
     kind: str = "corners",  # what the slots are, see hybrids.kept_players
     score: Callable[[jax.Array, Any], jax.Array] | None = None,
+    kept: Callable[[jax.Array], jax.Array] = jnp.isfinite,
     structure: Callable[[Any], Any] | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Evaluate the model on every tile; values [T, R, K], non-finite answers per tile int32 [T].
+    """Evaluate the model on every tile; values [T, R, K], bad ones per tile int32 [T].
 
     apply(params, rows [R, *instance_shape]) -> [R, A]; score(answers [R, A], own [R, A] or None)
-    -> [R, K], None: the answers themselves. structure(params): what gives the corners of slots
-    without their rows, see `structures`; apply then is its head, [R, H] -> [R, A].
+    -> [R, K], None: the answers themselves; kept(values [R, K]) -> bool, which of them are not
+    bad. structure(params): what gives the corners of slots without their rows, see `structures`;
+    apply then is its head, [R, H] -> [R, A].
 
     The tiles are split over the devices of `mesh`; each device stops after its own number of
     tiles, the rest stay zero.
@@ -103,14 +105,14 @@ def run_tiles(
                 rows = hybrid_rows(x, donors, players, shape.P, shape.slot_bits, one, masks, kind)
                 out = apply(params, rows.reshape(shape.rows, *shape.instance_shape))
             else:
-                kept = slot_players(shape.P, shape.slot_bits, one)
-                kept = kept if players is None else kept[:, :, players]
+                by_bit = slot_players(shape.P, shape.slot_bits, one)
+                by_bit = by_bit if players is None else by_bit[:, :, players]
                 head = partial(apply, params)
-                out = known.corners(head, x[one[:, 1]], donors[one[:, 2]], kept)
+                out = known.corners(head, x[one[:, 1]], donors[one[:, 2]], by_bit)
             if score is not None:
                 mine = None if own is None else own[one[:, 1].repeat(1 << shape.slot_bits)]
                 out = score(out, mine)
-            lost = jnp.sum(~jnp.isfinite(out), dtype=jnp.int32)
+            lost = jnp.sum(~kept(out), dtype=jnp.int32)
             return t + 1, values.at[t].set(out.astype(shape.dtype)), bad.at[t].set(lost)
 
         T = slots.shape[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -101,12 +102,16 @@ class Sets:
         """P."""
         return self.P
 
+    @cached_property
+    def _wheel(self) -> sampling.Wheel:
+        assert self.chance is not None
+        return sampling.Wheel(self.chance / self.chance.sum())
+
     def replaced(self, first: int, stop: int) -> np.ndarray:
         """The sets, bool [D, P]."""
         if self.chance is None:
             return sampling.coalitions(self.seed, self.P, first, stop)
-        share = self.chance / self.chance.sum()
-        drawn = sampling.places(self.seed, (sampling.CHANCES,), share, stop)[first:]
+        drawn = self._wheel.places(self.seed, (sampling.CHANCES,), first, stop)
         return ((drawn[:, None] >> np.arange(self.P)) & 1).astype(bool)
 
     def masks(self, first: int, stop: int) -> np.ndarray:

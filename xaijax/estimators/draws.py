@@ -27,8 +27,8 @@ ROWS_AT_A_TIME = 1 << 20
 class Rows:
     """Which instance and donor the draws of a game take."""
 
-    def __init__(self, game: Game, seed: int, count: int, shared: bool) -> None:
-        """count: the most draws; shared: all individuals take the same donors.
+    def __init__(self, game: Game, seed: int, shared: bool) -> None:
+        """shared: all individuals take the same donors.
 
         A donor is drawn by its weight; with a user's sampler draw d takes row d.
         """
@@ -36,8 +36,9 @@ class Rows:
         groups = game.quantity.groups
         self.strata = 1 if groups is None else len(groups)
         self.games = game.N if groups is None else 1
-        self._groups, self._seed, self._count = groups, seed, count
-        self._weights = replacement.weights
+        self._seed = seed
+        self._donors = sampling.Wheel(replacement.weights)
+        self._members = None if groups is None else [sampling.Wheel(one) for one in groups]
         self._keys = None
         self._sampler = replacement.kind == "sampler"
         if groups is None and not shared and not self._sampler:
@@ -49,22 +50,23 @@ class Rows:
             ]
             self._keys = np.concatenate(parts)
 
-    def drawn(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """(instance, donor) of all draws of game n; int64 [count] each. Strata take turns."""
-        count, stream = self._count, (sampling.DONORS,)
+    def drawn(self, n: int, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """(instance, donor) of the draws first..stop-1 of game n; int64 each. Strata take turns."""
+        stream, G = (sampling.DONORS,), self.strata
         if self._keys is not None:
             key = int(self._keys[n])
             stream = (*stream, key >> 32, key & 0xFFFFFFFF)
         if self._sampler:
-            donor = np.arange(count)
+            donor = np.arange(first, stop)
         else:
-            donor = sampling.places(self._seed, stream, self._weights, count)
-        if self._groups is None:
-            return np.full(count, n), donor
-        instance = np.empty(count, np.int64)
-        for g, weights in enumerate(self._groups):
-            own = instance[g :: self.strata]
-            own[:] = sampling.places(self._seed, (sampling.ROWS, g), weights, len(own))
+            donor = self._donors.places(self._seed, stream, first, stop)
+        if self._members is None:
+            return np.full(stop - first, n), donor
+        instance = np.empty(stop - first, np.int64)
+        for g, wheel in enumerate(self._members):
+            # Draw d is number d // G of stratum d % G.
+            own = (first - g + G - 1) // G, (stop - g + G - 1) // G
+            instance[(g - first) % G :: G] = wheel.places(self._seed, (sampling.ROWS, g), *own)
         return instance, donor
 
 
@@ -88,14 +90,14 @@ class Sampling:
     def __post_init__(self) -> None:
         n, K = len(self.chosen), self.game.outputs
         self.moments = Moments.zeros(n, self.rows.strata, self.design.terms, K, self.joint)
-        self._drawn = [self.rows.drawn(int(one)) for one in self.chosen]
 
     def step(self, stop: int) -> None:
         """Draw until `stop` draws are done."""
         chunk = chunk_of(self.design)
         while self.done < stop:
             last = min(stop, self.done - self.done % chunk + chunk)
-            terms = asked_terms(self.game, self.design, self._drawn, self.done, last)
+            drawn = [self.rows.drawn(int(one), self.done, last) for one in self.chosen]
+            terms = asked_terms(self.game, self.design, drawn, self.done, last)
             for g in range(self.rows.strata):
                 start = (g - self.done) % self.rows.strata
                 self.moments.add(g, terms[:, start :: self.rows.strata])
@@ -106,7 +108,6 @@ class Sampling:
         one = Sampling.__new__(Sampling)
         one.__dict__.update(self.__dict__)
         one.chosen = self.chosen[left]
-        one._drawn = [d for d, keep in zip(self._drawn, left, strict=True) if keep]
         m = self.moments
         one.moments = Moments(m.count.copy(), m.mean[left], m.square[left])
         return one
@@ -119,11 +120,11 @@ def asked_terms(
     first: int,
     stop: int,
 ) -> np.ndarray:
-    """The terms of the draws first..stop-1 of each game; [n, D, T, K]."""
+    """The terms of the draws first..stop-1 of each game, which takes `drawn`; [n, D, T, K]."""
     masks = design.masks(first, stop)
     D, L, P = masks.shape
-    instance = np.stack([i[first:stop] for i, _ in drawn])  # [n, D]
-    donor = np.stack([u[first:stop] for _, u in drawn])
+    instance = np.stack([i for i, _ in drawn])  # [n, D]
+    donor = np.stack([u for _, u in drawn])
     here, place = np.unique(instance, return_inverse=True)
     coalition = np.broadcast_to(np.arange(D * L).reshape(D, L), (len(drawn), D, L))
 

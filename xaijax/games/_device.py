@@ -29,7 +29,7 @@ class Answers:
 
     piece: Dispatch
     values: jax.Array  # [T, R, K]
-    bad: jax.Array  # int32 [T], answers that are not finite
+    bad: jax.Array  # int32 [T], answers that are not finite, or scores out of their bounds
     place: np.ndarray  # where tile t of the piece stands in T
 
 
@@ -123,14 +123,19 @@ class DeviceBackend:
         self, streams: list[tuple[Pairs, Question]], start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
         """v(S) of N instances over B donors: float64 [N, 2^P, K]; differs bool [N, B, P]."""
-        parts = []
+        rows = sum(pairs.rows for pairs, _ in streams)
+        values = np.empty((rows, self.sizes.tile.outputs), self.sizes.tile.dtype)
+        before = 0
         for pairs, question in streams:
             for answers in self.answers(pairs, question.x, question.masks):
                 question.check(pairs, answers)
-                tiles = np.asarray(answers.values)[answers.place]
-                parts.append(tiles.reshape(-1, tiles.shape[-1])[: answers.piece.rows])
-                question.done(answers.piece.rows)
-        values = parts[0] if len(parts) == 1 else np.concatenate(parts)
+                first, count = before + answers.piece.first_row, answers.piece.rows
+                tiles = np.asarray(answers.values)
+                if self.mesh.size > 1:  # elsewhere the tiles stand in order
+                    tiles = tiles[answers.place]
+                values[first : first + count] = tiles.reshape(-1, values.shape[1])[:count]
+                question.done(count)
+            before += pairs.rows
         return tables_of_pairs(values, start, differs, streams[0][1].donor_weights)
 
     def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
@@ -208,7 +213,7 @@ class DeviceBackend:
         return np.asarray(array)[answers.place].astype(np.float64)
 
     def any_bad(self, answers: Answers) -> bool:
-        """Whether an answer is not finite."""
+        """Whether an answer is not finite, or a score does not keep its bounds."""
         return bool(np.asarray(answers.bad).any())
 
     def _launch(

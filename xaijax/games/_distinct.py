@@ -97,6 +97,15 @@ def entries_worth_it(ask: Questions, masks: np.ndarray) -> Entries | None:
     return entries if len(entries) <= WORTH * listed else None
 
 
+def rows_of_list(ask: Questions, masks: np.ndarray) -> int:
+    """Model rows that a list asks of one instance at most; asks the model nothing."""
+    replacement = ask.evaluator.replacement
+    codes, apart = agreement_codes(replacement.codes), masks[masks.any(axis=1)]
+    if not ask.evaluator.model.deterministic or not len(apart):
+        return len(masks) * len(codes)
+    return len(entries_of(apart, codes, replacement.weights, ask.evaluator.code_players))
+
+
 def by_distinct(
     ask: Questions, masks: np.ndarray, entries: Entries, chosen: np.ndarray, K: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:

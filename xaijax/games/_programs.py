@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec as Spec
 from xaijax._errors import MemoryPlanError
 from xaijax.games._clock import Clock
 from xaijax.games._plan import Sizes
-from xaijax.games.quantity import Score
+from xaijax.games.score import Score
 from xaijax_kernels.memory import program_bytes
 from xaijax_kernels.tiles import SMALLEST_TILE, TileShape, over_tiles, run_tiles, traced_once
 
@@ -99,6 +99,7 @@ class Programs:
                 self.mesh,
                 kind=kind,
                 score=score,
+                kept=jnp.isfinite if score is None else score.kept,
                 structure=None if known is None else known.of,
             )
             arguments = (

@@ -25,8 +25,8 @@ from xaijax.games._plan import instances_at_a_time, plan_sizes, rows_at_a_time
 from xaijax.games._programs import Programs, columns, make_mesh
 from xaijax.games._shared import Sharing
 from xaijax.games._walk import WalkBackend
-from xaijax.games.quantity import Score
 from xaijax.games.replacement import Replacement
+from xaijax.games.score import Score
 from xaijax_kernels.hybrids import SLOT_BITS
 from xaijax_kernels.lattice import LISTED
 from xaijax_kernels.memory import free_memory
@@ -243,8 +243,11 @@ class Evaluator:
         if self.findings is None:
             # Of both kinds, since rows that are all alike would say nothing about neighbours.
             few = [self.replacement.codes[: PROBE_ROWS // 2], x[: PROBE_ROWS // 2]]
-            self.findings = self.model.probe(table.decode(np.concatenate(few)))
-            self.clock.compile_seconds += self.findings.compile_seconds
+            findings = self.model.probe(table.decode(np.concatenate(few)))
+            self.clock.compile_seconds += findings.compile_seconds
+            if self.score is not None:  # refuses a model without its column, each time it is asked
+                self.score = self.score.fitted(findings.outputs, findings.answer_dtype)
+            self.findings = findings
         return self.findings
 
     def _host_backend(self, table: Table, x: np.ndarray, most_rows: int) -> HostBackend:

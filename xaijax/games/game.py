@@ -169,14 +169,14 @@ class Game:
                     means[:, c] = means[:1, c]
         combined = self.quantity.combined(means)
         full = combined[:, -1:] if self.quantity.reads_full else None
+        return self.quantity.of(combined[:, :C], full, lambda c: self.named(kept_of(c)))
 
-        def name_of(c: int) -> str:
-            if self.quantity.argument == "link":
-                return coalition_text(self.evaluator.players.names, kept_of(c))
-            names = self.evaluator.players.names
-            return f"S = {[names[i] for i in np.flatnonzero(~kept_of(c))]} replaced"
-
-        return self.quantity.of(combined[:, :C], full, name_of)
+    def named(self, kept: np.ndarray) -> str:
+        """A coalition bool [P], for messages."""
+        names = self.evaluator.players.names
+        if self.quantity.argument == "link":
+            return coalition_text(names, kept)
+        return f"S = {[names[i] for i in np.flatnonzero(~kept)]} replaced"
 
     def _by_list(self, masks: Masks, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(instances, means over donors [n, C, K]), one row for each coalition and donor."""
