@@ -7,6 +7,7 @@ columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,14 +24,32 @@ from xaijax_kernels.reduce import group_tiles, reduce_pairs, reduce_pieces
 from xaijax_kernels.tables import put, tables_of_pairs
 
 
+# XLA runs what one thread of the host dispatches to a CPU one after another, on one core where the
+# blocks are small; dispatches of two threads run beside each other.
+_threads = ThreadPoolExecutor(LOOK_AHEAD, "xaijax-dispatch")
+
+
+def _run(program: Any, arguments: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+    return jax.block_until_ready(program(*arguments))
+
+
 @dataclass
 class Answers:
     """One piece of the stream and the model's answers, still on the device."""
 
     piece: Dispatch
-    values: jax.Array  # [T, R, K]
-    bad: jax.Array  # int32 [T], answers that are not finite, or scores out of their bounds
     place: np.ndarray  # where tile t of the piece stands in T
+    under_way: Future[tuple[jax.Array, jax.Array]]
+
+    @property
+    def values(self) -> jax.Array:
+        """[T, R, K]."""
+        return self.under_way.result()[0]
+
+    @property
+    def bad(self) -> jax.Array:
+        """int32 [T], answers that are not finite, or scores out of their bounds."""
+        return self.under_way.result()[1]
 
 
 class DeviceBackend:
@@ -241,10 +260,9 @@ class DeviceBackend:
             slots[place] = filled
         p = self._programs
         arguments = (p.params, x, p.donors, p.players, counts, slots, masks, own)
-        values, bad = run(*arguments)
         self.clock.model_calls += 1
         self.clock.padded_rows += tiles * self.sizes.tile.rows - piece.rows
-        return Answers(piece, values, bad, place)
+        return Answers(piece, place, _threads.submit(_run, run, arguments))
 
 
 def _to_power_of_two(array: np.ndarray) -> np.ndarray:

@@ -46,7 +46,7 @@ def as_model(
     max_rows: int | None = None,
     timeout: float | None = None,
     precision: str = "float32",
-    structure: FirstLayer | None = None,
+    structure: FirstLayer | str | None = None,
     nonfinite: str = "raise",
 ) -> Model:
     """Make a `Model` of f. Nothing is called or traced here; that is left to the first use.
@@ -77,9 +77,11 @@ def as_model(
       timeout: seconds one host call may take; then TimeoutError. None: no limit, no thread.
       precision: of JAX models: "float32" (full products), "tf32", or "float64" (needs
         jax_enable_x64). Host models get the dtypes given and are reduced in float64.
-      structure: None, or a `FirstLayer`: a declared dense first layer of a JAX model, with which
-        sampled permutations cost one addition a unit instead of the layer's product. Used where
-        each column is a player of its own; compared with the model on probe rows.
+      structure: what is known of a JAX model, by which corners and permutations cost one addition
+        a unit instead of a product with the first layer: None: the dense first layer that is found
+        in the model's own trace, if it has one; a `FirstLayer`: one that is declared; "plain":
+        nothing, so that the model answers whole rows. Compared with the model on probe rows;
+        `stats["structure"]` says what answered.
       nonfinite: "raise" | "propagate": what a NaN or infinite answer does.
 
     A `Model` comes back as it is when no option is given.

@@ -58,7 +58,7 @@ class Model:
     max_rows: int | None = None  # host: rows in one call at most
     timeout: float | None = None  # host: seconds one call may take
     precision: str = "float32"  # "float32" | "tf32" | "float64"
-    structure: Any = None  # jax: what is declared of it, made ready (models/_structure.py)
+    structure: Any = None  # jax: what is declared of it (models/_structure.py), or "plain"
     name: str = "model"
     compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
 
@@ -156,7 +156,7 @@ class Model:
         function, codes = decided(self)
         fields: dict[str, Any] = {"apply" if self.backend == "jax" else "call": function}
         kept = self.compiled.setdefault(("decided",), {})
-        fields |= {"output": "value", "output_names": None, "structure": None, "scores": function}
+        fields |= {"output": "value", "output_names": None, "structure": self._unlayered, "scores": function}
         return dataclasses.replace(self, decide=None, compiled=kept, **fields), codes
 
     def unselected(self) -> Model:
@@ -170,7 +170,7 @@ class Model:
         if self.backend == "jax":
             fields = {"apply": Selected(self._traced(self.scores), None, self.precision)}
         kept = self.compiled.setdefault(("unselected",), {})
-        fields |= {"output": "value", "output_names": None, "structure": None, "compiled": kept}
+        fields |= {"output": "value", "output_names": None, "structure": self._unlayered, "compiled": kept}
         return dataclasses.replace(self, **fields)
 
     def probe(self, rows: Any) -> Probe:
@@ -196,6 +196,11 @@ class Model:
         if not self.deterministic:
             parts.append("deterministic=False")
         return f"Model({', '.join(parts)})"
+
+    @property
+    def _unlayered(self) -> str | None:
+        """`structure` of a copy with another answer, which a declared head does not give."""
+        return self.structure if isinstance(self.structure, str) else None
 
     def _checked_change(self, name: str, value: Any) -> Any:
         if name in ("feature_names", "output_names"):

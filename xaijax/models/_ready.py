@@ -15,7 +15,7 @@ from xaijax.models._found_layer import find
 from xaijax.models._host import HostModel, call_host, call_host_raw
 from xaijax.models._outputs import output_names_for
 from xaijax.models._probe import probe_determinism, probe_neighbours
-from xaijax.models._structure import difference, refuse_other
+from xaijax.models._structure import PLAIN, difference, refuse_other
 
 PROBE_ROWS = 32
 _REPEATS = 64  # of the probe, to measure the noise of a model that is declared random
@@ -56,7 +56,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
 
     rows = rows[np.arange(PROBE_ROWS) % len(rows)]
     answer, noise = _probed(model, evaluate, rows)
-    if model.structure is not None:
+    if model.structure not in (None, PLAIN):
         layer = model.structure
         refuse_other(model, rows, answer)
     elif layer is not None and difference(layer, model, rows, answer):

@@ -20,6 +20,7 @@ from xaijax_kernels.structures.dense import Dense
 # that is not the model's differs by as much as the answers do.
 AGREES = 1e-3
 ROUNDINGS = 64  # of the level, by layers that are added up in another order
+PLAIN = "plain"  # the model is asked whole rows
 EPS = {"float32": 2.0**-23, "tf32": 2.0**-10, "float64": 2.0**-52}
 
 
@@ -62,13 +63,13 @@ def ready(
     select: Callable[[Any], Any] | None,
     precision: str,
     name: str,
-) -> Walk | None:
+) -> Walk | str | None:
     """Read `structure=`; raises InputTypeError, InputError."""
-    if structure is None:
-        return None
+    if structure is None or (isinstance(structure, str) and structure == PLAIN):
+        return structure
     if not isinstance(structure, FirstLayer):
         raise InputTypeError(
-            f"structure= must be a xaijax.FirstLayer or None, got {came(structure)}."
+            f'structure= must be a xaijax.FirstLayer, "{PLAIN}" or None, got {came(structure)}.'
         )
     if backend != "jax":
         raise InputError(
