@@ -42,7 +42,9 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
         raise InputTypeError(
             f"model= must be a Model; got {type(model).__name__}. Pass xaijax.as_model(f)."
         )
-    if model.backend == "jax":
+    if model.reader is not None and model.original is not None and not model.reader.numbers_only:
+        model = model.original  # rows in JAX are numbers, and it takes text
+    if model.loop == "jax":
         return _passed_through(model, outputs)
     if jax.__version_info__[:2] < _OLDEST:
         raise InputError(
