@@ -92,7 +92,8 @@ def _passed_through(model: Model, outputs: int | None) -> Callable[[Any], jax.Ar
         )
     apply = model.apply
     assert apply is not None
-    return lambda rows: apply(model.params, jnp.asarray(rows))
+    params = jax.tree.map(jnp.asarray, model.params)
+    return lambda rows: apply(params, jnp.asarray(rows))
 
 
 def _columns(model: Model, outputs: int | None) -> tuple[int, ...]:

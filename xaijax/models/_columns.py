@@ -10,7 +10,7 @@ Letters: M rows, F columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from xaijax._frames import column as frame_column
 from xaijax._frames import frame_kind
 from xaijax._table import MappedRows, one_nan
 
+Map = Callable[[np.ndarray], np.ndarray]
 UNKNOWN = -1  # the code of a value that no encoder knows
 MISSING = ("missing",)  # stands for NaN, which does not equal itself, among the values
 
@@ -36,6 +37,7 @@ class Source:
     read: str | None = None  # "value" | "code"; None: nothing reads it
     codes: dict[Any, int] = field(default_factory=dict)  # value -> code
     strict: str | None = None  # the encoder that refuses values it does not know
+    filled: bool = False  # a step that takes no NaN reads it
     cuts: list[np.ndarray] = field(default_factory=list)  # float64 thresholds, see `on_their_side`
 
     def read_as(self, how: str) -> None:
@@ -52,12 +54,24 @@ class Source:
 class Columns(Sequence[Source | None]):
     """The input columns of one estimator: a `Source` each, or None for what an earlier step made.
 
-    dtype: of the numbers in JAX, float32 or float64.
+    dtype: of the numbers in JAX, float32 or float64. gaps: for each column the source whose missing
+    values it may pass on; None: none. lazy: what reads them at the end asks thresholds only, so
+    that a step which maps a column by a function that never falls leaves it as it is and adds the
+    function to `maps` (`translations/_folding.py`).
     """
 
-    def __init__(self, sources: Iterable[Source | None], dtype: np.dtype) -> None:
+    def __init__(
+        self,
+        sources: Iterable[Source | None],
+        dtype: np.dtype,
+        gaps: Iterable[Source | None] | None = None,
+        maps: Iterable[Map | None] | None = None,
+        lazy: bool = False,
+    ) -> None:
         self._sources = tuple(sources)
-        self.dtype = dtype
+        self.dtype, self.lazy = dtype, lazy
+        self.maps = (None,) * len(self._sources) if maps is None else tuple(maps)
+        self.gaps = self._sources if gaps is None else tuple(gaps)
 
     def __getitem__(self, place: Any) -> Any:
         return self._sources[place]
@@ -73,11 +87,38 @@ class Columns(Sequence[Source | None]):
 
     def chosen(self, places: Iterable[int]) -> Columns:
         """Some of the columns."""
-        return Columns([self._sources[int(place)] for place in places], self.dtype)
+        own = [int(place) for place in places]
+        gaps, maps = [self.gaps[j] for j in own], [self.maps[j] for j in own]
+        return Columns([self._sources[j] for j in own], self.dtype, gaps, maps, self.lazy)
+
+    def changed(self) -> Columns:
+        """As many columns of numbers, each made of the one in its place; NaN stays NaN."""
+        return Columns([None] * len(self), self.dtype, self.gaps, None, self.lazy)
 
     def made(self, count: int) -> Columns:
-        """Columns that a step makes, of numbers."""
-        return Columns([None] * count, self.dtype)
+        """Columns that a step makes, of numbers that are not missing."""
+        return Columns([None] * count, self.dtype, None, None, self.lazy)
+
+    def mapped(self, functions: Sequence[Map | None], fills: bool = False) -> Columns:
+        """The same columns, each to be mapped once more; fills: NaN becomes a number."""
+        maps = [_after(own, more) for own, more in zip(self.maps, functions, strict=True)]
+        gaps = [None] * len(self) if fills else self.gaps
+        return Columns(self._sources, self.dtype, gaps, maps, self.lazy)
+
+    def for_thresholds(self) -> Columns:
+        """The same columns, lazy."""
+        return Columns(self._sources, self.dtype, self.gaps, self.maps, True)
+
+    def as_they_are(self) -> None:
+        """Say that a step reads the numbers themselves; raises Untranslatable where it cannot."""
+        if any(function is not None for function in self.maps):
+            raise Untranslatable("a step reads what a scaler makes, before trees do")
+
+    def must_be_filled(self) -> None:
+        """Say that a step takes no missing values."""
+        for source in self.gaps:
+            if source is not None:
+                source.filled = True
 
     def number(self, value: Any) -> np.ndarray:
         """An array of fitted numbers in the dtype; raises Untranslatable where one overflows."""
@@ -87,6 +128,12 @@ class Columns(Sequence[Source | None]):
         if (np.isinf(narrow) & np.isfinite(array)).any():
             raise Untranslatable(f"a fitted number is infinite in {self.dtype}")
         return narrow
+
+
+def _after(first: Map | None, second: Map | None) -> Map | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return lambda x: second(first(x))
 
 
 def key_of(value: Any) -> Any:
@@ -110,7 +157,8 @@ def rounded_down(thresholds: np.ndarray, dtype: np.dtype) -> np.ndarray:
     For a number x of `dtype`, x <= t and x <= down(t) are the same: if x <= t then down(t), the
     largest such number, is not below x; and down(t) <= t. Rounding to the nearest would not do.
     """
-    near = thresholds.astype(dtype)
+    with np.errstate(over="ignore"):
+        near = thresholds.astype(dtype)
     lower = np.nextafter(near, np.asarray(-np.inf, dtype))
     return np.where(near.astype(np.float64) > thresholds, lower, near)
 
@@ -140,7 +188,6 @@ class Reader:
 
     sources: tuple[Source, ...]  # [F]
     dtype: np.dtype
-    takes_nan: bool
     name: str
 
     @property
@@ -164,7 +211,8 @@ class Reader:
             )
         framed = frame_kind(rows) is not None
         if not framed and self._plain:
-            return self._numbers(rows, "a number", argument)
+            filled = any(source.filled for source in self.sources)
+            return self._numbers(rows, "a value", filled, argument)
         codes = np.zeros((len(rows), width), self.dtype)
         for source in self.sources:
             j = source.index
@@ -199,14 +247,14 @@ class Reader:
                     f"{argument}, column {source.name}, holds {_example(column)}, where "
                     f"{self.name} takes numbers."
                 ) from None
-        narrow = self._numbers(column, f"column {source.name}", argument)
+        narrow = self._numbers(column, f"column {source.name}", source.filled, argument)
         if source.cuts:
             cuts = np.concatenate(source.cuts)
             narrow = one_nan(on_their_side(column.astype(np.float64), cuts, self.dtype))
         return narrow
 
-    def _numbers(self, values: np.ndarray, what: str, argument: str) -> np.ndarray:
-        """Numbers of any shape in the dtype."""
+    def _numbers(self, values: np.ndarray, what: str, filled: bool, argument: str) -> np.ndarray:
+        """Numbers of any shape in the dtype; filled: none may be missing."""
         if _checks.changed_numbers(values, self.dtype):
             raise Untranslatable(f"{argument}: whole numbers of {what} change in {self.dtype}")
         with np.errstate(over="ignore"):
@@ -214,7 +262,7 @@ class Reader:
         if values.dtype.kind == "f":
             if (np.isinf(narrow) & np.isfinite(values)).any():
                 raise Untranslatable(f"{argument}: {what} is infinite in {self.dtype}")
-            if not self.takes_nan and np.isnan(narrow).any():
+            if filled and np.isnan(narrow).any():
                 raise Untranslatable(f"{argument}: {what} is missing, which {self.name} refuses")
         return one_nan(narrow)
 

@@ -45,7 +45,7 @@ def in_jax(
     """Translate a fitted estimator; raises Untranslatable with the reason."""
     dtype = np.dtype(DTYPES[precision])
     found, sources = translated(estimator, names, dtype)
-    reader = Reader(sources, dtype, found.takes_nan, name)
+    reader = Reader(sources, dtype, name)
     heads = {word: head for word, head in found.heads.items() if word in (*METHODS, "value")}
     decide = found.heads.get("label")
     if decide is not None and classes is not None:

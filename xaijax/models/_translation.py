@@ -33,7 +33,6 @@ class Translation:
             that is left out stays with scikit-learn, on the host.
         kind: of what make the model is ("linear", "trees", "kernel", ...), for structures.
         takes_nan: rows may hold NaN.
-        passes_nan: of a transformer: what it makes may hold NaN then.
         outputs: the columns that a transformer makes.
         undecided: rows [M, F] as JAX gets them, NumPy -> bool [M], where the original's own answer
             hangs on rounding, by a tie; these rows are not compared.
@@ -43,7 +42,6 @@ class Translation:
     heads: Mapping[str, Head]
     kind: str = "function"
     takes_nan: bool = False
-    passes_nan: bool = True
     outputs: Columns | None = field(default=None, repr=False)
     undecided: Callable[[np.ndarray], np.ndarray] | None = None
 
@@ -55,6 +53,7 @@ Translate = Callable[[Any, Columns], Translation]
 class _Entry:
     translate: Translate
     mixed: bool
+    thresholds: bool = False
 
 
 # scikit-learn's own by name, since `import xaijax` must not load it; a user's own by type.
@@ -62,13 +61,18 @@ _BUILT_IN: dict[str, _Entry] = {}
 _REGISTERED: dict[type, _Entry] = {}
 
 
-def translates(*names: str, mixed: bool = False) -> Callable[[Translate], Translate]:
-    """Register the translation of scikit-learn classes of these names; for this library."""
+def translates(
+    *names: str, mixed: bool = False, thresholds: bool = False
+) -> Callable[[Translate], Translate]:
+    """Register the translation of scikit-learn classes of these names; for this library.
+
+    thresholds: the function takes columns with `maps`, since it asks of them x <= t only.
+    """
 
     def register(function: Translate) -> Translate:
         for name in names:
             assert name not in _BUILT_IN, name
-            _BUILT_IN[name] = _Entry(function, mixed)
+            _BUILT_IN[name] = _Entry(function, mixed, thresholds)
         return function
 
     return register
@@ -128,6 +132,12 @@ def _entry(kind: type) -> _Entry | None:
     return own
 
 
+def asks_thresholds(estimator: Any) -> bool:
+    """Whether its translation asks of its columns thresholds only."""
+    entry = _entry(type(estimator))
+    return entry is not None and entry.thresholds
+
+
 def translation(estimator: Any, columns: Columns) -> Translation:
     """The translation of a fitted estimator, or of a step of one.
 
@@ -139,6 +149,7 @@ def translation(estimator: Any, columns: Columns) -> Translation:
         raise Untranslatable(f"no JAX translation registered for {name}")
     if not entry.mixed:
         columns.as_values()
+        columns.as_they_are()
     try:
         found = entry.translate(estimator, columns)
     except AttributeError as error:  # another version of scikit-learn names it otherwise
@@ -148,6 +159,8 @@ def translation(estimator: Any, columns: Columns) -> Translation:
             f"the translation of {name} must return a xaijax.Translation, got "
             f"{type(found).__name__}."
         )
+    if not found.takes_nan:
+        columns.must_be_filled()
     return found
 
 

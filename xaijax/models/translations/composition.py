@@ -12,20 +12,26 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax._coded_table import Untranslatable
-from xaijax.models._columns import Columns, Source
-from xaijax.models._translation import Head, Translation, translates, translation
+from xaijax.models._columns import Columns
+from xaijax.models._translation import (
+    Head,
+    Translation,
+    asks_thresholds,
+    translates,
+    translation,
+)
 
 
 @translates("Pipeline", mixed=True)
 def pipeline(estimator: Any, columns: Columns) -> Translation:
     """The heads of the last step, on what the steps before it make."""
-    steps, takes_nan, nan = [], True, True
+    steps = []
+    if asks_thresholds(estimator.steps[-1][1]):
+        columns = columns.for_thresholds()
     for _, step in estimator.steps:
         if step is None or step == "passthrough":
             continue
         found = translation(step, columns)
-        takes_nan &= found.takes_nan or not nan
-        nan &= found.passes_nan
         steps.append(found)
         if found.outputs is not None:
             columns = found.outputs
@@ -48,7 +54,7 @@ def pipeline(estimator: Any, columns: Columns) -> Translation:
         return own(np.asarray(made(params, jnp.asarray(rows))))
 
     ties = None if own is None else undecided
-    return Translation(params, heads, last.kind, takes_nan, nan, last.outputs, ties)
+    return Translation(params, heads, last.kind, True, last.outputs, ties)
 
 
 @translates("ColumnTransformer", mixed=True)
@@ -56,7 +62,7 @@ def column_transformer(estimator: Any, columns: Columns) -> Translation:
     """Each transformer on its own columns, their results side by side."""
     if estimator.transformer_weights:
         raise Untranslatable("ColumnTransformer weighs its transformers")
-    parts, outputs = [], []
+    parts, outputs, gaps, maps = [], [], [], []
     for name, step, _ in estimator.transformers_:
         places = np.asarray(estimator._transformer_to_input_indices[name], np.int64)
         if step == "drop" or not len(places):
@@ -64,9 +70,11 @@ def column_transformer(estimator: Any, columns: Columns) -> Translation:
         chosen = columns.chosen(places)
         found = _passed(chosen) if step == "passthrough" else translation(step, chosen)
         parts.append((places, found))
-        outputs.extend(_made(found, estimator.output_indices_[name]))
-    takes_nan = all(part.takes_nan for _, part in parts)
-    passes_nan = any(part.passes_nan for _, part in parts)
+        place = estimator.output_indices_[name]
+        made = found.outputs if found.outputs is not None else chosen.made(place.stop - place.start)
+        outputs.extend(made)
+        gaps.extend(made.gaps)
+        maps.extend(made.maps)
     params = tuple(part.params for _, part in parts)
 
     def transform(params: Any, rows: Any) -> Any:
@@ -76,15 +84,9 @@ def column_transformer(estimator: Any, columns: Columns) -> Translation:
         ]
         return jnp.concatenate(made, axis=1)
 
-    made = Columns(outputs, columns.dtype)
-    return Translation(params, {"transform": transform}, "columns", takes_nan, passes_nan, made)
+    outputs = Columns(outputs, columns.dtype, gaps, maps, columns.lazy)
+    return Translation(params, {"transform": transform}, "columns", True, outputs)
 
 
 def _passed(columns: Columns) -> Translation:
-    return Translation((), {"transform": lambda _, rows: rows}, "pass", True, True, columns)
-
-
-def _made(found: Translation, place: slice) -> list[Source | None]:
-    """The columns that a transformer makes; all of numbers where it does not say."""
-    count = place.stop - place.start
-    return [None] * count if found.outputs is None else list(found.outputs)
+    return Translation((), {"transform": lambda _, rows: rows}, "pass", True, columns)

@@ -18,7 +18,7 @@ from xaijax.models._columns import MISSING, Columns, key_of
 from xaijax.models._translation import Translation, translates
 
 
-@translates("StandardScaler")
+@translates("StandardScaler", mixed=True)
 def standard(estimator: Any, columns: Columns) -> Translation:
     """(x - mean) / scale; NaN stays."""
     count = len(columns)
@@ -27,27 +27,42 @@ def standard(estimator: Any, columns: Columns) -> Translation:
     # Without with_mean the means are fitted all the same.
     mean = mean if estimator.with_mean else np.zeros(count)
     scale = scale if estimator.with_std else np.ones(count)
+    columns.as_values()
+    if columns.lazy:
+        pairs = zip(mean, scale, strict=True)
+        return _left(columns.mapped([lambda x, m=m, s=s: (x - m) / s for m, s in pairs]))
     params = {"mean": columns.number(mean), "scale": columns.number(scale)}
 
     def transform(params: Any, rows: Any) -> Any:
         return (rows - params["mean"]) / params["scale"]
 
-    return Translation(params, {"transform": transform}, "scale", True, True, columns.made(count))
+    return Translation(params, {"transform": transform}, "scale", True, columns.changed())
 
 
-@translates("MinMaxScaler")
+@translates("MinMaxScaler", mixed=True)
 def min_max(estimator: Any, columns: Columns) -> Translation:
     """x scale + min, cut to the range where clip=True; NaN stays."""
-    params = {"scale": columns.number(estimator.scale_), "shift": columns.number(estimator.min_)}
+    columns.as_values()
     low, high = estimator.feature_range
+    if columns.lazy and (np.asarray(estimator.scale_) > 0).all():
+        ends = (low, high) if estimator.clip else (-np.inf, np.inf)
+        pairs = zip(estimator.scale_, estimator.min_, strict=True)
+        return _left(
+            columns.mapped([lambda x, s=s, m=m: np.clip(x * s + m, *ends) for s, m in pairs])
+        )
+    columns.as_they_are()
+    params = {"scale": columns.number(estimator.scale_), "shift": columns.number(estimator.min_)}
 
     def transform(params: Any, rows: Any) -> Any:
         made = rows * params["scale"] + params["shift"]
         return jnp.clip(made, low, high) if estimator.clip else made
 
-    return Translation(
-        params, {"transform": transform}, "scale", True, True, columns.made(len(columns))
-    )
+    return Translation(params, {"transform": transform}, "scale", True, columns.changed())
+
+
+def _left(columns: Columns) -> Translation:
+    """Columns as they are, with what is to be made of them."""
+    return Translation((), {"transform": lambda _, rows: rows}, "scale", True, columns)
 
 
 @translates("FunctionTransformer", mixed=True)
@@ -59,7 +74,7 @@ def identity(estimator: Any, columns: Columns) -> Translation:
         raise Untranslatable("FunctionTransformer holds a function of its own")
     if checks:
         columns.as_values()
-    return Translation((), {"transform": lambda _, rows: rows}, "pass", True, True, columns)
+    return Translation((), {"transform": lambda _, rows: rows}, "pass", True, columns)
 
 
 @translates("SimpleImputer", mixed=True)
@@ -71,7 +86,10 @@ def imputer(estimator: Any, columns: Columns) -> Translation:
     fills = list(estimator.statistics_)
     if not estimator.keep_empty_features and any(key_of(fill) is MISSING for fill in fills):
         raise Untranslatable("SimpleImputer drops a column without values")
-    wanted, fill = [], []
+    wanted, fill, maps = [], [], []
+    later = columns.lazy and key_of(gone) is MISSING
+    if not later:
+        columns.as_they_are()
     for source, value in zip(columns, fills, strict=True):
         if isinstance(value, str):
             if source is None:
@@ -79,11 +97,14 @@ def imputer(estimator: Any, columns: Columns) -> Translation:
             source.read_as("code")
             wanted.append(source.code(gone))
             fill.append(source.code(value))
+            maps.append(None)
             continue
         if source is not None:
             source.read_as("value")
         wanted.append(np.nan if key_of(gone) is MISSING else float(gone))
-        fill.append(float(value))
+        number = float(value)
+        fill.append(np.nan if later else number)  # NaN stays, for the map
+        maps.append(lambda x, number=number: np.where(np.isnan(x), number, x))
     params = {"missing": columns.number(wanted), "fill": columns.number(fill)}
 
     def transform(params: Any, rows: Any) -> Any:
@@ -91,11 +112,14 @@ def imputer(estimator: Any, columns: Columns) -> Translation:
         lost = (rows == marks) | (jnp.isnan(rows) & jnp.isnan(marks))
         return jnp.where(lost, params["fill"], rows)
 
+    if later:
+        outputs = columns.mapped(maps, fills=True)
+        return Translation(params, {"transform": transform}, "fill", True, outputs)
     texts = [isinstance(value, str) for value in fills]
     kept = [s if text else None for s, text in zip(columns, texts, strict=True)]
-    outputs = Columns(kept, columns.dtype)
-    passes = key_of(gone) is not MISSING
-    return Translation(params, {"transform": transform}, "fill", True, passes, outputs)
+    gaps = [None] * len(kept) if key_of(gone) is MISSING else columns.gaps
+    outputs = Columns(kept, columns.dtype, gaps, None, columns.lazy)
+    return Translation(params, {"transform": transform}, "fill", True, outputs)
 
 
 @translates("OneHotEncoder", mixed=True)
@@ -139,6 +163,7 @@ def ordinal(estimator: Any, columns: Columns) -> Translation:
 
 def _encoded(estimator: Any, columns: Columns, tables: list[np.ndarray], count: int) -> Translation:
     """A row of a table [V + 1, W] for each column: by code, or by comparing numbers."""
+    columns.as_they_are()
     params, compared = [], []
     for source, categories, table in zip(columns, estimator.categories_, tables, strict=True):
         values = [value for value in categories.tolist()]
@@ -170,10 +195,8 @@ def _encoded(estimator: Any, columns: Columns, tables: list[np.ndarray], count: 
             made.append(own["table"][code])
         return jnp.concatenate(made, axis=1)
 
-    last = -1 if estimator.handle_unknown == "error" else None  # what is not known is refused
-    passes = any(np.isnan(table[:last]).any() for table in tables)
     outputs = columns.made(count)
-    return Translation(params, {"transform": transform}, "codes", True, passes, outputs)
+    return Translation(params, {"transform": transform}, "codes", True, outputs)
 
 
 def _numbers(values: list[Any], columns: Columns) -> np.ndarray:
