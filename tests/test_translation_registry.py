@@ -86,9 +86,11 @@ def test_in_a_pipeline():
 def test_a_difference_sends_it_to_the_host(background):
     def wrong(estimator, columns):
         right = squares(estimator, columns)
-        return xj.Translation(
-            right.params, {"value": lambda p, rows: right.heads["value"](p, rows) + (rows[:, 0] > 1)}
-        )  # fmt: skip
+
+        def value(params, rows):
+            return right.heads["value"](params, rows) + (rows[:, 0] > 0)
+
+        return xj.Translation(right.params, {"value": value})
 
     register(wrong)
     fitted = Squares().fit(X, Y)

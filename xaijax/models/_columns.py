@@ -156,11 +156,21 @@ def rounded_down(thresholds: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
     For a number x of `dtype`, x <= t and x <= down(t) are the same: if x <= t then down(t), the
     largest such number, is not below x; and down(t) <= t. Rounding to the nearest would not do.
+    Numbers are the normal ones and 0: XLA takes the smaller ones for 0.
     """
     with np.errstate(over="ignore"):
         near = thresholds.astype(dtype)
     lower = np.nextafter(near, np.asarray(-np.inf, dtype))
-    return np.where(near.astype(np.float64) > thresholds, lower, near)
+    down = np.where(near.astype(np.float64) > thresholds, lower, near)
+    tiny = np.finfo(dtype).tiny
+    return np.where(np.abs(down) < tiny, np.where(down < 0, -tiny, 0), down).astype(dtype)
+
+
+def normal(values: np.ndarray) -> np.ndarray:
+    """Numbers that are not normal moved to the least that is, on their side of 0."""
+    tiny = np.finfo(values.dtype).tiny
+    small = (np.abs(values) < tiny) & (values != 0)
+    return np.where(small, np.copysign(tiny, values), values) if small.any() else values
 
 
 def on_their_side(values: np.ndarray, cuts: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -250,7 +260,7 @@ class Reader:
         narrow = self._numbers(column, f"column {source.name}", source.filled, argument)
         if source.cuts:
             cuts = np.concatenate(source.cuts)
-            narrow = one_nan(on_their_side(column.astype(np.float64), cuts, self.dtype))
+            narrow = normal(one_nan(on_their_side(column.astype(np.float64), cuts, self.dtype)))
         return narrow
 
     def _numbers(self, values: np.ndarray, what: str, filled: bool, argument: str) -> np.ndarray:
@@ -264,7 +274,7 @@ class Reader:
                 raise Untranslatable(f"{argument}: {what} is infinite in {self.dtype}")
             if filled and np.isnan(narrow).any():
                 raise Untranslatable(f"{argument}: {what} is missing, which {self.name} refuses")
-        return one_nan(narrow)
+        return normal(one_nan(narrow))
 
     def _places(self, source: Source, column: np.ndarray, argument: str) -> np.ndarray:
         if column.dtype.kind in "biuf":

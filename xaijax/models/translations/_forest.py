@@ -127,4 +127,4 @@ def sums(params: Any, rows: Any, levels: int, missing: bool) -> Any:
 
 def _at(array: Any, places: Any) -> Any:
     """array[places]; the places are sound by construction, and not checked once more."""
-    return array.at[places].get(mode="promise_in_bounds")
+    return jnp.asarray(array).at[places].get(mode="promise_in_bounds")
