@@ -169,6 +169,7 @@ def translated(estimator: Any, names: tuple[str, ...] | None, dtype: Any) -> Any
     count = getattr(estimator, "n_features_in_", None)
     if count is None:
         raise Untranslatable("it does not say how many columns it was fitted on")
+    names = names if names is not None and len(names) == count else None
     sources = tuple(
         Source(j, repr(names[j]) if names is not None else str(j)) for j in range(int(count))
     )

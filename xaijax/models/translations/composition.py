@@ -25,9 +25,16 @@ from xaijax.models._translation import (
 @translates("Pipeline", mixed=True)
 def pipeline(estimator: Any, columns: Columns) -> Translation:
     """The heads of the last step, on what the steps before it make."""
-    steps = []
     if asks_thresholds(estimator.steps[-1][1]):
-        columns = columns.for_thresholds()
+        try:
+            return _chained(estimator, columns.for_thresholds())
+        except Untranslatable:
+            pass  # a step reads what a scaler makes: then that is made
+    return _chained(estimator, columns)
+
+
+def _chained(estimator: Any, columns: Columns) -> Translation:
+    steps = []
     for _, step in estimator.steps:
         if step is None or step == "passthrough":
             continue
