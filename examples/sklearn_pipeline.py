@@ -1,7 +1,7 @@
 """A scikit-learn Pipeline on raw rows of mixed types, explained exactly.
 
-The Pipeline runs on the host and gets frames with the names, the order and the dtypes it was
-fitted on. Two columns that say the same form one player.
+The Pipeline runs in JAX, encoders and all, once its answers to the first rows have been compared.
+Two columns that say the same form one player.
 
     python examples/sklearn_pipeline.py [bar.png]
 

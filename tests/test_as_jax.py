@@ -73,12 +73,13 @@ def test_the_number_of_outputs_is_read_from_the_model(options, columns):
 @needs_callbacks
 def test_the_number_of_outputs_given():
     fitted = LinearRegression().fit(X, np.stack([TARGET, -TARGET], axis=1))
-    model = as_model(fitted)
+    model = as_model(fitted, backend="host")
     np.testing.assert_allclose(as_jax(model, outputs=2)(X), fitted.predict(X), rtol=1e-5, atol=1e-6)
     # JAX hands errors of a callback on as its own, with the text inside.
     with pytest.raises(Exception, match="outputs=2"):
         jax.block_until_ready(as_jax(model)(X))
-    binary = as_model(LogisticRegression().fit(X, TARGET > 0), output="decision")
+    binary = LogisticRegression().fit(X, TARGET > 0)
+    binary = as_model(binary, output="decision", backend="host")
     assert as_jax(binary)(X).shape == (10,)
 
 

@@ -39,9 +39,11 @@ from xaijax.methods.movement import normalized_movement_rate as normalized_movem
 from xaijax.methods.qii import QII as QII
 from xaijax.models import FirstLayer as FirstLayer
 from xaijax.models import Model as Model
+from xaijax.models import Translation as Translation
 from xaijax.models import as_jax as as_jax
 from xaijax.models import as_model as as_model
 from xaijax.models import players_of as players_of
+from xaijax.models import register_translation as register_translation
 from xaijax.results import plots as plots
 from xaijax.results.collinearity import collinearity_report as collinearity_report
 from xaijax.results.report import report as report

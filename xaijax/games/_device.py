@@ -23,7 +23,6 @@ from xaijax_kernels.listed import ListedStream, group_means, list_means, list_wo
 from xaijax_kernels.reduce import group_tiles, reduce_pairs, reduce_pieces
 from xaijax_kernels.tables import put, tables_of_pairs
 
-
 # XLA runs what one thread of the host dispatches to a CPU one after another, on one core where the
 # blocks are small; dispatches of two threads run beside each other.
 _threads = ThreadPoolExecutor(LOOK_AHEAD, "xaijax-dispatch")

@@ -37,7 +37,7 @@ class Questions:
     def __init__(self, evaluator: Evaluator, rows: Any, progress: Callable[[int], None]) -> None:
         """rows: instances as read by the evaluator's table; progress(model rows done)."""
         self.evaluator, self._progress = evaluator, progress
-        self.table_of_rows, self.codes = evaluator.replacement.table.encode(rows)  # [N, C]
+        self.table_of_rows, self.codes = evaluator.encoded(rows)  # codes [N, C]
         self.count = Count()
         self._own: np.ndarray | None = None  # f(x), where the score looks at it
         # Distinct answers to the donors, their weights, and a donor of each.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from xaijax import _checks
+from xaijax._coded_table import CodedTable, Untranslatable
 from xaijax._errors import MemoryPlanError
 from xaijax._players import Players
 from xaijax._table import Table
@@ -58,7 +59,8 @@ class Evaluator:
         score: what is made of the answer to a row; None: the answer itself.
         """
         self.score = score
-        self.model, self.replacement, self.players = model, replacement, players
+        self.model, self.players = model.settled(), players
+        self._compared = False  # a translated estimator, with its own answers
         auto = isinstance(batch_size, str) and batch_size == "auto"
         self._batch_rows = None if auto else _checks.whole_number(batch_size, "batch_size")
         self._tile = None if tile is None else tile_of(tile)
@@ -71,11 +73,36 @@ class Evaluator:
         self.clock = Clock()
         self._kept: DeviceBackend | None = None
         self._walker: WalkBackend | None = None
+        self._take(replacement)
+
+    def _take(self, replacement: Replacement) -> None:
+        """Use these donors, and say whose the columns of their codes are."""
+        self.replacement = replacement
         per_column = replacement.table.codes_per_column
-        columns = np.repeat(players.of_column, per_column).astype(np.int32)
-        plain = players.single and per_column == 1
+        columns = np.repeat(self.players.of_column, per_column).astype(np.int32)
+        plain = self.players.single and per_column == 1
         self._players_of_codes = None if plain else columns
         self.code_players = columns
+
+    def encoded(self, rows: Any) -> tuple[Table, np.ndarray]:
+        """(a table that knows these rows, their codes [N, C]), of rows that the table has read.
+
+        The first rows of a translated estimator are compared with its own answers. Where they
+        differ, or do not fit JAX, the estimator itself is asked from now on.
+        """
+        table = self.replacement.table
+        if not isinstance(table, CodedTable):
+            return table.encode(rows)
+        some = () if self._compared else (self.replacement.rows, rows)
+        model, self._compared = self.model.settled(some), True
+        if model is self.model:
+            try:
+                return table.encode(rows)
+            except Untranslatable as reason:
+                model.comparison.to_host(str(reason))
+        self.model = self.model.settled()
+        self._take(self.replacement.on_host())
+        return self.replacement.table.encode(rows)
 
     @property
     def max_memory(self) -> int:

@@ -6,12 +6,13 @@ Letters: B donor rows, F columns, C code columns.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from xaijax import _checks
+from xaijax._coded_table import CodedTable, Untranslatable
 from xaijax._errors import InputError, InputTypeError
 from xaijax._frame_table import FrameTable
 from xaijax._frames import frame_kind, frame_labels, same_labels
@@ -120,6 +121,13 @@ class Replacement:
     row: np.ndarray  # int64 [B], place of each donor among the background rows given
     rows_given: int  # background rows before those of weight 0 were dropped
     kind: str  # "rows" | "baseline" | "sampler"
+    rows: Any = None  # of a translated estimator: the donor rows as it takes them itself
+
+    def on_host(self) -> Replacement:
+        """The same rows, for the estimator itself in place of its translation."""
+        assert isinstance(self.table, CodedTable)
+        table, codes = self.table.host.encode(self.rows)
+        return replace(self, table=table, codes=codes[self.row], rows=None)
 
 
 def replacement_of(model: Any, background: Any, weights: Any) -> Replacement:
@@ -136,7 +144,7 @@ def replacement_of(model: Any, background: Any, weights: Any) -> Replacement:
     table = table_of(model, rows)
     rows = table.read(rows, "background", model.allow_nan)
     kind = "baseline" if isinstance(background, Baseline) else "rows"
-    return _replacement(table, rows, _checks.row_weights(weights, len(rows)), kind)
+    return _replacement(model, table, rows, _checks.row_weights(weights, len(rows)), kind)
 
 
 def intervention_of(
@@ -154,20 +162,29 @@ def intervention_of(
     given = pool.as_rows(model.allow_nan, "pool") if constant else pool
     rows = table.read(given, "pool", model.allow_nan, "the data")
     checked = _checks.row_weights(weights, len(rows), "pool_weights", "the pool")
-    return _replacement(table, rows, checked, kind)
+    return _replacement(model, table, rows, checked, kind)
 
 
 def _replacement(
-    table: Table, rows: Any, weights: tuple[np.ndarray, float | None], kind: str
+    model: Any, table: Table, rows: Any, weights: tuple[np.ndarray, float | None], kind: str
 ) -> Replacement:
     w, total = weights
-    table, codes = table.encode(rows)
-    return Replacement(table, codes[w > 0], w[w > 0], total, np.flatnonzero(w > 0), len(rows), kind)
+    kept = rows if isinstance(table, CodedTable) else None
+    try:
+        table, codes = table.encode(rows)
+    except Untranslatable as reason:
+        model.comparison.to_host(str(reason))
+        assert isinstance(table, CodedTable)
+        kept = None
+        table, codes = table.host.encode(rows)
+    row = np.flatnonzero(w > 0)
+    return Replacement(table, codes[row], w[row], total, row, len(rows), kind, kept)
 
 
 def table_of(model: Any, background: Any, name: str = "background") -> Table:
     """The table that reads such rows for a model; `name` is the argument they came as."""
     names = model.feature_names
+    as_given = model.backend == "host" or model.reader is not None
     if frame_kind(background):
         labels = frame_labels(background, name)
         shape: tuple[int, ...] = (len(labels),)
@@ -178,8 +195,8 @@ def table_of(model: Any, background: Any, name: str = "background") -> Table:
             )
         if names is not None:
             same_labels(labels, names, name, "the model")
-        if model.backend == "host":
-            return FrameTable.of(background, name)
+        if as_given:
+            return _read_for(model, FrameTable.of(background, name))
         names = labels
     else:
         array = _checks.as_array(background, name)
@@ -190,9 +207,13 @@ def table_of(model: Any, background: Any, name: str = "background") -> Table:
                 f"{math.prod(shape)} columns."
             )
         _checks.unique_names(names or (), "feature_names")
-        if model.backend == "host":
-            return WordTable(shape, array.dtype, names)
+        if as_given:
+            return _read_for(model, WordTable(shape, array.dtype, names))
     return FloatTable(shape, np.dtype("f8" if model.precision == "float64" else "f4"), names)
+
+
+def _read_for(model: Any, table: Table) -> Table:
+    return table if model.backend == "host" else model.coded(table)
 
 
 def agreement_codes(codes: np.ndarray) -> np.ndarray:

@@ -15,3 +15,5 @@ from xaijax.models._probe import probe_neighbours as probe_neighbours
 from xaijax.models._structure import FirstLayer as FirstLayer
 from xaijax.models._trace import DTYPES as DTYPES
 from xaijax.models._trace import explain_trace_failure as explain_trace_failure
+from xaijax.models._translation import Translation as Translation
+from xaijax.models._translation import register_translation as register_translation

@@ -42,7 +42,9 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
         raise InputTypeError(
             f"model= must be a Model; got {type(model).__name__}. Pass xaijax.as_model(f)."
         )
-    if model.backend == "jax":
+    if model.reader is not None and model.original is not None and not model.reader.numbers_only:
+        model = model.original  # rows in JAX are numbers, and it takes text
+    if model.loop == "jax":
         return _passed_through(model, outputs)
     if jax.__version_info__[:2] < _OLDEST:
         raise InputError(
@@ -90,7 +92,8 @@ def _passed_through(model: Model, outputs: int | None) -> Callable[[Any], jax.Ar
         )
     apply = model.apply
     assert apply is not None
-    return lambda rows: apply(model.params, jnp.asarray(rows))
+    params = jax.tree.map(jnp.asarray, model.params)
+    return lambda rows: apply(params, jnp.asarray(rows))
 
 
 def _columns(model: Model, outputs: int | None) -> tuple[int, ...]:

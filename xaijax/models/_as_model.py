@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 import jax
 
+from xaijax._coded_table import Untranslatable
 from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public
 from xaijax.models import _options as options
 from xaijax.models import _structure
-from xaijax.models._estimators import estimator, is_estimator
+from xaijax.models._estimators import estimator, is_estimator, told
 from xaijax.models._functions import plain_function
 from xaijax.models._libraries import (
     equinox_module,
@@ -27,6 +29,7 @@ from xaijax.models._outputs import check_raw, selector
 from xaijax.models._source import Source
 from xaijax.models._structure import FirstLayer
 from xaijax.models._trace import Selected, traced
+from xaijax.models._translated import Comparison, head_of, in_jax
 
 
 @public
@@ -57,8 +60,11 @@ def as_model(
         Pipeline, or another object with `predict`; a Flax linen pair (module, variables); an
         Equinox module, written for one instance. [R, 1] is read as [R].
       params: a pytree of arrays, an argument of the compiled function and never a constant.
-      backend: "auto" | "jax" | "host". "auto" runs estimators on the host and traces the rest;
-        a function that does not trace is an error at its first use, never run on the host unasked.
+      backend: "auto" | "jax" | "host". "auto" runs estimators that have a translation in JAX
+        (`register_translation`) and compares them with the estimator on the first rows; where they
+        differ, and where there is none, the estimator itself runs on the host, and the repr says
+        why. With "jax" that is an error. The rest is traced; a function that does not trace is an
+        error at its first use, never run on the host unasked.
       output: "proba" (default of classifiers: [R, K], also for two classes), "decision" (default
         of classifiers without predict_proba), "label" (f returns class labels; default of
         classifiers with neither), "value" (default of everything else), or a class label or output
@@ -73,8 +79,9 @@ def as_model(
       deterministic: False says that the same rows may get different answers.
       thread_safe: the host model may be called from several threads; recorded, and without effect
         today: every call comes from the calling thread.
-      max_rows: rows in one host call at most.
-      timeout: seconds one host call may take; then TimeoutError. None: no limit, no thread.
+      max_rows: rows in one host call at most; an estimator stays on the host then.
+      timeout: seconds one host call may take; then TimeoutError. None: no limit, no thread. An
+        estimator stays on the host then.
       precision: of JAX models: "float32" (full products), "tf32", or "float64" (needs
         jax_enable_x64). Host models get the dtypes given and are reduced in float64.
       structure: what is known of a JAX model, by which corners and permutations cost one addition
@@ -100,7 +107,7 @@ def as_model(
     cut = _check_cut(source, chosen, known, options.check_threshold(threshold))
     _check_backend_options(source, precision, max_rows, timeout)
     fields: dict[str, Any] = {
-        "reason": source.reason,
+        "why": source.reason,
         "output": chosen,
         "classes": known,
         "threshold": cut,
@@ -126,9 +133,60 @@ def as_model(
     if source.backend == "jax":
         whole = traced(head, precision, source.name)
         apply = Selected(whole, select, precision)
-        return Model(backend="jax", apply=apply, scores=whole, params=source.params, **fields)
+        return Model(loop="jax", apply=apply, scores=whole, params=source.params, **fields)
     call = head if select is None else _selecting(head, select, source.name)
-    return Model(backend="host", call=call, scores=head, decide=source.decide, **fields)
+    host = Model(loop="host", call=call, scores=head, decide=source.decide, **fields)
+    return host if source.estimator is None else _translated(host, source, head, select, backend)
+
+
+def _translated(
+    host: Model, source: Source, head: Callable[..., Any], select: Any, backend: str
+) -> Model:
+    """The model in JAX of an estimator, or `host` with the reason why there is none."""
+    estimator, output = source.estimator, host.output
+    try:
+        for name in ("max_rows", "timeout"):
+            if getattr(host, name) is not None:
+                raise Untranslatable(f"{name}= is of calls on the host")
+        names = host.feature_names
+        found = in_jax(estimator, source.name, host.classes, names, host.precision)
+        word = output if output in WORDS else source.columns
+        whole = traced(head_of(found, word, estimator), host.precision, source.name)
+    except Untranslatable as reason:
+        if backend == "jax":
+            raise InputError(
+                f"backend='jax' is not available for {told(estimator)}: {reason}. Say "
+                f"backend='auto' or 'host'."
+            ) from None
+        if host.precision != "float32":
+            raise InputError(
+                f"precision={host.precision!r} is for models that JAX traces, and {source.name} "
+                f"runs on the host: {reason}. Leave it out."
+            ) from None
+        said = "" if source.name == told(estimator) else f", of {told(estimator)}"
+        because = "; ".join(filter(None, [f"{reason}{said}", source.reason]))
+        return dataclasses.replace(host, why=because)
+    decide = None
+    if found.decide is not None:
+        decide = Selected(traced(found.decide, host.precision, source.name), None, host.precision)
+    comparison = Comparison(
+        found, whole, head, source.decide, host.classes, backend == "jax", source.name
+    )
+    because = f"the JAX translation of {told(estimator)}"
+    return dataclasses.replace(
+        host,
+        loop="jax",
+        why="; ".join(filter(None, [because, source.reason])),
+        apply=Selected(whole, select, host.precision),
+        params=found.translation.params,
+        call=None,
+        scores=whole,
+        decide=decide,
+        original=dataclasses.replace(host, precision="float32", compiled={}),
+        comparison=comparison,
+        reader=found.reader,
+        compiled={},
+    )
 
 
 def _source(f: Any, params: Any, backend: str) -> Source:
@@ -218,11 +276,12 @@ def _check_cut(
 
 def _check_backend_options(source: Source, precision: str, max_rows: Any, timeout: Any) -> None:
     if source.backend == "host":
-        if precision != "float32":
+        if precision != "float32" and source.estimator is None:
             raise InputError(
                 f"precision= is for models that JAX traces; got {precision!r} for {source.name} on "
                 f"the host, which gets the dtypes given and is reduced in float64. Leave it out."
             )
+        _check_x64(precision)
         return
     for name, value in (("max_rows", max_rows), ("timeout", timeout)):
         if value is not None:
@@ -230,6 +289,10 @@ def _check_backend_options(source: Source, precision: str, max_rows: Any, timeou
                 f"{name}= is for host models; got {value!r} for {source.name}, which JAX traces. "
                 f"Leave it out, or say backend='host'."
             )
+    _check_x64(precision)
+
+
+def _check_x64(precision: str) -> None:
     if precision == "float64" and not jax.config.jax_enable_x64:
         raise InputError(
             "precision='float64' needs 64-bit JAX, which is off. Turn it on at the start of the "

@@ -22,7 +22,7 @@ class Decider(Protocol):
     """What this file reads of a `Model`."""
 
     @property
-    def backend(self) -> str: ...
+    def loop(self) -> str: ...
     @property
     def output(self) -> Any: ...
     @property
@@ -98,20 +98,21 @@ class _Traced:
         function = model.apply if one_column else model.scores
         assert function is not None
         scores = function(params, rows)
-        labels = model.output == "label"
-        place = (
-            scores
-            if labels
-            else decided_place(scores, model.output, model.classes, model.threshold)
-        )
+        if model.decide is not None:
+            place = model.decide(params, rows)
+        elif model.output == "label":
+            place = scores
+        else:
+            place = decided_place(scores, model.output, model.classes, model.threshold)
         sound = jnp.isfinite(scores) if scores.ndim == 1 else jnp.isfinite(scores).all(axis=1)
         return jnp.where(sound, place, jnp.nan).astype(self.answer_dtype)
 
 
 def decided(model: Decider) -> tuple[Callable[..., Any], Codes]:
     """(a function with the signature of the model's own, the numbers of the labels)."""
-    if model.backend == "jax":
-        return _Traced(model), Codes(model.classes or (), raw=model.output == "label")
+    if model.loop == "jax":
+        raw = model.output == "label" and model.decide is None
+        return _Traced(model), Codes(model.classes or (), raw=raw)
     codes = Codes(model.classes or (), name=model.name)
     own = model.decide is not None or model.output == "label"
     one_column = not own and model.output not in WORDS and model.threshold is not None

@@ -1,4 +1,7 @@
-"""scikit-learn estimators and Pipelines, and what looks like them: run on the host."""
+"""scikit-learn estimators and Pipelines, and what looks like them, as the host runs them.
+
+`_translated.py` makes the JAX model of those that have a translation.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import numpy as np
 from xaijax._errors import InputError, InputTypeError
 from xaijax.models._outputs import check_raw
 from xaijax.models._source import Source
+from xaijax.models._translated import check_version
 
 
 def is_estimator(f: Any) -> bool:
@@ -32,21 +36,14 @@ def estimator(f: Any, params: Any, backend: str) -> Source:
             f"Pipeline that ends in one."
         )
     _check_fitted(f, name)
-    if backend == "jax":
-        raise InputError(
-            f"backend='jax' is not available for {name}: no JAX translation registered for "
-            f"{_told(f)}. Say backend='auto' or 'host'."
-        )
     classes = _classes(f, name)
     looks = classes is not None or callable(getattr(f, "predict_proba", None))
     classifier = _is_kind(f, "is_classifier", looks)
     heads = _heads(f, classifier, _is_kind(f, "is_regressor", not classifier))
     default = _default(heads, classifier, name)
-    reason = f"no JAX translation registered for {_told(f)}"
-    if backend == "host":
-        reason = "backend='host' was said"
-    elif classifier and default == "decision":
-        reason += "; without predict_proba the decision is explained"
+    reason = "backend='host' was said" if backend == "host" else ""
+    if backend != "host" and classifier and default == "decision":
+        reason = "without predict_proba the decision is explained"
     columns = "proba" if "proba" in heads else default
     if columns == "decision" and classes is not None and len(classes) == 2:
         heads["columns"], columns = _both_classes(heads["decision"], name), "columns"
@@ -60,10 +57,11 @@ def estimator(f: Any, params: Any, backend: str) -> Source:
         decide=f.predict if classifier else None,
         classes=classes,
         feature_names=_feature_names(f),
+        estimator=None if backend == "host" else f,
     )
 
 
-def _told(f: Any) -> str:
+def told(f: Any) -> str:
     """The estimator's name, with the last step of a Pipeline."""
     steps = getattr(f, "steps", None)
     last = f" of {type(steps[-1][1]).__name__}" if steps else ""
@@ -83,6 +81,7 @@ def _check_fitted(f: Any, name: str) -> None:
         raise InputError(
             f"f= must be fitted; {name} is not. Call its fit(X, y) before as_model."
         ) from exc
+    check_version(f, name)
 
 
 def _is_kind(f: Any, test: str, otherwise: bool) -> bool:

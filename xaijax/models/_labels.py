@@ -19,7 +19,7 @@ def decide(
 
     Arguments and errors as of `decided_place`.
     """
-    return _named(np.asarray(decided_place(scores, output, classes, threshold)), classes)
+    return named(np.asarray(decided_place(scores, output, classes, threshold)), classes)
 
 
 def decided_place(
@@ -67,7 +67,8 @@ def decided_place(
     return (~above if turned else above).astype("int32")
 
 
-def _named(index: np.ndarray, classes: tuple[Any, ...] | None) -> np.ndarray:
+def named(index: np.ndarray, classes: tuple[Any, ...] | None) -> np.ndarray:
+    """The labels of places among the classes, [R]."""
     if classes is None:
         return index.astype(np.int64)
     # NumPy would turn (1, "a") into text; such labels stay the objects they are.

@@ -10,19 +10,22 @@ from typing import Any
 import jax
 import numpy as np
 
+from xaijax._coded_table import CodedTable, Untranslatable
 from xaijax._errors import InputError
 from xaijax._public import public_class
 from xaijax.models import _options as options
+from xaijax.models._columns import Reader
 from xaijax.models._decided import Codes, decided
 from xaijax.models._functions import check_params
 from xaijax.models._host import call_host, guarded
-from xaijax.models._labels import decide
+from xaijax.models._labels import decide, named
 from xaijax.models._options import WORDS, came
 from xaijax.models._outputs import check_finite, check_labels, check_output
 from xaijax.models._predict import run_jax
 from xaijax.models._ready import Probe, answer_host, probe_host, probe_jax
 from xaijax.models._rows import host_rows, jax_rows, parts
 from xaijax.models._trace import Selected
+from xaijax.models._translated import Comparison
 
 _KEEP: Any = object()
 
@@ -36,16 +39,20 @@ class Model:
     set; both have the output (a class column, say) selected already. `apply` checks its answer's
     shape and dtype while it is traced and makes [R, 1] of the function an [R]; the answer of `call`
     is checked by `xaijax.models.call_host`.
+
+    A translated estimator runs in JAX on what `reader` makes of its rows, and has the estimator
+    itself beside it, as a host model; `comparison` knows which of the two answers.
     """
 
-    backend: str  # "jax" | "host"
-    reason: str  # why this backend, for the repr
+    loop: str  # "jax" | "host", which of apply and call is set
+    why: str  # the reason, for the repr
     output: Any  # "proba" | "decision" | "label" | "value" | a class label | an output index
     apply: Callable[..., Any] | None = None  # jax: apply(params, rows [R, *F]) -> [R] or [R, K]
     params: Any = None  # a pytree; an argument of the compiled function, never a constant
     call: Callable[..., Any] | None = None  # host: call(rows: array or frame) -> array-like
     scores: Callable[..., Any] | None = None  # like apply or call, before a column is selected
-    decide: Callable[..., Any] | None = None  # rows -> the model's own class labels [R]
+    # host: rows -> the model's own class labels [R]; jax: (params, rows) -> their places
+    decide: Callable[..., Any] | None = None
     classes: tuple[Any, ...] | None = None
     threshold: float | None = None
     feature_names: tuple[str, ...] | None = None
@@ -60,7 +67,42 @@ class Model:
     precision: str = "float32"  # "float32" | "tf32" | "float64"
     structure: Any = None  # jax: what is declared of it (models/_structure.py), or "plain"
     name: str = "model"
+    original: Model | None = None  # of a translated estimator: the estimator, on the host
+    comparison: Comparison | None = None
+    reader: Reader | None = None
     compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
+
+    @property
+    def backend(self) -> str:
+        """ "jax" or "host": where it runs, as far as is known before a translation is compared."""
+        return "host" if self._sent_away else self.loop
+
+    @property
+    def reason(self) -> str:
+        """Why there."""
+        if self._sent_away:
+            assert self.comparison is not None and self.comparison.reason is not None
+            return self.comparison.reason
+        return self.why
+
+    @property
+    def _sent_away(self) -> bool:
+        return self.comparison is not None and self.comparison.reason is not None
+
+    def settled(self, rows: tuple[Any, ...] = ()) -> Model:
+        """This model, or the estimator that it translates, where the two differ.
+
+        rows: of each kind as the estimator takes them; the first of each are compared. Without any:
+        what is known already. Raises InputError for a difference where backend="jax" was said.
+        """
+        if self.comparison is None or self.original is None:
+            return self
+        self.comparison.settle(rows)
+        return self.original if self._sent_away else self
+
+    def coded(self, table: Any) -> Any:
+        """The table that reads rows for this model, given the one that reads them for the host."""
+        return table if self.reader is None else CodedTable(table, self.reader)
 
     def predict(self, X: Any) -> np.ndarray:
         """The model's output for rows X: float64 [R] or [R, K].
@@ -71,16 +113,15 @@ class Model:
         answer that is not one finite number or K numbers per row (NaN and infinity pass with
         nonfinite="propagate"), TimeoutError; the model's own exception comes through unchanged.
         """
-        if self.backend == "jax":
-            rows = jax_rows(self, X)
+        model, rows = self._rows(X)
+        if model is not self:
+            return model.predict(X)
+        if self.loop == "jax":
             raw = run_jax(self.compiled, "apply", self._traced(self.apply), self.params, rows)
             values = raw.astype(np.float64)
         else:
             values = np.concatenate(
-                [
-                    call_host(self, part, start)
-                    for start, part in parts(host_rows(self, X), self.max_rows)
-                ]
+                [call_host(self, part, start) for start, part in parts(rows, self.max_rows)]
             )
         if self.nonfinite == "raise":
             check_finite(values, self.name)
@@ -101,13 +142,15 @@ class Model:
         if self.decide is not None or self.output == "label":
             return self._own_labels(X)
         one_column = self.output not in WORDS and self.threshold is not None
+        model, rows = self._rows(X)
+        if model is not self:
+            return model.labels(X)
         if one_column:
             scores = self.predict(X)
-        elif self.backend == "jax":
-            rows = jax_rows(self, X)
+        elif self.loop == "jax":
             scores = run_jax(self.compiled, "scores", self._traced(self.scores), self.params, rows)
         else:
-            scores = self._host_scores(X)
+            scores = self._host_scores(rows)
         if self.nonfinite == "raise":
             check_finite(scores, self.name)
         return decide(scores, self.output, self.classes, self.threshold)
@@ -145,6 +188,12 @@ class Model:
         changes = {name: value for name, value in given.items() if value is not _KEEP}
         for name, value in changes.items():
             changes[name] = self._checked_change(name, value)
+        if self.original is not None:
+            # With other parameters it is no longer the estimator's translation.
+            own = {"comparison": None, "original": None}
+            if "params" not in changes:
+                own = {"original": dataclasses.replace(self.original, **changes)}
+            changes |= own
         return dataclasses.replace(self, **changes)
 
     def decided(self) -> tuple[Model, Codes]:
@@ -154,10 +203,13 @@ class Model:
         is compiled is kept with this model.
         """
         function, codes = decided(self)
-        fields: dict[str, Any] = {"apply" if self.backend == "jax" else "call": function}
+        fields: dict[str, Any] = {"apply" if self.loop == "jax" else "call": function}
+        if self.original is not None:
+            fields["original"] = self.original.decided()[0]
         kept = self.compiled.setdefault(("decided",), {})
-        fields |= {"output": "value", "output_names": None, "structure": self._unlayered, "scores": function}
-        return dataclasses.replace(self, decide=None, compiled=kept, **fields), codes
+        fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
+        fields |= {"scores": function, "compiled": kept}
+        return dataclasses.replace(self, decide=None, **fields), codes
 
     def unselected(self) -> Model:
         """A model that answers with all columns where `output` selects one, else this model.
@@ -167,11 +219,13 @@ class Model:
         if self.output in WORDS:
             return self
         fields: dict[str, Any] = {"call": self.scores}
-        if self.backend == "jax":
+        if self.loop == "jax":
             fields = {"apply": Selected(self._traced(self.scores), None, self.precision)}
+        if self.original is not None:
+            fields["original"] = self.original.unselected()
         kept = self.compiled.setdefault(("unselected",), {})
-        fields |= {"output": "value", "output_names": None, "structure": self._unlayered, "compiled": kept}
-        return dataclasses.replace(self, **fields)
+        fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
+        return dataclasses.replace(self, compiled=kept, **fields)
 
     def probe(self, rows: Any) -> Probe:
         """What the engine must know before it runs: asked of a few rows, as `Explainer` reads them.
@@ -179,7 +233,7 @@ class Model:
         Raises ModelOutputError, NonDeterministicModelError, InputTypeError (does not trace), and
         the model's own exceptions.
         """
-        return probe_jax(self, rows) if self.backend == "jax" else probe_host(self, rows)
+        return probe_jax(self, rows) if self.loop == "jax" else probe_host(self, rows)
 
     def answer(self, rows: Any, first: int, outputs: int) -> np.ndarray:
         """Host models: the checked answer to one call, float64 [R, K]; first: place in the run."""
@@ -208,7 +262,7 @@ class Model:
         if name == "nonfinite":
             return options.check_choice(name, value, options.NONFINITE)
         if name in ("max_rows", "timeout"):
-            if self.backend == "jax" and value is not None:
+            if self.loop == "jax" and value is not None:
                 raise InputError(f"{name}= is for host models; {self.name} is traced by JAX.")
             check = options.check_max_rows if name == "max_rows" else options.check_timeout
             return check(value)
@@ -240,21 +294,45 @@ class Model:
                 )
         return params
 
-    def _host_scores(self, X: Any) -> np.ndarray:
+    def _rows(self, X: Any) -> tuple[Model, Any]:
+        """(which model answers, X as it takes them)."""
+        if self.reader is None:
+            return self, (jax_rows if self.loop == "jax" else host_rows)(self, X)
+        if self._sent_away:
+            return self.settled(), None
+        rows = host_rows(self, X)
+        if self.comparison is not None and not self.comparison.done:
+            model = self.settled((rows,))
+            if model is not self:
+                return model, None
+        try:
+            return self, self.reader.codes(rows)
+        except Untranslatable as reason:
+            if self.comparison is None:
+                raise InputError(f"X: {self.name} cannot run in JAX on it: {reason}.") from None
+            self.comparison.to_host(str(reason))
+            return self.settled(), None
+
+    def _host_scores(self, rows: Any) -> np.ndarray:
         answers = []
-        for start, part in parts(host_rows(self, X), self.max_rows):
+        for start, part in parts(rows, self.max_rows):
             raw = self._guarded(self.scores, part, start)
             answers.append(check_output(raw, len(part), self.name))
         return np.concatenate(answers)
 
     def _own_labels(self, X: Any) -> np.ndarray:
-        if self.backend == "jax":
-            rows = jax_rows(self, X)
-            raw = run_jax(self.compiled, "scores", self._traced(self.scores), self.params, rows)
-            return check_labels(raw, len(rows), self.name)
+        model, rows = self._rows(X)
+        if model is not self:
+            return model.labels(X)
+        if self.loop == "jax":
+            function = self._traced(self.decide or self.scores)
+            key = "scores" if self.decide is None else "decide"
+            raw = run_jax(self.compiled, key, function, self.params, rows)
+            raw = check_labels(raw, len(rows), self.name)
+            return raw if self.decide is None else named(raw.astype(np.int64), self.classes)
         function = self.decide or self.call
         answers = []
-        for start, part in parts(host_rows(self, X), self.max_rows):
+        for start, part in parts(rows, self.max_rows):
             raw = self._guarded(function, part, start)
             answers.append(check_labels(raw, len(part), self.name))
         return np.concatenate(answers)

@@ -1,0 +1,230 @@
+"""An estimator that JAX runs: its translation as a model, compared with the estimator itself.
+
+Letters: M rows, R rows in a call, K outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax._coded_table import Untranslatable
+from xaijax._errors import InputError
+from xaijax._table import MappedRows
+from xaijax.models import _options as options
+from xaijax.models import translations as translations  # registers those of this library
+from xaijax.models._columns import Reader
+from xaijax.models._predict import run_jax
+from xaijax.models._trace import DTYPES
+from xaijax.models._translation import Head, Translation, translated
+
+METHODS = {"proba": "predict_proba", "decision": "decision_function"}
+COMPARED = 128  # rows of each kind (background, instances) that both are asked for
+# The same sum of n terms differs by about sqrt(n) roundings of its largest partial sum when it is
+# taken in another order or precision: 2**10 roundings allow for sums of 2**20 terms.
+ROUNDINGS = 2.0**10
+
+
+@dataclass(frozen=True)
+class InJax:
+    """A translated estimator, before an output is chosen."""
+
+    translation: Translation
+    reader: Reader
+    heads: dict[str, Head]  # by the words of `output=`
+    decide: Head | None  # the decided class, as a place among the classes [R]
+
+
+def in_jax(
+    estimator: Any, name: str, classes: tuple[Any, ...] | None, names: Any, precision: str
+) -> InJax:
+    """Translate a fitted estimator; raises Untranslatable with the reason."""
+    dtype = np.dtype(DTYPES[precision])
+    found, sources = translated(estimator, names, dtype)
+    reader = Reader(sources, dtype, name)
+    heads = {word: head for word, head in found.heads.items() if word in (*METHODS, "value")}
+    decide = found.heads.get("label")
+    if decide is not None and classes is not None:
+        if all(isinstance(label, bool | int | float) for label in classes):
+            labels = np.array([float(label) for label in classes], dtype)
+            place = decide
+            heads["label"] = lambda params, rows: jnp.asarray(labels)[place(params, rows)]
+    if "decision" in heads and classes is not None and len(classes) == 2:
+        decision = heads["decision"]
+        heads["columns"] = lambda params, rows: _both(decision(params, rows))
+    return InJax(found, reader, heads, decide)
+
+
+def head_of(found: InJax, word: str, estimator: Any) -> Head:
+    """What answers one word of `output=`; raises Untranslatable where scikit-learn alone can."""
+    if word in found.heads:
+        return found.heads[word]
+    name = type(estimator).__name__
+    if word == "label":
+        raise Untranslatable(f"class labels of {name} that are no numbers have no place in JAX")
+    raise Untranslatable(f"{METHODS.get(word, 'predict')} of {name} has no translation")
+
+
+def _both(decision: Any) -> Any:
+    """A binary decision [R] as a column per class."""
+    return jnp.stack([-decision, decision], axis=1)
+
+
+@dataclass
+class Comparison:
+    """Which of the two answers: JAX, until an answer differs or rows do not fit it.
+
+    Shared by all copies of a model, so that each says the same in its repr.
+    """
+
+    found: InJax
+    head: Callable[..., Any]  # (params, rows [R, F]) -> scores, as the model is made of them
+    original: Callable[..., Any]  # rows -> the same of the estimator
+    decide: Callable[..., Any] | None  # rows -> the estimator's own labels
+    classes: tuple[Any, ...] | None
+    forced: bool  # backend="jax" was said: a difference is an error
+    name: str
+    reason: str | None = None  # why the host answers; None: JAX does
+    done: bool = False
+    compiled: dict[Any, Any] = field(default_factory=dict)
+
+    def settle(self, rows: tuple[Any, ...]) -> None:
+        """Compare the two on the first rows of each kind, as the estimator takes them.
+
+        Raises InputError for a difference where backend="jax" was said, and what the estimator
+        itself raises.
+        """
+        if self.reason is not None:
+            return
+        for some in rows:
+            first = _first(some)
+            try:
+                codes = self.found.reader.codes(first)
+            except Untranslatable as reason:
+                self.to_host(f"{reason}")
+                return
+            difference = self._difference(first, codes)
+            if difference is not None:
+                self.to_host(difference)
+                return
+        self.done |= bool(rows)
+
+    def to_host(self, reason: str) -> None:
+        """Let the estimator itself answer from now on; an InputError where that is refused."""
+        if self.forced:
+            raise InputError(
+                f"backend='jax' is not available for {self.name}: {reason}. Say backend='auto' or "
+                f"'host', or precision='float64' where rounding is the reason."
+            )
+        self.reason = reason
+
+    def _difference(self, rows: Any, codes: np.ndarray) -> str | None:
+        """Why the host must answer; None: the two agree."""
+        params = self.found.translation.params
+        found = run_jax(self.compiled, "head", self.head, params, codes)
+        wanted = np.asarray(self.original(rows), np.float64)
+        sure = np.ones(len(codes), bool)
+        if self.found.translation.undecided is not None:
+            sure = ~self.found.translation.undecided(codes)
+        if not sure.all() and not self.forced:
+            return (
+                f"in {int((~sure).sum())} of {len(sure)} rows the answer of {self.name} hangs on "
+                f"which of equally near neighbours its search meets first"
+            )
+        wanted = wanted[:, 0] if wanted.ndim == 2 and wanted.shape[1] == 1 else wanted
+        tolerance = tolerance_of(wanted, codes.dtype)
+        difference = differs(found[sure], wanted[sure], tolerance)
+        if difference is not None:
+            return f"the JAX translation differs from {self.name} {difference}"
+        if self.found.decide is None or self.decide is None:
+            return None
+        places = run_jax(self.compiled, "label", self.found.decide, params, codes)
+        assert self.classes is not None
+        own = np.array([self.classes.index(x) for x in np.asarray(self.decide(rows)).tolist()])
+        wrong = (places != own) & sure & ~_near_tie(wanted, tolerance)
+        if wrong.any():
+            many = f"{int(wrong.sum())} of {len(wrong)}"
+            return f"the JAX translation decides another class than {self.name} in {many} rows"
+        return None
+
+
+def tolerance_of(wanted: np.ndarray, dtype: Any) -> np.ndarray:
+    """How far two roundings of the same answers [M] or [M, K] may be apart, [] or [K].
+
+    2^10 roundings at the size of the largest answer of the column, and of all of its row's columns:
+    classes are made of the same sums.
+    """
+    sizes = np.abs(wanted[np.isfinite(wanted).reshape(len(wanted), -1).all(axis=1)])
+    return ROUNDINGS * np.finfo(dtype).eps * (sizes.max() if sizes.size else 0.0)
+
+
+def differs(found: np.ndarray, wanted: np.ndarray, tolerance: Any) -> str | None:
+    """How two answers to the same rows differ beyond the tolerance; None: they do not."""
+    if found.shape != wanted.shape:
+        return f"in shape: {found.shape} in place of {wanted.shape}"
+    found = found.astype(np.float64)
+    same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+    with np.errstate(invalid="ignore"):
+        off = np.where(same, 0.0, np.abs(found - wanted))
+    wrong = ~(off <= tolerance)
+    if not wrong.any():
+        return None
+    rows = int(wrong.reshape(len(wrong), -1).any(axis=1).sum())
+    return f"by up to {off[wrong].max():.3g} in {rows} of {len(wanted)} rows"
+
+
+def _near_tie(scores: np.ndarray, tolerance: Any) -> np.ndarray:
+    """Rows whose class hangs on rounding: the two largest scores, or the one and 0; bool [M]."""
+    if scores.ndim == 1:
+        return np.abs(scores) <= 2 * tolerance
+    largest = np.sort(scores, axis=1)[:, -2:]
+    return largest[:, 1] - largest[:, 0] <= 2 * tolerance
+
+
+def _first(rows: Any) -> Any:
+    if isinstance(rows, MappedRows):
+        return rows[:COMPARED]
+    return rows.iloc[:COMPARED] if hasattr(rows, "iloc") else rows[:COMPARED]
+
+
+def check_version(estimator: Any, name: str) -> None:
+    """Refuse an estimator that another version of scikit-learn fitted, as far as that can be told.
+
+    Loading one warns and keeps no trace in it; but one restored without that keeps its version, and
+    one of another version mostly lacks a parameter of this one.
+    """
+    from sklearn import __version__ as here  # noqa: PLC0415
+
+    remedy = (
+        "Fit it again with this version, or install that one: fitted numbers may mean another "
+        "thing, or nothing."
+    )
+    for one in _parts(estimator):
+        if not type(one).__module__.startswith("sklearn.") or not hasattr(one, "__dict__"):
+            continue
+        kind = type(one).__name__
+        there = vars(one).get("_sklearn_version", here)
+        if there != here:
+            raise InputError(
+                f"f= must be fitted by the scikit-learn that is installed, {here}; {kind} of "
+                f"{name} was fitted by {there}. {remedy}"
+            )
+        missing = sorted(set(type(one)._get_param_names()) - set(vars(one)))
+        if missing:
+            raise InputError(
+                f"f= must be fitted by the scikit-learn that is installed, {here}; {kind} of "
+                f"{name} lacks its parameter {options.came(missing[0])}, so another version "
+                f"fitted it. {remedy}"
+            )
+
+
+def _parts(estimator: Any) -> list[Any]:
+    """The estimator and, of a Pipeline or ColumnTransformer, its steps."""
+    steps = [step for _, step, *_ in getattr(estimator, "transformers_", ())]
+    steps += [step for _, step in getattr(estimator, "steps", ())]
+    inner = [part for step in steps if hasattr(step, "_get_param_names") for part in _parts(step)]
+    return [estimator, *inner]

@@ -1,0 +1,176 @@
+"""The registry of translations: fitted scikit-learn estimators as JAX functions.
+
+Letters: R rows, F input columns, K outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from xaijax._coded_table import Untranslatable
+from xaijax._errors import InputError, InputTypeError
+from xaijax._public import public, public_class
+from xaijax.models._columns import Columns, Source
+from xaijax.models._options import check_flag
+
+Head = Callable[[Any, Any], Any]  # (params, rows [R, F]) -> [R] or [R, K]
+
+
+@public_class
+@dataclass(frozen=True)
+class Translation:
+    """A fitted estimator in JAX.
+
+    Arguments:
+        params: a pytree of arrays, an argument of the compiled function.
+        heads: what it answers, each (params, rows [R, F]) -> [R] or [R, K] in jax.numpy: "proba"
+            [R, K], "decision", "value", and for classifiers "label": the class that `predict`
+            decides, as its place in classes_, [R]. A transformer has "transform" alone. A method
+            that is left out stays with scikit-learn, on the host.
+        kind: of what make the model is ("linear", "trees", "kernel", ...), for structures.
+        takes_nan: rows may hold NaN.
+        outputs: the columns that a transformer makes.
+        undecided: rows [M, F] as JAX gets them, NumPy -> bool [M], where the original's own answer
+            hangs on rounding, by a tie; these rows are not compared.
+    """
+
+    params: Any
+    heads: Mapping[str, Head]
+    kind: str = "function"
+    takes_nan: bool = False
+    outputs: Columns | None = field(default=None, repr=False)
+    undecided: Callable[[np.ndarray], np.ndarray] | None = None
+
+
+Translate = Callable[[Any, Columns], Translation]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    translate: Translate
+    mixed: bool
+    thresholds: bool = False
+
+
+# scikit-learn's own by name, since `import xaijax` must not load it; a user's own by type.
+_BUILT_IN: dict[str, _Entry] = {}
+_REGISTERED: dict[type, _Entry] = {}
+
+
+def translates(
+    *names: str, mixed: bool = False, thresholds: bool = False
+) -> Callable[[Translate], Translate]:
+    """Register the translation of scikit-learn classes of these names; for this library.
+
+    thresholds: the function takes columns with `maps`, since it asks of them x <= t only.
+    """
+
+    def register(function: Translate) -> Translate:
+        for name in names:
+            assert name not in _BUILT_IN, name
+            _BUILT_IN[name] = _Entry(function, mixed, thresholds)
+        return function
+
+    return register
+
+
+@public
+def register_translation(
+    estimator_type: type, override: bool = False, mixed: bool = False
+) -> Callable[[Translate], Translate]:
+    """Register a function (fitted estimator, columns) -> `Translation`; a decorator.
+
+        @xj.register_translation(MyRegressor)
+        def mine(estimator, columns):
+            params = {"weights": columns.number(estimator.coef_)}
+            return xj.Translation(params, {"value": lambda p, rows: rows @ p["weights"]})
+
+    It is used for this very class, not for those that derive from it: these may answer otherwise.
+    `columns` are the inputs: their number is len(columns), columns.dtype is that of JAX's numbers,
+    and columns.number(x) turns fitted numbers into it.
+
+    Args:
+      estimator_type: the class.
+      override: take the place of a translation that is there.
+      mixed: the columns may hold text or categories, which the function reads by the estimators
+        that it hands them to; False: all are numbers.
+
+    Raises:
+      InputTypeError for what is no class, InputError where the class has a translation already.
+    """
+    if not isinstance(estimator_type, type):
+        raise InputTypeError(
+            f"estimator_type must be a class, got {type(estimator_type).__name__}. Pass "
+            f"type(estimator)."
+        )
+    if _entry(estimator_type) is not None and not check_flag("override", override):
+        raise InputError(
+            f"estimator_type: {estimator_type.__name__} has a translation already. Say "
+            f"override=True to put another in its place."
+        )
+    check_flag("mixed", mixed)
+
+    def register(function: Translate) -> Translate:
+        if not callable(function):
+            raise InputTypeError(
+                f"register_translation takes a function (estimator, columns), got {function!r}."
+            )
+        _REGISTERED[estimator_type] = _Entry(function, mixed)
+        return function
+
+    return register
+
+
+def _entry(kind: type) -> _Entry | None:
+    own = _REGISTERED.get(kind)
+    if own is None and kind.__module__.startswith("sklearn."):
+        return _BUILT_IN.get(kind.__name__)
+    return own
+
+
+def asks_thresholds(estimator: Any) -> bool:
+    """Whether its translation asks of its columns thresholds only."""
+    entry = _entry(type(estimator))
+    return entry is not None and entry.thresholds
+
+
+def translation(estimator: Any, columns: Columns) -> Translation:
+    """The translation of a fitted estimator, or of a step of one.
+
+    Raises Untranslatable, with the reason.
+    """
+    name = type(estimator).__name__
+    entry = _entry(type(estimator))
+    if entry is None:
+        raise Untranslatable(f"no JAX translation registered for {name}")
+    if not entry.mixed:
+        columns.as_values()
+        columns.as_they_are()
+    try:
+        found = entry.translate(estimator, columns)
+    except AttributeError as error:  # another version of scikit-learn names it otherwise
+        raise Untranslatable(f"{name} lacks what its translation reads ({error})") from error
+    if not isinstance(found, Translation):
+        raise InputTypeError(
+            f"the translation of {name} must return a xaijax.Translation, got "
+            f"{type(found).__name__}."
+        )
+    if not found.takes_nan:
+        columns.must_be_filled()
+    return found
+
+
+def translated(estimator: Any, names: tuple[str, ...] | None, dtype: Any) -> Any:
+    """(the translation of a whole model, the sources of its columns); raises Untranslatable."""
+    count = getattr(estimator, "n_features_in_", None)
+    if count is None:
+        raise Untranslatable("it does not say how many columns it was fitted on")
+    names = names if names is not None and len(names) == count else None
+    sources = tuple(
+        Source(j, repr(names[j]) if names is not None else str(j)) for j in range(int(count))
+    )
+    return translation(estimator, Columns(sources, np.dtype(dtype))), sources

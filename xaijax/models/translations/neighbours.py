@@ -1,0 +1,153 @@
+"""Nearest neighbours.
+
+The nearest by blocks: the k nearest of all lie in the k blocks whose smallest distances are the
+smallest. Distances by one product order the candidates; those that may be among the k nearest are
+measured again from differences, which do not cancel.
+
+Where the k-th and the next neighbour are equally far, scikit-learn's answer hangs on the order in
+which its search meets them: such rows are `undecided`.
+
+Letters: R rows, F columns, V training rows, k neighbours, K outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax._coded_table import Untranslatable
+from xaijax.models._columns import Columns, dense
+from xaijax.models._translation import Head, Translation, translates
+from xaijax.models.translations._heads import place, then
+
+BLOCK = 256  # training rows whose smallest distance is looked at together
+SPARE = 8  # candidates beyond k, whose order the product may have turned
+FAR = 1e30  # stands in for padding
+
+
+@translates("KNeighborsClassifier")
+def classifier(estimator: Any, columns: Columns) -> Translation:
+    """Shares of the classes among the neighbours; the largest decides, ties to the lowest."""
+    K = len(estimator.classes_)
+    votes = np.eye(K)[np.asarray(estimator._y).ravel()]
+    params, mean, undecided = _neighbours(estimator, votes, columns)
+    heads = {"proba": mean, "label": then(mean, place)}
+    return Translation(params, heads, "neighbours", undecided=undecided)
+
+
+@translates("KNeighborsRegressor")
+def regressor(estimator: Any, columns: Columns) -> Translation:
+    """The mean of the neighbours' targets."""
+    targets = np.asarray(estimator._y, np.float64)
+    params, mean, undecided = _neighbours(estimator, targets.reshape(len(targets), -1), columns)
+    heads = {"value": then(mean, lambda x: x[:, 0]) if targets.ndim == 1 else mean}
+    return Translation(params, heads, "neighbours", undecided=undecided)
+
+
+def _neighbours(
+    estimator: Any, targets: np.ndarray, columns: Columns
+) -> tuple[Any, Head, Callable[[np.ndarray], np.ndarray]]:
+    """(params, the weighted mean of the neighbours' targets [R, K], rows with ties)."""
+    power = _power(estimator)
+    if estimator.weights not in ("uniform", "distance"):
+        raise Untranslatable("its weights are a function")
+    rows_of = dense(estimator._fit_X)
+    k, by_distance = int(estimator.n_neighbors), estimator.weights == "distance"
+    centre = rows_of.mean(axis=0)  # distances do not change where all is moved
+    params = {
+        "rows": columns.number(rows_of - centre),
+        "targets": columns.number(targets),
+        "centre": columns.number(centre),
+    }
+
+    def mean(params: Any, rows: Any) -> Any:
+        rows = rows - params["centre"]
+        near = _candidates(params["rows"], rows, min(k + SPARE, len(rows_of)), power)
+        off = jnp.abs(rows[:, None, :] - params["rows"][near])
+        exact = _length(off, power)
+        smallest, which = jax.lax.top_k(-exact, k)
+        near = jnp.take_along_axis(near, which, axis=1)
+        weights = jnp.ones_like(smallest)
+        if by_distance:
+            # A neighbour at distance 0 decides alone, with others at 0.
+            same = smallest == 0
+            weights = jnp.where(same.any(axis=1, keepdims=True), same, 1 / -smallest)
+        total = (weights[:, :, None] * params["targets"][near]).sum(axis=1)
+        return total / weights.sum(axis=1, keepdims=True)
+
+    return params, mean, lambda rows: _tied(rows, rows_of, k, power, columns.dtype)
+
+
+def _power(estimator: Any) -> float:
+    """p of the Minkowski distance that `metric` names."""
+    metric, given = estimator.effective_metric_, estimator.effective_metric_params_ or {}
+    named = {"euclidean": 2.0, "l2": 2.0, "manhattan": 1.0, "cityblock": 1.0, "l1": 1.0}
+    named |= {"chebyshev": np.inf, "infinity": np.inf}
+    if metric in named and not given:
+        return named[metric]
+    if metric == "minkowski" and given.get("w") is None and set(given) <= {"p", "w"}:
+        return float(given.get("p", 2.0))
+    raise Untranslatable(f"its metric, {metric!r}, has no translation")
+
+
+def _length(off: Any, power: float) -> Any:
+    """Distances of differences [..., F], not negative."""
+    if power == np.inf:
+        return off.max(axis=-1)
+    if power == 1.0:
+        return off.sum(axis=-1)
+    if power == 2.0:
+        return jnp.sqrt((off * off).sum(axis=-1))
+    return (off**power).sum(axis=-1) ** (1 / power)
+
+
+def _candidates(train: Any, rows: Any, count: int, power: float) -> Any:
+    """The nearest `count` training rows, int32 [R, count], in an order true up to rounding."""
+    V = train.shape[0]
+    if power == 2.0:
+        # The row's own square is the same for all and left out.
+        distances = (train * train).sum(axis=1) - 2 * (rows @ train.T)
+    else:
+        distances = _accumulated(train, rows, power)
+    blocks = -(-V // BLOCK)
+    if blocks <= 2 * count:
+        return jax.lax.top_k(-distances, count)[1]
+    padded = jnp.pad(distances, ((0, 0), (0, blocks * BLOCK - V)), constant_values=FAR)
+    by_block = padded.reshape(-1, blocks, BLOCK)
+    chosen = jax.lax.top_k(-by_block.min(axis=2), count)[1]  # [R, count]
+    members = jnp.take_along_axis(by_block, chosen[:, :, None], axis=1)
+    near = jax.lax.top_k(-members.reshape(-1, count * BLOCK), count)[1]
+    return jnp.take_along_axis(chosen, near // BLOCK, axis=1) * BLOCK + near % BLOCK
+
+
+def _accumulated(train: Any, rows: Any, power: float) -> Any:
+    """Powers of distances [R, V], a column at a time, so that [R, V, F] never exists."""
+
+    def add(total: Any, pair: Any) -> tuple[Any, None]:
+        off = jnp.abs(pair[0][:, None] - pair[1])
+        more = off if power in (1.0, np.inf) else off**power
+        return (jnp.maximum(total, more) if power == np.inf else total + more), None
+
+    first = jnp.zeros((rows.shape[0], train.shape[0]), rows.dtype)
+    return jax.lax.scan(add, first, (rows.T, train.T))[0]
+
+
+def _tied(rows: np.ndarray, train: np.ndarray, k: int, power: float, dtype: Any) -> np.ndarray:
+    """Rows whose k-th and next neighbour are equally far up to rounding; bool [M].
+
+    The rounding of a distance is that of the largest number that goes into it, F times.
+    """
+    if k >= len(train):
+        return np.zeros(len(rows), bool)
+    tied = []
+    for row in rows.astype(np.float64):
+        off = np.abs(train - row)
+        far = np.linalg.norm(off, ord=power, axis=1)
+        near, after = np.partition(far, [k - 1, k])[k - 1 : k + 1]
+        size = max(np.abs(row).max(), np.abs(train).max())
+        tied.append(after - near <= 4 * len(row) * np.finfo(dtype).eps * size)
+    return np.array(tied)
