@@ -128,15 +128,25 @@ LAYERED: dict[str, Any] = {
     "turned": lambda X: jnp.tanh((1.0 - X) @ W) @ V,
     "einsum": lambda X: jnp.einsum("rf,hf->rh", X, W.T),
     "flattened": lambda X: jax.nn.relu(X.reshape(len(X), -1) @ W) @ V,
+    "squared": lambda X: (X**2) @ W[:, 0],
+    "cleaned": lambda X: jnp.nan_to_num(X) @ W,
+    "turned round": lambda X: (1.0 / (X + 9)) @ W,
+    "encoded": lambda X: jnp.concatenate([X[:, :2], jax.nn.one_hot((X[:, 2] > 0) * 1, 2)], 1) @ V,
+    "looked up": lambda X: (
+        jnp.concatenate([jnp.asarray(V)[(X[:, 1] > 0) * 1], X[:, 3:]], 1) @ W[:4]
+    ),
+    "a network each": lambda X: jnp.tanh(jnp.tanh(X[:, :, None] @ W[:1]).max(axis=2) @ W),
+    "no product": lambda X: jnp.sin(X).sum(axis=1),
 }
 OTHERS: dict[str, Any] = {
     "skip": lambda X: jax.nn.relu(X @ W).sum(axis=1) + X[:, 0],
-    "squared": lambda X: (X**2) @ W[:, 0],
     "two layers": lambda X: X @ W[:, 0] + jnp.sin(X @ W[:, 1]),
-    "cleaned": lambda X: jnp.nan_to_num(X) @ W,
-    "turned round": lambda X: (1.0 / X) @ W,
-    "no product": lambda X: jnp.sin(X).sum(axis=1),
     "untouched": lambda X: X,
+    "normalised": lambda X: (X - X.mean(axis=1, keepdims=True)) @ W,
+    "of neighbours": lambda X: (X[:, 1:] * X[:, :-1]) @ V[:4, 0],
+    "running": lambda X: jnp.cumsum(X, axis=1) @ W,
+    "sorted": lambda X: jnp.sort(X, axis=1) @ W,
+    "by place": lambda X: (X + jnp.arange(len(X))[:, None] * 0) @ W,
     "of a pair": lambda X: (X[:, None] @ W)[:, 0],
     "half precision": lambda X: (X.astype(jnp.bfloat16) @ W.astype(jnp.bfloat16)).astype(float),
 }

@@ -39,6 +39,7 @@ class Questions:
         self.evaluator, self._progress = evaluator, progress
         self.table_of_rows, self.codes = evaluator.encoded(rows)  # codes [N, C]
         self.count = Count()
+        self._finite: bool | None = None
         self._own: np.ndarray | None = None  # f(x), where the score looks at it
         # Distinct answers to the donors, their weights, and a donor of each.
         self._donors: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
@@ -104,13 +105,15 @@ class Questions:
 
     @property
     def finite(self) -> bool:
-        """Whether no number is missing or infinite, in the instances and in the donors.
+        """Whether no number is missing or infinite, in the instances, in the donors, and in what a
+        structure makes of their columns.
 
         A structure adds and multiplies what the model might have looked at first.
         """
-        return all(
-            bool(np.isfinite(a).all()) for a in (self.codes, self.evaluator.replacement.codes)
-        )
+        if self._finite is None:
+            parts = (self.codes, self.evaluator.replacement.codes)
+            self._finite = all(map(self.evaluator.finite, parts))
+        return self._finite
 
     @property
     def structured(self) -> bool:

@@ -167,7 +167,7 @@ class WalkBackend:
                 return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
 
             structure = self._structure
-            run = partial(walk_tiles, structure.weights, columns(structure.head), self.shape)
+            run = partial(walk_tiles, structure.of, columns(structure.head), self.shape)
             cache[key] = (
                 jax.jit(partial(run, self._mesh))
                 .lower(

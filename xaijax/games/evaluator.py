@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xaijax import _checks
@@ -34,6 +36,7 @@ from xaijax_kernels.memory import free_memory
 from xaijax_kernels.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, widest_layer
 
 PROBE_ROWS = 32
+ROWS_MADE = 4096  # looked at together
 SLOT = 1 << SLOT_BITS
 LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair is cut into
 
@@ -191,10 +194,32 @@ class Evaluator:
         apart = self.score is None or not self.score.reads_own
         return self.structure is not None and self.model.deterministic and apart
 
+    def finite(self, codes: np.ndarray) -> bool:
+        """Whether codes [R, C] and what the structure makes of them are finite."""
+        if not np.isfinite(codes).all():
+            return False
+        structure, cache = self.structure, self.model.compiled
+        if structure is None:
+            return True
+        key = ("columns", structure)
+        if key not in cache:
+            cache[key] = jax.jit(
+                lambda params, rows: jnp.isfinite(structure.of(params).columns(rows)).all()
+            )
+        for first in range(0, len(codes), ROWS_MADE):
+            some = codes[first : first + ROWS_MADE]
+            some = np.pad(some, ((0, ROWS_MADE - len(some)), (0, 0)), mode="edge")
+            if not cache[key](self.model.params, some):
+                return False
+        return True
+
     @property
     def walks(self) -> bool:
         """Whether orders of players are walked by the model's first layer."""
-        return self.structure is not None and self._players_of_codes is None
+        if self.structure is None or self._players_of_codes is not None:
+            return False
+        known = jax.eval_shape(self.structure.of, self.model.params)
+        return known.walks and len(self.code_players) == self.replacement.codes.shape[1]
 
     def walker(self, table: Table, x: np.ndarray, N: int) -> WalkBackend:
         """The loop that walks orders; arguments as of `backend`."""

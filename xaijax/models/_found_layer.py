@@ -1,10 +1,11 @@
-"""A dense first layer, found in the trace of a model: f(X) = head(X W + b).
+"""A layer that is found in the trace of a model: f(X) = head(layer(columns made of X)).
 
-The trace is run with a stand-in for the rows. What a model may do with them before the layer is a
-change of scale and of origin, column by column, and another shape; what comes after the product no
-longer sees them. A model that does anything else with its rows has no first layer here.
+The trace is run with stand-ins for the rows (`_column_map`). The first step that joins numbers of
+several columns is the layer: a product with a matrix, a sum, or a sum of products that says so by
+its name (`structures/named.py`); what comes after it no longer sees the rows. A model that does
+anything else with its rows has no layer here.
 
-Letters: R rows, F numbers of one instance, flattened, H units.
+Letters: R rows, F numbers of one instance, flattened, C columns made of them, H units.
 """
 
 from __future__ import annotations
@@ -16,94 +17,101 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Literal
 
+from xaijax.models._column_map import NoLayer, Rows, Uniform, bare, evaluated, uniform, with_rows
+from xaijax_kernels.structures.columnwise import Columnwise
 from xaijax_kernels.structures.dense import Dense
+from xaijax_kernels.structures.named import NAMED
+from xaijax_kernels.structures.product import Product
 
-HIGHEST = jax.lax.Precision.HIGHEST
 CALLS = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
     "closed_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr",
 }
+WHOLE = (np.dtype("float32"), np.dtype("float64"))  # a layer of half precision rounds its own way
+MOST_SUMMED = 1 << 20  # numbers of the matrix that says which columns a sum adds up
+
+Layer = Callable[[Any, Rows, tuple[int, ...]], Any]  # (structure, its columns, the output's shape)
 
 
-class NoLayer(Exception):
-    """The model does something else with its rows first."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Stands for the numbers z * scale + shift of the rows z, in the shape [R, ...]."""
-
-    scale: Any  # [F]
-    shift: Any  # [F]
-    shape: tuple[int, ...]
-    dtype: Any
-
-
-Layer = Callable[[Any, Rows], Any]  # (W [F, H], rows) -> what stands for their product [R, H]
+class _Made(Exception):
+    def __init__(self, columns: Any) -> None:
+        self.columns = columns
 
 
 @dataclass(frozen=True, eq=False)
 class FoundLayer:
-    """W and b, and the rest of the model, as functions of its parameters."""
+    """The layer, and the rest of the model, as functions of its parameters."""
 
     apply: Callable[[Any, Any], Any]  # (params, rows [R, *shape]) -> [R] or [R, K]
     shape: tuple[int, ...]  # of one instance
     dtype: Any
     traces: dict[int, Any] = field(default_factory=dict)  # closed, by R
-    name = "first layer"
+    name: str = "first layer"  # for stats["structure"]
 
-    def weights(self, params: Any) -> tuple[Any, Any]:
-        """W [F, H] and b [H]; raises NoLayer."""
-        found: list[tuple[Any, Any]] = []
+    def of(self, params: Any) -> Columnwise:
+        """What the engine asks at the corners of a pair; raises NoLayer."""
+        found: list[tuple[Any, Rows]] = []
 
-        def layer(weights: Any, rows: Rows) -> Any:
-            shift = jnp.dot(rows.shift, weights, precision=HIGHEST)
-            found.append((rows.scale[:, None] * weights, shift))
-            return jnp.zeros((rows.shape[0], weights.shape[1]), weights.dtype)
+        def layer(structure: Any, rows: Rows, shape: tuple[int, ...]) -> Any:
+            found.append((structure, rows))
+            return jnp.zeros(shape, self.dtype)
 
-        self._run(params, next(iter(self.traces)), layer)
+        self._run(params, next(iter(self.traces)), None, layer)
         if len(found) != 1:
             raise NoLayer
-        return found[0]
+        structure, rows = found[0]
+        return Columnwise(structure, params, self.columns, tuple(rows.owner.tolist()))
+
+    def columns(self, params: Any, rows: Any) -> Any:
+        """The columns [R, C] that the layer joins, of rows [R, F]."""
+
+        def layer(structure: Any, columns: Rows, shape: tuple[int, ...]) -> Any:
+            raise _Made(columns.value)
+
+        try:
+            self._run(params, len(rows), rows, layer)
+        except _Made as made:
+            return made.columns
+        raise AssertionError("the layer is gone")
 
     def head(self, params: Any, hidden: Any) -> Any:
-        """The model's answer to rows whose X W + b is hidden [R, H]."""
-        return self._run(params, len(hidden), lambda weights, rows: hidden)
+        """The model's answer to rows whose layer is hidden [R, H]."""
+        return self._run(params, len(hidden), None, lambda _, rows, shape: hidden.reshape(shape))
 
-    def of(self, params: Any) -> Dense:
-        """What the engine asks at the corners of a pair."""
-        return Dense(*self.weights(params))
-
-    def _run(self, params: Any, R: int, layer: Layer) -> Any:
+    def _run(self, params: Any, R: int, rows: Any, layer: Layer) -> Any:
+        shape = (R, *self.shape)
         if R not in self.traces:
-            rows = jax.ShapeDtypeStruct((R, *self.shape), self.dtype)
-            self.traces[R] = jax.make_jaxpr(self.apply)(params, rows)
+            self.traces[R] = jax.make_jaxpr(self.apply)(
+                params, jax.ShapeDtypeStruct(shape, self.dtype)
+            )
         trace = self.traces[R]
-        F = math.prod(self.shape)
-        ones, zeros = jnp.ones(F, self.dtype), jnp.zeros(F, self.dtype)
-        rows = Rows(ones, zeros, (R, *self.shape), self.dtype)
-        (out,) = _run(trace.jaxpr, trace.consts, [*jax.tree.leaves(params), rows], layer)
+        owner = np.arange(math.prod(self.shape)).reshape(self.shape)
+        value = None if rows is None else jnp.asarray(rows, self.dtype).reshape(shape)
+        stand_in = Rows(owner, shape, value)
+        (out,) = _run(trace.jaxpr, trace.consts, [*jax.tree.leaves(params), stand_in], R, layer)
         if isinstance(out, Rows):
             raise NoLayer
-        return out
+        return bare(out)
 
 
 def find(apply: Callable[..., Any], params: Any, rows: Any, trace: Any) -> Any:
-    """The model's first layer, or None; trace: of the model for rows [R, *shape]."""
+    """The model's layer, or None; trace: of the model for rows [R, *shape]."""
     layer = FoundLayer(apply, rows.shape[1:], rows.dtype, {len(rows): trace})
     try:
-        jax.eval_shape(layer.weights, params)
+        known = jax.eval_shape(layer.of, params)
     except NoLayer:
         return None
-    return layer
+    products = isinstance(known.inner, Product)
+    return replace(layer, name="sum of products") if products else layer
 
 
-def _run(jaxpr: Any, consts: Any, arguments: list[Any], layer: Layer) -> list[Any]:
-    """The outputs of a trace, in which arguments may be Rows."""
+def _run(jaxpr: Any, consts: Any, arguments: list[Any], R: int, layer: Layer) -> list[Any]:
+    """The outputs of a trace, in which arguments may stand for rows."""
     values: dict[Any, Any] = {}
 
     def read(variable: Any) -> Any:
@@ -114,78 +122,66 @@ def _run(jaxpr: Any, consts: Any, arguments: list[Any], layer: Layer) -> list[An
     for equation in jaxpr.eqns:
         inputs = [read(v) for v in equation.invars]
         if any(isinstance(v, Rows) for v in inputs):
-            outputs = _with_rows(equation, inputs, layer)
+            outputs = _with_rows(equation, inputs, R, layer)
         else:
-            outputs = _evaluated(equation, inputs)
+            outputs = evaluated(equation, [bare(v) for v in inputs])
+            if uniform(equation, inputs, R):
+                outputs = [Uniform(one) for one in outputs]
         values.update(zip(equation.outvars, outputs, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
 
-def _evaluated(equation: Any, inputs: list[Any]) -> list[Any]:
-    """The outputs of one step that does not read the rows."""
-    primitive = equation.primitive
-    options = primitive.get_bind_params(equation.params)
-    # jax 0.10 gives (functions, options), jax 0.12 the options alone.
-    functions, options = options if isinstance(options, tuple) else ((), options)
-    out = primitive.bind(*functions, *inputs, **options)
-    return list(out) if primitive.multiple_results else [out]
-
-
-def _with_rows(equation: Any, inputs: list[Any], layer: Layer) -> list[Any]:
+def _with_rows(equation: Any, inputs: list[Any], R: int, layer: Layer) -> list[Any]:
     """The outputs of one step that reads the rows."""
     name, options = equation.primitive.name, equation.params
     shape, dtype = equation.outvars[0].aval.shape, equation.outvars[0].aval.dtype
     if name in CALLS:
+        if options.get("name") in NAMED:
+            rows, *others = inputs
+            if not isinstance(rows, Rows) or any(isinstance(x, Rows) for x in others):
+                raise NoLayer
+            return [layer(NAMED[options["name"]](*map(bare, others)), rows, shape)]
         inner = options[CALLS[name]]
-        return _run(inner.jaxpr, inner.consts, inputs, layer)
-    if name == "dot_general":
-        return [_product(options, inputs, shape, dtype, layer)]
-    rows = next(v for v in inputs if isinstance(v, Rows))
-    if shape[:1] != rows.shape[:1] or dtype != rows.dtype:
-        raise NoLayer
-    if name in ("reshape", "squeeze", "expand_dims", "copy", "convert_element_type"):
-        return [replace(rows, shape=shape)]
-    if name == "neg":
-        return [replace(rows, scale=-rows.scale, shift=-rows.shift)]
-    if name in ("add", "sub", "mul", "div") and shape == rows.shape:
-        left, right = inputs
-        return [_scaled(name, left, right, rows)]
-    raise NoLayer
-
-
-def _scaled(name: str, left: Any, right: Any, rows: Rows) -> Rows:
-    """rows + c, rows - c, c - rows, rows * c, rows / c with the same c for every row."""
-    other = right if left is rows else left
-    if isinstance(other, Rows):
-        raise NoLayer
-    c = jnp.asarray(other, rows.dtype)
-    if c.ndim and c.shape[0] != 1:
-        raise NoLayer
-    c = jnp.broadcast_to(c, (1, *rows.shape[1:])).reshape(-1)
-    if name == "mul":
-        return replace(rows, scale=rows.scale * c, shift=rows.shift * c)
-    if name == "div":
-        if left is not rows:
-            raise NoLayer
-        return replace(rows, scale=rows.scale / c, shift=rows.shift / c)
-    if name == "add":
-        return replace(rows, shift=rows.shift + c)
-    if left is rows:
-        return replace(rows, shift=rows.shift - c)
-    return replace(rows, scale=-rows.scale, shift=c - rows.shift)
+        return _run(inner.jaxpr, inner.consts, inputs, R, layer)
+    try:
+        return [with_rows(equation, inputs)]
+    except NoLayer:
+        if name == "dot_general":
+            return [_product(options, inputs, shape, dtype, layer)]
+        if name == "reduce_sum" and dtype in WHOLE:
+            return [_sum(inputs[0], options["axes"], shape, dtype, layer)]
+        raise
 
 
 def _product(
     options: Any, inputs: list[Any], shape: tuple[int, ...], dtype: Any, layer: Layer
 ) -> Any:
-    """The layer itself: rows [R, F] times W [F, H], or times w [F]."""
-    rows, weights = inputs
+    """Columns [R, C] times W [C, H], or times w [C]."""
+    rows, weights = inputs[0], bare(inputs[1])
     (left, right), batch = options["dimension_numbers"]
-    if not isinstance(rows, Rows) or isinstance(weights, Rows) or batch != ((), ()):
+    if not isinstance(rows, Rows) or isinstance(inputs[1], Rows) or batch != ((), ()):
         raise NoLayer
-    if len(rows.shape) != 2 or tuple(left) != (1,) or len(right) != 1 or dtype != rows.dtype:
+    if len(rows.shape) != 2 or tuple(left) != (1,) or len(right) != 1:
         raise NoLayer
-    if weights.ndim > 2 or weights.dtype != dtype:
+    if weights.ndim > 2 or weights.dtype != dtype or dtype not in WHOLE:
         raise NoLayer
-    weights = jnp.moveaxis(weights, right[0], 0)
-    return layer(weights.reshape(len(weights), -1), rows).reshape(shape)
+    weights = jnp.moveaxis(weights, right[0], 0).reshape(rows.shape[1], -1)
+    return layer(Dense(weights, jnp.zeros(weights.shape[1], dtype)), rows, shape)
+
+
+def _sum(
+    rows: Rows, axes: tuple[int, ...], shape: tuple[int, ...], dtype: Any, layer: Layer
+) -> Any:
+    """Columns [R, ...] added up over axes that hold several of them."""
+    if 0 in axes:
+        raise NoLayer
+    C, H = math.prod(rows.shape[1:]), math.prod(shape[1:])
+    if C * H > MOST_SUMMED:
+        raise NoLayer
+    inner = tuple(1 if axis in axes else n for axis, n in enumerate(rows.shape) if axis)
+    unit = np.broadcast_to(np.arange(H).reshape(inner), rows.shape[1:]).ravel()
+    weights = np.zeros((C, H), dtype)
+    weights[np.arange(C), unit] = 1
+    value = None if rows.value is None else rows.value.reshape(rows.shape[0], C)
+    flat = Rows(rows.owner.ravel(), (rows.shape[0], C), value)
+    return layer(Dense(jnp.asarray(weights), jnp.zeros(H, dtype)), flat, shape)

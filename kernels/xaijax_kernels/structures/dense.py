@@ -42,6 +42,15 @@ class Dense:
         """H."""
         return self.bias.shape[0]
 
+    @property
+    def walks(self) -> bool:
+        """Whether each column of the layer is made of the column in its place alone."""
+        return True
+
+    def columns(self, rows: jax.Array) -> jax.Array:
+        """What the layer reads of rows [R, F]."""
+        return rows
+
     def hidden(self, rows: jax.Array) -> jax.Array:
         """Of rows [R, F]; [R, H]."""
         return self._times(rows) + self.bias

@@ -54,7 +54,7 @@ class WalkShape:
 
 
 def walk_tiles(
-    weights_of: Callable[[Any], tuple[jax.Array, jax.Array]],
+    structure: Callable[[Any], Any],  # params -> Dense, or Columnwise that walks
     head: Callable[[Any, jax.Array], jax.Array],
     shape: WalkShape,
     mesh: Mesh,
@@ -76,7 +76,10 @@ def walk_tiles(
     padding = shape.blocks * L - shape.P
 
     def on_one_device(params, x, donors, donor_weights, orders, tiles, work):
-        weight, bias = (jnp.asarray(a) for a in weights_of(params))
+        known = structure(params)
+        weight, bias = known.weights, known.bias
+        x = known.columns(x)
+        donors = known.columns(donors.reshape(-1, shape.P)).reshape(donors.shape)
 
         def layer(rows):
             return jnp.dot(rows, weight, precision=jax.lax.Precision.HIGHEST) + bias

@@ -117,11 +117,17 @@ class Product:
         common = self.factors.unit(with_x[s] + with_donor[s])
         kept_x, kept_donor = self.factors.unit(with_x[:s]), self.factors.unit(with_donor[:s])
 
-        def table(start: jax.Array, first: int, last: int) -> jax.Array:
+        def quarter(start: jax.Array, first: int, last: int) -> jax.Array:
             out = start[None]  # [1, L]
             for t in range(first, last):
                 out = jnp.concatenate([out * kept_donor[t], out * kept_x[t]])
             return out
+
+        def table(start: jax.Array, first: int, last: int) -> jax.Array:
+            # Twice as fast as doubling all the way: one pass over the whole table.
+            middle = (first + last) // 2
+            low, high = quarter(start, first, middle), quarter(jnp.ones_like(start), middle, last)
+            return (high[:, None] * low).reshape(-1, start.shape[0])
 
         half = s // 2
         low = table(common, 0, half)  # [2^h, L]

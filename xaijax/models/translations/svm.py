@@ -15,6 +15,7 @@ from xaijax._coded_table import Untranslatable
 from xaijax.models._columns import Columns, dense
 from xaijax.models._translation import Head, Translation, translates
 from xaijax.models.translations._heads import then
+from xaijax_kernels.structures.named import xaijax_gaussian_sums
 
 
 def _kernel(estimator: Any, columns: Columns) -> tuple[dict[str, np.ndarray], Any]:
@@ -22,22 +23,6 @@ def _kernel(estimator: Any, columns: Columns) -> tuple[dict[str, np.ndarray], An
     vectors = dense(estimator.support_vectors_)
     gamma, power, shift = estimator._gamma, estimator.degree, estimator.coef0
     name = estimator.kernel
-    if name == "rbf":
-        # Distances do not change where all is moved; near 0 their square cancels less.
-        centre = vectors.mean(axis=0)
-        params = {
-            "vectors": columns.number(vectors - centre),
-            "centre": columns.number(centre),
-            "gamma": columns.number(gamma),
-        }
-
-        def rbf(params: Any, rows: Any) -> Any:
-            rows, vectors = rows - params["centre"], params["vectors"]
-            squares = (rows * rows).sum(axis=1)[:, None] + (vectors * vectors).sum(axis=1)
-            distances = jnp.maximum(squares - 2 * (rows @ vectors.T), 0)
-            return jnp.exp(-params["gamma"] * distances)
-
-        return params, rbf
     params = {
         "vectors": columns.number(vectors),
         "gamma": columns.number(gamma),
@@ -57,9 +42,22 @@ def _kernel(estimator: Any, columns: Columns) -> tuple[dict[str, np.ndarray], An
 
 def _machine(estimator: Any, coefficients: np.ndarray, columns: Columns) -> tuple[Any, Head]:
     """(params, scores): kernel @ coefficients [V, P] + bias [P]."""
+    bias = columns.number(estimator._intercept_)
+    if estimator.kernel == "rbf":
+        parts = {
+            "vectors": columns.number(dense(estimator.support_vectors_)),
+            "gamma": columns.number(estimator._gamma),
+            "coefficients": columns.number(coefficients),
+            "bias": bias,
+        }
+
+        def sums(params: Any, rows: Any) -> Any:
+            own = (params[name] for name in ("vectors", "gamma", "coefficients", "bias"))
+            return xaijax_gaussian_sums(rows, *own)
+
+        return parts, sums
     params, kernel = _kernel(estimator, columns)
-    params["coefficients"] = columns.number(coefficients)
-    params["bias"] = columns.number(estimator._intercept_)
+    params["coefficients"], params["bias"] = columns.number(coefficients), bias
 
     def scores(params: Any, rows: Any) -> Any:
         return kernel(params, rows) @ params["coefficients"] + params["bias"]

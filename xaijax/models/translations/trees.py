@@ -22,6 +22,7 @@ from xaijax.models._translation import Head, Translation, translates, translatio
 from xaijax.models.translations._folding import folded
 from xaijax.models.translations._forest import Tree, forest, sums
 from xaijax.models.translations._heads import logistic, place, then
+from xaijax.models.translations._leaves import summed_by_leaves
 
 
 def _trees(estimators: Any, values: list[np.ndarray], columns: Columns) -> list[Tree]:
@@ -68,7 +69,16 @@ def _summed(trees: list[Tree], columns: Columns, missing: bool) -> tuple[Any, He
     params, levels = forest(trees, columns)
     # A gap that a step before the tree fills reaches it still, and goes where its filling would.
     missing |= any(function is not None for function in columns.maps)
-    return params, lambda params, rows: sums(params, rows, levels, missing)
+    return _by_leaves(params, trees, levels, missing, columns)
+
+
+def _by_leaves(
+    params: Any, trees: list[Tree], levels: int, missing: bool, columns: Columns
+) -> tuple[Any, Head]:
+    def walk(params: Any, rows: Any) -> Any:
+        return sums(params, rows, levels, missing)
+
+    return summed_by_leaves(params, walk, trees, levels, columns, len(columns))
 
 
 def _takes_nan(estimator: Any) -> bool:
@@ -170,13 +180,15 @@ def histogram_boosting(estimator: Any, columns: Columns) -> Translation:
     stages = estimator._predictors
     K = estimator.n_trees_per_iteration_
     trees = [_histogram(one, k, K) for stage in stages for k, one in enumerate(stage)]
-    params, levels = forest(_folded(trees, inner, np.float64), columns)
+    trees = _folded(trees, inner, np.float64)
+    params, levels = forest(trees, columns)
+    params, head = _by_leaves(params, trees, levels, True, inner)
     params["guess"] = columns.number(np.ravel(estimator._baseline_prediction))
 
     def raw(params: Any, rows: Any) -> Any:
         own, steps = params if before is not None else (params, None)
         rows = rows if before is None else before.heads["transform"](steps, rows)
-        scores = sums(own, rows, levels, True) + own["guess"]
+        scores = head(own, rows) + own["guess"]
         return scores[:, 0] if K == 1 else scores
 
     whole = params if before is None else (params, before.params)

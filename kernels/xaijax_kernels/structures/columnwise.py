@@ -1,0 +1,68 @@
+"""Columns that are each made of one column of the rows, before a structure.
+
+A hybrid has each column of x or of the donor, so what is made of it column by column is that of x
+or of the donor too.
+
+Letters: S slots of 2^s corners, F columns, C columns made of them, R rows, H numbers for the head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax_kernels.structures.dense import Dense, Head
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Columnwise:
+    """A structure of the columns [R, C] that `made` gives of rows [R, F]."""
+
+    inner: Any  # a structure
+    params: Any
+    made: Callable[[Any, jax.Array], jax.Array] = field(metadata={"static": True})
+    owners: tuple[int, ...] = field(metadata={"static": True})  # [C], the column each is made of
+
+    @property
+    def width(self) -> int:
+        """H."""
+        return self.inner.width
+
+    @property
+    def walks(self) -> bool:
+        """Whether a dense layer follows, whose columns are each made of the one in its place."""
+        return isinstance(self.inner, Dense) and self.owners == tuple(range(len(self.owners)))
+
+    @property
+    def weights(self) -> jax.Array:
+        """Of the dense layer, [C, H]."""
+        return self.inner.weights
+
+    @property
+    def bias(self) -> jax.Array:
+        """Of the dense layer, [H]."""
+        return self.inner.bias
+
+    def block(self, rows: int) -> int:
+        """Rows that the head is given at a time."""
+        return self.inner.block(rows)
+
+    def columns(self, rows: jax.Array) -> jax.Array:
+        """Of rows [R, F]; [R, C]."""
+        return self.made(self.params, rows)
+
+    def hidden(self, rows: jax.Array) -> jax.Array:
+        """Of rows [R, F]; [R, H]."""
+        return self.inner.hidden(self.columns(rows))
+
+    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
+        """Answers to the corners of slots; [S 2^s, A]. Arguments as of `Dense.corners`."""
+        both = self.columns(jnp.concatenate([x, donors]))
+        own = kept[:, :, np.maximum(self.owners, 0)]
+        return self.inner.corners(head, both[: len(x)], both[len(x) :], own)

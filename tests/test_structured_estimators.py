@@ -1,0 +1,160 @@
+"""Translated estimators whose structure answers corners: machines, trees, encoded columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC, SVR
+from sklearn.tree import DecisionTreeRegressor
+
+import xaijax as xj
+
+P = 6
+
+
+def data(seed: int, N: int, columns: int = P) -> np.ndarray:
+    # Few values, so that some players agree with their donors and rows lie on thresholds.
+    return np.random.default_rng(seed).integers(-3, 4, (N, columns)).astype(np.float32) / 2
+
+
+X = data(0, 300)
+SCORE = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] - X[:, 3]
+CLASS = np.digitize(SCORE, [-0.5, 0.8])
+ENCODED = ColumnTransformer(
+    [("codes", OneHotEncoder(handle_unknown="ignore"), [1, 2]), ("scale", StandardScaler(), [0, 3])]
+)
+KINDS: dict[str, tuple[Any, Any, str]] = {  # estimator, output, structure
+    "SVR": (SVR(gamma=0.3).fit(X, SCORE), "value", "sum of products"),
+    "scaled SVC": (
+        make_pipeline(StandardScaler(), SVC(gamma=0.2)).fit(X, CLASS),
+        "decision",
+        "sum of products",
+    ),
+    "decided SVC": (SVC(gamma=0.3).fit(X, CLASS > 0), "label", "sum of products"),
+    "forest": (
+        RandomForestClassifier(8, max_depth=4, random_state=0).fit(X, CLASS),
+        "proba",
+        "sum of products",
+    ),
+    "decided forest": (
+        RandomForestClassifier(9, max_depth=5, random_state=1).fit(X, CLASS),
+        "label",
+        "sum of products",
+    ),
+    "two targets": (
+        ExtraTreesRegressor(6, max_depth=4, random_state=0).fit(X, np.stack([SCORE, X[:, 4]], 1)),
+        "value",
+        "sum of products",
+    ),
+    "boosted": (
+        GradientBoostingClassifier(n_estimators=7, random_state=0).fit(X, CLASS),
+        "decision",
+        "sum of products",
+    ),
+    "boosted chance": (
+        GradientBoostingClassifier(n_estimators=7, random_state=0).fit(X, CLASS > 0),
+        1,
+        "sum of products",
+    ),
+    "histograms": (
+        HistGradientBoostingRegressor(max_iter=6, random_state=0).fit(X, SCORE),
+        "value",
+        "sum of products",
+    ),
+    "encoded": (
+        make_pipeline(ENCODED, LogisticRegression()).fit(X, CLASS),
+        "proba",
+        "first layer",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("players", [None, {"a": [0, 3], "b": [1], "c": [2, 4, 5]}])
+def test_the_structure_gives_the_values_of_the_estimator(kind: str, players: Any) -> None:
+    estimator, output, structure = KINDS[kind]
+    here, background = data(1, 4), data(2, 9)
+    got = xj.Explainer(xj.as_model(estimator, output=output), background, players=players)(here)
+    assert got.stats["structure"] == structure and got.stats["backend"] == "jax"
+    host = xj.as_model(estimator, output=output, backend="host")
+    wanted = xj.Explainer(host, background, players=players)(here)
+    scale = np.abs(host.predict(np.concatenate([here, background]))).max()
+    # float32 sums of at most 300 terms, beside the estimator's own in float64.
+    np.testing.assert_allclose(got.values, wanted.values, rtol=0, atol=300 * 2**-24 * (scale + 1))
+    np.testing.assert_allclose(
+        got.base_values, wanted.base_values, rtol=0, atol=300 * 2**-24 * (scale + 1)
+    )
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 3), st.integers(1, 8), st.integers(0, 1000))
+def test_trees_of_all_depths(depth: int, targets: int, columns: int, seed: int) -> None:
+    rows = data(seed, 400, columns)
+    y = np.random.default_rng(seed).normal(size=(400, targets))
+    tree = DecisionTreeRegressor(max_depth=depth, random_state=0).fit(rows, y)
+    here, background = data(seed + 1, 2, columns), data(seed + 2, 5, columns)
+    got = xj.Explainer(xj.as_model(tree), background)(here)
+
+    def predict(Z: np.ndarray) -> np.ndarray:
+        return tree.predict(Z).reshape(len(Z), -1)
+
+    weight = oracles.shapley_weight(columns)
+    wanted = oracles.explain(predict, here, background, weight)[0]
+    # One leaf is reached, whose value of at most 5 is rounded once; means are taken in float32.
+    np.testing.assert_allclose(
+        got.values, wanted.reshape(got.values.shape), rtol=0, atol=5 * 2**-20
+    )
+
+
+def test_many_support_vectors_in_blocks() -> None:
+    """More rows than one block of the plain sums, and odd numbers of them."""
+    rows = data(5, 1001)
+    machine = KINDS["SVR"][0]
+    got = xj.as_model(machine).predict(rows)
+    np.testing.assert_allclose(got, machine.predict(rows), rtol=0, atol=300 * 2**-24 * 4)
+
+
+def test_rows_with_gaps_are_asked_whole() -> None:
+    rows = data(7, 300)
+    rows[::5, 0] = np.nan
+    forest = HistGradientBoostingRegressor(max_iter=5, random_state=0).fit(rows, SCORE)
+    here, background = rows[:4], rows[10:16]
+    model = xj.as_model(forest, allow_nan=True)
+    got = xj.Explainer(model, background)(here)
+    assert got.stats["structure"] is None and got.stats["backend"] == "jax"
+    host = xj.as_model(forest, allow_nan=True, backend="host")
+    wanted = xj.Explainer(host, background)(here)
+    np.testing.assert_allclose(got.values, wanted.values, rtol=0, atol=300 * 2**-24 * 4)
+
+
+def test_columns_that_are_made_infinite_are_asked_whole() -> None:
+    import jax.numpy as jnp  # noqa: PLC0415
+
+    W = np.ones((3, 2), np.float32)
+
+    def f(Z: Any) -> Any:
+        return jnp.nan_to_num(jnp.log(jnp.abs(Z)) @ W, neginf=-7.0).sum(axis=1)
+
+    here, background = data(1, 3, 3), data(2, 6, 3)
+    assert (background == 0).any()
+    got = xj.Explainer(xj.as_model(f), background)(here)
+    wanted = xj.Explainer(xj.as_model(f, structure="plain"), background)(here)
+    assert got.stats["structure"] is None
+    np.testing.assert_array_equal(got.values, wanted.values)
+    positive = xj.Explainer(xj.as_model(f), np.abs(background) + 1)(np.abs(here) + 1)
+    assert positive.stats["structure"] == "first layer"

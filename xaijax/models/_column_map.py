@@ -1,0 +1,206 @@
+"""What a model makes of its columns one by one, followed through its trace.
+
+A number that a model makes of a row may depend on one column only: scaled, encoded, looked up in a
+table. A hybrid takes each column from one of two rows, so such a number of the hybrid is that of
+the one row or of the other. `Rows` stands for numbers of this kind and says which column each is
+made of; what depends on two columns is a layer, or nothing that is known.
+
+Letters: R rows, F columns of the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+NONE = -1  # the owner of a number that is the same for all rows
+ELEMENTWISE = frozenset(
+    "abs add and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy cos cosh "
+    "div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le log log1p "
+    "logistic lt max min mul ne neg nextafter not or pow rem round rsqrt select_n sign sin sinh "
+    "sqrt square stop_gradient sub tan tanh xor".split()
+)
+MOVES = frozenset(
+    "broadcast_in_dim concatenate dynamic_slice expand_dims gather pad reshape rev slice squeeze "
+    "transpose".split()
+)
+REDUCTIONS = frozenset(
+    "argmax argmin reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum".split()
+)
+
+
+class NoLayer(Exception):
+    """The model does something else with its rows first."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Numbers [R, ...] of which each depends on one column of its row, or on none."""
+
+    owner: np.ndarray  # int [...], a column of the model or NONE
+    shape: tuple[int, ...]  # [R, ...]
+    value: Any = None  # the numbers themselves, where rows were given
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Numbers [R, ...] or [1, ...] that are the same for every row."""
+
+    value: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the value."""
+        return self.value.shape
+
+
+def bare(x: Any) -> Any:
+    """The numbers of whatever stands for them; None where they are not known."""
+    return x.value if isinstance(x, Rows | Uniform) else x
+
+
+def evaluated(equation: Any, inputs: list[Any]) -> list[Any]:
+    """The outputs of one step, of numbers; known ones stay known while others are traced."""
+    if any(isinstance(x, Tracer) for x in inputs):
+        return _bound(equation, inputs)
+    with jax.ensure_compile_time_eval():
+        return _bound(equation, inputs)
+
+
+def _bound(equation: Any, inputs: list[Any]) -> list[Any]:
+    primitive = equation.primitive
+    options = primitive.get_bind_params(equation.params)
+    # jax 0.10 gives (functions, options), jax 0.12 the options alone.
+    functions, options = options if isinstance(options, tuple) else ((), options)
+    out = primitive.bind(*functions, *inputs, **options)
+    return list(out) if primitive.multiple_results else [out]
+
+
+def uniform(equation: Any, inputs: list[Any], R: int) -> bool:
+    """Whether a step without rows makes numbers [R, ...] that are the same for every row."""
+    name, options = equation.primitive.name, equation.params
+    shape = equation.outvars[0].aval.shape
+    if shape[:1] != (R,):
+        return False
+    if name == "iota":
+        return options["dimension"] != 0
+    if name == "broadcast_in_dim":
+        return 0 not in options["broadcast_dimensions"]
+    return name in ELEMENTWISE and any(isinstance(x, Uniform) for x in inputs)
+
+
+def with_rows(equation: Any, inputs: list[Any]) -> Rows:
+    """What stands for the output of a step that reads rows; raises NoLayer.
+
+    Sums over several columns are not for this function.
+    """
+    name, shape = equation.primitive.name, equation.outvars[0].aval.shape
+    R = next(x.shape[0] for x in inputs if isinstance(x, Rows))
+    if shape[:1] != (R,) or len(equation.outvars) != 1:
+        raise NoLayer
+    if name in ELEMENTWISE:
+        owner = _elementwise(inputs, shape)
+    elif name == "gather" and not isinstance(inputs[0], Rows):
+        owner = _looked_up(equation, inputs, shape)
+    elif name in MOVES:
+        owner = _moved(equation, inputs, shape)
+    elif name in REDUCTIONS:
+        owner = reduced(inputs[0], equation.params["axes"])
+    elif name == "dot_general":
+        owner = _times_a_matrix(equation, inputs)
+    else:
+        raise NoLayer
+    numbers = [bare(x) for x in inputs]
+    known = all(x is not None for x in numbers)
+    return Rows(owner, shape, evaluated(equation, numbers)[0] if known else None)
+
+
+def reduced(rows: Rows, axes: tuple[int, ...]) -> np.ndarray:
+    """Owners of what is reduced over axes that hold numbers of one column; raises NoLayer."""
+    if 0 in axes:
+        raise NoLayer
+    own = tuple(axis - 1 for axis in axes)
+    largest = rows.owner.max(axis=own, initial=NONE, keepdims=True)
+    if ((rows.owner != NONE) & (rows.owner != largest)).any():
+        raise NoLayer
+    return largest.squeeze(own)
+
+
+def _elementwise(inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
+    owner = np.full(shape[1:], NONE)
+    for x in inputs:
+        if isinstance(x, Rows):
+            own = np.broadcast_to(x.owner, shape[1:])
+            if ((own != NONE) & (owner != NONE) & (own != owner)).any():
+                raise NoLayer
+            owner = np.maximum(owner, own)
+        elif not isinstance(x, Uniform):
+            same_for_all(x)
+    return owner
+
+
+def same_for_all(x: Any) -> None:
+    """Raise NoLayer where numbers beside rows may differ from row to row."""
+    if np.ndim(x) and np.shape(x)[0] != 1:
+        raise NoLayer
+
+
+def _times_a_matrix(equation: Any, inputs: list[Any]) -> np.ndarray:
+    """Owners after sums over numbers of one column."""
+    rows, matrix = inputs
+    (left, right), batch = equation.params["dimension_numbers"]
+    if not isinstance(rows, Rows) or isinstance(matrix, Rows) or batch != ((), ()):
+        raise NoLayer
+    free = bare(matrix).ndim - len(right)
+    owner = reduced(rows, tuple(left))
+    whole = [n for axis, n in enumerate(bare(matrix).shape) if axis not in right]
+    return np.broadcast_to(owner.reshape(*owner.shape, *[1] * free), (*owner.shape, *whole))
+
+
+def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
+    """Owners after numbers changed places: the step itself is run on names of the places."""
+    names = 1 + max(int(x.owner.max(initial=NONE)) for x in inputs if isinstance(x, Rows)) + 1
+    R = shape[0]
+    row = np.arange(R).reshape(R, *[1] * 30)
+
+    def named(x: Any, place: int) -> Any:
+        if isinstance(x, Rows | Uniform):
+            of_row = row.reshape(R, *[1] * (len(x.shape) - 1)) * names
+            owner = x.owner if isinstance(x, Rows) else np.full(x.shape[1:], NONE)
+            return jnp.asarray(of_row + owner[None] + 1, "int32")
+        if isinstance(x, Tracer) and place:  # indices that are parameters
+            raise NoLayer
+        if equation.primitive.name == "concatenate":
+            raise NoLayer
+        whole = np.issubdtype(np.asarray(x).dtype, np.integer)
+        return x if whole and equation.primitive.name != "pad" else jnp.int32(-1)
+
+    if (R + 1) * names >= 2**31:
+        raise NoLayer
+    with jax.ensure_compile_time_eval():
+        moved = np.asarray(_bound(equation, [named(x, i) for i, x in enumerate(inputs)])[0])
+    filled = moved < 0  # what stands in for numbers out of bounds, or pads
+    rows, owner = moved // names, moved % names - 1
+    own = row.reshape(R, *[1] * (moved.ndim - 1))
+    if ((rows != own) & ~filled).any() or (filled != filled[:1]).any():
+        raise NoLayer
+    owner = np.where(filled, NONE, owner)
+    if (owner != owner[:1]).any():
+        raise NoLayer
+    return owner[0]
+
+
+def _looked_up(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
+    """Owners of rows of a table, which the rows' numbers choose."""
+    table, index = inputs
+    numbers = equation.params["dimension_numbers"]
+    if isinstance(table, Uniform) or numbers.operand_batching_dims or 0 in numbers.offset_dims:
+        raise NoLayer
+    of_index = reduced(index, (len(index.shape) - 1,))  # the last axis holds an index's parts
+    offset = [axis - 1 for axis in numbers.offset_dims]
+    return np.broadcast_to(np.expand_dims(of_index, tuple(offset)), shape[1:])
