@@ -16,7 +16,7 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestClassifier,
 )
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, SVR
@@ -49,7 +49,7 @@ KINDS: dict[str, tuple[Any, Any, str]] = {  # estimator, output, structure
     "forest": (
         RandomForestClassifier(8, max_depth=4, random_state=0).fit(X, CLASS),
         "proba",
-        "sum of products",
+        "trees",
     ),
     "decided forest": (
         RandomForestClassifier(9, max_depth=5, random_state=1).fit(X, CLASS),
@@ -59,12 +59,12 @@ KINDS: dict[str, tuple[Any, Any, str]] = {  # estimator, output, structure
     "two targets": (
         ExtraTreesRegressor(6, max_depth=4, random_state=0).fit(X, np.stack([SCORE, X[:, 4]], 1)),
         "value",
-        "sum of products",
+        "trees",
     ),
     "boosted": (
         GradientBoostingClassifier(n_estimators=7, random_state=0).fit(X, CLASS),
         "decision",
-        "sum of products",
+        "trees",
     ),
     "boosted chance": (
         GradientBoostingClassifier(n_estimators=7, random_state=0).fit(X, CLASS > 0),
@@ -74,7 +74,17 @@ KINDS: dict[str, tuple[Any, Any, str]] = {  # estimator, output, structure
     "histograms": (
         HistGradientBoostingRegressor(max_iter=6, random_state=0).fit(X, SCORE),
         "value",
-        "sum of products",
+        "trees",
+    ),
+    "deep": (
+        RandomForestClassifier(3, max_depth=9, random_state=0).fit(X, CLASS > 0),
+        1,
+        "trees",
+    ),
+    "least squares": (
+        make_pipeline(ENCODED, LinearRegression()).fit(X, SCORE),
+        "value",
+        "additive",
     ),
     "encoded": (
         make_pipeline(ENCODED, LogisticRegression()).fit(X, CLASS),
@@ -86,19 +96,25 @@ KINDS: dict[str, tuple[Any, Any, str]] = {  # estimator, output, structure
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("players", [None, {"a": [0, 3], "b": [1], "c": [2, 4, 5]}])
-def test_the_structure_gives_the_values_of_the_estimator(kind: str, players: Any) -> None:
+@pytest.mark.parametrize("index", ["shapley", xj.SizeLimited(2)])
+def test_the_structure_gives_the_values_of_the_estimator(
+    kind: str, players: Any, index: Any
+) -> None:
     estimator, output, structure = KINDS[kind]
     here, background = data(1, 4), data(2, 9)
-    got = xj.Explainer(xj.as_model(estimator, output=output), background, players=players)(here)
+    options: Any = {"players": players, "index": index, "weights": np.arange(1, 10)}
+    got = xj.Explainer(xj.as_model(estimator, output=output), background, **options)(here)
     assert got.stats["structure"] == structure and got.stats["backend"] == "jax"
     host = xj.as_model(estimator, output=output, backend="host")
-    wanted = xj.Explainer(host, background, players=players)(here)
+    wanted = xj.Explainer(host, background, **options)(here)
     scale = np.abs(host.predict(np.concatenate([here, background]))).max()
     # float32 sums of at most 300 terms, beside the estimator's own in float64.
     np.testing.assert_allclose(got.values, wanted.values, rtol=0, atol=300 * 2**-24 * (scale + 1))
     np.testing.assert_allclose(
         got.base_values, wanted.base_values, rtol=0, atol=300 * 2**-24 * (scale + 1)
     )
+    if index == "shapley":
+        assert (np.abs(got.stats["efficiency_residual"]) <= got.stats["efficiency_bound"]).all()
 
 
 @settings(max_examples=12, deadline=None)
@@ -109,6 +125,7 @@ def test_trees_of_all_depths(depth: int, targets: int, columns: int, seed: int) 
     tree = DecisionTreeRegressor(max_depth=depth, random_state=0).fit(rows, y)
     here, background = data(seed + 1, 2, columns), data(seed + 2, 5, columns)
     got = xj.Explainer(xj.as_model(tree), background)(here)
+    assert got.stats["structure"] in ("trees", "sum of products")
 
     def predict(Z: np.ndarray) -> np.ndarray:
         return tree.predict(Z).reshape(len(Z), -1)
@@ -158,3 +175,46 @@ def test_columns_that_are_made_infinite_are_asked_whole() -> None:
     np.testing.assert_array_equal(got.values, wanted.values)
     positive = xj.Explainer(xj.as_model(f), np.abs(background) + 1)(np.abs(here) + 1)
     assert positive.stats["structure"] == "first layer"
+
+
+def test_banzhaf_of_trees() -> None:
+    forest = ExtraTreesRegressor(5, max_depth=5, random_state=0).fit(X, SCORE)
+    here, background = data(1, 5), data(2, 8)
+    got = xj.Explainer(xj.as_model(forest), background, index="banzhaf")(here)
+    wanted = oracles.explain(
+        lambda Z: forest.predict(Z)[:, None], here, background, oracles.banzhaf_weight(P)
+    )[0]
+    assert got.stats["structure"] == "trees"
+    np.testing.assert_allclose(got.values, wanted[:, :, 0], rtol=0, atol=300 * 2**-24 * 4)
+
+
+def test_an_answer_that_only_looks_affine_is_not_taken_for_it() -> None:
+    """Steps have no slope almost everywhere; a maximum is affine in places."""
+    import jax.numpy as jnp  # noqa: PLC0415
+
+    W = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
+    heads: dict[str, Any] = {
+        "rounded": lambda H: jnp.round(H[:, 0]),
+        "largest": lambda H: H.max(axis=1),
+        "decided": lambda H: (H[:, 0] > H[:, 1]) * 1.0,
+        "squared": lambda H: H[:, 0] * H[:, 1],
+        "mixed": lambda H: H[:, 0] + jnp.abs(H[:, 1]),
+    }
+    here, background = data(1, 3, 3), data(2, 6, 3)
+    for name, head in heads.items():
+
+        def f(Z: Any, head: Any = head) -> Any:
+            return head(Z @ W)
+
+        got = xj.Explainer(xj.as_model(f), background)(here)
+        wanted = xj.Explainer(xj.as_model(f, structure="plain"), background)(here)
+        assert got.stats["structure"] == "first layer", name
+        np.testing.assert_allclose(got.values, wanted.values, rtol=0, atol=30 * 2**-24 * 9)
+
+    def affine(Z: Any) -> Any:
+        return jnp.stack([(Z @ W)[:, 0] / 2 - 1, 3 - (Z @ W).sum(axis=1)], axis=1)
+
+    got = xj.Explainer(xj.as_model(affine), background)(here)
+    wanted = xj.Explainer(xj.as_model(affine, structure="plain"), background)(here)
+    assert got.stats["structure"] == "additive"
+    np.testing.assert_allclose(got.values, wanted.values, rtol=0, atol=30 * 2**-24 * 9)

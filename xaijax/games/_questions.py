@@ -142,6 +142,11 @@ class Questions:
         self.count.distinct += stream.distinct_rows
         self.count.padded += stream.rows - stream.distinct_rows
 
+    def answered(self, rows: int) -> None:
+        """Count rows that a closed form looked at, one for each instance."""
+        self.count.distinct += rows
+        self._progress(rows)
+
     def told(self, rows: int) -> None:
         """Say that so many rows are done."""
         self._progress(rows)

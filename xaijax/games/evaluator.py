@@ -76,6 +76,7 @@ class Evaluator:
         self.clock = Clock()
         self._kept: DeviceBackend | None = None
         self._walker: WalkBackend | None = None
+        self.kept: dict[Any, Any] = {}  # what is worked out once for all questions
         self._take(replacement)
 
     def _take(self, replacement: Replacement) -> None:

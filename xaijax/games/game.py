@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from xaijax._errors import ModelOutputError
+from xaijax.games._closed import closed_form
 from xaijax.games._coalitions import ListOfCoalitions, Masks, WithWhole
 from xaijax.games._distinct import by_distinct, entries_worth_it
 from xaijax.games._full_tables import full_tables
@@ -24,6 +25,8 @@ from xaijax.games._refuse import coalition_text, refuse_bad_answers, table_limit
 from xaijax.games.evaluate import Totals, Weights, pair_semivalues
 from xaijax.games.evaluator import LARGEST_PAIR, PROBE_ROWS, Evaluator
 from xaijax.games.quantity import Quantity
+
+CLOSED_ROWS = 4096  # instances answered together by a closed form
 
 
 @dataclass(frozen=True)
@@ -104,13 +107,17 @@ class Game:
         count = len(chosen) if groups is None else len(groups)
         totals = Totals(count, self.P, K, donors, random)
 
+        def own_of(first: int, n: int) -> Totals:
+            if groups is not None:
+                return Totals(n, self.P, K, donors, random)
+            own = totals.stretch(first, first + n)
+            own.clear()
+            return own
+
         def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
             n, B, _ = differs.shape
             instance, donor = np.repeat(np.arange(n), B), np.tile(np.arange(B), n)
-            own = totals.stretch(first, first + n)
-            if groups is not None:
-                own = Totals(n, self.P, K, donors, random)
-            own.clear()
+            own = own_of(first, n)
             here = chosen[first : first + n]
             check = refuse_bad_answers(self.evaluator, here, backend)
             x = self.ask.instances(here)
@@ -119,9 +126,20 @@ class Game:
             if groups is not None:
                 totals.add(groups[:, here], own)
 
-        for first, differs in self.ask.differing(chosen):
-            backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
-        self._tell_structure()
+        closed = closed_form(self.evaluator, p) if self.ask.structured else None
+        if closed is None:
+            for first, differs in self.ask.differing(chosen):
+                backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
+            self._tell_structure()
+        else:
+            for first in range(0, len(chosen), CLOSED_ROWS):
+                here = chosen[first : first + CLOSED_ROWS]
+                own = own_of(first, len(here))
+                closed.add(own, self.ask.codes[here])
+                self.ask.answered(len(here))
+                if groups is not None:
+                    totals.add(groups[:, here], own)
+            self.structure = closed.name
         if self._same_without_x:
             totals.empty[:] = totals.empty[:1]
         factors = self.quantity.combine

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
+from xaijax.models._affine import affine
 from xaijax.models._column_map import NoLayer, Rows, Uniform, bare, evaluated, uniform, with_rows
 from xaijax_kernels.structures.columnwise import Columnwise
 from xaijax_kernels.structures.dense import Dense
@@ -82,6 +83,11 @@ class FoundLayer:
     def head(self, params: Any, hidden: Any) -> Any:
         """The model's answer to rows whose layer is hidden [R, H]."""
         return self._run(params, len(hidden), None, lambda _, rows, shape: hidden.reshape(shape))
+
+    def affine(self, params: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """(A float64 [H, K], c [K]) where the model is layer A + c, else None."""
+        width = jax.eval_shape(self.of, params).width
+        return affine(self.head, params, width, self.dtype)
 
     def _run(self, params: Any, R: int, rows: Any, layer: Layer) -> Any:
         shape = (R, *self.shape)

@@ -1,0 +1,74 @@
+"""Whether what follows a layer is affine: f(X) = layer(X) A + c.
+
+Letters: R rows, H units of the layer, K outputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.models._column_map import MOVES
+
+# Affine in what is moved or converted; the indices of moves must be constants.
+KEPT = MOVES | {"convert_element_type", "copy", "neg", "reduce_sum", "stop_gradient"}
+SUMS = {"add", "sub", "add_any"}
+CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr"}
+R = 8
+
+
+def affine(head: Any, params: Any, width: int, dtype: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """(A float64 [H, K], c [K]) where head(params, hidden [R, H]) is hidden A + c, else None.
+
+    It is told by the trace.
+
+    A row's answer is taken to depend on that row alone, as the probe made sure.
+    """
+    traced = jax.make_jaxpr(head)(params, jax.ShapeDtypeStruct((R, width), dtype))
+    inputs = [False] * (len(traced.jaxpr.invars) - 1) + [True]
+    if not all(_outputs(traced.jaxpr, inputs) or [False]):
+        return None
+    rows = jnp.concatenate([jnp.eye(width, dtype=dtype), jnp.zeros((1, width), dtype)])
+    whole = jnp.pad(rows, ((0, -len(rows) % R), (0, 0))).reshape(-1, R, width)
+    answers = [np.asarray(head(params, some), np.float64).reshape(R, -1) for some in whole]
+    found = np.concatenate(answers)[: width + 1]
+    return found[:-1] - found[-1], found[-1]
+
+
+def _outputs(jaxpr: Any, inputs: list[bool]) -> list[bool] | None:
+    """Which outputs depend on the inputs that are marked; None: not by sums and moves alone."""
+    depends = dict(zip(jaxpr.invars, inputs, strict=True))
+
+    def marked(variable: Any) -> bool:
+        return not hasattr(variable, "val") and depends.get(variable, False)
+
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        own = [marked(v) for v in equation.invars]
+        out = [any(own)] * len(equation.outvars)
+        if any(own):
+            if name in CALLS:
+                inner = _outputs(equation.params[CALLS[name]].jaxpr, own)
+                if inner is None:
+                    return None
+                out = inner
+            elif not _is_affine(equation, name, own):
+                return None
+        depends.update(zip(equation.outvars, out, strict=True))
+    return [marked(v) for v in jaxpr.outvars]
+
+
+def _is_affine(equation: Any, name: str, own: list[bool]) -> bool:
+    floats = all(jnp.issubdtype(v.aval.dtype, jnp.floating) for v in equation.outvars)
+    if not floats or (name in ("reduce_sum",) and 0 in equation.params["axes"]):
+        return False
+    if name in SUMS or name == "concatenate":
+        return True
+    if name in KEPT:
+        return not any(own[1:])
+    if name in ("mul", "dot_general"):
+        return sum(own) == 1
+    return name == "div" and not own[1]
