@@ -212,7 +212,8 @@ def test_an_answer_that_only_looks_affine_is_not_taken_for_it() -> None:
         np.testing.assert_allclose(got.values, wanted.values, rtol=0, atol=30 * 2**-24 * 9)
 
     def affine(Z: Any) -> Any:
-        return jnp.stack([(Z @ W)[:, 0] / 2 - 1, 3 - (Z @ W).sum(axis=1)], axis=1)
+        H = Z @ W
+        return jnp.stack([H[:, 0] / 2 - 1, 3 - H.sum(axis=1)], axis=1)
 
     got = xj.Explainer(xj.as_model(affine), background)(here)
     wanted = xj.Explainer(xj.as_model(affine, structure="plain"), background)(here)
