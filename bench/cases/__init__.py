@@ -14,6 +14,7 @@ from bench.cases import (
     qii,
     sampled,
     stream,
+    structures,
     walk,
 )
 from bench.frame import Case
@@ -29,6 +30,7 @@ NUMBERED = (
     *walk.CASES,
     *aec.CASES,
     *qii.CASES,
+    *structures.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case
