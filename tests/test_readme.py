@@ -56,7 +56,8 @@ def test_the_pipeline_is_explained_on_its_frame(names):
     shapley = names["shapley"]
     answers = names["pipeline"].predict_proba(names["loans"][50:100])[:, 1]
     total = shapley.base_values + shapley.values.sum(axis=1)
-    np.testing.assert_allclose(total, answers, atol=1e-12)
+    # JAX runs the Pipeline, in float32: sums of some ten terms below 8, and a slope of at most 1/4.
+    np.testing.assert_allclose(total, answers, atol=10 * 2**-24)
     np.testing.assert_array_equal(names["for_shap"].values, shapley.values)
     assert len(names["for_shapiq"]) == 50
 
