@@ -119,7 +119,7 @@ def setup_adult(size: Size) -> Duel:
 def setup_machine(size: Size) -> Duel:
     """T7: the label of an RBF machine; one instance for the naive calls, which take minutes."""
     X, background, rows, score = made(size, 50)
-    model = SVC(gamma=0.1).fit(rows, score > 0)
+    model = SVC(gamma="scale").fit(rows, score > 0)
     explain = ours(model, "label", background)
     vectors = np.asarray(model.support_vectors_, np.float32)
     params = tuple(
@@ -127,7 +127,7 @@ def setup_machine(size: Size) -> Duel:
     )
     each = len(background) << P
     tiles = (256,) if size == "smoke" else TILES[:3]
-    alone, tile = best_pass(functools.partial(_decided, 0.1), params, P, each, tiles, each)
+    alone, tile = best_pass(functools.partial(_decided, model._gamma), params, P, each, tiles, each)
 
     def naive(count: int) -> np.ndarray:
         return np.stack([_naive(model.predict, x, background) for x in X[:count]])

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xaijax.games._crossed import crossed
 from xaijax.games._questions import ROWS_AT_A_TIME, Questions
 from xaijax.games.replacement import agreement_codes
 
@@ -115,8 +116,14 @@ def by_distinct(
     masks = np.concatenate([masks, np.ones((1, masks.shape[1]), bool)])
     fits = min(ROWS_AT_A_TIME, ask.evaluator.max_memory // 8 // (32 + 16 * K))
     step = max(1, min(ask.evaluator.rows_at_a_time, fits // len(entries)))
+    whole = None
+    if ask.crosses:
+        whole = crossed(ask, masks[:-1][apart], entries, chosen, K)
     for first in range(0, len(chosen), step):
         here = chosen[first : first + step]
+        if whole is not None:
+            yield here, _with_donors(ask, masks[:-1], apart, here, whole[first : first + step])
+            continue
         same = agreeing(entries, agreement_codes(ask.codes[here]), donors)
         instance, entry = np.nonzero(~same)
         unchanged = np.flatnonzero(same.any(axis=1))
@@ -135,8 +142,15 @@ def by_distinct(
         full[unchanged] = answers[len(instance) :]
         place = np.nonzero(same)
         values[place] = full[place[0]]
-        out = np.empty((len(here), len(masks) - 1, K))
-        out[:, apart] = means(entries, values)
-        if len(apart) < len(masks) - 1:
-            out[:, np.flatnonzero(~masks[:-1].any(axis=1))] = ask.of_donors(here)[:, None]
-        yield here, out
+        yield here, _with_donors(ask, masks[:-1], apart, here, means(entries, values))
+
+
+def _with_donors(
+    ask: Questions, masks: np.ndarray, apart: np.ndarray, here: np.ndarray, found: np.ndarray
+) -> np.ndarray:
+    """All coalitions [n, C, K]: those `apart`, and those that keep nothing."""
+    out = np.empty((len(here), len(masks), found.shape[2]))
+    out[:, apart] = found
+    if len(apart) < len(masks):
+        out[:, np.flatnonzero(~masks.any(axis=1))] = ask.of_donors(here)[:, None]
+    return out

@@ -116,6 +116,12 @@ class Questions:
         return self._finite
 
     @property
+    def crosses(self) -> bool:
+        """Whether the model's structure answers instances crossed with donors."""
+        known = self.evaluator.structure is not None
+        return known and self.evaluator.model.deterministic and self.finite
+
+    @property
     def structured(self) -> bool:
         """Whether the model's structure answers corners."""
         return self.evaluator.structured and self.finite

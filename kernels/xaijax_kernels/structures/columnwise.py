@@ -57,6 +57,18 @@ class Columnwise:
         """Of rows [R, F]; [R, C]."""
         return self.made(self.params, rows)
 
+    def kept_columns(self, kept: jax.Array) -> jax.Array:
+        """Which columns [C] are kept where columns [F] of the rows are."""
+        return kept[np.maximum(self.owners, 0)]
+
+    def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
+        """See `Dense.part`, of columns [R, C]."""
+        return self.inner.part(columns, own)
+
+    def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
+        """See `Dense.joined`."""
+        return self.inner.joined(x, donors)
+
     def hidden(self, rows: jax.Array) -> jax.Array:
         """Of rows [R, F]; [R, H]."""
         return self.inner.hidden(self.columns(rows))

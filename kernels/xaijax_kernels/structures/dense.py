@@ -93,6 +93,18 @@ class Dense:
         parts = tuple(a.reshape(-1, together, *a.shape[1:]) for a in parts)
         return jax.lax.map(few, parts).reshape(S << s, -1)
 
+    def kept_columns(self, kept: jax.Array) -> jax.Array:
+        """Which columns of the layer are kept where columns of the rows are; bool [F]."""
+        return kept
+
+    def part(self, rows: jax.Array, own: jax.Array) -> jax.Array:
+        """What the columns own [F] of rows [R, F] add to the layer; [R, H]."""
+        return self._times(jnp.where(own, rows, 0))
+
+    def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
+        """The layer of parts [n, H] of instances crossed with parts [V, H] of donors; [n, V, H]."""
+        return (x + self.bias)[:, None] + donors[None]
+
     def _times(self, rows: jax.Array) -> jax.Array:
         R = len(rows)
         whole = jnp.pad(rows, ((0, -R % WHOLE_ROWS), (0, 0)))

@@ -30,6 +30,10 @@ class Factors(Protocol):
         """Of rows [R, F]; [R, F, L]."""
         ...
 
+    def of_column(self, rows: jax.Array, column: jax.Array) -> jax.Array:
+        """The exponents of one column of rows [R, F]; [R, L]."""
+        ...
+
     def unit(self, exponents: jax.Array) -> jax.Array:
         """The factors; unit(d + e) = unit(d) unit(e)."""
         ...
@@ -46,6 +50,11 @@ class Gaussians:
     def exponents(self, rows: jax.Array) -> jax.Array:
         """See `Factors`."""
         return jnp.square(rows[:, :, None] - self.centres.T) * jnp.reshape(self.gamma, (-1, 1))
+
+    def of_column(self, rows: jax.Array, column: jax.Array) -> jax.Array:
+        """See `Factors`."""
+        gamma = jnp.broadcast_to(self.gamma, rows.shape[1:])[column]
+        return jnp.square(rows[:, column, None] - self.centres[:, column]) * gamma
 
     def unit(self, exponents: jax.Array) -> jax.Array:
         """See `Factors`."""
@@ -64,6 +73,12 @@ class Boxes:
         """See `Factors`: 1 where a bound is broken."""
         z = rows[:, :, None]
         return (~((z > self.low.T) & (z <= self.high.T))).astype(rows.dtype)
+
+    def of_column(self, rows: jax.Array, column: jax.Array) -> jax.Array:
+        """See `Factors`."""
+        z = rows[:, column, None]
+        inside = (z > self.low[:, column]) & (z <= self.high[:, column])
+        return (~inside).astype(rows.dtype)
 
     def unit(self, exponents: jax.Array) -> jax.Array:
         """See `Factors`."""
@@ -93,6 +108,23 @@ class Product:
         return jnp.dot(jax.lax.map(one, rows), self.coefficients, precision=HIGHEST) + (
             self.intercept
         )
+
+    def part(self, rows: jax.Array, own: jax.Array) -> jax.Array:
+        """The factors of the columns own [F] of rows [R, F], multiplied; [R, L]."""
+
+        def one(total: jax.Array, column: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+            number, is_own = column
+            return total + jnp.where(is_own, self.factors.of_column(rows, number), 0), None
+
+        zero = jnp.zeros((len(rows), self.coefficients.shape[0]), rows.dtype)
+        columns = (jnp.arange(rows.shape[1]), own)
+        return self.factors.unit(jax.lax.scan(one, zero, columns)[0])
+
+    def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
+        """Sums of parts [n, L] of instances crossed with parts [V, L] of donors; [n, V, A]."""
+        weighted = (self.coefficients.T[:, None] * donors).reshape(-1, donors.shape[1])  # [A V, L]
+        sums = jax.lax.dot_general(x, weighted, (((1,), (1,)), ((), ())), precision=HIGHEST)
+        return sums.reshape(len(x), -1, len(donors)).swapaxes(1, 2) + self.intercept
 
     def block(self, rows: int) -> int:
         """Rows that the head is given at a time: all rows of a tile."""
