@@ -6,6 +6,7 @@ columns.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,11 +26,17 @@ from xaijax_kernels.tables import put, tables_of_pairs
 
 # XLA runs what one thread of the host dispatches to a CPU one after another, on one core where the
 # blocks are small; dispatches of two threads run beside each other.
-_threads = ThreadPoolExecutor(LOOK_AHEAD, "xaijax-dispatch")
+_threads: list[ThreadPoolExecutor] = []
 
 
-def _run(program: Any, arguments: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
-    return jax.block_until_ready(program(*arguments))
+def _beside(program: Any, arguments: tuple[Any, ...]) -> Future[tuple[jax.Array, jax.Array]]:
+    if not _threads:
+        _threads.append(ThreadPoolExecutor(LOOK_AHEAD, "xaijax-dispatch"))
+    return _threads[0].submit(lambda: jax.block_until_ready(program(*arguments)))
+
+
+if hasattr(os, "register_at_fork"):  # a child has the list, but not the threads
+    os.register_at_fork(after_in_child=_threads.clear)
 
 
 @dataclass
@@ -261,7 +268,7 @@ class DeviceBackend:
         arguments = (p.params, x, p.donors, p.players, counts, slots, masks, own)
         self.clock.model_calls += 1
         self.clock.padded_rows += tiles * self.sizes.tile.rows - piece.rows
-        return Answers(piece, place, _threads.submit(_run, run, arguments))
+        return Answers(piece, place, _beside(run, arguments))
 
 
 def _to_power_of_two(array: np.ndarray) -> np.ndarray:
