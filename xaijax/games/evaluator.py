@@ -184,7 +184,9 @@ class Evaluator:
     @property
     def structure(self) -> Any:
         """What is known of the model beyond its answers, once it is probed; None: nothing."""
-        return None if self.findings is None else self.findings.structure
+        if self.findings is None or self.model.backend == "host":  # where a translation was left
+            return None
+        return self.findings.structure
 
     @property
     def structured(self) -> bool:
@@ -197,20 +199,18 @@ class Evaluator:
 
     def finite(self, codes: np.ndarray) -> bool:
         """Whether codes [R, C] and what the structure makes of them are finite."""
-        if not np.isfinite(codes).all():
-            return False
         structure, cache = self.structure, self.model.compiled
-        if structure is None:
-            return True
         key = ("columns", structure)
-        if key not in cache:
+        if structure is not None and key not in cache:
             cache[key] = jax.jit(
                 lambda params, rows: jnp.isfinite(structure.of(params).columns(rows)).all()
             )
-        for first in range(0, len(codes), ROWS_MADE):
-            some = codes[first : first + ROWS_MADE]
+        for first in range(0, len(codes), ROWS_MADE):  # a memory map is read in pieces
+            some = np.asarray(codes[first : first + ROWS_MADE])
+            if not np.isfinite(some).all():
+                return False
             some = np.pad(some, ((0, ROWS_MADE - len(some)), (0, 0)), mode="edge")
-            if not cache[key](self.model.params, some):
+            if structure is not None and not cache[key](self.model.params, some):
                 return False
         return True
 
