@@ -12,7 +12,9 @@ import numpy as np
 
 from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
+from xaijax._frames import frame_kind
 from xaijax._players import column_labels, players_from
+from xaijax._subsample import Subsample
 from xaijax.estimators.draws import ROWS_OF_CHUNK
 from xaijax.games.difference import OF_DISTRIBUTIONS, as_outer, difference_of
 from xaijax.games.evaluator import Evaluator
@@ -22,7 +24,14 @@ from xaijax.games.quantity import Quantity
 from xaijax.games.replacement import intervention_of, table_of
 from xaijax.methods._qii_groups import groups_of, members_of
 from xaijax.methods._qii_outcome import outcome_of, positive_of
-from xaijax.methods._qii_settings import plan_of, pool_rows
+from xaijax.methods._qii_sample import (
+    members_drawn,
+    pool_facts,
+    refuse_sample_weights,
+    sample_facts,
+    sample_of,
+)
+from xaijax.methods._qii_settings import binary_prior, plan_of, pool_rows
 
 
 class Problem:
@@ -68,6 +77,11 @@ class Problem:
         self.samples, self.scheme, self.stop, self.seed = samples, scheme, stop, self.plan.seed
         self._refuse_sampled_difference()
         self._model, self._given_positive = model, positive
+        self.subsample = data if isinstance(data, Subsample) else None
+        if self.subsample is not None:
+            pool = None if pool is data else pool
+            refuse_sample_weights(data_weights, pool, pool_weights)
+            data = self.subsample.rows
         table = table_of(model, data, "data")
         self.data = table.read(data, "data", model.allow_nan, "the model")
         D = len(self.data)
@@ -79,18 +93,24 @@ class Problem:
         self._table = replacement.table
         labels = self._table.feature_names or tuple(column_labels(table.shape))
         self.players = players_from(players, self._table.feature_names, table.shape)
-        mask = members_of(members, self.interest, data, labels, D)
+        asked = data if self.subsample is None else self.subsample.full
+        self.full_mask = members_of(members, self.interest, asked, labels, len(asked))
+        mask = members_drawn(self.full_mask, self.subsample, self.interest)
         groups = groups_of(self.interest, mask, weights)
-        self.groups = groups
+        self.groups, self.mask, self.tile = groups, mask, options.get("tile")
+        self.sample = None if self.subsample is None else sample_of(self.subsample, self.full_mask)
         largest = weights.max() if groups is None else np.max(groups, axis=1).max()
         self.facts: dict[str, Any] = {
             "data_rows": D,
             "members": None if mask is None else int(mask.sum()),
             "rest": None if mask is None else int(D - mask.sum()),
-            "pool_is_data": pool is None,
+            **pool_facts(pool, data, replacement, table, self.data),
+            **sample_facts(self.sample),
             "data_weights": "equal" if given is None else "given",
             "largest_data_weight": float(largest),
         }
+        known = positive is not None or self.outcome.classes is not None
+        self.facts["positive_given"] = known or not self.outcome.needs_positive
         listed = max(ROWS_OF_CHUNK, self.players.count + 3)
         self.evaluator = Evaluator(
             self.outcome.model, replacement, self.players, coalitions=listed, **options
@@ -98,6 +118,45 @@ class Problem:
         self.positive: Any = None
         if self.outcome.classes is not None or not self.outcome.needs_positive:
             self.ready()
+
+    def prior(self) -> np.ndarray:
+        """Pr[S] of the data itself; see `QII.prior`."""
+        weights = None if self.groups is None else self.groups.mean(axis=0)
+        rows = self.data
+        array = rows.to_numpy() if frame_kind(rows) else np.asarray(rows[:]).reshape(len(rows), -1)
+        return binary_prior(array, self.players, weights)
+
+    def is_prior(self, chance: np.ndarray | None) -> bool:
+        """Whether these chances are those of the data."""
+        if chance is None:
+            return False
+        try:
+            return np.array_equal(chance, self.prior())
+        except InputError:  # the data has no prior over sets
+            return False
+
+    def model_identity(self) -> str:
+        """Of the model as it is given these rows."""
+        return self._model.identity(self._table.shape, getattr(self._table, "dtype", None))
+
+    def plain_rows(self, rows: Any) -> Any:
+        """The rows as the model takes them, array or frame, all that was rounded being rounded."""
+        table, codes = self._table.encode(rows)
+        return table.decode(codes[:])
+
+    @property
+    def full_rows(self) -> Any:
+        """The data, or all rows that a subsample was drawn from, as the model takes them."""
+        if self.subsample is None:
+            return self.plain_rows(self.data)
+        full = self._table.read(self.subsample.full, "data", self._model.allow_nan, "the data")
+        return self.plain_rows(full)
+
+    @property
+    def pool_rows(self) -> Any:
+        """The donors of positive weight, as the model takes them."""
+        replacement = self.evaluator.replacement
+        return replacement.table.decode(replacement.codes)
 
     def described(self) -> str:
         """The text of the repr."""

@@ -58,8 +58,12 @@ def explanation(
     data: Any,
     before: Any,
     seconds: float,
+    whose: str,
 ) -> Explanation:
-    """Put values, stats and provenance together; before: the clock when the run began."""
+    """Put values, stats and provenance together; before: the clock when the run began.
+
+    whose: the rows that are explained: "given", those of the "data", or "none".
+    """
     scalar = game.outputs == 1 or found.values.shape[2] == 1
     errors = found.std_errors
     names = None if scalar else _output_names(asked, game)
@@ -73,7 +77,7 @@ def explanation(
         exact=errors is None,
         kind=kind,
         stats=_stats(asked, game, found, kind, before, seconds),
-        provenance=provenance(asked, game, index),
+        provenance=provenance(asked, game, index) | {"explained": whose},
     )
 
 

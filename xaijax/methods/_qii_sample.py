@@ -1,0 +1,83 @@
+"""What QII makes of a subsample drawn for a private release, and whose rows the pool is.
+
+Letters: D rows of the full data, M rows drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from xaijax._errors import InputError
+from xaijax._exact_sums import Sample
+from xaijax._subsample import Subsample
+from xaijax.games.quantities import Interest
+from xaijax.games.replacement import Replacement, agreement_codes
+
+
+def refuse_sample_weights(data_weights: Any, pool: Any, pool_weights: Any) -> None:
+    """Weights belong to rows, and nobody knows which rows a subsample has."""
+    if isinstance(pool, Subsample):
+        raise InputError("pool is a Subsample; leave pool= out to take the rows drawn as donors.")
+    if data_weights is not None or (pool is None and pool_weights is not None):
+        raise InputError(
+            "data_weights and pool_weights have no place with a Subsample, whose rows are secret. "
+            "Leave them out, or release the full data."
+        )
+
+
+def members_drawn(
+    full: np.ndarray | None, subsample: Subsample | None, interest: Interest
+) -> np.ndarray | None:
+    """The members among the rows drawn, bool [M]; full: among all rows [D]."""
+    if full is None or subsample is None:
+        return full
+    mask = subsample.of_full(full)
+    if not mask.any() or (interest.whom == "members and rest" and mask.all()):
+        raise InputError(
+            f"data: of the {len(mask):,} rows drawn {int(mask.sum()):,} are members=; both sides "
+            "need rows. Draw another subsample, or a larger one."
+        )
+    return mask
+
+
+def sample_of(subsample: Subsample, full: np.ndarray | None) -> Sample:
+    """The sample as a release must know it.
+
+    The report says how many members were drawn (its noise follows from that). Given that number a
+    member was drawn with the chance drawn members / members, and the others with theirs: the
+    larger of the two is what privacy is amplified by.
+    """
+    own = subsample.sample
+    if full is None:
+        return own
+    drawn = subsample.of_full(full)
+    rates = [own.rate, drawn.sum() / full.sum()]
+    if not full.all():
+        rates.append((~drawn).sum() / (~full).sum())
+    return replace(own, rate=float(max(rates)))  # `released` stays one list for both
+
+
+def sample_facts(sample: Sample | None) -> dict[str, Any]:
+    """For the provenance."""
+    if sample is None:
+        return {"subsample": None}
+    facts = {"rows": sample.rows, "full_rows": sample.full_rows, "rate": sample.rate}
+    return {"subsample": facts}
+
+
+def pool_facts(pool: Any, data: Any, replacement: Replacement, table: Any, rows: Any) -> Any:
+    """Whether the donors are the data themselves, or a part of the same memory.
+
+    table, rows: the data as read, and the table that read them.
+    """
+    same = pool is None or pool is data
+    if not same and replacement.kind == "rows" and len(rows) == len(replacement.codes):
+        given = agreement_codes(replacement.codes)
+        own = agreement_codes(np.asarray(table.encode(rows)[1][:]))
+        same = given.dtype == own.dtype and np.array_equal(given, own)
+    both = isinstance(pool, np.ndarray) and isinstance(data, np.ndarray)
+    overlaps = both and not same and np.may_share_memory(pool, data)
+    return {"pool_is_data": bool(same), "pool_overlaps_data": bool(overlaps)}
