@@ -60,10 +60,17 @@ def scale_for(sensitivity: int, epsilon: float) -> float:
 
 def noisy(values: Sequence[int], scale: float) -> list[int]:
     """Whole numbers plus independent discrete Laplace noise."""
-    whole = [int(one) for one in values]
-    if any(abs(one) >= LARGEST for one in whole):
-        raise PrivacyError("values of 2^50 lattice steps and more cannot be released.")
-    return list(measurement(scale)(whole))
+    refuse_large(values)
+    return list(measurement(scale)([int(one) for one in values]))
+
+
+def refuse_large(values: Sequence[int]) -> None:
+    """Raise PrivacyError where i64 nears its end: scores some 2^29 wide and more."""
+    if any(abs(int(one)) >= LARGEST for one in values):
+        raise PrivacyError(
+            "explanation cannot be released: a value could have 2^50 steps of 2^-20. Rescale the "
+            "score, and with it bounds=."
+        )
 
 
 def standard_error(scale: float) -> float:

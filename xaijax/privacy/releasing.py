@@ -87,6 +87,7 @@ def release(
     query = _query(explanation, recount, composition, spent)
     answer = ledger._known(query, spent)
     if answer is None:
+        _refuse_used(recount)
         plan = _planned(explanation, facts, recount, spent, composition, calibration)
         answer = ledger._answer(query, spent, lambda: _with_noise(plan, recount))
     return _copy(explanation, spent, answer | {"charged": True})
@@ -142,7 +143,9 @@ def _planned(
         "epsilon_of_mechanism": spendable,
     }
     shown = {"mechanism": told, "provenance": public_facts(explanation.provenance)}
-    return _Plan(lattice_values(facts, exact, chance), needed, shown)
+    values = lattice_values(facts, exact, chance)
+    mechanism.refuse_large(values)
+    return _Plan(values, needed, shown)
 
 
 def lattice_values(facts: Facts, exact: ExactSums, chance: np.ndarray | None) -> list[int]:
@@ -176,20 +179,24 @@ def _drawn(*arguments: Any) -> dict[str, Any]:
 
 
 def _with_noise(plan: _Plan, recount: Recount) -> dict[str, Any]:
-    """The answer: whole numbers with noise, and what may be said of it; of a sample the only one.
-
-    A second report of one sample would be amplified less than its epsilon says: both together spend
-    ln(1 + rate (e^(e1 + e2) - 1)), more than the sum of what each is charged.
-    """
+    """The answer: whole numbers with noise, and what may be said of it."""
+    _refuse_used(recount)
     sample = recount.sample
-    if sample is not None and sample.released:
+    if sample is not None:
+        sample.released.append("a report")
+    return {"noisy": mechanism.noisy(plan.values, plan.needed.scale), **plan.told}
+
+
+def _refuse_used(recount: Recount) -> None:
+    """A second report of one sample would be amplified less than its epsilon says.
+
+    Both together spend ln(1 + rate (e^(e1 + e2) - 1)), more than the sum of what each is charged.
+    """
+    if recount.sample is not None and recount.sample.released:
         raise PrivacyError(
             "explanation cannot be released: its subsample has been released once, and the privacy "
             "that a sample adds is used up. Draw another one (xaijax.privacy.subsample)."
         )
-    if sample is not None:
-        sample.released.append("a report")
-    return {"noisy": mechanism.noisy(plan.values, plan.needed.scale), **plan.told}
 
 
 def _copy(
