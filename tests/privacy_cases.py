@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -31,9 +33,12 @@ def planned(explanation, epsilon=1.0, composition="l1", calibration="proved"):
 
 
 def table_model(labels, backend="jax"):
-    """A classifier of rows of two bits by a table of four labels."""
-    table = tuple(float(one) for one in labels)
+    """A classifier of rows of two bits by a table of four labels; each is compiled once."""
+    return _table_model(tuple(float(one) for one in labels), backend)
 
+
+@functools.cache
+def _table_model(table, backend):
     def classify(X):
         place = X[:, 0] + 2 * X[:, 1]
         if backend == "host":
