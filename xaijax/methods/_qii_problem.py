@@ -80,8 +80,8 @@ class Problem:
         self.subsample = data if isinstance(data, Subsample) else None
         if self.subsample is not None:
             pool = None if pool is data else pool
-            refuse_sample_weights(data_weights, pool, pool_weights)
             data = self.subsample.rows
+        refuse_sample_weights(self.subsample, pool, data_weights, pool_weights)
         table = table_of(model, data, "data")
         self.data = table.read(data, "data", model.allow_nan, "the model")
         D = len(self.data)

@@ -17,11 +17,16 @@ from xaijax.games.quantities import Interest
 from xaijax.games.replacement import Replacement, agreement_codes
 
 
-def refuse_sample_weights(data_weights: Any, pool: Any, pool_weights: Any) -> None:
+def refuse_sample_weights(
+    subsample: Subsample | None, pool: Any, data_weights: Any, pool_weights: Any
+) -> None:
     """Weights belong to rows, and nobody knows which rows a subsample has."""
     if isinstance(pool, Subsample):
-        raise InputError("pool is a Subsample; leave pool= out to take the rows drawn as donors.")
-    if data_weights is not None or (pool is None and pool_weights is not None):
+        raise InputError(
+            "pool is a Subsample. Give it as data, and leave pool= out: its rows are donors too."
+        )
+    weighted = data_weights is not None or (pool is None and pool_weights is not None)
+    if subsample is not None and weighted:
         raise InputError(
             "data_weights and pool_weights have no place with a Subsample, whose rows are secret. "
             "Leave them out, or release the full data."
