@@ -58,3 +58,27 @@ def chances(X):
     z = jnp.stack([X[:, 0] - X[:, 1], X[:, 1] * X[:, 2], 0.5 * X[:, 2]], axis=1)
     e = jnp.exp(z)
     return e / e.sum(axis=1, keepdims=True)
+
+
+D = np.random.default_rng(2).integers(0, 2, (8, 2)).astype(np.float32)
+WIDE = np.random.default_rng(3).integers(0, 3, (6, 3)).astype(np.float32)
+MEMBERS = np.arange(8) < 3
+MODEL = table_model((0, 1, 1, 0))
+CHANCES = xj.as_model(chances, output="proba", classes=["a", "b", "c"])
+
+
+def average(**more):
+    """A report of the data D."""
+    return xj.QII(MODEL, D, quantity="average", **more).explain()
+
+
+def disparity(data=D, members=MEMBERS, **more):
+    """A report of a gap."""
+    return xj.QII(MODEL, data, quantity="disparity", members=members, **more).explain()
+
+
+def of_chances(difference, **more):
+    """A report of vectors of chances."""
+    return xj.QII(
+        CHANCES, WIDE, quantity="rate", outcome="proba", difference=difference, **more
+    ).explain()

@@ -18,14 +18,13 @@ import numpy as np
 import oracles_privacy as oracles
 import pytest
 from privacy_cases import chances, table_model
-from scipy.stats import chi2
 
 import xaijax as xj
 from xaijax._subsample import Subsample
 from xaijax.games.quantity import Score
 from xaijax.games.scores import Column
 from xaijax.methods import _qii_recount
-from xaijax.privacy import mechanism, releasing
+from xaijax.privacy import mechanism
 
 pytest.importorskip("opendp", reason="needs the extra [privacy]")
 
@@ -379,63 +378,3 @@ def test_control_a_second_answer_without_a_charge(monkeypatch, tmp_path):
     one, _ = alone("individual")()
     first, second = (xj.privacy.release(one, 1.0, ledger=ledger) for _ in range(2))
     assert first.values.tolist() == second.values.tolist() and ledger.spent == 1.0
-
-
-# --- the noise itself ----------------------------------------------------------------------------
-
-NOISE_ALARM = 1e-7  # each of the chi-square tests below; four of them
-
-
-def chi_square(draws, scale, cells=60):
-    """The p value of draws against the discrete Laplace distribution, in cells of like chance."""
-    q = math.exp(-1 / scale)
-    reach = max(3, math.ceil(12 * scale))
-    k = np.arange(-reach, reach + 1)
-    chance = oracles.discrete_laplace(k, scale)
-    total = np.cumsum(chance)
-    cell = np.minimum((total * cells).astype(int), cells - 1)
-    expected = np.bincount(cell, chance, cells)
-    expected[[0, -1]] += q ** (reach + 1) / (1 + q)  # the tails
-    used = expected > 0
-    seen = np.bincount(cell[np.clip(draws, -reach, reach) + reach], minlength=cells)
-    gap = (seen - len(draws) * expected) ** 2 / np.where(used, len(draws) * expected, 1)
-    return chi2.sf(gap[used].sum(), used.sum() - 1)
-
-
-@pytest.mark.parametrize("scale", [0.6, 3.7, 1000.25, 345678.9])
-def test_noise_is_discrete_laplace(scale):
-    draws = np.array(mechanism.noisy([0] * DRAWS, scale))
-    assert chi_square(draws, scale) > NOISE_ALARM
-    assert mechanism.standard_error(scale) * LATTICE == pytest.approx(draws.std(), rel=0.05)
-
-
-def test_the_chi_square_test_sees_other_noise():
-    rng = np.random.default_rng(0)
-    rounded = np.rint(rng.laplace(0, 3.7, 5 * DRAWS)).astype(int)  # continuous noise, rounded
-    narrow = np.array(mechanism.noisy([0] * DRAWS, 3.6))
-    assert chi_square(rounded, 3.7) < 1e-9 and chi_square(narrow, 3.7) < 1e-9
-
-
-def test_draws_never_repeat():
-    one, other = (mechanism.noisy([0] * 100, 1e9) for _ in range(2))
-    assert len({*one, *other}) == 200  # two alike: chance 2e4 / 1e9 at most
-
-
-@pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan, 2.0**50])
-def test_scales_that_opendp_lets_pass_are_refused(scale):
-    with pytest.raises(xj.PrivacyError, match="scale"):
-        mechanism.noisy([1], scale)
-
-
-def test_the_scale_is_one_that_opendp_proves():
-    for sensitivity in (1, 3, 834567, 2**40):
-        for epsilon in (0.01, 0.3, 1.0, math.pi, 50.0):
-            scale = mechanism.scale_for(sensitivity, epsilon)
-            assert mechanism.measurement(scale).map(sensitivity) <= epsilon
-            assert scale == pytest.approx(sensitivity / epsilon, rel=1e-4)
-
-
-def test_numbers_near_the_end_of_i64_are_refused():
-    with pytest.raises(xj.PrivacyError, match=r"2\^50"):
-        mechanism.noisy([1 << 50], 1.0)
-    assert releasing.LATTICE == LATTICE
