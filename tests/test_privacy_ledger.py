@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from privacy_cases import table_model
@@ -102,6 +104,43 @@ def test_models_on_the_host_are_told_apart_by_what_they_hold(path):
         for _ in range(2):
             xj.privacy.release(xj.QII(make(), D, quantity="average").explain(), 0.5, ledger=ledger)
         assert ledger.spent == 0.5 * count
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_traced_models_are_told_apart_by_their_constants(jitted):
+    """Also by those of a function within, and the same again when made anew."""
+    first = np.random.default_rng(0).normal(size=(40, 60)).astype(np.float32)
+    second = first.copy()
+    second[17, 33] += 1e-3
+
+    def identity(weights):
+        def f(X):
+            return jax.numpy.tanh(X @ weights)[:, 0]
+
+        return xj.as_model(jax.jit(f) if jitted else f).identity((40,), np.float32)
+
+    assert identity(first) == identity(first.copy()) != identity(second)
+
+
+class Ruler:
+    """A model of the user's own, as an object."""
+
+    def __init__(self, cut):
+        self.cut = cut
+
+    def __call__(self, X):
+        return (X[:, 0] > self.cut) * 1
+
+
+def test_objects_are_told_apart_and_found_again():
+    def identity(f):
+        return xj.as_model(f, backend="host", output="label").identity((2,), None)
+
+    assert identity(Ruler(1)) == identity(Ruler(1)) != identity(Ruler(2))
+    locked = Ruler(1)
+    locked.cut = threading.Lock()  # cannot be read: the same only while it is the same object
+    assert identity(locked) == identity(locked) != identity(Ruler(1))
+    assert identity(functools.partial(max, 1)) != identity(functools.partial(max, 2))
 
 
 def test_overspending_is_refused_and_nothing_is_charged(path):

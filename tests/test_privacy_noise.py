@@ -73,6 +73,15 @@ def test_the_scale_is_one_that_opendp_proves():
             assert scale == pytest.approx(sensitivity / epsilon, rel=1e-4)
 
 
+def test_amplification():
+    assert mechanism.amplified(1.0, 1.0) == 1.0
+    for epsilon in (1e-6, 0.5, 3.0, 499.0):
+        # ln(1 + rate (e^x - 1)), the general form of Theorem 13, takes it back.
+        spent = math.log1p(0.1 * math.expm1(mechanism.amplified(epsilon, 0.1)))
+        assert spent == pytest.approx(epsilon, rel=1e-9) and spent <= epsilon * (1 + 1e-15)
+    assert mechanism.amplified(1000.0, 0.1) == pytest.approx(1000 + math.log(10))
+
+
 def test_numbers_near_the_end_of_i64_are_refused():
     with pytest.raises(xj.PrivacyError, match=r"2\^50"):
         mechanism.noisy([1 << 50], 1.0)

@@ -74,6 +74,12 @@ REFUSED = {
         lambda: xj.QII(MODEL, D, quantity=own_score).explain(D[:1]),
         "your own, whose bound",
     ),
+    "a quantity of one's own by a known name": (
+        lambda: xj.QII(
+            MODEL, D, quantity=xj.quantities.Interest("individual", whom="all")
+        ).explain(),
+        "one of your own",
+    ),
     "private rows explained": (
         lambda: xj.QII(MODEL, D).explain(),
         "explains the private rows themselves",

@@ -15,6 +15,7 @@ from xaijax._coalitions import all_masks
 from xaijax._exact_sums import LATTICE, ExactSums, Sample
 from xaijax._frames import column, frame_kind
 from xaijax.estimators.draws import ROWS_OF_CHUNK
+from xaijax.games import quantities
 from xaijax.games._plain import ToInts, plain_sums
 from xaijax.games._questions import Questions
 from xaijax.games.evaluator import Evaluator
@@ -22,6 +23,16 @@ from xaijax.methods._qii_index import QiiIndex
 
 WEIGHTS = 1 << 30  # weights as given, of sum 1, are rounded to multiples of 1 / WEIGHTS
 _LISTED = 4096  # sets asked as one list
+
+# The quantities that bounds are proved for: these very ones, not others by the same names.
+BOUNDED = (
+    quantities.individual,
+    quantities.actual,
+    quantities.average,
+    quantities.rate,
+    quantities.group,
+    quantities.disparity,
+)
 
 
 class QiiRecount:
@@ -45,10 +56,8 @@ class QiiRecount:
     def refused(self) -> str | None:
         """Why no sums can be counted that would be private; None: they can."""
         problem = self._problem
-        if problem.interest.score is not None:
-            return "its quantity is a score of your own, whose bounds nobody has proved"
-        if problem.interest.combine is not None and problem.interest.name not in ("disparity",):
-            return f"quantity={problem.interest.name!r} has no bound: what it divides by may be 0"
+        if problem.interest not in BOUNDED:
+            return "its quantity is one of your own, whose bound nobody has proved"
         if not problem.evaluator.model.deterministic:
             return "the model is declared deterministic=False, so a row has no answer of its own"
         if self._problem.is_prior(self.chance):
@@ -140,9 +149,8 @@ def _integers(outcome: Any) -> tuple[ToInts, int, int]:
     low, high = (int(np.rint(bound * LATTICE)) for bound in outcome.bounds)
 
     def of_scores(scores: np.ndarray) -> np.ndarray:
-        # Clipped first, so that a score beyond the bounds cannot move a sum by more than the width.
-        numbers = np.rint(np.clip(_finite(scores), *outcome.bounds) * LATTICE)
-        return (np.clip(numbers, low, high) - low).astype(np.int64)
+        # Whatever the model says, no score moves a sum by more than the width.
+        return (np.clip(np.rint(_finite(scores) * LATTICE), low, high) - low).astype(np.int64)
 
     return of_scores, LATTICE, high - low
 

@@ -66,11 +66,10 @@ def identity(model: Identified, shape: tuple[int, ...], dtype: Any) -> str:
 
 
 def _traced(function: Any, params: Any, shape: tuple[int, ...], dtype: Any) -> bytes:
-    """The program that JAX traces, with its constants and parameters."""
+    """The program that JAX lowers, whose text holds every constant, and the parameters."""
     rows = jax.ShapeDtypeStruct((2, *shape), dtype)
-    traced = jax.make_jaxpr(function)(params, rows)
-    parts = [str(traced.jaxpr).encode()]
-    for leaf in (*traced.consts, *jax.tree.leaves(params)):
+    parts = [jax.jit(function).lower(params, rows).as_text().encode()]
+    for leaf in jax.tree.leaves(params):
         array = np.asarray(leaf)
         parts += [f"{array.dtype}{array.shape}".encode(), array.tobytes()]
     return hashlib.sha256(b"|".join(parts)).digest()
@@ -90,7 +89,9 @@ def _of(thing: Any, depth: int) -> bytes:
         return _of_function(thing, depth)
     if isinstance(thing, types.ModuleType):
         return _joined(b"module", [thing.__name__.encode()])
-    return _of_object(thing)
+    called = vars(type(thing)).get("__call__")  # of a class of the user's, whose text may change
+    parts = [_of(called, depth - 1)] if isinstance(called, types.FunctionType) else []
+    return _joined(b"object", [_of_object(thing), *parts])
 
 
 def _of_function(function: types.FunctionType, depth: int) -> bytes:

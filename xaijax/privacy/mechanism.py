@@ -87,4 +87,6 @@ def amplified(epsilon: float, rate: float) -> float:
     """
     if rate >= 1:
         return epsilon
+    if epsilon > 500:  # e^epsilon has no float; what is left out is below one part in e^500
+        return (epsilon - math.log(rate)) * (1 - 1e-12)
     return math.log1p(math.expm1(epsilon) / rate) * (1 - 1e-12)
