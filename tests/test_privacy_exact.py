@@ -255,6 +255,34 @@ def test_every_row_is_asked_where_it_stands(backend, monkeypatch):
     assert seen[0] == seen[1] == seen[2]
 
 
+def test_rows_that_are_alike_are_not_shared():
+    """Against one constant row a host model is elsewhere asked once for hybrids that are alike."""
+    asked = []
+
+    def watched(rows):
+        asked.append(len(rows))
+        return decide(rows)
+
+    model = xj.as_model(watched, output="label", backend="host", classes=[0, 1])
+    seen = []
+    many = np.random.default_rng(6).normal(size=(90, 3)).astype(np.float32)
+    for data in (many, np.zeros_like(many)):
+        qii = xj.QII(model, data, quantity="rate", pool=xj.Baseline(POOL[0]))
+        recount = remembered(qii.explain())
+        asked.clear()
+        recount.sums()
+        seen.append(list(asked))
+    assert seen[0] == seen[1] and sum(seen[0][-2:]) == 90 * 8  # after the probe
+
+
+def test_what_is_no_distribution_is_made_one():
+    """Two vectors must not be more than 2 apart in L1, whatever a model says."""
+    told = np.array([[0.9, 0.9, 0.9], [2.0, -1.0, np.nan], [0.5, 0.25, 0.25], [0, 0, 0]])
+    found = _qii_recount._of_chances(told)
+    assert (found >= 0).all() and (found.sum(axis=1) <= LATTICE).all()
+    assert found[2].tolist() == [LATTICE // 2, LATTICE // 4, LATTICE // 4]
+
+
 def test_small_pieces_and_large_sums_change_nothing(monkeypatch):
     model = kept(scores)
     question = {"quantity": "disparity", "outcome": "score", "members": MEMBERS}

@@ -88,6 +88,12 @@ REFUSED = {
         lambda: xj.QII(MODEL, D, pool=D[2:5], quantity="average").explain(),
         "a part of the data",
     ),
+    "a median of rows as pool": (
+        lambda: xj.QII(
+            MODEL, D, pool=xj.Baseline("median", D.copy()), quantity="average"
+        ).explain(),
+        "a median or mean of rows",
+    ),
     "nothing private": (
         lambda: xj.QII(MODEL, D, pool=D[:3].copy()).explain(D[:1].copy()),
         "nothing private is in it",

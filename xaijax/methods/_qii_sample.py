@@ -14,7 +14,7 @@ from xaijax._errors import InputError
 from xaijax._exact_sums import Sample
 from xaijax._subsample import Subsample
 from xaijax.games.quantities import Interest
-from xaijax.games.replacement import Replacement, agreement_codes
+from xaijax.games.replacement import Baseline, Replacement, agreement_codes
 
 
 def refuse_sample_weights(
@@ -74,7 +74,7 @@ def sample_facts(sample: Sample | None) -> dict[str, Any]:
 
 
 def pool_facts(pool: Any, data: Any, replacement: Replacement, table: Any, rows: Any) -> Any:
-    """Whether the donors are the data themselves, or a part of the same memory.
+    """Whether the donors are the data themselves, or a part of the same memory, or a summary.
 
     table, rows: the data as read, and the table that read them.
     """
@@ -83,6 +83,7 @@ def pool_facts(pool: Any, data: Any, replacement: Replacement, table: Any, rows:
         given = agreement_codes(replacement.codes)
         own = agreement_codes(np.asarray(table.encode(rows)[1][:]))
         same = given.dtype == own.dtype and np.array_equal(given, own)
+    summary = isinstance(pool, Baseline) and isinstance(pool.row, str)  # a median moves with rows
     both = isinstance(pool, np.ndarray) and isinstance(data, np.ndarray)
     overlaps = both and not same and np.may_share_memory(pool, data)
-    return {"pool_is_data": bool(same), "pool_overlaps_data": bool(overlaps)}
+    return {"pool_is_data": bool(same), "pool_overlaps_data": bool(overlaps or summary)}

@@ -200,7 +200,8 @@ def _refuse_rows(told: Mapping[str, Any]) -> None:
         )
     if told["pool_overlaps_data"]:
         raise _refused(
-            "its pool= is a part of the data, so it is as private as they are. Leave pool= out"
+            "its pool= is a part of the data, or a median or mean of rows, and as private as they "
+            "are. Leave pool= out, or give public rows, Baseline(row) say"
         )
     if not told["positive_given"] and told.get("positive") not in (0, 1):
         raise _refused(
