@@ -228,7 +228,7 @@ def test_the_table_is_explained() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
     shown = [line for line in text.splitlines() if line.startswith("| ")]
     for name, part in PARTS.items():
-        if name in ("models", "games", "estimators", "methods", "results"):
+        if name in ("models", "games", "estimators", "methods", "results", "privacy"):
             row = [line for line in shown if f"`xaijax/{name}/`" in line]
             assert row and row[0].startswith(f"| {part.layer} |"), f"no row of layer for {name}"
 

@@ -59,7 +59,7 @@ def prints(source: str) -> list[int]:
 def public_callables() -> dict[str, Any]:
     """{name: function, class or method} of everything that a person is meant to call."""
     found: dict[str, Any] = {}
-    for space in (xaijax, xaijax.datasets, xaijax.plots):
+    for space in (xaijax, xaijax.datasets, xaijax.plots, xaijax.privacy):
         for name in dir(space):  # AEC is there before it is loaded
             member = getattr(space, name)
             inside = getattr(member, "__module__", "") or ""

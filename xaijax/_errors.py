@@ -31,5 +31,13 @@ class NonDeterministicModelError(ModelOutputError):
     """The model gave different answers to the same rows."""
 
 
+class PrivacyError(XaiError, ValueError):
+    """A private release that cannot be proved private, or that does not fit together."""
+
+
+class BudgetExceededError(PrivacyError):
+    """A private release that would spend more than the ledger's budget."""
+
+
 class XaiWarning(UserWarning):
     """Base of every warning that xaijax gives."""

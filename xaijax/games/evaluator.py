@@ -52,11 +52,14 @@ class Evaluator:
         tile: Any = None,
         coalitions: int = 0,
         score: Score | None = None,
+        plain: bool = False,
     ) -> None:
         """coalitions: the most that will be given as a list; 0: none ever, all by corner index.
 
-        score: what is made of the answer to a row; None: the answer itself.
+        score: what is made of the answer to a row; None: the answer itself. plain: every row is
+        asked where it stands, also those of a host model that are alike.
         """
+        self._plain = plain
         self.score = score
         self.model, self.replacement, self.players = model, replacement, players
         auto = isinstance(batch_size, str) and batch_size == "auto"
@@ -262,7 +265,7 @@ class Evaluator:
     def _sharing(self) -> Sharing | None:
         """Where hybrids of several instances may be the same; not of a random model."""
         codes = self.replacement.codes
-        if len(codes) > 1 or not self.model.deterministic:
+        if len(codes) > 1 or self._plain or not self.model.deterministic:
             return None
         # Codes, those asked, and what sorting needs.
         return Sharing(self.max_memory // 16 // (codes.shape[1] * codes.itemsize + 32))

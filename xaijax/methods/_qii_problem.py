@@ -12,7 +12,9 @@ import numpy as np
 
 from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
+from xaijax._frames import frame_kind
 from xaijax._players import column_labels, players_from
+from xaijax._subsample import Subsample
 from xaijax.estimators.draws import ROWS_OF_CHUNK
 from xaijax.games.difference import as_outer, difference_of
 from xaijax.games.evaluator import Evaluator
@@ -31,7 +33,14 @@ from xaijax.methods._qii_facts import facts_of, is_data, pool_is_data
 from xaijax.methods._qii_groups import groups_of, members_of
 from xaijax.methods._qii_limits import instead
 from xaijax.methods._qii_outcome import measured_of, outcome_of, positive_of
-from xaijax.methods._qii_settings import plan_of, pool_rows
+from xaijax.methods._qii_sample import (
+    members_drawn,
+    pool_overlaps_data,
+    refuse_sample_weights,
+    sample_facts,
+    sample_of,
+)
+from xaijax.methods._qii_settings import binary_prior, plan_of, pool_rows
 
 
 class Problem:
@@ -84,6 +93,11 @@ class Problem:
             self.interest, data_weights, pool is not None or pool_weights is not None
         )
         self._model, self._given_positive = model, positive
+        self.subsample = data if isinstance(data, Subsample) else None
+        if self.subsample is not None:
+            pool = None if pool is data else pool
+            data = self.subsample.rows
+        refuse_sample_weights(self.subsample, pool, data_weights, pool_weights)
         table = table_of(model, data, "data")
         self.data = table.read(data, "data", model.allow_nan, "the model")
         D = len(self.data)
@@ -95,10 +109,19 @@ class Problem:
         self._table = replacement.table
         labels = self._table.feature_names or tuple(column_labels(table.shape))
         self.players = players_from(players, self._table.feature_names, table.shape)
-        mask = members_of(members, self.interest, data, labels, D)
-        self.groups = groups_of(self.interest, mask, self.weights)
-        self.facts = facts_of(mask, self.weights, self.groups, given is not None)
-        self.facts["pool_is_data"] = pool_is_data(pool, self.data, replacement)
+        asked = data if self.subsample is None else self.subsample.full
+        self.full_mask = members_of(members, self.interest, asked, labels, len(asked))
+        self.mask = members_drawn(self.full_mask, self.subsample, self.interest)
+        self.groups = groups_of(self.interest, self.mask, self.weights)
+        self.sample = None if self.subsample is None else sample_of(self.subsample, self.full_mask)
+        self.tile = options.get("tile")
+        self.facts = facts_of(self.mask, self.weights, self.groups, given is not None)
+        own = pool_is_data(pool, self.data, replacement)
+        self.facts["pool_is_data"] = own
+        self.facts["pool_overlaps_data"] = not own and pool_overlaps_data(pool, data)
+        self.facts |= sample_facts(self.sample)
+        declared = positive is not None or self.outcome.classes is not None
+        self.facts["positive_given"] = declared or not self.outcome.needs_positive
         listed = max(ROWS_OF_CHUNK, self.players.count + 3)
         self.evaluator = Evaluator(
             self.outcome.model, replacement, self.players, coalitions=listed, **options
@@ -108,6 +131,44 @@ class Problem:
         self._asks_labels = self.outcome.kind == "label" and positive is not None and not known
         if known or not (self.outcome.needs_positive or self._asks_labels):
             self.ready()
+
+    def prior(self) -> np.ndarray:
+        """Pr[S] of the data itself; see `QII.prior`."""
+        rows = self.data
+        array = rows.to_numpy() if frame_kind(rows) else np.asarray(rows[:]).reshape(len(rows), -1)
+        return binary_prior(array, self.players, self.weights)
+
+    def is_prior(self, chance: np.ndarray | None) -> bool:
+        """Whether these chances are those of the data."""
+        if chance is None:
+            return False
+        try:
+            return np.array_equal(chance, self.prior())
+        except InputError:  # the data has no prior over sets
+            return False
+
+    def model_identity(self) -> str:
+        """Of the model as it is given these rows."""
+        return self._model.identity(self._table.shape, getattr(self._table, "dtype", None))
+
+    def plain_rows(self, rows: Any) -> Any:
+        """The rows as the model takes them, array or frame, all that was rounded being rounded."""
+        table, codes = self._table.encode(rows)
+        return table.decode(codes[:])
+
+    @property
+    def full_rows(self) -> Any:
+        """The data, or all rows that a subsample was drawn from, as the model takes them."""
+        if self.subsample is None:
+            return self.plain_rows(self.data)
+        full = self._table.read(self.subsample.full, "data", self._model.allow_nan, "the data")
+        return self.plain_rows(full)
+
+    @property
+    def pool_rows(self) -> Any:
+        """The donors of positive weight, as the model takes them."""
+        replacement = self.evaluator.replacement
+        return replacement.table.decode(replacement.codes)
 
     def described(self) -> str:
         """The text of the repr."""
