@@ -72,6 +72,11 @@ def average(**more):
     return xj.QII(MODEL, D, quantity="average", **more).explain()
 
 
+def person(place):
+    """A report of one row that is taken as public."""
+    return xj.QII(MODEL, D, quantity="individual").explain(D[place : place + 1])
+
+
 def disparity(data=D, members=MEMBERS, **more):
     """A report of a gap."""
     return xj.QII(MODEL, data, quantity="disparity", members=members, **more).explain()

@@ -17,6 +17,7 @@ from privacy_cases import (
     D,
     average,
     of_chances,
+    person,
     planned,
     scores,
     table_model,
@@ -124,7 +125,7 @@ REFUSED = {
     "a slice": (lambda: average()[:, [1]], "a slice, a copy"),
     "a pickled one": (lambda: pickle.loads(pickle.dumps(average())), "a slice, a copy"),
     "a deep copy": (lambda: copy.deepcopy(average()), "a slice, a copy"),
-    "merged ones": (lambda: xj.merge([average(), average()]), "a slice, a copy"),
+    "merged ones": (lambda: xj.merge([person(0), person(1)]), "a slice, a copy"),
     "one with other values": (
         lambda: dataclasses.replace(average(), values=np.ones((1, 2))),
         "a slice, a copy",
