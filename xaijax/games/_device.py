@@ -122,13 +122,15 @@ class DeviceBackend:
         self, pairs: Pairs, question: Question, start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
         """v(S) of N instances over B donors: float64 [N, 2^P, K]; differs bool [N, B, P]."""
-        parts = []
+        values = np.empty((pairs.rows, self.sizes.tile.outputs), self.sizes.tile.dtype)
         for answers in self.answers(pairs, question.x, question.masks):
             question.check(pairs, answers)
-            tiles = np.asarray(answers.values)[answers.place]
-            parts.append(tiles.reshape(-1, tiles.shape[-1])[: answers.piece.rows])
-            question.done(answers.piece.rows)
-        values = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            first, count = answers.piece.first_row, answers.piece.rows
+            tiles = np.asarray(answers.values)
+            if self.mesh.size > 1:  # elsewhere the tiles stand in order
+                tiles = tiles[answers.place]
+            values[first : first + count] = tiles.reshape(-1, values.shape[1])[:count]
+            question.done(count)
         return tables_of_pairs(values, start, differs, question.donor_weights)
 
     def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:

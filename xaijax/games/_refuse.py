@@ -17,6 +17,10 @@ from xaijax_kernels.lattice import differing
 
 LARGEST_TABLE = 20  # players of a full table
 
+# Model rows of one stretch of tables: 32 MB of answers of one output, which the allocator keeps for
+# the next stretch; beyond it every stretch pays for its pages anew, an eighth of the time.
+LARGEST_STRETCH = 1 << 23
+
 
 def refuse_too_many(game: Any, largest: np.ndarray) -> None:
     """Raise EnumerationLimitError for what cannot be enumerated; largest [N] as of `Survey`."""
@@ -74,7 +78,7 @@ def table_limits(game: Any, K: int) -> tuple[int, int]:
             f"max_memory={memory:,} bytes, but one table of 2^{game.P} coalitions and {K} outputs "
             f"needs {4 * (24 * K << game.P):,}. Raise max_memory=."
         )
-    return min(values, 1 << 24), tables
+    return min(values, LARGEST_STRETCH), tables
 
 
 def coalition_text(names: tuple[str, ...], kept: np.ndarray) -> str:
