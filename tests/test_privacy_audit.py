@@ -21,7 +21,7 @@ from privacy_cases import chances, table_model
 
 import xaijax as xj
 from xaijax._subsample import Subsample
-from xaijax.games.quantity import Score
+from xaijax.games.score import Score
 from xaijax.games.scores import Column
 from xaijax.methods import _qii_recount
 from xaijax.privacy import mechanism
