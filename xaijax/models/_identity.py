@@ -1,28 +1,33 @@
 """A text that tells a model from any other one, so that a ledger knows a question again.
 
-A text that two models share by mistake would answer the second with the noisy values of the first;
-a text that a model does not find again only costs budget. So whatever cannot be read is told apart
-by a random token of this process. Nothing here asks the model for an answer.
+A text that two models share by mistake would answer the second with the noisy values of the first,
+so only what can be read whole has one:
+
+- what JAX traces: its program with every constant, and its parameters; not where the program calls
+  back to Python or into a library of somebody's own, whose work is not in it;
+- scikit-learn's own estimators, and Pipelines of them (`_fitted_state.py`).
+
+Every other model, a function run on the host above all, has none: what a function does depends on
+all that it can reach, and no reading of its text finds that. Nothing here asks for an answer.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import io
-import pickle
-import types
-import uuid
-import weakref
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import jax
 import numpy as np
 
-DEEPEST = 8  # functions within functions that are followed
+from xaijax.models._fitted_state import Unreadable, digest_of
 
-_TOKENS: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+ROWS = 2  # that a program is traced for
+
+# What a custom_call of a compiled program may be: parts of XLA and the linear algebra it ships.
+_OWN_CALLS = re.compile(r"(Sharding|TopK|mhlo\.|chlo\.|lapack_|cublas_|cusolver_|cu_|hip)")
+_CALLED = re.compile(r"custom_call\s+@([^\s(]+)|call_target_name\s*=\s*\"([^\"]+)\"")
 
 
 class Identified(Protocol):
@@ -37,11 +42,9 @@ class Identified(Protocol):
     @property
     def params(self) -> Any: ...
     @property
-    def call(self) -> Callable[..., Any] | None: ...
-    @property
     def scores(self) -> Callable[..., Any] | None: ...
     @property
-    def decide(self) -> Callable[..., Any] | None: ...
+    def estimator(self) -> Any: ...
     @property
     def classes(self) -> tuple[Any, ...] | None: ...
     @property
@@ -50,104 +53,51 @@ class Identified(Protocol):
     def precision(self) -> str: ...
 
 
-def identity(model: Identified, shape: tuple[int, ...], dtype: Any) -> str:
-    """Of a model that is given rows [R, *shape] of this dtype (which matter to JAX models)."""
-    found = hashlib.sha256()
+def identity(model: Identified, shape: tuple[int, ...], dtype: Any) -> str | None:
+    """Of a model that is given rows [R, *shape] of this dtype (which matter to JAX models).
+
+    None: there is none.
+    """
     facts = (model.backend, model.output, model.classes, model.threshold, model.precision)
-    found.update(repr(facts).encode())
-    for function in (model.apply, model.call, model.scores, model.decide):
-        if function is None:
-            found.update(b"none;")
-        elif model.backend == "jax":
-            found.update(_traced(function, model.params, shape, dtype))
+    found = hashlib.sha256(repr(facts).encode())
+    try:
+        if model.backend == "jax":
+            found.update(repr((jax.__version__, jax.default_backend())).encode())
+            for function in (model.apply, model.scores):
+                found.update(_traced(function, model.params, shape, dtype))
+        elif model.estimator is not None:
+            found.update(digest_of(model.estimator))
         else:
-            found.update(_of(function, DEEPEST))
+            return None
+    except Unreadable:
+        return None
     return found.hexdigest()
 
 
 def _traced(function: Any, params: Any, shape: tuple[int, ...], dtype: Any) -> bytes:
-    """The program that JAX lowers, whose text holds every constant, and the parameters."""
-    rows = jax.ShapeDtypeStruct((2, *shape), dtype)
-    parts = [jax.jit(function).lower(params, rows).as_text().encode()]
-    for leaf in jax.tree.leaves(params):
+    """The program, whose text holds its constants, the constants once more, and the parameters."""
+    rows = jax.ShapeDtypeStruct((ROWS, *shape), dtype)
+    traced = jax.jit(function).trace(params, rows)
+    constants = list(_constants(traced.jaxpr))
+    text = traced.lower().as_text()
+    for named in _CALLED.findall(text):
+        if not _OWN_CALLS.match("".join(named)):
+            raise Unreadable
+    parts = [text.encode()]
+    for leaf in (*constants, *jax.tree.leaves(params)):
         array = np.asarray(leaf)
         parts += [f"{array.dtype}{array.shape}".encode(), array.tobytes()]
-    return hashlib.sha256(b"|".join(parts)).digest()
+    return hashlib.sha256(b"|".join(hashlib.sha256(one).digest() for one in parts)).digest()
 
 
-def _of(thing: Any, depth: int) -> bytes:
-    """A digest of a function, of what it closes over and of what it names, or of an object."""
-    if depth == 0:
-        return _token(thing)
-    if isinstance(thing, functools.partial):
-        parts = (thing.func, *thing.args, *sorted(thing.keywords.items()))
-        return _joined(b"partial", [_of(one, depth - 1) for one in parts])
-    if isinstance(thing, types.MethodType):
-        parts = (thing.__func__, thing.__self__)
-        return _joined(b"method", [_of(one, depth - 1) for one in parts])
-    if isinstance(thing, types.FunctionType):
-        return _of_function(thing, depth)
-    if isinstance(thing, types.ModuleType):
-        return _joined(b"module", [thing.__name__.encode()])
-    called = vars(type(thing)).get("__call__")  # of a class of the user's, whose text may change
-    parts = [_of(called, depth - 1)] if isinstance(called, types.FunctionType) else []
-    return _joined(b"object", [_of_object(thing), *parts])
-
-
-def _of_function(function: types.FunctionType, depth: int) -> bytes:
-    parts = [function.__module__.encode(), function.__qualname__.encode()]
-    parts += _code(function.__code__)
-    try:
-        inside = [cell.cell_contents for cell in function.__closure__ or ()]
-    except ValueError:  # a cell that is not filled yet
-        return _token(function)
-    inside += [function.__defaults__, function.__kwdefaults__]
-    parts += [_of(one, depth - 1) for one in inside]
-    if not function.__module__.startswith(("numpy", "scipy", "sklearn", "jax", "xaijax")):
-        known = function.__globals__
-        named = sorted(name for name in _names(function.__code__) if name in known)
-        parts += [
-            name.encode() + _of(known[name], depth - 1)
-            for name in named
-            if known[name] is not function
-        ]
-    return _joined(b"function", parts)
-
-
-def _names(code: types.CodeType) -> set[str]:
-    inner = (one for one in code.co_consts if isinstance(one, types.CodeType))
-    return set(code.co_names).union(*map(_names, inner))
-
-
-def _code(code: types.CodeType) -> list[bytes]:
-    parts = [code.co_code, repr(code.co_names).encode()]
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            parts += _code(constant)
-        else:
-            parts.append(repr(constant).encode())
-    return parts
-
-
-def _of_object(thing: Any) -> bytes:
-    """By its pickled form, which is hashed and thrown away; nothing is ever unpickled."""
-    try:
-        written = io.BytesIO()
-        pickle.Pickler(written, protocol=5).dump(thing)
-    except Exception:
-        return _token(thing)
-    return hashlib.sha256(written.getvalue()).digest()
-
-
-def _token(thing: Any) -> bytes:
-    try:
-        return _TOKENS.setdefault(thing, uuid.uuid4().hex).encode()
-    except TypeError:  # cannot be kept in mind: never the same again
-        return uuid.uuid4().hex.encode()
-
-
-def _joined(kind: bytes, parts: list[bytes]) -> bytes:
-    found = hashlib.sha256(kind)
-    for part in parts:
-        found.update(len(part).to_bytes(8, "little") + part)
-    return found.digest()
+def _constants(closed: Any) -> Iterator[Any]:
+    """Arrays that a program closes over, also within others; raises Unreadable for callbacks."""
+    yield from getattr(closed, "consts", ())
+    for equation in getattr(closed, "jaxpr", closed).eqns:
+        name = equation.primitive.name
+        if "callback" in name or "ffi" in name or "pallas" in name:
+            raise Unreadable
+        for value in equation.params.values():
+            for inner in value if isinstance(value, tuple | list) else (value,):
+                if hasattr(inner, "eqns") or hasattr(getattr(inner, "jaxpr", None), "eqns"):
+                    yield from _constants(inner)

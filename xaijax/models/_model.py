@@ -47,6 +47,7 @@ class Model:
     call: Callable[..., Any] | None = None  # host: call(rows: array or frame) -> array-like
     scores: Callable[..., Any] | None = None  # like apply or call, before a column is selected
     decide: Callable[..., Any] | None = None  # rows -> the model's own class labels [R]
+    estimator: Any = None  # host: the fitted object whose methods these are; None: a function
     classes: tuple[Any, ...] | None = None
     threshold: float | None = None
     feature_names: tuple[str, ...] | None = None
@@ -174,10 +175,11 @@ class Model:
         fields |= {"output": "value", "output_names": None, "structure": None, "compiled": kept}
         return dataclasses.replace(self, **fields)
 
-    def identity(self, shape: tuple[int, ...], dtype: Any) -> str:
+    def identity(self, shape: tuple[int, ...], dtype: Any) -> str | None:
         """A text that other models do not have, for a privacy ledger; asks the model nothing.
 
-        shape, dtype: of one row as the model sees it.
+        None: this model cannot be known again (a function on the host, say). shape, dtype: of one
+        row as the model sees it.
         """
         return identity(self, shape, dtype)
 
