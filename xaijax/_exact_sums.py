@@ -10,8 +10,10 @@ K scores, D data rows, B pool rows, P players.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,14 +39,56 @@ class ExactSums:
     inner: np.ndarray  # int64 [B], whole weights of the pool rows
 
 
-@dataclass
+class Once:
+    """Something that may be done once, whichever thread asks, and in the process that began only.
+
+    A fork has a copy of everything: what both could do once would be done twice.
+    """
+
+    def __init__(self) -> None:
+        self._process = _this_process()
+        self._lock = threading.Lock()
+        self._done = False
+
+    def refused(self) -> str | None:
+        """Why it cannot be done: "here" in another process, "again" after the first time."""
+        if self._process != _this_process():
+            return "here"
+        return "again" if self._done else None
+
+    def take(self) -> str | None:
+        """Do it: None, or why it cannot be done."""
+        if self._process != _this_process():  # first: a fork may have a lock that nobody gives back
+            return "here"
+        with self._lock:
+            refused = self.refused()
+            self._done = True
+        return refused
+
+
+_forks = [object()]  # another one in every fork, also where process numbers come again
+
+
+def _this_process() -> tuple[int, int]:
+    return os.getpid(), id(_forks[-1])
+
+
+def _forked() -> None:
+    _forks.append(object())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+@dataclass(frozen=True)
 class Sample:
     """The subsample that the data are, as far as a release must know it."""
 
     rows: int  # drawn
     full_rows: int  # drawn from
     rate: float  # the largest chance with which a record is in it
-    released: list[str] = field(default_factory=list)  # what it was released for
+    release: Once  # one report of it, ever
 
 
 class Recount(Protocol):
@@ -64,8 +108,19 @@ class Recount(Protocol):
         """Why no sums can be counted that would be private; None: they can."""
         ...
 
-    def identity(self) -> Mapping[str, Any]:
-        """Texts that tell this question from any other one: of data, rows, model, players."""
+    def copies(self) -> Sequence[str]:
+        """Arguments passed as public all of whose rows occur among the data; for a warning only."""
+        ...
+
+    def other_labels(self) -> bool:
+        """Whether labels other than 0 and 1 came, of classes not declared; for a warning only."""
+        ...
+
+    def identity(self) -> Mapping[str, Any] | None:
+        """Texts that tell this question from any other one: of data, rows, model, players.
+
+        None: the model cannot be known again. After `sums` that of what was counted.
+        """
         ...
 
     def sums(self) -> ExactSums:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from xaijax._exact_sums import Sample
+from xaijax._exact_sums import Once, Sample
 from xaijax._player_data import take_rows
 
 
@@ -17,22 +17,29 @@ class Subsample:
     """Rows drawn without replacement, by the operating system's randomness; `QII` takes it as data.
 
     Made by `xaijax.privacy.subsample`. Which rows were drawn stays inside: the privacy that a
-    sample adds is that nobody knows it. It is neither saved nor copied, and one released report
-    uses it up.
+    sample adds is that nobody knows it. It is neither saved nor copied; one released report uses it
+    up, in the process that drew it.
     """
 
-    def __init__(self, data: Any, places: np.ndarray) -> None:
-        """places: int [M], ascending, of the rows of `data` [D] that were drawn."""
+    def __init__(self, data: Any, places: np.ndarray, given: Any = None) -> None:
+        """places: int [M], in random order, of the rows of `data` [D] that were drawn.
+
+        given: what `data` was read from, where that is another object.
+        """
         self._data, self._places = data, places
-        self.sample = Sample(len(places), len(data), len(places) / len(data))
+        self.given = data if given is None else given
+        self._rows: Any = None
+        self.sample = Sample(len(places), len(data), len(places) / len(data), Once())
 
     def __len__(self) -> int:
         return len(self._places)
 
     @property
     def rows(self) -> Any:
-        """The rows drawn [M, ...], of the kind that was given."""
-        return take_rows(self._data, self._places)
+        """The rows drawn [M, ...], of the kind that was given; one object, made once."""
+        if self._rows is None:
+            self._rows = take_rows(self._data, self._places)
+        return self._rows
 
     @property
     def full(self) -> Any:

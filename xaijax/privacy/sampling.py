@@ -24,7 +24,7 @@ def subsample(data: Any, rate: float) -> Subsample:
     The draw is the operating system's and has no seed: one that is known would hide nobody. A
     release then needs less noise per epsilon than its M rows alone would: epsilon holds for the
     full data, and the mechanism runs at ln(1 + (e^epsilon - 1) / rate). Each draw can be released
-    once.
+    once, in the process that made it.
 
     Arguments:
         data: array [D, ...] or frame, at least two rows.
@@ -38,10 +38,13 @@ def subsample(data: Any, rate: float) -> Subsample:
         raise InputError(f"rate must be above 0 and at most 1, got {rate!r}.")
     if isinstance(data, Subsample):
         raise InputError("data is a Subsample already. Draw from the full data.")
+    given = data
     if not frame_kind(data):
         data = _checks.as_array(data, "data")
     if len(data) < 2:
         raise InputError(f"data has {len(data)} rows; at least 2 are needed to draw from.")
     count = max(1, round(float(rate) * len(data)))
-    drawn = sorted(secrets.SystemRandom().sample(range(len(data)), count))
-    return Subsample(data, np.array(drawn))
+    # In the random order of the draw: sorted, a record that is replaced by another one of the draw
+    # would move all rows between them to another place in the model's batches.
+    drawn = secrets.SystemRandom().sample(range(len(data)), count)
+    return Subsample(data, np.array(drawn), given)
