@@ -56,12 +56,13 @@ def plain_sums(
     ask.backend()
     K = ask.evaluator.outputs
     heaviest = 1 if outer is None else max(int(one.sum()) for one in outer)
-    small = heaviest * int(inner.sum()) * width < 1 << 62
+    wide = int(inner.sum()) * width >= 1 << 57  # the sum over donors alone
+    small = not wide and heaviest * int(inner.sum()) * width < 1 << 62
     N, G = (ask.N, 1) if outer is None else (1, len(outer))
     sums = np.zeros((N, G, C, K), np.int64 if small else object)
 
     def add(rows: np.ndarray, sets: slice, part: np.ndarray) -> None:
-        """part int64 [n, C', K]: sums over donors of the instances `rows`."""
+        """part [n, C', K]: sums over donors of the instances `rows`."""
         if outer is None:
             sums[rows, 0, sets] += part
             return
@@ -69,20 +70,34 @@ def plain_sums(
             sums[0, g, sets] += weighted_sum(weights[rows], part, small)
 
     for rows, sets, scores in _scores(ask, asked, ~replaced[1:], B):
-        b = inner[sets.donors][:, None]
-        add(rows, sets.sets, (to_ints(scores) * b).sum(axis=2))
+        add(rows, sets.sets, over_donors(inner[sets.donors], to_ints(scores), wide))
     for rows, scores in _own_scores(ask, asked):
         own = to_ints(scores) if nothing is None else np.full_like(to_ints(scores), nothing)
+        own = own.astype(object) if wide else own
         add(rows, slice(0, 1), own[:, None] * int(inner.sum()))
     return sums
 
 
+def over_donors(weights: np.ndarray, scores: np.ndarray, wide: bool) -> np.ndarray:
+    """sum over b of weights int64 [B] times scores int64 [n, C, B, K], exactly: [n, C, K].
+
+    Wide: Python integers, of low and high bits apart; weights below 2^31 in all, scores below 2^57.
+    """
+    if not wide:
+        return (scores * weights[:, None]).sum(axis=2)
+    low = ((scores & ((1 << LIMB) - 1)) * weights[:, None]).sum(axis=2)
+    high = ((scores >> LIMB) * weights[:, None]).sum(axis=2)
+    return high.astype(object) * (1 << LIMB) + low.astype(object)
+
+
 def weighted_sum(weights: np.ndarray, part: np.ndarray, small: bool) -> np.ndarray:
-    """sum over n of weights int64 [n] times part int64 [n, C, K], exactly.
+    """sum over n of weights int64 [n] times part [n, C, K], int64 or Python integers, exactly.
 
     Not small: low and high bits apart, so that each product of sums stays below 2^63; weights below
     2^31 in all, parts below 2^57.
     """
+    if part.dtype == object:
+        return np.tensordot(weights.astype(object), part, axes=1)
     if small:
         return np.tensordot(weights, part, axes=1)
     low = np.tensordot(weights, part & ((1 << LIMB) - 1), axes=1)

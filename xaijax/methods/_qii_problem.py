@@ -12,7 +12,6 @@ import numpy as np
 
 from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
-from xaijax._frames import frame_kind
 from xaijax._players import column_labels, players_from
 from xaijax._subsample import Subsample
 from xaijax.estimators.draws import ROWS_OF_CHUNK
@@ -35,12 +34,12 @@ from xaijax.methods._qii_limits import instead
 from xaijax.methods._qii_outcome import measured_of, outcome_of, positive_of
 from xaijax.methods._qii_sample import (
     members_drawn,
-    pool_overlaps_data,
     refuse_sample_weights,
     sample_facts,
     sample_of,
 )
-from xaijax.methods._qii_settings import binary_prior, plan_of, pool_rows
+from xaijax.methods._qii_settings import plan_of, pool_rows, prior_of
+from xaijax.methods._qii_whose import whose_pool, whose_rows
 
 
 class Problem:
@@ -92,11 +91,12 @@ class Problem:
         refuse_unused_weights(
             self.interest, data_weights, pool is not None or pool_weights is not None
         )
-        self._model, self._given_positive = model, positive
+        self.model, self._given_positive = model, positive
         self.subsample = data if isinstance(data, Subsample) else None
         if self.subsample is not None:
             pool = None if pool is data else pool
             data = self.subsample.rows
+        full = () if self.subsample is None else (self.subsample.full, self.subsample.given)
         refuse_sample_weights(self.subsample, pool, data_weights, pool_weights)
         table = table_of(model, data, "data")
         self.data = table.read(data, "data", model.allow_nan, "the model")
@@ -106,9 +106,9 @@ class Problem:
             pool_weights = data_weights if pool_weights is None else pool_weights
         donors, kind = pool_rows(pool, data, pool_weights, self.plan, samples)
         replacement = intervention_of(model, table, donors, pool_weights, kind)
-        self._table = replacement.table
-        labels = self._table.feature_names or tuple(column_labels(table.shape))
-        self.players = players_from(players, self._table.feature_names, table.shape)
+        self.table = replacement.table
+        labels = self.table.feature_names or tuple(column_labels(table.shape))
+        self.players = players_from(players, self.table.feature_names, table.shape)
         asked = data if self.subsample is None else self.subsample.full
         self.full_mask = members_of(members, self.interest, asked, labels, len(asked))
         self.mask = members_drawn(self.full_mask, self.subsample, self.interest)
@@ -116,9 +116,9 @@ class Problem:
         self.sample = None if self.subsample is None else sample_of(self.subsample, self.full_mask)
         self.tile = options.get("tile")
         self.facts = facts_of(self.mask, self.weights, self.groups, given is not None)
-        own = pool_is_data(pool, self.data, replacement)
-        self.facts["pool_is_data"] = own
-        self.facts["pool_overlaps_data"] = not own and pool_overlaps_data(pool, data)
+        self.facts["pool_is_data"] = pool_is_data(pool, self.data, replacement)
+        self.facts["whose_pool"] = whose_pool(pool, data, full)
+        self.pool, self.private = pool, (data, self.data, *full)  # as given; what holds rows
         self.facts |= sample_facts(self.sample)
         declared = positive is not None or self.outcome.classes is not None
         self.facts["positive_given"] = declared or not self.outcome.needs_positive
@@ -134,26 +134,19 @@ class Problem:
 
     def prior(self) -> np.ndarray:
         """Pr[S] of the data itself; see `QII.prior`."""
-        rows = self.data
-        array = rows.to_numpy() if frame_kind(rows) else np.asarray(rows[:]).reshape(len(rows), -1)
-        return binary_prior(array, self.players, self.weights)
+        return prior_of(self.data, self.players, self.weights)
 
-    def is_prior(self, chance: np.ndarray | None) -> bool:
-        """Whether these chances are those of the data."""
-        if chance is None:
-            return False
-        try:
-            return np.array_equal(chance, self.prior())
-        except InputError:  # the data has no prior over sets
-            return False
+    def whose(self, X: Any) -> str:
+        """Whose rows are explained, by what was passed: "none", "data", "part" of them, "given"."""
+        return "none" if self.interest.of_data else whose_rows(X, self.private)
 
-    def model_identity(self) -> str:
-        """Of the model as it is given these rows."""
-        return self._model.identity(self._table.shape, getattr(self._table, "dtype", None))
+    def model_identity(self) -> str | None:
+        """Of the model as it is given these rows; None: it cannot be known again."""
+        return self.model.identity(self.table.shape, getattr(self.table, "dtype", None))
 
     def plain_rows(self, rows: Any) -> Any:
         """The rows as the model takes them, array or frame, all that was rounded being rounded."""
-        table, codes = self._table.encode(rows)
+        table, codes = self.table.encode(rows)
         return table.decode(codes[:])
 
     @property
@@ -161,7 +154,7 @@ class Problem:
         """The data, or all rows that a subsample was drawn from, as the model takes them."""
         if self.subsample is None:
             return self.plain_rows(self.data)
-        full = self._table.read(self.subsample.full, "data", self._model.allow_nan, "the data")
+        full = self.table.read(self.subsample.full, "data", self.model.allow_nan, "the data")
         return self.plain_rows(full)
 
     @property
@@ -210,21 +203,21 @@ class Problem:
 
     def is_data(self, rows: Any) -> bool | None:
         """Whether the rows explained, as read, are the data; None where there are none."""
-        return None if rows is None else is_data(self._table, rows, self.data)
+        return None if rows is None else is_data(self.table, rows, self.data)
 
     def ready(self) -> None:
         """Make the score, for which the positive label must be known."""
         if self.evaluator.score is None:
             if self.outcome.needs_positive:
                 self.positive = positive_of(
-                    self._model, self.outcome.classes, self._given_positive, self.data
+                    self.model, self.outcome.classes, self._given_positive, self.data
                 )
             elif self.outcome.kind == "score" and self.interest.score is None:
                 classes = self.outcome.classes
                 last = None if classes is None else classes[-1]
                 self.positive = last if self._given_positive is None else self._given_positive
             elif self._asks_labels:  # whether the label is any
-                positive_of(self._model, None, self._given_positive, self.data)
+                positive_of(self.model, None, self._given_positive, self.data)
             self.evaluator.score = self.outcome.score_for(self.positive)
 
     def begin(self, X: Any, distances: bool = True) -> tuple[Game, Any, Any, float]:
@@ -244,7 +237,7 @@ class Problem:
             rows = self.data
         else:
             self.evaluator.refuse_overflow(_checks.rows_given(X))
-            rows = self._table.read(X, "X", self._model.allow_nan, "the data")
+            rows = self.table.read(X, "X", self.model.allow_nan, "the data")
         self.evaluator.refuse_too_little_memory()
         quantity = self._quantity(distances)
         game = Game(self.evaluator, self.data if rows is None else rows, quantity)

@@ -74,7 +74,7 @@ def explanation(
 
     rows: the individuals as read, None for quantities of the data; before: the clock when the run
     began.
-    whose: the rows that are explained: "given", those of the "data", or "none".
+    whose: the rows that are explained: "given", those of the "data", a "part" of them, or "none".
     """
     scalar = game.outputs == 1 or found.values.shape[2] == 1
     errors = found.std_errors

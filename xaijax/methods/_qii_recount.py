@@ -6,7 +6,7 @@ Letters: N games, G groups, D data rows, B pool rows, C sets, K scores, P player
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,11 @@ from xaijax.games import quantities
 from xaijax.games._plain import ToInts, plain_sums
 from xaijax.games._questions import Questions
 from xaijax.games.evaluator import Evaluator
+from xaijax.methods import _qii_guards as guards
 from xaijax.methods._qii_index import QiiIndex
 
 WEIGHTS = 1 << 30  # weights as given, of sum 1, are rounded to multiples of 1 / WEIGHTS
+WIDEST = 1 << 24  # bounds of a score; then no value comes near the end of 64 bits
 _LISTED = 4096  # sets asked as one list
 
 # The quantities that bounds are proved for: these very ones, not others by the same names.
@@ -42,6 +44,7 @@ class QiiRecount:
         """problem: of the `QII` object; rows: the individuals, None for quantities of the data."""
         self._problem, self._rows, self._index = problem, rows, index
         self._sums: ExactSums | None = None
+        self._counted_of: str | None = None  # the model's identity when it was asked
 
     @property
     def sample(self) -> Sample | None:
@@ -60,26 +63,46 @@ class QiiRecount:
             return "its quantity is one of your own, whose bound nobody has proved"
         if not problem.evaluator.model.deterministic:
             return "the model is declared deterministic=False, so a row has no answer of its own"
-        if self._problem.is_prior(self.chance):
+        if guards.is_prior(problem, self.chance):
             return (
-                "its index is Pr[S] = prior() of the data, a function of the private rows; give "
-                "Pr[S] of public rows"
+                "its index is Pr[S] = prior() of the data (to six digits), a function of the "
+                "private rows; give Pr[S] of public rows"
             )
+        if problem.outcome.kind == "score" and max(map(abs, problem.outcome.bounds)) > WIDEST:
+            return "its bounds= are beyond 2^24. Rescale the score, and with it bounds="
         return None
 
-    def identity(self) -> Mapping[str, Any]:
-        """Texts that tell this question from any other one: of data, rows, model, players."""
+    def copies(self) -> Sequence[str]:
+        """Arguments passed as public all of whose rows occur among the data; for a warning only."""
+        return guards.copies(self._problem, self._rows)
+
+    def other_labels(self) -> bool:
+        """Whether labels other than 0 and 1 came, of classes not declared; for a warning only."""
+        return guards.other_labels(self._problem)
+
+    def identity(self) -> Mapping[str, Any] | None:
+        """Texts that tell this question from any other one: of data, rows, model, players.
+
+        None: the model cannot be known again. After `sums` that of what was counted.
+        """
         problem = self._problem
-        sampled = problem.subsample is not None  # whose rows, and weights with them, are secret
+        model = problem.model_identity() if self._sums is None else self._counted_of
+        if model is None:
+            return None
+        sampled = problem.subsample is not None  # secret rows, others in each draw
+        own = problem.facts["whose_pool"] == "data"
         weighted = not sampled and problem.groups is not None
+        donors = problem.evaluator.replacement
+        secret = own and sampled
         return {
-            "model": problem.model_identity(),
+            "model": model,
             "data": _of_rows(problem.full_rows),
-            "pool": None if problem.facts["pool_is_data"] else _of_rows(problem.pool_rows),
+            "pool": None if own else _of_rows(problem.pool_rows),
             "rows": None if self._rows is None else _of_rows(problem.plain_rows(self._rows)),
             "members": None if problem.full_mask is None else _of_rows(problem.full_mask),
             "data_weights": _of_rows(problem.groups) if weighted else None,
-            "pool_weights": None if sampled else _of_rows(problem.evaluator.replacement.weights),
+            "pool_weights": None if secret else _of_rows(donors.weights),
+            "donors": None if secret else _of_rows(donors.row),  # those of positive weight
             "chance": None if self.chance is None else _of_rows(self.chance),
             "players": [list(columns) for columns in problem.players.all_columns()],
         }
@@ -87,7 +110,10 @@ class QiiRecount:
     def sums(self) -> ExactSums:
         """Ask the model, row by row in one fixed layout; the same numbers each time."""
         if self._sums is None:
+            before = self._problem.model_identity()
             self._sums = self._counted()
+            same = before == self._problem.model_identity()  # not changed meanwhile
+            self._counted_of = before if same else None
         return self._sums
 
     def _counted(self) -> ExactSums:

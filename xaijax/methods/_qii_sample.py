@@ -1,4 +1,4 @@
-"""What QII makes of a subsample drawn for a private release, and whose rows the pool is.
+"""What QII makes of a subsample drawn for a private release.
 
 Letters: D rows of the full data, M rows drawn.
 """
@@ -14,7 +14,6 @@ from xaijax._errors import InputError
 from xaijax._exact_sums import Sample
 from xaijax._subsample import Subsample
 from xaijax.games.quantities import Interest
-from xaijax.games.replacement import Baseline
 
 
 def refuse_sample_weights(
@@ -62,7 +61,7 @@ def sample_of(subsample: Subsample, full: np.ndarray | None) -> Sample:
     rates = [own.rate, drawn.sum() / full.sum()]
     if not full.all():
         rates.append((~drawn).sum() / (~full).sum())
-    return replace(own, rate=float(max(rates)))  # `released` stays one list for both
+    return replace(own, rate=float(max(rates)))  # `release` stays one object for both
 
 
 def sample_facts(sample: Sample | None) -> dict[str, Any]:
@@ -71,12 +70,3 @@ def sample_facts(sample: Sample | None) -> dict[str, Any]:
         return {"subsample": None}
     facts = {"rows": sample.rows, "full_rows": sample.full_rows, "rate": sample.rate}
     return {"subsample": facts}
-
-
-def pool_overlaps_data(pool: Any, data: Any) -> bool:
-    """Whether donors that were given are a part of the data's memory, or a summary of rows."""
-    if pool is None or pool is data:
-        return False
-    summary = isinstance(pool, Baseline) and isinstance(pool.row, str)  # a median moves with rows
-    both = isinstance(pool, np.ndarray) and isinstance(data, np.ndarray)
-    return summary or (both and bool(np.may_share_memory(pool, data)))

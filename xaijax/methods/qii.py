@@ -158,7 +158,7 @@ class QII:
         """
         game, rows, before, started = self._problem.begin(X)
         found = ask.singles(self._problem, game)
-        return self._done(game, found, "unary", None, rows, before, started)
+        return self._done(game, found, "unary", None, X, rows, before, started)
 
     def influence(self, S: Any, X: Any = None, return_std: bool = False) -> Any:
         """iota(S) of a set of REPLACED players, float64 [N]; with return_std (values, errors).
@@ -223,7 +223,7 @@ class QII:
             drawn = sampled_index(game, read, self._problem.plan, ready)
             ends = exact.ends(game)
             found = exact.Influences(drawn.values, *ends, drawn.std_errors, stats=drawn.stats)
-        return self._done(game, found, read.name, read, rows, before, started)
+        return self._done(game, found, read.name, read, X, rows, before, started)
 
     def game(self, X: Any = None) -> CoalitionTable:
         """v(S) of all 2^P sets of replaced players, exactly: a `CoalitionTable` [N, 2^P]."""
@@ -270,13 +270,13 @@ class QII:
         found: exact.Influences,
         kind: str,
         index: QiiIndex | None,
+        X: Any,
         rows: Any,
         before: Any,
         started: float,
     ) -> Explanation:
         seconds = time.perf_counter() - started
-        own = rows is self._problem.data
-        whose = "none" if rows is None else "data" if own else "given"
+        whose = self._problem.whose(X)
         made = explanation(self._problem, game, found, kind, index, rows, before, seconds, whose)
         remember(made, QiiRecount(self._problem, rows, index))
         return made
