@@ -9,7 +9,7 @@ import numpy as np
 
 import xaijax as xj
 from xaijax._exact_sums import remembered
-from xaijax.privacy import exact_index, releasing
+from xaijax.privacy import exact_index, plan
 from xaijax.privacy.facts import facts_of
 
 LATTICE = 1 << 20
@@ -21,13 +21,13 @@ def before_noise(explanation):
     chance = recount.chance
     if chance is not None:
         chance = exact_index.chance_on_lattice(chance)
-    return releasing.lattice_values(facts_of(explanation), recount.sums(), chance)
+    return plan.lattice_values(facts_of(explanation), recount.sums(), chance)
 
 
 def planned(explanation, epsilon=1.0, composition="l1", calibration="proved"):
     """The plan of a release: values, the noise needed, what is said of it."""
     recount = remembered(explanation)
-    return releasing._planned(
+    return plan.planned(
         explanation, facts_of(explanation), recount, epsilon, composition, calibration
     )
 
@@ -74,7 +74,7 @@ def average(**more):
 
 def person(place):
     """A report of one row that is taken as public."""
-    return xj.QII(MODEL, D, quantity="individual").explain(D[place : place + 1])
+    return xj.QII(MODEL, D, quantity="individual").explain(D[place : place + 1].copy())
 
 
 def disparity(data=D, members=MEMBERS, **more):

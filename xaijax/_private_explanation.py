@@ -9,14 +9,13 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from xaijax import _files
 from xaijax._errors import InputError, InputTypeError
-from xaijax._freeze import check_shape, floats, names
+from xaijax._freeze import check_shape, floats, frozen, names, thawed
 from xaijax._public import public_class
 from xaijax._select import resolve, split_key, take
 
@@ -54,16 +53,16 @@ class PrivateExplanation:
             raise InputError("values: a released value is finite.")
         K = values.shape[2] if values.ndim == 3 else None
         check_shape("values", values.shape[:1], (len(values),))
-        frozen = {
+        checked = {
             "values": values,
             "epsilon": float(self.epsilon),
             "noise_error": float(self.noise_error),
             "feature_names": names("feature_names", self.feature_names, values.shape[1], True),
             "output_names": names("output_names", self.output_names, K, True),
-            "mechanism": MappingProxyType(dict(self.mechanism)),
-            "provenance": MappingProxyType(dict(self.provenance)),
+            "mechanism": frozen(self.mechanism),
+            "provenance": frozen(self.provenance),
         }
-        for name, value in frozen.items():
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -71,7 +70,7 @@ class PrivateExplanation:
 
     def _plain(self) -> dict[str, Any]:
         state = {f.name: getattr(self, f.name) for f in fields(self)}
-        return state | {name: dict(state[name]) for name in ("mechanism", "provenance")}
+        return state | {name: thawed(state[name]) for name in ("mechanism", "provenance")}
 
     def __len__(self) -> int:
         return len(self.values)

@@ -26,8 +26,7 @@ NEEDED = (
     "index",
     "intervention",
     "pool_rows",
-    "pool_is_data",
-    "pool_overlaps_data",
+    "whose_pool",
     "pool_weights",
     "data_rows",
     "data_weights",
@@ -42,7 +41,8 @@ NEEDED = (
     "subsample",
 )
 
-# What the released copy says of how it was made: none of it depends on a private row.
+# What the released copy says of how it was made: none of it depends on a private row. Whose the
+# pool is follows from what was passed, not from its values.
 PUBLIC = (
     "method",
     "quantity",
@@ -87,7 +87,6 @@ class Facts:
     rest: int | None
     pool_rows: int
     public_pool: bool
-    width: float
     weighted: bool
 
 
@@ -97,7 +96,9 @@ def facts_of(explanation: Any) -> Facts:
         raise PrivacyError("explanation is a private copy already; it can be shown as it is.")
     if not isinstance(explanation, Explanation):
         raise InputTypeError(
-            f"explanation must be what xaijax.QII returned, got {type(explanation).__name__}."
+            "explanation must be the Explanation that QII(...).explain or .unary returned, got "
+            f"{type(explanation).__name__}. Of what influence, marginal and game return no release "
+            "is made: for a set S say players={'S': [...]} and unary()."
         )
     told = explanation.provenance
     _refuse_method(explanation, told)
@@ -124,8 +125,7 @@ def facts_of(explanation: Any) -> Facts:
         members=None if members is None else int(members),
         rest=None if told["rest"] is None else int(told["rest"]),
         pool_rows=int(told["pool_rows"]),
-        public_pool=not told["pool_is_data"],
-        width=float(told["bounds"][1]) - float(told["bounds"][0]),
+        public_pool=told["whose_pool"] == "other",
         weighted=told["data_weights"] == "given" or told["pool_weights"] == "given",
     )
 
@@ -133,6 +133,7 @@ def facts_of(explanation: Any) -> Facts:
 def public_facts(told: Mapping[str, Any]) -> dict[str, Any]:
     """What may be said of how a released copy was made."""
     found = {name: _plain(told[name]) for name in PUBLIC if name in told}
+    found["pool_is_data"] = told["whose_pool"] == "data"
     if not told["positive_given"]:
         found["positive"] = 1  # whichever of 0 and 1 was seen last
     return found
@@ -192,21 +193,16 @@ def _refuse_method(explanation: Explanation, told: Mapping[str, Any]) -> None:
 
 
 def _refuse_rows(told: Mapping[str, Any]) -> None:
-    if told["explained"] == "data":
+    if told["explained"] in ("data", "part"):
         raise _refused(
-            "it explains the private rows themselves, and each of its values is about one of them. "
-            "Explain people who are public (X=), or say quantity='rate', 'average', 'group' or "
-            "'disparity'"
+            "it explains private rows themselves (X= was left out, is the data, or shares memory "
+            "with it), and each of its values is about one of them. Explain people who are public, "
+            "or say quantity='rate', 'average', 'group' or 'disparity'"
         )
-    if told["pool_overlaps_data"]:
+    if told["whose_pool"] == "part":
         raise _refused(
-            "its pool= is a part of the data, or a median or mean of rows, and as private as they "
-            "are. Leave pool= out, or give public rows, Baseline(row) say"
-        )
-    if not told["positive_given"] and told.get("positive") not in (0, 1):
-        raise _refused(
-            "its positive class is the last label seen on the data, which depends on private rows. "
-            "Say positive=, or classes= in as_model (labels 0 and 1 need neither: 1 is positive)"
+            "its pool= shares memory with the data (or with all rows of its subsample), so it is "
+            "as private as they are. Leave pool= out, or give rows that are public"
         )
     if int(told["players"]) > MOST_PLAYERS:
         raise _refused(f"it has {told['players']} players, and at most {MOST_PLAYERS} are counted")

@@ -46,7 +46,10 @@ def measurement(scale: float) -> Any:
 
 
 def scale_for(sensitivity: int, epsilon: float) -> float:
-    """The smallest scale, in lattice steps, for which OpenDP itself proves `epsilon`."""
+    """A scale, in lattice steps, for which OpenDP itself proves `epsilon`.
+
+    sensitivity / epsilon, or the first one above it (steps double) that OpenDP's rounding accepts.
+    """
     if sensitivity < 1:
         raise PrivacyError("a sensitivity of 0 needs no noise, and none is drawn.")
     scale = sensitivity / epsilon

@@ -62,8 +62,9 @@ def proved(
     K = exact.sums.shape[3]
     if delta == 0:
         raise PrivacyError(
-            "explanation cannot be released: nothing private is in it (its bounds have no width, "
-            "or the people explained and the pool are public). It needs no noise: show it as it is."
+            "explanation cannot be released: no noise is needed, since nothing in it depends on "
+            "the data, provided X= and pool= are public, as release takes them to be; or its "
+            "bounds have no width."
         )
     one, all_players, each = _index_constants(facts, chance)
     if facts.difference == "subtract":

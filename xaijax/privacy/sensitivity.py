@@ -17,8 +17,8 @@ changes by 1 at most; so Q(S) changes by no more than these pairs weigh together
 - Nothing replaced: the record is one row of its group, a; 0 where Q(nothing) is a constant (an
   individual's own score; the share of people who keep their class, which is 1).
 
-An influence Q(nothing) - Q(S) moves by no more than the two together. Section 4.2 of the paper's
-reading checks all of these by brute force; so do the tests.
+An influence Q(nothing) - Q(S) moves by no more than the two together. The tests check all of these
+by brute force.
 
 Letters: n data rows, y members.
 """

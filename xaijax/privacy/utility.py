@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from xaijax import _checks
 from xaijax._errors import InputError
 from xaijax._public import public
-from xaijax.privacy.ledger import positive
+from xaijax.privacy.amounts import positive
 
 ADULT = 32561  # rows of the paper's table
 THRESHOLD = 0.005

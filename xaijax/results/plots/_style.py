@@ -43,8 +43,8 @@ def check(explanation: Any, max_display: Any, private: bool = False) -> None:
     """
     if isinstance(explanation, PrivateExplanation) and not private:
         raise InputError(
-            "explanation: a private copy has neither base values nor data, which this picture "
-            "needs. Draw it with xaijax.plots.bar, profile or beeswarm."
+            "explanation: a private copy has neither base values nor data, which are needed "
+            "here. Draw it with xaijax.plots.bar, profile or beeswarm."
         )
     if not isinstance(explanation, Shown):
         raise InputTypeError(
