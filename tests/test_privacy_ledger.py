@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import functools
+import decimal
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 from privacy_cases import table_model
 from repository import ROOT
 
 import xaijax as xj
-from xaijax.privacy import ledger as module
+from xaijax.privacy import book
+from xaijax.privacy import ledger_file as module
 
 pytest.importorskip("opendp", reason="needs the extra [privacy]")
 
@@ -65,82 +66,41 @@ def test_what_differs_is_charged(path):
         lambda: xj.privacy.release(average(labels=(0, 0, 0, 1)), 0.5, ledger=ledger),
         lambda: xj.privacy.release(xj.QII(model, D, quantity="rate").explain(), 0.5, ledger),
         lambda: xj.privacy.release(xj.QII(model, D, quantity="average").unary(), 0.5, ledger),
-        lambda: xj.privacy.release(xj.QII(model, D).explain(D[:1]), 0.5, ledger),
-        lambda: xj.privacy.release(xj.QII(model, D).explain(D[3:4]), 0.5, ledger),
+        lambda: xj.privacy.release(xj.QII(model, D).explain(D[:1] + 2), 0.5, ledger),
+        lambda: xj.privacy.release(xj.QII(model, D).explain(D[:1] + 3), 0.5, ledger),
         lambda: xj.privacy.release(
             xj.QII(model, D, quantity="average", players=[[1], [0]]).explain(), 0.5, ledger
         ),
     ]
+    pool, own = D[:2] + 2, {"quantity": "average"}
+    for weights in ([1, 9], [9, 1]):
+        different += [
+            lambda w=weights: xj.privacy.release(
+                xj.QII(model, D, pool=pool, pool_weights=w, **own).explain(), 0.5, ledger
+            ),
+            lambda w=weights: xj.privacy.release(
+                xj.QII(
+                    model, xj.privacy.subsample(D, 0.9), pool=pool, pool_weights=w, **own
+                ).explain(),
+                0.5,
+                ledger,
+            ),
+            lambda w=weights: xj.privacy.release(
+                xj.QII(model, D, data_weights=[*w, 1, 1, 1], **own).explain(), 0.5, ledger
+            ),
+        ]
+    for weights in ([1, 1, 0, 0, 0], [0, 0, 0, 1, 1]):  # like weights, of other donors
+        different.append(
+            lambda w=weights: xj.privacy.release(
+                xj.QII(model, D, pool_weights=w, **own).explain(), 0.5, ledger
+            )
+        )
     for count, ask in enumerate(different, 1):
         ask()
         assert len(lines(path)) == 1 + 2 * count, count
         ask()
         assert len(lines(path)) == 1 + 2 * count, count
-    assert ledger.spent == 0.5 * 9 + 0.25
-
-
-def test_models_on_the_host_are_told_apart_by_what_they_hold(path):
-    """Two functions with the same text, and weights that differ; two fits of one estimator."""
-    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
-
-    ledger = xj.privacy.Ledger(path, 100.0)
-
-    def with_weight(w):
-        def f(X):
-            return (X @ w > 0.5) * 1
-
-        return xj.as_model(f, backend="host", output="label", classes=[0, 1])
-
-    def fitted(y):
-        return xj.as_model(LogisticRegression().fit(D, y))
-
-    models = [
-        lambda: with_weight(np.array([1.0, 0.0])),
-        lambda: with_weight(np.array([0.0, 1.0])),
-        lambda: fitted([0, 1, 1, 1, 1]),
-        lambda: fitted([0, 0, 1, 0, 1]),
-    ]
-    for count, make in enumerate(models, 1):
-        for _ in range(2):
-            xj.privacy.release(xj.QII(make(), D, quantity="average").explain(), 0.5, ledger=ledger)
-        assert ledger.spent == 0.5 * count
-
-
-@pytest.mark.parametrize("jitted", [False, True])
-def test_traced_models_are_told_apart_by_their_constants(jitted):
-    """Also by those of a function within, and the same again when made anew."""
-    first = np.random.default_rng(0).normal(size=(40, 60)).astype(np.float32)
-    second = first.copy()
-    second[17, 33] += 1e-3
-
-    def identity(weights):
-        def f(X):
-            return jax.numpy.tanh(X @ weights)[:, 0]
-
-        return xj.as_model(jax.jit(f) if jitted else f).identity((40,), np.float32)
-
-    assert identity(first) == identity(first.copy()) != identity(second)
-
-
-class Ruler:
-    """A model of the user's own, as an object."""
-
-    def __init__(self, cut):
-        self.cut = cut
-
-    def __call__(self, X):
-        return (X[:, 0] > self.cut) * 1
-
-
-def test_objects_are_told_apart_and_found_again():
-    def identity(f):
-        return xj.as_model(f, backend="host", output="label").identity((2,), None)
-
-    assert identity(Ruler(1)) == identity(Ruler(1)) != identity(Ruler(2))
-    locked = Ruler(1)
-    locked.cut = threading.Lock()  # cannot be read: the same only while it is the same object
-    assert identity(locked) == identity(locked) != identity(Ruler(1))
-    assert identity(functools.partial(max, 1)) != identity(functools.partial(max, 2))
+    assert ledger.spent == 0.5 * (len(different) - 1) + 0.25
 
 
 def test_overspending_is_refused_and_nothing_is_charged(path):
@@ -172,16 +132,36 @@ def test_the_paper_warns():
         xj.privacy.release(average(), 0.5, calibration="paper")
 
 
-def test_a_ledger_holds_no_answers_of_other_queries_and_no_rows(path):
+def test_a_ledger_holds_digests_and_noisy_numbers_only(path):
+    """Every text in the file is a word of ours, a name, a number or a digest of 64 digits."""
     ledger = xj.privacy.Ledger(path, 1.0)
-    secret = D + 0.125  # a number to look for
-    xj.privacy.release(average(secret.astype(np.float32)), 0.5, ledger=ledger)
-    assert "0.125" not in path.read_text() and "1.125" not in path.read_text()
-    salts = {lines(path)[0]["salt"] for _ in range(2)}
+    xj.privacy.release(average(D + np.float32(0.125)), 0.5, ledger=ledger)
+
+    def leaves(value):
+        if isinstance(value, dict):
+            return [one for item in value.items() for one in leaves(list(item))]
+        return [one for item in value for one in leaves(item)] if isinstance(value, list) else [value]
+
+    texts = {one for one in leaves(lines(path)) if isinstance(one, str)}
+    long = {one for one in texts if len(one) > 40}
+    assert long and all(re.fullmatch("[0-9a-f]{64}|the share of .*|discrete .*", t) for t in long)
+    (answer,) = [one["answer"] for one in lines(path) if one["kind"] == "answer"]
+    assert set(answer) == {"noisy", "mechanism", "provenance"}
+    assert len(answer["noisy"]) == 2  # and no list is as long as the data
+    assert all(len(one) < len(D) for one in leaves_of_lists(lines(path)))
     other = path.with_name("other")
-    xj.privacy.release(average(secret), 0.5, ledger=xj.privacy.Ledger(other, 1.0))
-    assert lines(other)[0]["salt"] not in salts
+    xj.privacy.release(average(D + np.float32(0.125)), 0.5, ledger=xj.privacy.Ledger(other, 1.0))
+    assert lines(other)[0]["salt"] != lines(path)[0]["salt"]
     assert lines(other)[1]["query"] != lines(path)[1]["query"]  # keyed by the ledger's own salt
+
+
+def leaves_of_lists(value):
+    if isinstance(value, dict):
+        return [one for item in value.values() for one in leaves_of_lists(item)]
+    if not isinstance(value, list):
+        return []
+    inner = [one for item in value for one in leaves_of_lists(item)]
+    return inner if any(isinstance(item, dict) for item in value) else [value, *inner]
 
 
 def test_another_budget_is_refused(path):
@@ -219,38 +199,156 @@ def test_an_altered_ledger_is_refused(path):
         "\n" + text,
     ):
         path.write_text(altered)
-        with pytest.raises(xj.PrivacyError, match=r"line \d+ of .* is not what this ledger wrote"):
+        with pytest.raises(xj.PrivacyError, match=r"line \d+ of .* is not what this|is shorter"):
             xj.privacy.release(average(), 0.25, ledger=ledger)
+        with pytest.raises(xj.PrivacyError, match=r"line \d+ of .* is not what this ledger wrote"):
+            xj.privacy.Ledger(path, 1.0)
     path.write_text("something else\n")
     with pytest.raises(xj.PrivacyError, match="line 1"):
         xj.privacy.Ledger(path, 1.0)
+    assert path.read_text() == "something else\n"
+
+
+def noisy(number=1):
+    return lambda: {"noisy": [number]}
 
 
 def test_a_torn_line_is_cut_off(path):
-    ledger = xj.privacy.Ledger(path, 1.0)
+    xj.privacy.Ledger(path, 1.0)
     whole = path.read_bytes()
-    ledger._answer({"q": 1}, 0.5, lambda: {"noisy": [1]})
+    xj.privacy.Ledger(path, 1.0)._answer({"q": 1}, 0.5, noisy())
     charged = path.read_bytes().split(b"\n")[1]
     for cut in (1, len(charged) // 2, len(charged)):
         path.write_bytes(whole + charged[:cut])  # no newline: it does not count
+        ledger = xj.privacy.Ledger(path, 1.0)
         assert ledger.spent == 0
-        ledger._answer({"q": 1}, 0.5, lambda: {"noisy": [1]})
+        ledger._answer({"q": 1}, 0.5, noisy())
         assert ledger.spent == 0.5 and len(lines(path)) == 3
 
 
-def test_a_charge_without_an_answer_pays_for_one_answer(path):
+def test_a_charge_without_an_answer_is_spent_and_pays_for_no_other(path):
+    """Whether an answer left, before the file lost its last line, cannot be known."""
     ledger = xj.privacy.Ledger(path, 1.0)
+    ledger._answer({"q": 1}, 0.375, noisy())
+    content = path.read_bytes()
+    for cut in (content[:-5], content[: content.rindex(b"{\"kind\": \"answer\"")]):
+        path.write_bytes(cut)
+        with pytest.raises(xj.PrivacyError, match="is shorter than it was"):
+            ledger._answer({"q": 1}, 0.375, noisy(2))
+        anew = xj.privacy.Ledger(path, 1.0)
+        assert anew.spent == 0.375
+        assert anew._answer({"q": 1}, 0.375, noisy(2)) == {"noisy": [2]} and anew.spent == 0.75
+        assert anew._answer({"q": 1}, 0.375, noisy(3)) == {"noisy": [2]} and anew.spent == 0.75
 
     def fails():
         raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError):
-        ledger._answer({"q": 1}, 0.75, fails)
-    assert ledger.spent == 0.75
-    # The budget would not pay for it again, and need not.
-    assert ledger._answer({"q": 1}, 0.75, lambda: {"noisy": [4]}) == {"noisy": [4]}
-    assert ledger._answer({"q": 1}, 0.75, fails) == {"noisy": [4]}
-    assert ledger.spent == 0.75
+        anew._answer({"q": 2}, 0.25, fails)
+    assert anew.spent == 1.0
+    with pytest.raises(xj.BudgetExceededError, match="charged before.*charged again"):
+        anew._answer({"q": 2}, 0.25, noisy())
+
+
+def test_a_file_that_is_another_one_is_refused(path, tmp_path):
+    """While a ledger is open its file may only become longer; what is refused stays as it is."""
+
+    def changed(how):
+        path.unlink(missing_ok=True)
+        ledger = xj.privacy.Ledger(path, 1.0)
+        ledger._answer({"q": 1}, 1.0, noisy())
+        how()
+        before = path.read_bytes() if path.exists() else None
+        for ask in (lambda: ledger.spent, lambda: ledger._answer({"q": 2}, 1.0, noisy())):
+            with pytest.raises(xj.PrivacyError, match=r"charges may be missing.*Restore"):
+                ask()
+        assert (path.read_bytes() if path.exists() else None) == before
+
+    def first_line_only():
+        path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\n")
+
+    def replaced():
+        copy = tmp_path / "copy"
+        copy.touch(0o600)
+        copy.write_bytes(path.read_bytes())
+        copy.replace(path)
+
+    def another_of_the_same_length():
+        other = xj.privacy.Ledger(tmp_path / "other", 1.0)
+        other._answer({"q": 1}, 1.0, noisy())
+        path.write_bytes(other.path.read_bytes())
+        other.path.unlink()
+
+    for how in (
+        path.unlink,
+        lambda: path.write_bytes(b""),
+        first_line_only,
+        replaced,
+        another_of_the_same_length,
+    ):
+        changed(how)
+
+
+@pytest.mark.parametrize("content", [b"", b"a note of one line", b'{"kind": "ledger", "vers'])
+def test_a_file_that_is_no_ledger_is_left_alone(path, content):
+    path.touch(0o600)
+    path.write_bytes(content)
+    with pytest.raises(xj.PrivacyError, match="no whole line, so it is no ledger"):
+        xj.privacy.Ledger(path, 1.0)
+    assert path.read_bytes() == content
+
+
+def test_lines_of_other_versions_and_kinds_are_refused(path):
+    ledger = xj.privacy.Ledger(path, 1.0)
+    first = lines(path)[0]
+    del first["digest"]
+    line, digest = book.written(first | {"version": 2}, "")
+    path.write_bytes(line)
+    with pytest.raises(xj.PrivacyError, match="version 2"):
+        xj.privacy.Ledger(path, 1.0)
+    line, digest = book.written(first, "")
+    path.write_bytes(line + book.written({"kind": "gift", "query": "q"}, digest)[0])
+    with pytest.raises(xj.PrivacyError, match="line 2"):
+        xj.privacy.Ledger(path, 1.0)
+    assert ledger.budget == 1.0
+
+
+def test_folders_devices_and_readers_are_refused(path, tmp_path):
+    with pytest.raises(xj.InputError, match="no file"):
+        xj.privacy.Ledger(tmp_path, 1.0)
+    with pytest.raises(xj.InputError, match="no file"):
+        xj.privacy.Ledger("/dev/null", 1.0)
+    xj.privacy.Ledger(path, 1.0)
+    path.chmod(0o640)
+    with pytest.raises(xj.PrivacyError, match=r"others than its owner.*mode 640.*chmod 600"):
+        xj.privacy.Ledger(path, 1.0)
+
+
+def test_the_path_is_resolved_once(tmp_path, monkeypatch):
+    (tmp_path / "inside").mkdir()
+    monkeypatch.chdir(tmp_path)
+    ledger = xj.privacy.Ledger("people.ledger", 1.0)
+    ledger._answer({"q": 1}, 1.0, noisy())
+    monkeypatch.chdir(tmp_path / "inside")
+    assert ledger.path.is_absolute() and ledger.spent == 1.0
+    with pytest.raises(xj.BudgetExceededError):
+        ledger._answer({"q": 2}, 1.0, noisy())
+    assert not list((tmp_path / "inside").iterdir())
+    assert [one.name for one in tmp_path.iterdir() if one.is_file()] == ["people.ledger"]
+
+
+def test_sums_do_not_follow_the_precision_of_the_application(path):
+    ledger = xj.privacy.Ledger(path, 2.0)
+    ledger._answer({"q": 0}, 1.0, noisy())
+    with decimal.localcontext() as context:
+        context.prec = 3
+        for number in range(1, 11):
+            ledger._answer({"q": number}, 0.004, noisy())
+        assert ledger.spent == 1.04
+    large = xj.privacy.Ledger(path.with_name("large"), 1e300)
+    large._answer({"q": 1}, 1.0, noisy())
+    with pytest.raises(xj.BudgetExceededError):
+        large._answer({"q": 2}, 1e300, noisy())
 
 
 def test_noise_is_drawn_after_the_charge_is_on_the_disk(path, monkeypatch):
@@ -270,8 +368,7 @@ def test_noise_is_drawn_after_the_charge_is_on_the_disk(path, monkeypatch):
 
 def released(out):
     """{query: what its process saw}."""
-    files = [one for one in out.iterdir() if one.suffix == ""]
-    return {one.name: json.loads(one.read_text()) for one in files}
+    return {one.stem: json.loads(one.read_text()) for one in out.glob("*.seen")}
 
 
 def ran(path, out, kind):
@@ -290,34 +387,30 @@ def ran(path, out, kind):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-def test_killed_at_any_step_never_more_is_released_than_charged(path, tmp_path):
+def test_a_release_killed_at_any_step_is_charged_if_it_was_seen(path, tmp_path):
     killed = ran(path, tmp_path / "out", "sound")
-    assert killed > 18
+    assert killed >= 3 * 10
     seen = released(tmp_path / "out")
     assert seen  # those that lived long enough
-    ledger = xj.privacy.Ledger(path, 100.0)
+    ledger = xj.privacy.Ledger(path, 1000.0)
     charges = [one for one in lines(path) if one["kind"] == "charge"]
-    answers = {one["query"] for one in lines(path) if one["kind"] == "answer"}
-    assert 0.25 * len(seen) <= ledger.spent == 0.25 * len(charges)
+    answers = [one["answer"]["noisy"] for one in lines(path) if one["kind"] == "answer"]
+    epsilons = [float(one["epsilon"]) for one in charges]
+    assert set(map(float, seen)) <= set(epsilons)  # each has an epsilon of its own
+    assert sum(map(float, seen)) <= ledger.spent == pytest.approx(sum(epsilons))
     assert len(seen) <= len(answers) <= len(charges)
-    # At the moment of every draw its charge was on the disk: one more than all that was seen.
-    drawn = sorted((tmp_path / "out").glob("*.drawn"))
-    assert len(drawn) >= len(seen)
-    for one in drawn:
-        assert float(one.read_text()) > 0
-    # The same query asked again gives what was seen, if it was, and never a second charge.
-    spent = ledger.spent
-    for name, answer in seen.items():
-        again = ledger._answer({"question": name}, 0.25, lambda: {"noisy": [-1]})
-        assert again == answer
-    assert ledger.spent == spent
+    # Whatever noise was drawn, its charge was on the disk by then.
+    drawn = [float(one.stem) for one in (tmp_path / "out").glob("*.drawn")]
+    assert len(drawn) >= len(seen) and set(drawn) <= set(epsilons)
+    # What was seen is what is told again, free of charge.
+    assert all([round(v * 2**20) for v in one] in answers for one in seen.values())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_the_kill_test_sees_a_release_before_the_charge(path, tmp_path):
     ran(path, tmp_path / "out", "late")
     seen = released(tmp_path / "out")
-    assert 0.25 * len(seen) > xj.privacy.Ledger(path, 100.0).spent
+    assert sum(map(float, seen)) > xj.privacy.Ledger(path, 1000.0).spent
 
 
 def test_threads_wait_for_each_other(path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import warnings
 import zipfile
 
 import jax.numpy as jnp
@@ -83,21 +84,60 @@ REFUSED = {
     ),
     "private rows explained": (
         lambda: xj.QII(MODEL, D).explain(),
-        "explains the private rows themselves",
+        "explains private rows themselves",
     ),
+    "the data as X": (lambda: xj.QII(MODEL, D).explain(D), "explains private rows"),
+    "a view of the data as X": (lambda: xj.QII(MODEL, D).explain(D[3:4]), "explains private rows"),
+    "rows that an explanation holds as X": (
+        lambda: _own_rows(),
+        "explains private rows",
+    ),
+    "a column of a frame as X": (lambda: _of_frames("X"), "explains private rows"),
     "a part of the data as pool": (
         lambda: xj.QII(MODEL, D, pool=D[2:5], quantity="average").explain(),
-        "a part of the data",
+        "shares memory with the data",
     ),
-    "a median of rows as pool": (
+    "the data backwards as pool": (
+        lambda: xj.QII(MODEL, D, pool=D[::-1], quantity="average").explain(),
+        "shares memory with the data",
+    ),
+    "one row over and over as pool": (
         lambda: xj.QII(
-            MODEL, D, pool=xj.Baseline("median", D.copy()), quantity="average"
+            MODEL, D, pool=np.broadcast_to(D[0], (8, 2)), quantity="average"
         ).explain(),
-        "a median or mean of rows",
+        "shares memory with the data",
     ),
-    "nothing private": (
-        lambda: xj.QII(MODEL, D, pool=D[:3].copy()).explain(D[:1].copy()),
-        "nothing private is in it",
+    "a part of a frame as pool": (lambda: _of_frames("pool"), "shares memory with the data"),
+    "a row of the data as the constant": (
+        lambda: xj.QII(MODEL, D, pool=xj.Baseline(D[0]), quantity="average").explain(),
+        "shares memory with the data",
+    ),
+    "a median of the data as pool": (
+        lambda: xj.QII(MODEL, D, pool=xj.Baseline("median", D), quantity="average").explain(),
+        "shares memory with the data",
+    ),
+    "all rows of a subsample as pool": (
+        lambda: xj.QII(MODEL, xj.privacy.subsample(D, 0.9), pool=D, quantity="average").explain(),
+        "all rows of its subsample",
+    ),
+    "some of all rows of a subsample as pool": (
+        lambda: xj.QII(
+            MODEL, xj.privacy.subsample(D, 0.9), pool=D[1:], quantity="average"
+        ).explain(),
+        "all rows of its subsample",
+    ),
+    "all rows of a subsample that was drawn of a list": (
+        lambda: _of_list(),
+        "all rows of its subsample",
+    ),
+    "all rows of a subsample as X": (
+        lambda: xj.QII(MODEL, xj.privacy.subsample(D, 0.9)).explain(D),
+        "explains private rows",
+    ),
+    "the rows of a subsample as X": (lambda: _own_sample(), "explains private rows"),
+    "nothing that depends on the data": (
+        lambda: xj.QII(MODEL, D, pool=D[:3] + 2).explain(D[:1] + 2),
+        "nothing in it depends on the data, provided X= and pool= are public",
     ),
     "a random model": (
         lambda: xj.QII(
@@ -116,11 +156,25 @@ REFUSED = {
         lambda: _with_prior(),
         r"Pr\[S\] = prior\(\) of the data",
     ),
-    "a positive class found in the data": (
+    "the data's own chances, rounded": (
+        lambda: _with_prior(lambda prior: np.round(prior, 6)),
+        r"Pr\[S\] = prior\(\)",
+    ),
+    "the data's own chances, scaled": (
+        lambda: _with_prior(lambda prior: prior * (1 - 1e-12)),
+        r"Pr\[S\] = prior\(\)",
+    ),
+    "the chances of all rows of a subsample": (
+        lambda: xj.QII(MODEL, xj.privacy.subsample(D, 0.5), quantity="average").explain(
+            index=xj.QII(MODEL, D, quantity="average").prior()
+        ),
+        r"Pr\[S\] = prior\(\)",
+    ),
+    "bounds that whole numbers do not hold": (
         lambda: xj.QII(
-            xj.as_model(lambda X: X[:, 0] + 3.0, output="label"), D, quantity="rate"
+            xj.as_model(scores), WIDE, quantity="rate", outcome="score", bounds=(-1e9, 1e9)
         ).explain(),
-        "last label seen on the data",
+        r"beyond 2\^24",
     ),
     "a slice": (lambda: average()[:, [1]], "a slice, a copy"),
     "a pickled one": (lambda: pickle.loads(pickle.dumps(average())), "a slice, a copy"),
@@ -138,9 +192,35 @@ REFUSED = {
 }
 
 
-def _with_prior():
+def _with_prior(changed=lambda prior: prior):
     qii = xj.QII(MODEL, D, quantity="average")
-    return qii.explain(index=qii.prior())
+    return qii.explain(index=changed(qii.prior()))
+
+
+def _own_rows():
+    qii = xj.QII(MODEL, D)
+    return qii.explain(qii.explain().data[:2])
+
+
+def _own_sample():
+    sample = xj.privacy.subsample(D, 0.9)
+    return xj.QII(MODEL, sample).explain(sample.rows[:1])
+
+
+def _of_list():
+    rows = D.tolist()
+    return xj.QII(MODEL, xj.privacy.subsample(rows, 0.9), pool=rows, quantity="average").explain()
+
+
+def _of_frames(argument):
+    pd = pytest.importorskip("pandas", reason="needs the extra [data]")
+    frame = pd.DataFrame({"a": list("xyzx"), "b": [1.0, 2, 1, 2]})
+    model = xj.as_model(
+        lambda r: (r["a"] == "x").to_numpy() * 1, backend="host", output="label", classes=[0, 1]
+    )
+    if argument == "X":
+        return xj.QII(model, frame).explain(frame.iloc[1:3])
+    return xj.QII(model, frame, pool=frame.iloc[:3], quantity="average").explain()
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -185,7 +265,7 @@ def test_a_private_copy_is_not_released_again():
         xj.privacy.release(private, 1.0)
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, np.inf, np.nan])
+@pytest.mark.parametrize("epsilon", [0, -1, np.inf, np.nan, 10**400])
 def test_epsilon_is_positive_and_finite(epsilon):
     with pytest.raises(xj.InputError, match="epsilon"):
         xj.privacy.release(average(), epsilon)
@@ -196,6 +276,7 @@ def test_epsilon_is_positive_and_finite(epsilon):
     [
         ({"epsilon": "1"}, "epsilon"),
         ({"epsilon": True}, "epsilon"),
+        ({"epsilon": np.array([1.0])}, "epsilon"),
         ({"ledger": "ledger.jsonl"}, "ledger"),
         ({"composition": 2}, "composition"),
         ({"seed": 1}, "seed"),
@@ -207,6 +288,10 @@ def test_arguments_of_other_types(arguments, named):
 
 
 def test_other_words_and_other_objects():
+    qii = xj.QII(MODEL, D, quantity="average")
+    for array in (qii.influence([0]), qii.marginal(0, [1]), qii.game()):
+        with pytest.raises(xj.InputTypeError, match=r"explain or .unary returned.*players="):
+            xj.privacy.release(array, 1.0)
     for arguments in ({"composition": "l2"}, {"calibration": "none"}):
         with pytest.raises(xj.InputError, match=next(iter(arguments))):
             xj.privacy.release(average(), 1.0, **arguments)
@@ -253,3 +338,71 @@ def test_scores_of_no_width_are_refused():
     with pytest.raises(xj.PrivacyError, match="no width"):
         xj.privacy.release(qii.explain(), 1.0)
     assert jnp.asarray(scores(WIDE)).shape == (6,)
+
+
+def told(explanation):
+    """The warnings of a release."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        xj.privacy.release(explanation, 1.0)
+    return [str(one.message) for one in caught]
+
+
+def test_copies_of_rows_of_the_data_are_told_to_the_curator_only():
+    """All rows of X= or pool= equal to rows of the data: a warning, and no part of the copy."""
+    away = D + 2
+    sample = xj.privacy.subsample(D, 0.5)
+    asked = {
+        "copy": (xj.QII(MODEL, D, pool=D.copy(), quantity="average").explain(), "pool="),
+        "part": (xj.QII(MODEL, D, pool=D[:3].copy(), quantity="average").explain(), "pool="),
+        "row": (xj.QII(MODEL, D, pool=xj.Baseline(D[0].copy()), quantity="rate").unary(), "pool="),
+        "median": (
+            xj.QII(MODEL, D, pool=xj.Baseline("median", D.copy()), quantity="rate").unary(),
+            "pool=",
+        ),
+        "sample": (xj.QII(MODEL, sample, pool=D.copy(), quantity="rate").unary(), "pool="),
+        "person": (xj.QII(MODEL, D).explain(D[:1].copy()), "X="),
+    }
+    for name, (explanation, argument) in asked.items():
+        (text,) = told(explanation)
+        assert text.startswith(argument) and "as private as the data" in text, name
+    public = {
+        "pool": xj.QII(MODEL, D, pool=away, quantity="average").explain(),
+        "some": xj.QII(
+            MODEL, D, pool=np.concatenate([D[:7], away[:1]]), quantity="average"
+        ).explain(),
+        "median": xj.QII(MODEL, D, pool=xj.Baseline("median", away), quantity="rate").unary(),
+        "person": xj.QII(MODEL, D).explain(away[:1]),
+    }
+    for name, explanation in public.items():
+        assert told(explanation) == [], name
+
+
+def test_copies_of_rows_of_a_frame_are_told():
+    pd = pytest.importorskip("pandas", reason="needs the extra [data]")
+    frame = pd.DataFrame({"a": list("xyzx"), "b": [1.0, 2, 1, 2]})
+    model = xj.as_model(
+        lambda r: (r["a"] == "x").to_numpy() * 1, backend="host", output="label", classes=[0, 1]
+    )
+    other = pd.DataFrame({"a": list("uvwu"), "b": [1.0, 2, 1, 2]})
+    for pool, warned in ((frame.iloc[[0, 2]].copy(), 1), (other, 0)):
+        found = told(xj.QII(model, frame, pool=pool, quantity="rate").unary())
+        assert len(found) == warned
+
+
+@pytest.mark.parametrize("labels", [(1, 2), (-1, 1), (3, 4), (0, 1)])
+def test_whether_it_is_released_does_not_depend_on_the_labels_that_came(labels):
+    """Of classes that were not declared 1 is positive, whichever labels the data show."""
+    low, high = labels
+    model = xj.as_model(lambda X: jnp.where(X[:, 0] > 0, high, low) * 1.0, output="label")
+    for data in (D, np.zeros_like(D), np.ones_like(D)):
+        explanation = xj.QII(model, data, quantity="rate").unary()
+        seen = {high if row[0] > 0 else low for row in data}
+        assert len(told(explanation)) == (not seen <= {0, 1})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            private = xj.privacy.release(explanation, 1e6)
+        assert private.provenance["positive"] == 1
+        ones = [(high if row[0] > 0 else low) == 1 for row in data]
+        share = np.mean(ones)
+        assert private.values[0, 0] == pytest.approx(share - share, abs=1e-4)

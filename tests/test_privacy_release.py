@@ -47,7 +47,7 @@ def test_the_copy_holds_noise_and_public_facts_only():
     for name in ("base_values", "std_errors", "data", "stats"):
         assert not hasattr(private, name)
     assert set(private.provenance) <= set(PUBLIC)
-    assert set(private.mechanism) == FIXED | {"epsilon_of_mechanism", "charged"}
+    assert set(private.mechanism) == FIXED | {"epsilon_of_mechanism", "charged", "free_again"}
     steps = private.values * 2**20
     assert np.array_equal(steps, np.rint(steps))
     assert private.provenance["members"] == 3 and private.provenance["rest"] == 5
@@ -73,7 +73,7 @@ def test_files_of_neighbours_that_differ_in_everything_are_equal_but_for_the_noi
     kinds = {
         "disparity": lambda data: disparity(data),
         "average": lambda data: xj.QII(MODEL, data, quantity="average").explain(index="banzhaf"),
-        "individual": lambda data: xj.QII(MODEL, data, quantity="individual").unary(D[:2].copy()),
+        "individual": lambda data: xj.QII(MODEL, data, quantity="individual").unary(D[:2] + 2),
         "sampled": lambda data: disparity(
             xj.privacy.subsample(data, 1.0), players={"both": [0, 1]}
         ),
