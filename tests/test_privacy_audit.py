@@ -27,6 +27,7 @@ from xaijax.methods import _qii_recount
 from xaijax.privacy import mechanism
 
 pytest.importorskip("opendp", reason="needs the extra [privacy]")
+pytestmark = pytest.mark.filterwarnings("ignore:(X|pool)= all of its rows")
 
 DRAWS = 100_000
 EVENTS = (-0.5, 0.0, 0.4, 0.7, 0.9, 0.99)  # shares of the largest log-likelihood ratio
@@ -108,7 +109,8 @@ def report(kind, labels, rows, index="shapley", **more):
         **more,
     )
     given = (oracles.bits([2]),) if kind in ("individual", "actual") else ()
-    return qii.unary(*given) if index == "unary" else qii.explain(*given, index=index)
+    unary = isinstance(index, str) and index == "unary"
+    return qii.unary(*given) if unary else qii.explain(*given, index=index)
 
 
 def of_labels(kind, index="shapley", **more):
@@ -149,7 +151,7 @@ def of_scores():
     return found
 
 
-def of_chances():
+def of_chances(difference="tv"):
     model = xj.as_model(chances, output="proba", classes=["a", "b", "c"])
     base = np.array([[9, 0, 0], [0, 9, 0], [0, 9, 0]], np.float32)
     found = []
@@ -161,9 +163,9 @@ def of_chances():
             players={"all": [0, 1, 2]},
             quantity="individual",
             outcome="proba",
-            difference="tv",
+            difference=difference,
         )
-        found.append(qii.unary(base[:1]))
+        found.append(qii.unary(base[:1].copy()))
     return found
 
 
@@ -175,6 +177,43 @@ def of_weights():
         report("average", labels, one, "unary", players=players, data_weights=given)
         for one in (rows, neighbour)
     ]
+
+
+def of_weighted_groups(quantity):
+    """A heavy record of the group turns, in the rows and among the donors."""
+
+    def make():
+        labels, rows, neighbour = [0, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0]
+        players = {"both": [0, 1]}
+        return [
+            report(quantity, labels, one, "unary", players=players, data_weights=[3.0, 1, 1, 1])
+            for one in (rows, neighbour)
+        ]
+
+    return make
+
+
+def of_sizes():
+    """Sets of at most one player: with two players Shapley's values, normalised or as printed."""
+    labels, rows, neighbour = worst("average", member=MEMBER)
+    index = xj.SizeLimited(1, normalised=False)
+    return [report("average", labels, one, index) for one in (rows, neighbour)]
+
+
+CHANCE = np.array([0.25, 0.5, 0.125, 0.125])
+
+
+def of_given_chances():
+    Q = oracles.tables("average", 4)
+    v = Q[:, :, :1] - Q
+    c = np.zeros((4, 2))
+    for i in range(2):
+        for S in range(4):
+            if not S >> i & 1:
+                c[S | 1 << i, i] += CHANCE[S]
+                c[S, i] -= CHANCE[S]
+    labels, rows, neighbour, _ = oracles.worst_neighbours(v @ c, 4)
+    return [report("average", labels, one, CHANCE) for one in (rows, neighbour)]
 
 
 def of_public_pool():
@@ -199,12 +238,24 @@ CASES = {
     "scores": (of_scores, {}),
     "chances": (of_chances, {}),
     "weights": (of_weights, {}),
+    "group, weights": (of_weighted_groups("group"), {}),
+    "disparity, weights": (of_weighted_groups("disparity"), {}),
+    "sets of limited size": (of_sizes, {}),
+    "Pr[S]": (of_given_chances, {}),
+    "chances, class by class": (lambda: of_chances("subtract"), {}),
+    "chances, L1": (lambda: of_chances("l1"), {}),
+    "chances, L2": (lambda: of_chances("l2"), {}),
+    "chances, Linf": (lambda: of_chances("linf"), {}),
 }
-AUDITS = len(CASES) + 1  # and the subsample
+AUDITS = len(CASES) + 2  # and the subsample, without and with a public pool
 COMPARISONS = AUDITS * len(EVENTS) * 2
 CONFIDENCE = 1 - 1e-6 / (2 * COMPARISONS)
 # The share of epsilon that the worst neighbours of a world of two bits use up, at least.
-SHARE = dict.fromkeys(CASES, 0.2) | dict.fromkeys(["individual", "actual", "scores"], 0.99)
+SHARE = (
+    dict.fromkeys(CASES, 0.2)
+    | {"group, weights": 0.15}
+    | dict.fromkeys(["individual", "actual", "scores"], 0.99)
+)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -219,13 +270,13 @@ def test_no_release_shows_more_than_epsilon(case, monkeypatch, record_property):
     assert 0.1 < found <= 1.0, f"{case}: measured {found:.3f}, claimed 1 (exactly {apart:.3f})"
 
 
-def samples(rows, size):
+def samples(rows, size, **more):
     """An explanation for each subsample of the rows."""
     labels = [0, 1, 1, 1]
     model = table_model(labels)
     for places in itertools.combinations(range(len(rows)), size):
         drawn = Subsample(oracles.bits(rows), np.array(places))
-        yield xj.QII(model, drawn, players={"both": [0, 1]}, quantity="rate").unary()
+        yield xj.QII(model, drawn, players={"both": [0, 1]}, quantity="rate", **more).unary()
 
 
 def test_a_subsample_is_amplified_and_no_more(monkeypatch, record_property):
@@ -241,6 +292,27 @@ def test_a_subsample_is_amplified_and_no_more(monkeypatch, record_property):
     assert scale == pytest.approx(sensitivity / math.log1p(3 * math.expm1(1)), rel=1e-9)
     shift = np.abs(values).max() or 1
     found = measured(worlds[0] / shift, worlds[1] / shift, CONFIDENCE)
+    record_property("epsilon", found)
+    assert found <= 1.0
+
+
+def of_samples(worlds, size, monkeypatch, **more):
+    """[draws] of each world in lattice steps, over all samples, and the scale."""
+    out = []
+    for rows in worlds:
+        taken = [handed_over(one, monkeypatch) for one in samples(rows, size, **more)]
+        (scale,) = {scale for _, scale in taken}
+        which = np.random.default_rng(7).integers(len(taken), size=DRAWS)
+        values = np.array([value[0] for value, _ in taken])
+        out.append(draw([0], scale)[:, 0] + values[which])
+    return (*out, scale)
+
+
+def test_a_subsample_with_a_public_pool_shows_no_more(monkeypatch, record_property):
+    worlds = [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]
+    pool = oracles.bits([3, 0])
+    first, second, scale = of_samples(worlds, 5, monkeypatch, pool=pool)
+    found = measured(first / LATTICE, second / LATTICE, CONFIDENCE)
     record_property("epsilon", found)
     assert found <= 1.0
 
@@ -370,11 +442,32 @@ def test_control_donors_drawn_with_replacement(monkeypatch):
     assert audit([a], [b], scale, CONFIDENCE) > 1.5
 
 
-def test_control_a_second_answer_without_a_charge(monkeypatch, tmp_path):
-    """Two answers with noise of their own, for what the ledger says was spent once."""
-    a, b, scale = individuals(monkeypatch)
-    assert audit(a * 2, b * 2, scale, CONFIDENCE) > 1.5
-    ledger = xj.privacy.Ledger(tmp_path / "ledger", 5.0)
-    one, _ = alone("individual")()
-    first, second = (xj.privacy.release(one, 1.0, ledger=ledger) for _ in range(2))
-    assert first.values.tolist() == second.values.tolist() and ledger.spent == 1.0
+class Forgetful(xj.privacy.Ledger):
+    """A broken ledger: what was charged once is drawn anew as often as it is asked."""
+
+    def _known(self, query, epsilon):
+        return None
+
+    def _answer(self, query, epsilon, draw, may=None):
+        super()._answer(query, epsilon, draw)
+        return draw()
+
+
+def test_control_release_without_a_charge(monkeypatch, tmp_path):
+    """Three answers of `release` with noise of their own, for what the ledger says was one."""
+    reports = alone("individual")()
+    drawn, apart = [], []
+    monkeypatch.setattr(mechanism, "noisy", lambda v, s: drawn.append((v, s)) or list(v))
+    for kind, times in ((Forgetful, 3), (xj.privacy.Ledger, 3)):
+        worlds = []
+        for place, one in enumerate(reports):
+            ledger = kind(tmp_path / f"{kind.__name__}{place}", 5.0)
+            drawn.clear()
+            copies = [xj.privacy.release(one, 1.0, ledger=ledger) for _ in range(times)]
+            assert ledger.spent == 1.0 and len(copies) == times
+            worlds.append([value for values, _ in drawn for value in values])
+        apart.append((worlds, drawn[0][1]))
+    monkeypatch.undo()
+    (broken, scale), (sound, _) = apart
+    assert len(sound[0]) == 1 and audit(*sound, scale, CONFIDENCE) <= 1.0
+    assert len(broken[0]) > 1 and audit(*broken, scale, CONFIDENCE) > 1.5

@@ -140,7 +140,9 @@ def test_a_ledger_holds_digests_and_noisy_numbers_only(path):
     def leaves(value):
         if isinstance(value, dict):
             return [one for item in value.items() for one in leaves(list(item))]
-        return [one for item in value for one in leaves(item)] if isinstance(value, list) else [value]
+        return (
+            [one for item in value for one in leaves(item)] if isinstance(value, list) else [value]
+        )
 
     texts = {one for one in leaves(lines(path)) if isinstance(one, str)}
     long = {one for one in texts if len(one) > 40}
@@ -231,7 +233,7 @@ def test_a_charge_without_an_answer_is_spent_and_pays_for_no_other(path):
     ledger = xj.privacy.Ledger(path, 1.0)
     ledger._answer({"q": 1}, 0.375, noisy())
     content = path.read_bytes()
-    for cut in (content[:-5], content[: content.rindex(b"{\"kind\": \"answer\"")]):
+    for cut in (content[:-5], content[: content.rindex(b'{"kind": "answer"')]):
         path.write_bytes(cut)
         with pytest.raises(xj.PrivacyError, match="is shorter than it was"):
             ledger._answer({"q": 1}, 0.375, noisy(2))

@@ -102,9 +102,7 @@ REFUSED = {
         "shares memory with the data",
     ),
     "one row over and over as pool": (
-        lambda: xj.QII(
-            MODEL, D, pool=np.broadcast_to(D[0], (8, 2)), quantity="average"
-        ).explain(),
+        lambda: xj.QII(MODEL, D, pool=np.broadcast_to(D[0], (8, 2)), quantity="average").explain(),
         "shares memory with the data",
     ),
     "a part of a frame as pool": (lambda: _of_frames("pool"), "shares memory with the data"),

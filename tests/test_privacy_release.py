@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 import pickle
-import zipfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from privacy_cases import (
 )
 
 import xaijax as xj
+from xaijax._exact_sums import Once, remembered
 from xaijax.privacy import mechanism
 from xaijax.privacy.facts import PUBLIC
 
@@ -62,41 +65,28 @@ def test_the_noises_own_error():
     half = private.half_widths(0.95)
     assert half.shape == (1, 2) and half[0, 0] == pytest.approx(scale * np.log(20), rel=1e-4)
     noise = np.array(mechanism.noisy([0] * 20_000, scale * 2**20)) / 2**20
+    # 0.01 is 6.5 standard errors of 20,000 draws: a false alarm has chance 1e-10.
     assert (np.abs(noise) <= half[0, 0]).mean() == pytest.approx(0.95, abs=0.01)
 
 
-def test_files_of_neighbours_that_differ_in_everything_are_equal_but_for_the_noise(
-    tmp_path, monkeypatch
-):
-    """Every row of the data is another one, and so is every value; only noise tells the files."""
-    worlds = [np.zeros((8, 2), np.float32), np.tile(np.float32([[0, 1], [1, 1]]), (4, 1))]
-    kinds = {
-        "disparity": lambda data: disparity(data),
-        "average": lambda data: xj.QII(MODEL, data, quantity="average").explain(index="banzhaf"),
-        "individual": lambda data: xj.QII(MODEL, data, quantity="individual").unary(D[:2] + 2),
-        "sampled": lambda data: disparity(
-            xj.privacy.subsample(data, 1.0), players={"both": [0, 1]}
-        ),
-    }
-    for name, make in kinds.items():
-        before = [make(data).values for data in worlds]
-        assert not np.array_equal(*before) or name == "sampled"
-        for noise in (True, False):
-            with monkeypatch.context() as patch:
-                if not noise:  # the same numbers in place of noise: nothing else may differ
-                    patch.setattr(mechanism, "noisy", lambda values, scale: [7] * len(values))
-                copies = [xj.privacy.release(make(data), 1.0) for data in worlds]
-            parts = []
-            for number, private in enumerate(copies):
-                path = tmp_path / f"{name}{number}.npz"
-                private.save(path)
-                with zipfile.ZipFile(path) as archive:
-                    parts.append({one: archive.read(one) for one in archive.namelist()})
-            differing = {one for one in parts[0] if parts[0][one] != parts[1][one]}
-            assert parts[0].keys() == parts[1].keys()
-            assert differing == ({"values.0.npy"} if noise else set()), (name, noise)
-            if not noise:
-                assert repr(copies[0]) == repr(copies[1])
+def test_a_copy_is_frozen_all_the_way_down():
+    private = xj.privacy.release(disparity(), 2.0)
+    with pytest.raises(ValueError, match="read-only"):
+        private.values[0] = 0
+    with pytest.raises(TypeError, match="frozen"):
+        private.provenance["members"] = 4
+    with pytest.raises(TypeError, match="frozen"):
+        private.mechanism.update(scale=0)
+    with pytest.raises(AttributeError):
+        private.provenance["player_columns"].append(1)
+    with pytest.raises(TypeError):
+        private.provenance["player_columns"][0][0] = 1
+    told = dataclasses.asdict(private)
+    assert told["provenance"] == private.provenance and told["epsilon"] == 2.0
+    same = copy.deepcopy(private)
+    assert same.mechanism == private.mechanism
+    with pytest.raises(xj.InputError, match="which are needed here"):
+        xj.transparency_report(private, "nowhere.html")
 
 
 def test_a_copy_is_saved_loaded_and_pickled(tmp_path):
@@ -180,6 +170,8 @@ def test_a_subsample():
     assert len(set(rows)) == 15 and set(rows) <= set(frame[:, 0])
     other = xj.privacy.subsample(frame, 0.3)
     assert rows.tolist() != other.rows[:, 0].tolist()  # alike: chance 1 / C(50, 15) = 4e-13
+    # In the random order of the draw; ascending by chance: 1 / 15! = 8e-13.
+    assert rows.tolist() != sorted(rows)
     assert "of 50 rows" in repr(sample) and not any(c in repr(sample) for c in "[]")
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="not copied or stored"):
@@ -234,6 +226,69 @@ def test_a_subsample_is_released_once(tmp_path):
     assert ask(again, 0.25).epsilon == 0.25  # that draw is not used up yet
     with pytest.raises(xj.PrivacyError, match="released once"):
         xj.privacy.release(xj.QII(MODEL, again, quantity="rate").explain(), 1.0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
+def test_a_subsample_is_released_in_its_own_process():
+    """Else each fork of a process could release its copy of one draw once."""
+    model = xj.as_model(lambda X: (X[:, 0] > 0) * 1, backend="host", output="label", classes=[0, 1])
+    explanation = xj.QII(model, xj.privacy.subsample(D, 0.5), quantity="average").unary()
+    remembered(explanation).sums()  # nothing of JAX runs in the forks
+    read, write = os.pipe()
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            try:
+                xj.privacy.release(explanation, 1.0)
+                os.write(write, b"R")
+            except xj.PrivacyError as error:
+                os.write(write, b"f" if "fork" in str(error) else b"?")
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+    assert os.read(read, 10) == b"ff"
+    os.close(read)
+    os.close(write)
+    xj.privacy.release(explanation, 1.0)
+
+
+def test_a_subsample_is_released_by_one_thread(tmp_path):
+    ledger = xj.privacy.Ledger(tmp_path / "ledger", 100.0)
+    for turn in range(5):
+        sample = xj.privacy.subsample(np.tile(D, (5, 1)), 0.5)
+        asked = [xj.QII(MODEL, sample, quantity=q).unary() for q in ("average", "rate")] * 2
+        for one in asked:
+            remembered(one).sums()
+        together = threading.Barrier(len(asked))
+
+        def release(place, turn=turn, asked=asked, together=together):
+            together.wait()
+            try:
+                # Some with a ledger: what is refused is not charged either.
+                given = ledger if place % 2 else None
+                xj.privacy.release(asked[place], 1 + turn + place / 8, ledger=given)
+            except xj.PrivacyError:
+                return 0
+            return 1
+
+        spent = ledger.spent
+        with ThreadPoolExecutor(len(asked)) as pool:
+            done = list(pool.map(release, range(len(asked))))
+        assert sum(done) == 1
+        assert (ledger.spent > spent) == (done[1] + done[3])
+
+
+def test_a_claim_is_given_once_to_any_number_of_threads():
+    claim = Once()
+    together = threading.Barrier(16)
+
+    def take(_):
+        together.wait()
+        return claim.take()
+
+    with ThreadPoolExecutor(16) as pool:
+        assert sorted(map(str, pool.map(take, range(16)))) == ["None"] + ["again"] * 15
 
 
 def test_weights_have_no_place_with_a_subsample():
