@@ -1,7 +1,7 @@
 """Copies of two data sets that differ in everything are equal but for the noise.
 
-Where the noise is drawn the files differ in their values; two draws of one value each are alike with
-chance 1e-6 at most (scales of 10^5 lattice steps and more), about 2e-5 a run for all cases.
+Where the noise is drawn the files differ in their values; two draws of one value each are alike
+with chance 1e-6 at most (scales of 10^5 lattice steps and more), about 2e-5 a run for all cases.
 """
 
 from __future__ import annotations
