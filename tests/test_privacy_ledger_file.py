@@ -1,4 +1,4 @@
-"""The file of a ledger: only ever longer, its owner's only, and left alone where it is no ledger."""
+"""The file of a ledger: only ever longer, its owner's only, left alone where it is no ledger."""
 
 from __future__ import annotations
 
