@@ -1,4 +1,4 @@
-"""An empirical audit: what releases of two neighbours tell apart; test_privacy_controls.py fails it.
+"""An audit: what releases of two neighbours tell apart; test_privacy_controls.py must fail it.
 
 For every released quantity two neighbours are taken that are as far apart as brute force over tiny
 worlds finds them. 100,000 releases of each are drawn; every draw is of whole numbers that the
