@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import sqlite3
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ class QueryCounts:
         self._key = hmac.digest(secret, b"xaijax.federated counts", "sha256")
         name = ":memory:" if path is None else str(path)
         self._base = sqlite3.connect(name, timeout=0.2, check_same_thread=False)
+        weakref.finalize(self, self._base.close)  # also where nobody says close()
         try:
             self._base.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._base.execute("PRAGMA synchronous = FULL")
