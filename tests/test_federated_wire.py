@@ -158,7 +158,7 @@ def test_numbers_and_texts_name_the_same_row() -> None:
 def test_lengths_depend_neither_on_the_coalitions_nor_on_the_hosts_columns() -> None:
     """What a guest can see: methods, lengths and their order."""
     lengths = []
-    for seed, width in ((0, 4), (1, 4), (2, 12)):
+    for seed, width in ((0, 8), (1, 8), (2, 12)):
         rng = np.random.default_rng(seed)
         columns = width + 3
         split = fd.split_logistic(rng.normal(size=columns), 0.0, {"shop": [0, 1, 2]})
@@ -196,7 +196,13 @@ def test_the_guest_hears_nothing_that_depends_on_the_seed() -> None:
 
         remote = fd.SplitModel(xj.as_model(watching, backend="host"), 4, {"shop": 1})
         host = fd.Host(
-            remote, X[:, HOST], {"shop": transport}, names(40), seed=seed, estimator="permutation"
+            remote,
+            X[:, HOST],
+            {"shop": transport},
+            names(40),
+            seed=seed,
+            estimator="permutation",
+            budget=20,
         )
         host(X[:, HOST], progress=False)
         heard.append(sorted(set(order)))

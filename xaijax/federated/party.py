@@ -105,15 +105,15 @@ def ask(transport: Transport, who: str, method: str, deadline: float, **fields: 
         )
     try:
         found = decode("Reply", transport.call(method, data, deadline))
+        if not found.HasField("refusal"):
+            return decode(reply, found.body)
     except FederatedProtocolError as error:
         raise type(error)(f"{who}: {error}") from None
-    if found.HasField("refusal"):
-        # The other party's words: kept short, and without what a terminal would obey.
-        text = re.sub(r"[^\x20-\x7e]", "?", found.refusal.text)[:_LONGEST_TEXT]
-        code = found.refusal.code if found.refusal.code in CODES else "message"
-        error = FederatedPolicyError if code == "policy" else FederatedProtocolError
-        raise error(f"{who} refused ({code}): {text}")
-    return decode(reply, found.body)
+    # The other party's words: kept short, and without what a terminal would obey.
+    text = re.sub(r"[^\x20-\x7e]", "?", found.refusal.text)[:_LONGEST_TEXT]
+    code = found.refusal.code if found.refusal.code in CODES else "message"
+    kind = FederatedPolicyError if code == "policy" else FederatedProtocolError
+    raise kind(f"{who} refused ({code}): {text}")
 
 
 def check_version(version: int) -> None:
