@@ -1,4 +1,4 @@
-"""What a curious host can do with what it is told: each attack works without the policy that stops it.
+"""What a curious host can do with what it is told; each attack works where no policy stops it.
 
 All secrets and tables are fixed, so these tests have no false alarms.
 """
@@ -61,9 +61,8 @@ def test_a_column_from_united_values() -> None:
     )
     assert open_ >= 0.9
     assert closed <= 0.2
-    assert (
-        error[:, column].mean() > size
-    )  # noise that protects one person drowns that person's value
+    # What protects a person drowns the person's value.
+    assert error[:, column].mean() > size
     assert error[:, :column].max() < 1e-5  # additive: the host's own values hold no guest
 
 

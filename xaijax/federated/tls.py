@@ -86,7 +86,11 @@ def diagnosis(address: str, tls: Tls, seconds: float) -> str:
         try:
             with context.wrap_socket(plain, server_hostname=host) as secure:
                 secure.settimeout(min(1.0, seconds))
-                secure.recv(1)
+                if not secure.recv(1):  # a gRPC server speaks first, to clients that it takes
+                    return (
+                        "the other party closed the connection when it had seen the certificate; "
+                        "it does not trust the authority that signed it, or none was shown"
+                    )
         except ssl.SSLCertVerificationError as error:
             return f"the other party's certificate is not accepted: {error.verify_message}"
         except ssl.SSLError as error:
