@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from parties import GUEST, HOST, Watched, guest_folder, logistic, names, process, table
 
@@ -149,6 +150,8 @@ def test_arbiters_that_are_refused() -> None:
             fd.Arbiter(*given)
     with pytest.raises(xj.InputError, match="model must be None with arbiter="):
         fd.Host(logistic().host, X, transport, names(N), arbiter=transport["shop"])
+    with pytest.raises(xj.InputError, match="numbers alone travel"):
+        fd.Host(None, pd.DataFrame(X), transport, names(N), arbiter=transport["shop"])
     with pytest.raises(xj.FederatedProtocolError, match="joins 4 host columns"):
         host, _, _ = parties()
         wide = fd.Host(None, X, host._transports, names(N), arbiter=host._joint._arbiter)

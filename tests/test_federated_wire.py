@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 import parties
 import pytest
 from parties import GUEST, HOST, Watched, guest_of, host_of, logistic, names, table
@@ -90,9 +89,12 @@ def test_two_guests_and_any_reference_row() -> None:
     assert found.feature_names[3:] == ("a", "b")
 
 
-def test_frames_keep_their_names() -> None:
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_keep_their_names(library: str) -> None:
+    frames = pytest.importorskip(library)
     split, X = logistic(), table(50)
-    frame = pd.DataFrame(X[:, HOST], columns=["age", "pay", "rooms", "years"])
+    columns = ["age", "pay", "rooms", "years"]
+    frame = frames.DataFrame(dict(zip(columns, X[:, HOST].T, strict=True)))
     transport = fd.InMemory(guest_of(split, X))
     host = fd.Host(split.host, frame, {"shop": transport}, names(50))
     found = host(frame, progress=False)

@@ -117,6 +117,11 @@ class Host:
         self.model = self._joint.model if self._joint is not None else split_model(model).model
         self._widths = {name: 1 if model is None else model.widths[name] for name in transports}
         self._row, self._reference_kind = host_reference(reference, background, self.model)
+        if model is None and frame_kind(self._row):
+            raise InputError(
+                "background must be an array with arbiter=: numbers alone travel to it. Say "
+                "background.to_numpy()."
+            )
         if model is not None and self._row.shape[1] != model.columns:
             raise InputError(
                 f"background has {self._row.shape[1]} columns, the model's host side "

@@ -30,7 +30,7 @@ def joined(rows: Any, answers: np.ndarray, labels: Sequence[str]) -> Any:
             f"X has a column {taken[0]!r}, a name that guests' answers need; rename it."
         )
     named = {name: answers[:, j] for j, name in enumerate(labels)}
-    return rows.assign(**named) if kind == "pandas" else rows.with_columns(**named)
+    return rows.assign(**named) if kind == "pandas" else rows.hstack(type(rows)(named))
 
 
 def host_reference(reference: Any, background: Any, model: Any) -> tuple[Any, str]:
