@@ -67,6 +67,25 @@ class Watched:
         return [(method, len(request), len(reply)) for method, request, reply in self.log]
 
 
+def mutated(rng: np.random.Generator, message: bytes) -> bytes:
+    """Bytes changed, cut, put in or doubled."""
+    data = bytearray(message)
+    for _ in range(int(rng.integers(1, 5))):
+        at = int(rng.integers(0, max(1, len(data))))
+        kind = rng.integers(0, 5)
+        if kind == 0 and data:
+            data[at] ^= 1 << int(rng.integers(0, 8))
+        elif kind == 1:
+            del data[at:]
+        elif kind == 2:
+            data[at:at] = rng.bytes(int(rng.integers(1, 9)))
+        elif kind == 3 and data:
+            data[at] = int(rng.choice([0, 127, 128, 255]))
+        else:
+            data += data[at : at + int(rng.integers(1, 40))]
+    return bytes(data)
+
+
 def write_csv(path: Path, rows: np.ndarray, columns: list[str], ids: list[str]) -> None:
     lines = [",".join(["customer", *columns])]
     lines += [

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from parties import GUEST, HOST, Watched, guest_folder, logistic, names, process, table
+from parties import GUEST, HOST, Watched, guest_folder, logistic, mutated, names, process, table
 
 import xaijax as xj
 from xaijax import federated as fd
@@ -136,6 +136,21 @@ def test_rows_that_an_arbiter_refuses() -> None:
     arbiter.close()
     with pytest.raises(xj.FederatedProtocolError, match=r"\(session\)"):
         fd.party.ask(between["arbiter"], "arbiter", "Predict", 1.0, run=run, rows=1)
+
+
+def test_mutated_messages_to_an_arbiter() -> None:
+    host, _, between = parties()
+    host(X[:10, HOST], names(N)[:10], progress=False)
+    rng = np.random.default_rng(0)
+    good = [(method, request) for method, request, _ in between["arbiter"].log]
+    codes = set()
+    for number in range(1_500):
+        method, request = good[number % len(good)]
+        reply = between["arbiter"].inner.call(method, mutated(rng, request), 1.0)
+        found = fd.messages.decode("Reply", reply)
+        codes.add(found.refusal.code if found.HasField("refusal") else "answered")
+    assert {"message", "session"} <= codes and "internal" not in codes
+    assert host(X[10:20, HOST], names(N)[10:20], progress=False).values.shape == (10, 5)
 
 
 def test_arbiters_that_are_refused() -> None:

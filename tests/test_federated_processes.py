@@ -13,7 +13,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from parties import GUEST, HOST, Watched, guest_folder, logistic, names, process, table, write_csv
+from parties import (
+    GUEST,
+    HOST,
+    Watched,
+    guest_folder,
+    logistic,
+    mutated,
+    names,
+    process,
+    table,
+    write_csv,
+)
 from repository import ROOT
 
 import xaijax as xj
@@ -285,25 +296,6 @@ def test_a_guest_lost_in_mid_sweep_and_resumed(
 
 
 # --- whatever comes over the wire, the guest goes on ----------------------------------------
-
-
-def mutated(rng: np.random.Generator, message: bytes) -> bytes:
-    """Bytes changed, cut, put in or doubled."""
-    data = bytearray(message)
-    for _ in range(int(rng.integers(1, 5))):
-        at = int(rng.integers(0, max(1, len(data))))
-        kind = rng.integers(0, 5)
-        if kind == 0 and data:
-            data[at] ^= 1 << int(rng.integers(0, 8))
-        elif kind == 1:
-            del data[at:]
-        elif kind == 2:
-            data[at:at] = rng.bytes(int(rng.integers(1, 9)))
-        elif kind == 3 and data:
-            data[at] = int(rng.choice([0, 127, 128, 255]))
-        else:
-            data += data[at : at + int(rng.integers(1, 40))]
-    return bytes(data)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from parties import GUEST, HOST, SECRET, Watched, guest_of, host_of, logistic, names, table
+from parties import GUEST, HOST, SECRET, Watched, guest_of, host_of, logistic, mutated, names, table
 
 import xaijax as xj
 from xaijax import federated as fd
@@ -66,6 +66,25 @@ def test_replies_that_are_wrong(name: str) -> None:
     assert str(told.value).startswith("guest 'shop'") or "public_key" in str(told.value)
     for one in names(40):
         assert one not in str(told.value)
+
+
+def test_mutated_replies_raise_nothing_but_typed_errors() -> None:
+    """Or pass, where a mutation changes a number or what nobody reads."""
+    rng = np.random.default_rng(1)
+    raised = 0
+    for _ in range(400):
+        spoilt = str(rng.choice(["Open", "Align", "Answer"]))
+        transport = Watched(
+            fd.InMemory(guest_of(SPLIT, X)),
+            lambda method, reply, spoilt=spoilt: mutated(rng, reply) if method == spoilt else reply,
+        )
+        conversation = Conversation("shop", transport, [n.encode() for n in names(40)], None, 1.0)
+        answers = Answers(None, "shop", [n.encode() for n in names(40)])
+        try:
+            conversation.fetch(answers, range(40), 1, 64)
+        except xj.FederatedProtocolError:
+            raised += 1
+    assert 200 < raised < 400
 
 
 def opened(guest: fd.Guest):
