@@ -5,6 +5,8 @@ All secrets and tables are fixed, so these tests have no false alarms.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from parties import SECRET, names
@@ -21,6 +23,7 @@ NOISE = fd.Policy(fewest=1, most_queries=100, epsilon=2.0, bounds=(-3.0, 3.0))
 OFF = fd.Policy(fewest=1)
 
 
+@functools.cache
 def additive() -> tuple[fd.SplitModel, np.ndarray, np.ndarray]:
     """A sum of three host columns and one of the guest; the host's columns, the guest's."""
     rng = np.random.default_rng(5)

@@ -14,7 +14,7 @@ import xaijax as xj
 from xaijax import federated as fd
 from xaijax.federated.audit import AuditLog
 from xaijax.federated.counts import QueryCounts
-from xaijax.federated.noise import LATTICE, bit_thresholds, noise_deviation, noise_key, noisy
+from xaijax.federated.noise import LATTICE, bit_thresholds, noise_key, noisy
 
 pytest.importorskip("google.protobuf", reason="needs the extra [federated]")
 pytest.importorskip("cryptography", reason="needs the extra [federated]")
@@ -274,7 +274,6 @@ def test_noise_bounds_what_is_told_of_a_row() -> None:
     ratios = np.log(counts[0][enough] / counts[1][enough])
     assert np.abs(ratios).max() <= epsilon + 6 * 0.071
     assert np.abs(ratios).max() >= epsilon - 6 * 0.071  # and no more noise than that needs
-    assert math.isclose(noise_deviation(1, low, high, epsilon), math.sqrt(2) * 3 / LATTICE / 0.8)
 
 
 def test_answers_are_clipped_to_the_bounds_before_the_noise() -> None:

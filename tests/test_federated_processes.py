@@ -89,6 +89,7 @@ def test_memory_and_the_wire_carry_the_same_bytes(address: str, tls: dict[str, f
     transport.close()
 
 
+@pytest.mark.slow
 def test_the_command_line_of_both_sides(
     address: str, tls: dict[str, fd.Tls], tmp_path: Path
 ) -> None:

@@ -30,7 +30,15 @@ def in_process(split: fd.Split, X: np.ndarray, rows: np.ndarray, **options) -> x
     return xj.FederatedExplainer(split.joint, X, {"shop": GUEST}, **options)(rows, progress=False)
 
 
-@pytest.mark.parametrize("options", [{}, {"index": "banzhaf"}, {"estimator": "wls"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"index": "banzhaf"},
+        {"estimator": "wls"},
+        {"estimator": "permutation", "budget": 12, "seed": 3},
+    ],
+)
 def test_values_are_those_of_one_process(options: dict) -> None:
     split, X = logistic(), table()
     host = host_of(split, X, fd.InMemory(guest_of(split, X)), **options)

@@ -5,11 +5,9 @@ Letters: N rows, F columns of the guest, E numbers of an answer.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import secrets
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +20,9 @@ from xaijax._public import public_class
 from xaijax.federated import psi
 from xaijax.federated.audit import AuditLog
 from xaijax.federated.counts import QueryCounts
+from xaijax.federated.disclosure import Disclosure
 from xaijax.federated.guest_arguments import parts_of, reference_row, secret_of
 from xaijax.federated.messages import LARGEST, VERSION, numbers
-from xaijax.federated.noise import noise_key, noisy
 from xaijax.federated.party import Names, Refused, check_version, handled
 from xaijax.federated.policy import Policy
 from xaijax.federated.sessions import Session, Sessions
@@ -79,8 +77,9 @@ class Guest:
             raise InputTypeError(f"policy must be a Policy, got {type(policy).__name__}.")
         self._secret = secret_of(secret, self.policy, state)
         self._parts = parts_of(parts, self.policy, self._rows)
-        self._reference = reference_row(reference, self._rows)
-        self._aligned = self._of_own(aligned, known)
+        row = reference_row(reference, self._rows)
+        self._disclosure = Disclosure(self._rows, row, known, self.policy, self._secret)
+        self._aligned = _listed(aligned, self._row_of)
         self._aligned_with: dict[Names, tuple[bytes, ...]] = {}  # by private set intersection
         self._intersections: dict[Names, psi.Intersection] = {}
         folder = None if state is None else Path(state)
@@ -90,11 +89,6 @@ class Guest:
         self.audit = AuditLog(folder and folder / "audit.jsonl", self._secret)
         self.audit.add("start", versions=list(self._parts), rows=N, columns=F)
         self._sessions, self._lock = Sessions(), threading.Lock()
-
-    @property
-    def durable(self) -> bool:
-        """Whether counts and the log outlive this object."""
-        return self.audit.path is not None
 
     def handle(self, method: str, names: Names, data: bytes) -> bytes:
         """The bytes of the Reply to one request of the party with these names; never raises."""
@@ -142,7 +136,7 @@ class Guest:
             "width": width,
             "fewest": self.policy.fewest,
             "most": min(self.policy.most, (LARGEST - 64) // max(32, 8 * width)),
-            "state": self._state(version),
+            "state": self._disclosure.state(part, version),
             "confirmation": key.confirmation(),
         }
 
@@ -176,7 +170,7 @@ class Guest:
             )
         tokens, rows = self._asked(session, request.tokens, session.used)
         self._charge(rows)
-        answers = self._answers(session, rows)
+        answers = self._disclosure.answers(session.part, session.version, rows)
         session.used.update(tokens)
         session.number = request.number
         instances = int((rows >= 0).sum())
@@ -197,7 +191,7 @@ class Guest:
         self._charge(rows)
         session.sent.update(tokens)
         self.audit.add("block", peer=names[0], instances=int((rows >= 0).sum()))
-        values = np.where(rows[:, None] >= 0, self._rows[rows], self._reference)
+        values = self._disclosure.values(rows)
         return {"columns": values.shape[1], "values": numbers(values)}
 
     def _intersect(self, names: Names, request: Any) -> dict[str, Any]:
@@ -265,7 +259,7 @@ class Guest:
 
     def _charge(self, rows: np.ndarray) -> None:
         """Count the queries, or refuse them all."""
-        who = [self._known[row] for row in rows[rows >= 0]]
+        who = [self._disclosure.identifiers[row] for row in rows[rows >= 0]]
         most = self.policy.most_queries
         if most is not None and self._counts.most(who) >= most:
             raise Refused(
@@ -273,54 +267,16 @@ class Guest:
             )
         self._counts.charge(who)
 
-    def _answers(self, session: Session, rows: np.ndarray) -> np.ndarray:
-        """g of these rows as it leaves the house; [n, E]."""
-        values = np.where(rows[:, None] >= 0, self._rows[rows], self._reference)
-        answers = np.asarray(session.part.answers(values), np.float64)
-        if answers.shape != (len(rows), session.part.width) or not np.isfinite(answers).all():
-            raise ValueError("the part's answers are not finite, or of another shape")
-        policy = self.policy
-        if policy.epsilon is not None and policy.bounds is not None:
-            keys = [
-                noise_key(
-                    self._secret,
-                    b"\x01" + self._known[row] if row >= 0 else b"\x00",  # the reference
-                    row_values.tobytes(),
-                    session.version,
-                    policy.epsilon,
-                )
-                for row, row_values in zip(rows, values, strict=True)
-            ]
-            answers = noisy(answers, *policy.bounds, policy.epsilon, keys)
-        if policy.quantum is not None:
-            answers = np.rint(answers / policy.quantum) * policy.quantum
-        return answers
 
-    def _state(self, version: str) -> bytes:
-        """What changes when answers would; it says nothing without the secret."""
-        digest = hmac.new(self._secret, b"xaijax.federated state", "sha256")
-        part, policy = self._parts[version], self.policy
-        shape = None if part is None else (part.kind, part.columns, part.width)
-        said = [version, shape, policy.quantum, policy.epsilon, policy.bounds]
-        digest.update(repr(said).encode())
-        for name, array in sorted(getattr(part, "arrays", {}).items()):
-            digest.update(name.encode() + array.tobytes())
-        digest.update(self._content)
-        return digest.digest()[:16]
-
-    def _of_own(self, aligned: Any, known: Sequence[bytes]) -> tuple[bytes, ...]:
-        self._known = tuple(known)
-        content = hashlib.sha256(self._rows.tobytes() + self._reference.tobytes())
-        for one in known:
-            content.update(len(one).to_bytes(4, "big") + one)
-        self._content = content.digest()
-        if aligned is None:
-            return tuple(known)
-        listed = identifiers_of(aligned, "aligned")
-        missing = sum(one not in self._row_of for one in listed)
-        if missing:
-            raise InputError(
-                f"aligned: {missing:,} of {len(listed):,} identifiers are not those of any row. "
-                "Take them out of the list that both parties use."
-            )
-        return listed
+def _listed(aligned: Any, row_of: Mapping[bytes, int]) -> tuple[bytes, ...]:
+    """The aligned list; None: the identifiers of all rows."""
+    if aligned is None:
+        return tuple(row_of)
+    listed = identifiers_of(aligned, "aligned")
+    missing = sum(one not in row_of for one in listed)
+    if missing:
+        raise InputError(
+            f"aligned: {missing:,} of {len(listed):,} identifiers are not those of any row. "
+            "Take them out of the list that both parties use."
+        )
+    return listed

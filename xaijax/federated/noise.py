@@ -68,9 +68,3 @@ def _draws(key: bytes, count: int, thresholds: np.ndarray) -> np.ndarray:
     bits = (uniform < thresholds).astype(np.int64)
     geometric = (bits << np.arange(len(thresholds))).sum(axis=2)
     return geometric[:, 0] - geometric[:, 1]
-
-
-def noise_deviation(width: int, low: float, high: float, epsilon: float) -> float:
-    """The standard deviation of the noise in one number of an answer, about sqrt(2) scale."""
-    scale = width * (high - low) / epsilon
-    return math.sqrt(2) * scale
