@@ -1,4 +1,4 @@
-"""What leaves a guest's house: its part's answers, clipped, with noise, rounded, as the policy says.
+"""What leaves a guest's house: answers clipped, with noise, rounded, as the policy says.
 
 Letters: N rows, n rows asked for, F columns of the guest, E numbers of an answer.
 """
@@ -70,9 +70,8 @@ class Disclosure:
         digest = hmac.new(self._secret, b"xaijax.federated state", "sha256")
         policy = self._policy
         shape = None if part is None else (part.kind, part.columns, part.width)
-        digest.update(
-            repr([version, shape, policy.quantum, policy.epsilon, policy.bounds]).encode()
-        )
+        said = [version, shape, policy.quantum, policy.epsilon, policy.bounds]
+        digest.update(repr(said).encode())
         for name, array in sorted(getattr(part, "arrays", {}).items()):
             digest.update(name.encode() + array.tobytes())
         digest.update(self._content)

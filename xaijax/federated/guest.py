@@ -8,6 +8,7 @@ from __future__ import annotations
 import hmac
 import secrets
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
