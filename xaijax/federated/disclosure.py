@@ -50,6 +50,7 @@ class Disclosure:
         if found.shape != (len(places), part.width) or not np.isfinite(found).all():
             raise ValueError("the part's answers are not finite, or of another shape")
         if policy.epsilon is not None and policy.bounds is not None:
+            rest = repr(policy.bounds).encode() + _content(part)
             keys = [
                 noise_key(
                     self._secret,
@@ -57,12 +58,15 @@ class Disclosure:
                     row.tobytes(),
                     version,
                     policy.epsilon,
+                    rest,
                 )
                 for place, row in zip(places, values, strict=True)
             ]
             found = noisy(found, *policy.bounds, policy.epsilon, keys)
         if policy.quantum is not None:
             found = np.rint(found / policy.quantum) * policy.quantum
+            if not np.isfinite(found).all():
+                raise ValueError("quantum is too small for the part's answers")
         return found
 
     def state(self, part: Any, version: str) -> bytes:
@@ -71,8 +75,13 @@ class Disclosure:
         policy = self._policy
         shape = None if part is None else (part.kind, part.columns, part.width)
         said = [version, shape, policy.quantum, policy.epsilon, policy.bounds]
-        digest.update(repr(said).encode())
-        for name, array in sorted(getattr(part, "arrays", {}).items()):
-            digest.update(name.encode() + array.tobytes())
-        digest.update(self._content)
+        digest.update(repr(said).encode() + _content(part) + self._content)
         return digest.digest()[:16]
+
+
+def _content(part: Any) -> bytes:
+    """A digest of a part's numbers; of a function, nothing but its version can be known."""
+    digest = hashlib.sha256()
+    for name, array in sorted(getattr(part, "arrays", {}).items()):
+        digest.update(repr((name, array.dtype.str, array.shape)).encode() + array.tobytes())
+    return digest.digest()

@@ -14,11 +14,23 @@ from collections.abc import Sequence
 import numpy as np
 
 LATTICE = 1 << 20  # answers are multiples of 1 / LATTICE
+LEAST, MOST = 1 / 64, 2.0**54  # scales in lattice steps for which draws are right, and fit int64
 
 
-def noise_key(secret: bytes, identifier: bytes, row: bytes, version: str, epsilon: float) -> bytes:
-    """What the noise of one answer is drawn from; another row, version or epsilon has another."""
-    parts = (identifier, row, version.encode(), float(epsilon).hex().encode())
+def noise_key(
+    secret: bytes,
+    identifier: bytes,
+    row: bytes,
+    version: str,
+    epsilon: float,
+    rest: bytes = b"",
+) -> bytes:
+    """What the noise of one answer is drawn from; another row, version or epsilon has another.
+
+    rest: all else that an answer depends on. One draw on two different answers would cancel in
+    their difference.
+    """
+    parts = (identifier, row, version.encode(), float(epsilon).hex().encode(), rest)
     said = b"".join(len(one).to_bytes(8, "big") + one for one in parts)
     return hmac.digest(secret, b"xaijax.federated noise" + said, "sha256")
 
@@ -36,13 +48,23 @@ def noisy(
 
     keys: [N], of `noise_key`.
     """
-    lowest, highest = (int(np.rint(bound * LATTICE)) for bound in (low, high))
+    lowest, highest = on_lattice(low), on_lattice(high)
     exact = np.rint(np.clip(answers, low, high) * LATTICE).astype(np.int64)
     exact = np.clip(exact, lowest, highest)
-    scale = answers.shape[1] * (highest - lowest) / epsilon
+    scale = scale_of(answers.shape[1], low, high, epsilon)
     thresholds = bit_thresholds(scale)
     drawn = np.stack([_draws(key, answers.shape[1], thresholds) for key in keys])
     return (exact + drawn) / LATTICE
+
+
+def on_lattice(value: float) -> int:
+    """The nearest point, in lattice steps."""
+    return int(np.rint(value * LATTICE))
+
+
+def scale_of(width: int, low: float, high: float, epsilon: float) -> float:
+    """The noise's scale in lattice steps, for answers of `width` numbers."""
+    return width * (on_lattice(high) - on_lattice(low)) / epsilon
 
 
 def bit_thresholds(scale: float) -> np.ndarray:
