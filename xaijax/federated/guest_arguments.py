@@ -13,7 +13,7 @@ import numpy as np
 
 from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
-from xaijax.federated.policy import Policy, check_part
+from xaijax.federated.policy import Policy, check_columns, check_part
 
 SECRET = 32  # bytes, at least
 
@@ -57,7 +57,10 @@ def parts_of(parts: Any, policy: Policy, rows: np.ndarray) -> dict[str, Any]:
                 f"parts: version {version!r} is of {part.columns} columns, but rows have "
                 f"{rows.shape[1]}."
             )
-        check_part(policy, part, rows)
+    check_columns(policy, rows)
+    for part in held.values():
+        if part is not None:
+            check_part(policy, part, rows)
     unknown = [v for v in policy.versions or () if v not in held]
     if unknown:
         raise InputError(f"versions: the policy allows {unknown}, but parts has {list(held)}.")

@@ -15,9 +15,10 @@ import numpy as np
 from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public_class
+from xaijax.federated.noise import LEAST, MOST, scale_of
 
 FEW_COLUMNS = 3  # below which a united value is nearly a column
-MOST = 1024  # tokens in one request
+TOKENS = 1024  # in one request
 
 
 @public_class
@@ -48,7 +49,7 @@ class Policy:
     """
 
     fewest: int = 10
-    most: int = MOST
+    most: int = TOKENS
     most_queries: int | None = None
     versions: Sequence[str] | None = None
     quantum: float | None = None
@@ -84,12 +85,37 @@ class Policy:
                 "epsilon and bounds belong together: the noise is scaled to the bounds, to which "
                 f"answers are clipped. Got epsilon={self.epsilon!r}, bounds={self.bounds!r}."
             )
+        if self.arbiter is not None and not (self.epsilon is None and self.quantum is None):
+            raise InputError(
+                "arbiter: rows go to it as they are, and what it answers has neither the noise "
+                "(epsilon=) nor the rounding (quantum=) that the policy promises. Leave one out, "
+                "or run two guests."
+            )
+
+
+def check_columns(policy: Policy, rows: np.ndarray) -> None:
+    """Refuse, or warn of, rows [N, F] of which any united value says too much, wherever it is made.
+
+    Raises InputError for a single binary column, unless the policy allows it.
+    """
+    columns = rows.shape[1]
+    if columns == 1 and len(np.unique(rows)) <= 2 and not policy.allow_binary:
+        raise InputError(
+            "rows: the guest has one column of at most two values, and any answer that is not "
+            "constant tells which. Add columns, or say allow_binary=True in the policy."
+        )
+    if columns < FEW_COLUMNS:
+        _checks.warn(
+            f"the guest has {_checks.count(columns, 'column')}; a united value of fewer than "
+            f"{FEW_COLUMNS} is nearly a function of one of them. Add columns, or noise (epsilon=)."
+        )
 
 
 def check_part(policy: Policy, part: Any, rows: np.ndarray) -> None:
     """Refuse, or warn of, a part of a model whose answers say too much of rows [N, F].
 
-    Raises InputError for a single binary column and for distances, unless the policy allows them.
+    Raises InputError for distances, unless the policy allows them, and for noise of a scale that
+    cannot be drawn.
     """
     columns = rows.shape[1]
     if part.kind == "distances" and not policy.allow_distance_leak:
@@ -98,21 +124,19 @@ def check_part(policy: Policy, part: Any, rows: np.ndarray) -> None:
             "away: from enough of them and a few known rows every value follows exactly. Explain "
             "nearest neighbours in one process, or say allow_distance_leak=True in the policy."
         )
-    if columns == 1 and len(np.unique(rows)) <= 2 and not policy.allow_binary:
-        raise InputError(
-            "rows: the guest has one column of at most two values, and any answer that is not "
-            "constant tells which. Add columns, or say allow_binary=True in the policy."
-        )
     if part.width >= columns:
         _checks.warn(
             f"the guest's answer has {part.width} numbers for {columns} columns, so that it may be "
             "inverted, and the rows read off. Use fewer numbers than columns, or noise (epsilon=)."
         )
-    if columns < FEW_COLUMNS:
-        _checks.warn(
-            f"the guest has {_checks.count(columns, 'column')}; a united value of fewer than "
-            f"{FEW_COLUMNS} is nearly a function of one of them. Add columns, or noise (epsilon=)."
-        )
+    if policy.epsilon is not None and policy.bounds is not None:
+        scale = scale_of(part.width, *policy.bounds, policy.epsilon)
+        if not LEAST <= scale <= MOST:
+            raise InputError(
+                f"epsilon={policy.epsilon:g} with bounds={policy.bounds}: noise for "
+                f"{_checks.count(part.width, 'number')} would have the scale {scale:.3g} x 2^-20; "
+                f"{LEAST:g} to {MOST:.3g} can be drawn. Scale the answers, or change epsilon."
+            )
 
 
 def positive(value: Any, name: str) -> float:
@@ -125,7 +149,8 @@ def positive(value: Any, name: str) -> float:
 
 
 def _texts(values: Any, name: str) -> tuple[str, ...]:
-    if isinstance(values, str) or not all(isinstance(one, str) for one in values):
+    listed = isinstance(values, Sequence) and not isinstance(values, str | bytes)
+    if not listed or not all(isinstance(one, str) for one in values):
         raise InputTypeError(f"{name} must be a list of texts, got {values!r}.")
     return tuple(values)
 
