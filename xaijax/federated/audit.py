@@ -28,10 +28,11 @@ class AuditLog:
         self.path = path
         self._key = _key(secret)
         self.count, self.head = 0, START
+        self.instances = 0  # that went out, by all entries
         self.entries: list[dict[str, Any]] = []  # of a log in memory
         if path is not None and path.exists():
             whole, torn = _lines(path)
-            self.count, self.head = _verified(whole, self._key, str(path))
+            self.count, self.head, self.instances = _verified(whole, self._key, str(path))
             if torn:
                 with path.open("r+b") as file:
                     file.truncate(path.stat().st_size - torn)
@@ -46,11 +47,9 @@ class AuditLog:
         if self.path is None:
             self.entries.append(entry)
         else:
-            with self.path.open("ab") as file:
-                file.write(json.dumps(entry).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            _append(self.path, json.dumps(entry).encode() + b"\n")
         self.count, self.head = self.count + 1, entry["mac"]
+        self.instances += _sent(entry)
 
 
 def verify_audit(path: str | Path, secret: bytes) -> tuple[int, str]:
@@ -59,7 +58,28 @@ def verify_audit(path: str | Path, secret: bytes) -> tuple[int, str]:
     Raises InputError where an entry was changed, taken out or put in, or the secret is another.
     """
     whole, _ = _lines(Path(path))
-    return _verified(whole, _key(secret), str(path))
+    return _verified(whole, _key(secret), str(path))[:2]
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Write a line, all or none of it, to a file for the owner's eyes only."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        end = os.fstat(file).st_size
+        try:
+            while line:
+                line = line[os.write(file, line) :]
+            os.fsync(file)
+        except OSError:  # a full disk; the next entry must not follow half of this one
+            os.ftruncate(file, end)
+            raise
+    finally:
+        os.close(file)
+
+
+def _sent(entry: dict[str, Any]) -> int:
+    """Instances that an entry says went out."""
+    return entry["instances"] if entry["event"] in ("answer", "block") else 0
 
 
 def _lines(path: Path) -> tuple[list[bytes], int]:
@@ -68,8 +88,9 @@ def _lines(path: Path) -> tuple[list[bytes], int]:
     return whole, len(rest)
 
 
-def _verified(lines: Iterable[bytes], key: bytes, where: str) -> tuple[int, str]:
-    count, head = 0, START
+def _verified(lines: Iterable[bytes], key: bytes, where: str) -> tuple[int, str, int]:
+    """(entries, head, instances that went out)."""
+    count, head, instances = 0, START, 0
     for line in lines:
         try:
             entry = json.loads(line)
@@ -77,15 +98,15 @@ def _verified(lines: Iterable[bytes], key: bytes, where: str) -> tuple[int, str]
             good = (entry["number"], entry["before"]) == (count + 1, head)
             good = good and hmac.compare_digest(mac, _mac(key, entry))
         except (ValueError, TypeError, KeyError, AttributeError):
-            good, mac = False, ""
+            good, mac, entry = False, "", {}
         if not good:
             raise InputError(
                 f"audit log {where}: entry {count + 1} does not continue the chain, so it was "
                 "changed, or written under another secret. Keep the file as evidence, and start "
                 "with another state folder."
             )
-        count, head = count + 1, mac
-    return count, head
+        count, head, instances = count + 1, mac, instances + _sent(entry)
+    return count, head, instances
 
 
 def _mac(key: bytes, entry: dict[str, Any]) -> str:

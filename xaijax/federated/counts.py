@@ -6,6 +6,7 @@ The file holds pseudonyms, HMACs under a key derived from the guest's secret, an
 from __future__ import annotations
 
 import hmac
+import os
 import sqlite3
 import weakref
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ class QueryCounts:
         """Raises InputError where the file is another process's, or no such file."""
         self._key = hmac.digest(secret, b"xaijax.federated counts", "sha256")
         name = ":memory:" if path is None else str(path)
+        if path is not None:  # for the owner's eyes only, and so is its journal
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         self._base = sqlite3.connect(name, timeout=0.2, check_same_thread=False)
         weakref.finalize(self, self._base.close)  # also where nobody says close()
         try:
@@ -45,6 +48,11 @@ class QueryCounts:
         """The largest count among these identifiers."""
         found = [self._count(self._pseudonym(one)) for one in identifiers]
         return max(found, default=0)
+
+    def total(self) -> int:
+        """All queries that were counted."""
+        row = self._base.execute("SELECT SUM(count) FROM queries").fetchone()
+        return int(row[0] or 0)
 
     def charge(self, identifiers: Sequence[bytes]) -> None:
         """Count one query for each, all or none; on the disk before this returns."""

@@ -88,6 +88,7 @@ class Guest:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._counts = QueryCounts(folder and folder / "queries.sqlite", self._secret)
         self.audit = AuditLog(folder and folder / "audit.jsonl", self._secret)
+        _agree(self._counts, self.audit, folder)
         self.audit.add("start", versions=list(self._parts), rows=N, columns=F)
         self._sessions, self._lock = Sessions(), threading.Lock()
 
@@ -148,9 +149,9 @@ class Guest:
         if request.count != len(own) or not same:
             raise Refused(
                 "aligned",
-                f"identifiers: the host's list of {request.count:,} and the guest's of "
-                f"{len(own):,} are not the same. Agree on the list of common identifiers "
-                "(aligned=), or find it by private set intersection.",
+                f"identifiers: the host's list of {request.count:,} and the guest's are not the "
+                "same. Agree on the list of common identifiers (aligned=), or find it by private "
+                "set intersection.",
             )
         session.rows = dict(
             zip(session.key.tokens(own), (self._row_of[one] for one in own), strict=True)
@@ -267,6 +268,21 @@ class Guest:
                 "policy", f"most_queries: an identifier was asked for {most} times already."
             )
         self._counts.charge(who)
+
+
+def _agree(counts: QueryCounts, log: AuditLog, folder: Path | None) -> None:
+    """Refuse a state folder in which one of the files was emptied, or is an older copy.
+
+    Queries are counted before they are logged, so that the counts are never the smaller ones.
+    """
+    counted = counts.total()
+    if counted < log.instances or (counted and not log.count):
+        counts.close()
+        raise InputError(
+            f"state: in {folder} queries.sqlite counts {counted:,} queries, and audit.jsonl has "
+            f"{log.instances:,}: one of them was deleted, cut or put back, so that limits would "
+            "not hold. Restore both, or start with another state folder."
+        )
 
 
 def _listed(aligned: Any, row_of: Mapping[bytes, int]) -> tuple[bytes, ...]:
