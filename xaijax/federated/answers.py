@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +58,28 @@ class Answers:
         """Answers [n, E] at these places, all of which were answered."""
         return np.stack([self._rows[place] for place in places])
 
+    def fit(self, width: int, version: str) -> None:
+        """Raise FederatedProtocolError where kept answers are not those that are wanted now.
+
+        version: "" takes any.
+        """
+        if self.facts is None:
+            return
+        held = (self.facts["version"], self.facts["width"])
+        if held != (version or held[0], width):
+            raise FederatedProtocolError(
+                f"guest {self._guest!r}: its kept answers are of model version {held[0]!r}, with "
+                f"{held[1]:,} numbers each; wanted are version {version or held[0]!r}, {width:,} "
+                "numbers. Call host.forget() (or delete the file of answers), and explain again."
+            )
+
     def same(self, state: bytes, width: int, version: str) -> None:
         """Raise FederatedProtocolError where the guest would now answer otherwise than before."""
         facts = {"state": state.hex(), "width": width, "version": version}
         if self.facts is None:
-            self.facts = facts
             if self._path is not None:
-                self._start(self._path)
+                self._start(self._path, facts)
+            self.facts = facts
         elif facts != self.facts:
             changed = ", ".join(name for name, value in facts.items() if value != self.facts[name])
             raise FederatedProtocolError(
@@ -89,14 +104,12 @@ class Answers:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
-    def _start(self, path: Path) -> None:
-        assert self.facts is not None
+    def _start(self, path: Path, facts: Mapping[str, Any]) -> None:
         salt = secrets.token_hex(16)
-        header = {"schema": SCHEMA, "guest": self._guest, "salt": salt, **self.facts}
+        header = {"schema": SCHEMA, "guest": self._guest, "salt": salt, **facts}
         header["list"] = _digest(salt, self._identifiers)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb") as file:
-            os.chmod(path, 0o600)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(json.dumps(header).encode() + b"\n")
 
     def _read(self, path: Path) -> None:
@@ -106,6 +119,7 @@ class Answers:
             facts = {name: header[name] for name in ("state", "width", "version")}
             own = (SCHEMA, self._guest, _digest(header["salt"], self._identifiers))
             same = own == (header["schema"], header["guest"], header["list"])
+            size = len(_record(0, np.zeros(facts["width"])))
         except (ValueError, KeyError, TypeError):
             raise InputError(f"answers: {path} is no file of answers; name another.") from None
         if not same:
@@ -114,7 +128,6 @@ class Answers:
                 "file, or delete this one."
             )
         self.facts = facts
-        size = len(_record(0, np.zeros(facts["width"])))
         whole = len(rest) // size * size
         for start in range(0, whole, size):
             record = rest[start : start + size]

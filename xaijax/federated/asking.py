@@ -101,7 +101,11 @@ class Conversation:
 
         places: [N] in the aligned list. width: E, as the host's model has it. What was answered
         before an error is in `answers`.
+
+        Raises FederatedProtocolError where kept answers are of another version or width, besides
+        what `ask` raises.
         """
+        answers.fit(width, self._version)
         missing = answers.missing([REFERENCE, *places])
         if not missing:
             return 0

@@ -156,6 +156,9 @@ class Host:
         a call of `FederatedExplainer` raises.
         """
         places = self._places(X, identifiers)
+        # Guests count queries, so rows that cannot be explained must not cost any.
+        blank = np.zeros((len(places), self._off.shape[1]))
+        self._explainer.check(joined(X, blank, self._labels()))
         messages = sum(one.messages for one in self._conversations.values())
         if self._joint is None:
             answers, off, asked = self._asked(places)
