@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from parties import HOST, SECRET, guest_folder, logistic, names, process, table, write_csv
+from parties import GUEST, HOST, SECRET, guest_folder, logistic, names, process, table, write_csv
 from repository import ROOT
 
 import xaijax as xj
 from xaijax import cli
 from xaijax import federated as fd
-from xaijax.federated.configuration import read_table
+from xaijax.federated import commands, configuration
+from xaijax.federated.configuration import read_settings, read_table
 from xaijax.federated.sessions import LIFETIME, MOST_SESSIONS, Session, Sessions
 from xaijax.federated.tokens import SessionKey
 
@@ -66,6 +67,8 @@ def test_a_secret_is_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ('rows = "rows.csv"', "rows = 3", "rows must be a file's name"),
         ('secret = "secret"', 'secret = "none"', "xaijax guest secret FILE"),
         ('"part.npz"', '"rows.csv"', "a file that save() wrote"),
+        ("fewest = 1", "hosts = 3", "hosts must be a list"),
+        ('state = "state"', 'state = "rows.csv"', "rows.csv"),  # a file, where a folder belongs
         ("[tls]", "[tsl]", "tsl is not known"),
         ("[policy]", "[policy", "cannot be read"),
         ('authority = "', 'authority = "/none', "authority"),
@@ -101,6 +104,7 @@ def test_entries_that_are_no_numbers_are_not_repeated(tmp_path: Path) -> None:
 def test_host_files_that_are_refused(tls: dict[str, fd.Tls], tmp_path: Path, capsys) -> None:
     write_csv(tmp_path / "rows.csv", X[:, HOST], list("abcd"), names(30))
     write_csv(tmp_path / "wide.csv", X, list("abcdefg"), names(30))
+    write_csv(tmp_path / "mixed.csv", X[:, HOST], list("abdc"), names(30))
     SPLIT.host.save(tmp_path / "host.npz")
     (tmp_path / "ids").write_text("\n".join(names(30)))
     own = tls["host"]
@@ -118,11 +122,63 @@ def test_host_files_that_are_refused(tls: dict[str, fd.Tls], tmp_path: Path, cap
         ("shop =", "bank =", "those of the model"),
         ("[guests]", "batch = 1\n[guests]", "batch must be at least 2"),
         ("[guests]", "nsamples = 1\n[guests]", "nsamples is not known"),
+        (
+            'background = "rows.csv"',
+            'background = "mixed.csv"',
+            "in the same order",
+        ),  # else values of other columns
     ):
         config.write_text(good.replace(was, now) if was else good)
         out = ("--rows", tmp_path / "rows.csv", "--out", tmp_path / "out.npz")
         assert words in told(capsys, "host", "explain", "--config", config, *out)
     assert not (tmp_path / "out.npz").exists()
+    out = ("--rows", tmp_path / "rows.csv", "--out", tmp_path / "none" / "out.npz")
+    assert "there is no folder" in told(capsys, "host", "explain", "--config", config, *out)
+
+
+@pytest.mark.parametrize(
+    ("guests", "words"),
+    [
+        ('guests = "shop"', "guests must be sections"),
+        ('[guests.shop]\naddress = "localhost:1"', "guests.shop.columns is missing"),
+        ("[guests]\nshop = 3", "guests.shop must be a section"),
+    ],
+)
+def test_arbiter_files_that_are_refused(
+    guests: str, words: str, tls: dict[str, fd.Tls], tmp_path: Path, capsys
+) -> None:
+    own = tls["host"]
+    (tmp_path / "arbiter.toml").write_text(
+        f'address = "localhost:0"\nmodel = "numpy:sum"\ncolumns = 7\n{guests}\n[tls]\n'
+        f'authority = "{own.authority}"\ncertificate = "{own.certificate}"\nkey = "{own.key}"\n'
+    )
+    assert words in told(capsys, "arbiter", "serve", "--config", tmp_path / "arbiter.toml")
+
+
+def test_the_files_in_the_docs_are_accepted(tls: dict[str, fd.Tls], tmp_path: Path) -> None:
+    """guest.toml and host.toml as docs/federated.md has them, with trial certificates."""
+    text = (ROOT / "docs" / "federated.md").read_text("utf-8")
+    for block in text.split("```toml\n")[1:]:
+        name, body = block.split("```")[0].split(".toml", 1)
+        (tmp_path / f"{name.strip('# ')}.toml").write_text("#" + body)
+    for name, own in (("shop", tls["shop"]), ("bank", tls["host"])):
+        for file, ending in ((own.certificate, "pem"), (own.key, "key")):
+            (tmp_path / f"{name}.{ending}").write_bytes(Path(file).read_bytes())
+        (tmp_path / "authority.pem").write_bytes(Path(own.authority).read_bytes())
+    write_csv(tmp_path / "rows.csv", X[:, GUEST], list("abc"), names(30))
+    write_csv(tmp_path / "background.csv", X[:, HOST], list("abcd"), names(30))
+    (tmp_path / "common.txt").write_text("\n".join(names(20)) + "\n")
+    (tmp_path / "guest.secret").write_bytes(SECRET)
+    SPLIT.parts["shop"].save(tmp_path / "part.npz")
+    SPLIT.host.save(tmp_path / "host.npz")
+    guest_settings = read_settings(tmp_path / "guest.toml", (*commands.GUEST, "policy", "tls"))
+    guest, _ = configuration.guest_of(guest_settings), guest_settings.tls()
+    assert guest.policy == fd.Policy(fewest=10, most_queries=20, hosts=["bank.example"])
+    accepted = (*commands.HOST, *configuration.HOST_OPTIONS, "tls")
+    host = configuration.host_of(read_settings(tmp_path / "host.toml", accepted))
+    host._conversations["shop"]._transport = fd.InMemory(guest, "bank.example")
+    assert host(X[:20, HOST], progress=False).values.shape == (20, 5)
+    guest.close()
 
 
 def test_what_a_guests_process_says(tls: dict[str, fd.Tls], tmp_path: Path) -> None:

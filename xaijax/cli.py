@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         arguments.run(arguments)
-    except (XaiError, ImportError) as error:  # ImportError: names the extra that is missing
+    except (XaiError, ImportError, OSError) as error:  # ImportError: names the missing extra
         print(f"xaijax: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0

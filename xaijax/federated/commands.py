@@ -17,9 +17,9 @@ from xaijax.federated.configuration import (
     arbiter_of,
     guest_of,
     host_of,
+    host_rows,
     read_secret,
     read_settings,
-    read_table,
 )
 from xaijax.federated.grpc_transport import serve
 from xaijax.federated.guest_arguments import SECRET
@@ -95,8 +95,10 @@ def make_secret(arguments: argparse.Namespace) -> None:
 def explain_rows(arguments: argparse.Namespace) -> None:
     """`xaijax host explain`."""
     settings = read_settings(arguments.config, (*HOST, *HOST_OPTIONS, "tls"))
-    identifiers, _, rows = read_table(Path(arguments.rows), settings.needed("identifier"))
+    if not Path(arguments.out).parent.is_dir():  # before guests count queries
+        raise InputError(f"out: there is no folder {Path(arguments.out).parent} to write into.")
     host = host_of(settings)
+    identifiers, rows = host_rows(settings, Path(arguments.rows))
     explanation = host(rows, identifiers)
     explanation.save(arguments.out)
     stats = explanation.stats

@@ -192,6 +192,22 @@ def host_of(settings: Settings) -> Host:
     )
 
 
+def host_rows(settings: Settings, path: Path) -> tuple[list[str], np.ndarray]:
+    """Rows to explain: identifiers [N], and the columns [N, H] of the background, in its order.
+
+    Raises InputError for other columns, or the same in another order.
+    """
+    identifier = settings.needed("identifier")
+    identifiers, names, rows = read_table(path, identifier)
+    _, known, _ = read_table(settings.file("background"), identifier)
+    if names != known:
+        raise InputError(
+            f"rows: {path} has the columns {names}, the background {known}; the same ones in the "
+            "same order are needed."
+        )
+    return identifiers, rows
+
+
 def _named(model: SplitModel, names: Sequence[str]) -> SplitModel:
     """The split model with the names of the host's columns."""
     answers = [f"{guest}.{j}" for guest, width in model.widths.items() for j in range(width)]
@@ -211,9 +227,11 @@ def arbiter_of(settings: Settings) -> Arbiter:
     found = getattr(require(module, module), name or "model", None)
     if found is None:
         raise InputError(f"{settings.path}: model: {module} has no {name or 'model'}.")
-    guests = settings.needed("guests")
+    guests, names = settings.needed("guests"), ("columns", "address")
+    if not isinstance(guests, Mapping):
+        raise InputError(f"{settings.path}: guests must be sections, [guests.NAME].")
     for guest, section in guests.items():
-        refuse_unknown(settings.path, section, ("columns", "address"), f"guests.{guest}.")
+        refuse_unknown(settings.path, section, names, f"guests.{guest}.", needed=names)
     return Arbiter(
         as_model(found),
         settings.needed("columns"),
