@@ -11,6 +11,7 @@ from parties import GUEST, HOST, Watched, guest_folder, logistic, mutated, names
 
 import xaijax as xj
 from xaijax import federated as fd
+from xaijax.federated.joint import JointRun
 
 pytest.importorskip("google.protobuf", reason="needs the extra [federated]")
 pytest.importorskip("cryptography", reason="needs the extra [federated]")
@@ -71,6 +72,32 @@ def test_rows_go_to_the_arbiter_only() -> None:
         assert X[n, HOST[0]].tobytes() not in between["guest"].said + between["rows"].said
         assert names(N)[n].encode() not in b"".join(one.said for one in between.values())
     assert {method for method, _, _ in between["guest"].log} == {"Open", "Align"}
+
+
+def test_the_order_of_the_hosts_rows_is_not_told() -> None:
+    """Tokens come to the guest in their own order, which is a random one."""
+    host, _, between = parties()
+    host(X[:, HOST], progress=False)
+    (asked,) = [request for method, request, _ in between["rows"].log if method == "Block"]
+    data = fd.messages.decode("BlockRequest", asked).tokens
+    tokens = [data[i : i + 32] for i in range(0, len(data), 32)]
+    assert len(tokens) == N + 1 and tokens == sorted(tokens)
+
+
+def test_answers_of_changing_width_are_told() -> None:
+    widths = iter([1, 0])
+
+    class Changing:
+        def call(self, method: str, data: bytes, deadline: float) -> bytes:
+            body = fd.messages.encode("PredictReply", width=next(widths), values=bytes(16))
+            return fd.messages.encode("Reply", body=body)
+
+        def close(self) -> None: ...
+
+    run = JointRun(Changing(), 1.0)
+    run._most = 2
+    with pytest.raises(xj.FederatedProtocolError, match="of width 0 follows one of width 1"):
+        run._predict(np.zeros((4, 5)))
 
 
 def test_who_may_have_rows() -> None:

@@ -29,6 +29,7 @@ from repository import ROOT
 
 import xaijax as xj
 from xaijax import federated as fd
+from xaijax.federated import certificates, grpc_transport
 
 grpc = pytest.importorskip("grpc", reason="needs the extra [federated]")
 pytest.importorskip("cryptography", reason="needs the extra [federated]")
@@ -167,6 +168,49 @@ def test_a_server_of_another_authority(
     host, _ = host_at(address, mixed)
     with pytest.raises(xj.FederatedProtocolError, match="certificate is not accepted"):
         host(X[:, HOST], progress=False)
+
+
+def test_certificates_that_have_expired(
+    address: str, tls: dict[str, fd.Tls], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On either side; the authority is known to both, and good."""
+    real = certificates.DAYS
+    authority = certificates._signed
+
+    def signed(x509, subject, issuer, *rest):  # good for no day, but for the authority
+        monkeypatch.setattr(certificates, "DAYS", real if subject == issuer else 0)
+        return authority(x509, subject, issuer, *rest)
+
+    monkeypatch.setattr(certificates, "_signed", signed)
+    old = fd.make_certificates(tmp_path, ["host", "shop"])
+    monkeypatch.undo()
+    time.sleep(1.1)  # they are good until the second in which they were made
+    config = guest_folder(tmp_path / "a", SPLIT, X, old["shop"])
+    with process("guest", "serve", "--config", config) as (_, stale):
+        host, _ = host_at(stale, old["host"])
+        with pytest.raises(xj.FederatedProtocolError, match="tls: .*expired"):
+            host(X[:, HOST], progress=False)
+    # The client's: a guest that trusts this authority, with a certificate that is good.
+    host_key = Path(old["host"].key).read_bytes()
+    assert b"PRIVATE KEY" in host_key
+    fresh = guest_folder(tmp_path / "b", SPLIT, X, tls["shop"])
+    text = fresh.read_text().replace(str(tls["shop"].authority), str(old["host"].authority))
+    fresh.write_text(text)
+    with process("guest", "serve", "--config", fresh) as (_, other):
+        mixed = fd.Tls(tls["host"].authority, old["host"].certificate, old["host"].key)
+        host, transport = host_at(other, mixed)
+        with pytest.raises(xj.FederatedProtocolError, match="tls: ") as told:
+            host(X[:, HOST], progress=False)
+        assert not isinstance(told.value, xj.FederatedPeerLost) and not transport.log
+
+
+def test_a_common_name_beside_alternative_names_counts_for_nothing() -> None:
+    """An authority checks the latter, so that the former may claim to be the arbiter."""
+    names_of = grpc_transport._names
+    both = {"x509_common_name": [b"arbiter"], "x509_subject_alternative_name": [b"bank", b"b"]}
+    assert names_of(both) == ("bank", "b")
+    assert names_of({"x509_common_name": [b"bank"]}) == ("bank",)
+    assert names_of({}) == ()
 
 
 def test_plaintext_clients_are_not_answered(address: str) -> None:

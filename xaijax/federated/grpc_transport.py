@@ -93,13 +93,14 @@ def _handler(party: Party, method: str, grpc: Any) -> Any:
 
 
 def _names(authenticated: Any) -> Names:
-    """The names of a certificate: alternative ones first."""
-    found = [
-        name.decode("utf-8", "replace")
-        for key in ("x509_subject_alternative_name", "x509_common_name")
-        for name in authenticated.get(key, ())
-    ]
-    return tuple(dict.fromkeys(found))
+    """The alternative names of a certificate; its common name only where there are none.
+
+    Authorities check the alternative names: beside them a common name may be anybody's.
+    """
+    for key in ("x509_subject_alternative_name", "x509_common_name"):
+        if found := authenticated.get(key, ()):
+            return tuple(dict.fromkeys(name.decode("utf-8", "replace") for name in found))
+    return ()
 
 
 @public_class

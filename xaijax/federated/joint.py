@@ -67,7 +67,7 @@ class JointRun:
 
     def _predict(self, rows: np.ndarray) -> np.ndarray:
         """The joint model's answer to rows [R, H + m]; [R] or [R, K]."""
-        found = []
+        found, width = [], 0
         for start in range(0, len(rows), self._most):
             part = rows[start : start + self._most]
             said = ask(
@@ -79,6 +79,12 @@ class JointRun:
                 rows=len(part),
                 values=numbers(part),
             )
+            if found and said.width != width:
+                raise FederatedProtocolError(
+                    f"{WHO}: an answer of width {said.width} follows one of width {width}; its "
+                    "model must answer all rows alike."
+                )
+            width = said.width
             values = rows_of(said.values, len(part), max(1, said.width), f"{WHO}: answer")
             found.append(values if said.width else values[:, 0])
         return np.concatenate(found)
