@@ -31,7 +31,8 @@ PARTS = {
     "results": Part(5, ("foundation",)),  # an Explanation holds no model and no game
     "privacy": Part(5, ("foundation",)),
 }
-TOP = ("datasets", "cli", "demo", "__main__")  # and xaijax itself: layer 6, may import all
+# And xaijax itself: layer 6, may import all.
+TOP = ("federated", "datasets", "cli", "demo", "__main__")
 PARTS["top"] = Part(6, tuple(PARTS))
 
 # What `import xaijax` may load; everything else is imported on use.

@@ -13,10 +13,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xaijax import datasets as datasets
+from xaijax import federated as federated
 from xaijax import privacy as privacy
 from xaijax._coalition_table import CoalitionTable as CoalitionTable
 from xaijax._errors import BudgetExceededError as BudgetExceededError
 from xaijax._errors import EnumerationLimitError as EnumerationLimitError
+from xaijax._errors import FederatedPeerLost as FederatedPeerLost
+from xaijax._errors import FederatedPolicyError as FederatedPolicyError
+from xaijax._errors import FederatedProtocolError as FederatedProtocolError
 from xaijax._errors import InputError as InputError
 from xaijax._errors import InputTypeError as InputTypeError
 from xaijax._errors import MemoryPlanError as MemoryPlanError

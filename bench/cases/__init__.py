@@ -15,6 +15,7 @@ from bench.cases import (
     sampled,
     stream,
     walk,
+    wire,
 )
 from bench.frame import Case
 
@@ -35,6 +36,7 @@ CASES: dict[str, Case] = {
     for case in (
         *sorted(NUMBERED, key=lambda case: int(case.name[1:])),
         *qii.MORE,
+        *wire.CASES,
         *estimators.CASES,
         *stream.CASES,
     )
