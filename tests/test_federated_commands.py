@@ -44,6 +44,13 @@ def test_keys_are_for_the_owner_only(tls: dict[str, fd.Tls]) -> None:
         assert Path(one.key).stat().st_mode & 0o777 == 0o600
 
 
+def test_keys_that_are_made_anew_are_too(tmp_path: Path) -> None:
+    (tmp_path / "host.key").write_text("an older one")
+    (tmp_path / "host.key").chmod(0o644)
+    key = fd.make_certificates(tmp_path, ["host"])["host"].key
+    assert Path(key).stat().st_mode & 0o777 == 0o600
+
+
 def test_a_secret_is_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "secret"
     assert cli.main(["guest", "secret", str(file)]) == 0

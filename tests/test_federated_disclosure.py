@@ -11,6 +11,7 @@ from parties import GUEST, HOST, SECRET, guest_of, host_of, logistic, names, tab
 
 import xaijax as xj
 from xaijax import federated as fd
+from xaijax.federated import psi
 from xaijax.federated.audit import AuditLog
 
 pytest.importorskip("google.protobuf", reason="needs the extra [federated]")
@@ -176,3 +177,19 @@ def test_kept_answers_of_another_version_are_not_used(tmp_path: Path) -> None:
     wide = fd.split_network(X, X[:, 0] > 0, {"shop": GUEST}, steps=1)
     with pytest.raises(xj.FederatedProtocolError, match="with 1 numbers each; wanted .* 4 numbers"):
         host("2023", wide)(X[:, HOST], progress=False)
+
+
+def test_a_list_that_is_refused_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else kept answers, which go by place, would be taken for those of other people."""
+    guest = guest_of(SPLIT, X)
+    host = host_of(SPLIT, X, fd.InMemory(guest))
+    before = host(X[:, HOST], progress=False)
+
+    def found(transport, who, identifiers, deadline) -> tuple[bytes, ...]:
+        return tuple(identifiers[5:])
+
+    monkeypatch.setattr(psi, "intersect", found)
+    with pytest.raises(xj.InputError, match="another list of identifiers"):
+        host.align()
+    again = host(X[:20, HOST], names(N)[:20], progress=False)
+    np.testing.assert_array_equal(again.values, before.values[:20])

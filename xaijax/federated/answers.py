@@ -41,13 +41,17 @@ class Answers:
         """The guest's model version; "" before its first answer."""
         return "" if self.facts is None else str(self.facts["version"])
 
-    def realign(self, identifiers: Sequence[bytes]) -> None:
-        """Go by another list of identifiers. InputError where answers of another one are held."""
+    def check_list(self, identifiers: Sequence[bytes]) -> None:
+        """Raise InputError where answers of another list of identifiers are held."""
         if self.facts is not None and tuple(identifiers) != tuple(self._identifiers):
             raise InputError(
                 "answers: they are of another list of identifiers. Align before the first "
                 "explanation, or call host.forget()."
             )
+
+    def realign(self, identifiers: Sequence[bytes]) -> None:
+        """Go by another list of identifiers; see `check_list`."""
+        self.check_list(identifiers)
         self._identifiers = identifiers
 
     def missing(self, places: Sequence[int]) -> list[int]:

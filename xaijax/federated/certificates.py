@@ -108,4 +108,5 @@ def _private_pem(key: Any) -> bytes:
 
 def _write(path: Path, data: bytes) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        os.chmod(path, 0o600)  # one that was there before keeps its mode
         file.write(data)

@@ -194,6 +194,8 @@ class Host:
                 common = psi.intersect(self._transports[name], one.who, common, self._deadline)
                 if not common:
                     raise InputError(f"identifiers: none is common with guest {name!r}.")
+        for held in self._answers.values():  # all or nothing: places are those of one list
+            held.check_list(common)
         self._identifiers = common
         self._place = {one: place for place, one in enumerate(common)}
         for name, one in self._conversations.items():
