@@ -48,3 +48,8 @@ class CodedTable:
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """The numbers as they are."""
         return codes
+
+
+def read_by(table: Table) -> Table:
+    """What reads rows for this table: the table of the host, where they are then made numbers."""
+    return table.host if isinstance(table, CodedTable) else table

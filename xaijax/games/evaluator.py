@@ -56,11 +56,14 @@ class Evaluator:
         tile: Any = None,
         coalitions: int = 0,
         score: Score | None = None,
+        plain: bool = False,
     ) -> None:
         """coalitions: the most that will be given as a list; 0: none ever, all by corner index.
 
-        score: what is made of the answer to a row; None: the answer itself.
+        score: what is made of the answer to a row; None: the answer itself. plain: every row is
+        asked where it stands, by the model as it is: no two as one, no structure.
         """
+        self._plain = plain
         self.score = score
         self.model, self.players = model.settled(), players
         self._compared = False  # a translated estimator, with its own answers
@@ -195,7 +198,8 @@ class Evaluator:
         Not where the score looks at f(x): rounded in another way, x might not get its own label.
         """
         apart = self.score is None or not self.score.reads_own
-        return self.structure is not None and self.model.deterministic and apart
+        known = self.structure is not None and not self._plain
+        return known and self.model.deterministic and apart
 
     def finite(self, codes: np.ndarray) -> bool:
         """Whether codes [R, C] and what the structure makes of them are finite."""
@@ -331,7 +335,7 @@ class Evaluator:
     def _sharing(self) -> Sharing | None:
         """Where hybrids of several instances may be the same; not of a random model."""
         codes = self.replacement.codes
-        if len(codes) > 1 or not self.model.deterministic:
+        if len(codes) > 1 or self._plain or not self.model.deterministic:
             return None
         # Codes, those asked, and what sorting needs.
         return Sharing(self.max_memory // 16 // (codes.shape[1] * codes.itemsize + 32))

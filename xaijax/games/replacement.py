@@ -124,8 +124,9 @@ class Replacement:
     rows: Any = None  # of a translated estimator: the donor rows as it takes them itself
 
     def on_host(self) -> Replacement:
-        """The same rows, for the estimator itself in place of its translation."""
-        assert isinstance(self.table, CodedTable)
+        """The same rows, for the estimator itself where its translation took them."""
+        if not isinstance(self.table, CodedTable):
+            return self
         table, codes = self.table.host.encode(self.rows)
         return replace(self, table=table, codes=codes[self.row], rows=None)
 

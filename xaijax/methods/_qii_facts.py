@@ -31,13 +31,11 @@ def facts_of(
     }
 
 
-def pool_is_data(pool: Any, rows: Any, replacement: Replacement) -> bool:
-    """Whether the donors are the data's own rows: none were given, or equal ones in any order.
+def pool_is_data(rows: Any, replacement: Replacement) -> bool:
+    """Whether donors that were given are equal to the data's own rows, in any order.
 
     rows: the data as read. Weights do not count: rows of the data stay such, however weighted.
     """
-    if pool is None:
-        return True
     if replacement.kind != "rows" or replacement.rows_given != len(rows):
         return False
     own = replacement.table.encode(rows)[1]

@@ -105,7 +105,7 @@ def as_model(
     chosen = options.check_output_option(output, known)
     chosen = source.default if chosen is None else chosen
     cut = _check_cut(source, chosen, known, options.check_threshold(threshold))
-    _check_backend_options(source, precision, max_rows, timeout)
+    _check_backend_options(source, backend == "host", precision, max_rows, timeout)
     fields: dict[str, Any] = {
         "why": source.reason,
         "output": chosen,
@@ -134,9 +134,12 @@ def as_model(
         whole = traced(head, precision, source.name)
         apply = Selected(whole, select, precision)
         return Model(loop="jax", apply=apply, scores=whole, params=source.params, **fields)
+    fields["estimator"] = source.estimator
     call = head if select is None else _selecting(head, select, source.name)
     host = Model(loop="host", call=call, scores=head, decide=source.decide, **fields)
-    return host if source.estimator is None else _translated(host, source, head, select, backend)
+    if backend == "host" or source.estimator is None:
+        return host
+    return _translated(host, source, head, select, backend)
 
 
 def _translated(
@@ -274,9 +277,11 @@ def _check_cut(
     return threshold
 
 
-def _check_backend_options(source: Source, precision: str, max_rows: Any, timeout: Any) -> None:
+def _check_backend_options(
+    source: Source, on_host: bool, precision: str, max_rows: Any, timeout: Any
+) -> None:
     if source.backend == "host":
-        if precision != "float32" and source.estimator is None:
+        if precision != "float32" and (on_host or source.estimator is None):
             raise InputError(
                 f"precision= is for models that JAX traces; got {precision!r} for {source.name} on "
                 f"the host, which gets the dtypes given and is reduced in float64. Leave it out."

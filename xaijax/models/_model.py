@@ -18,6 +18,7 @@ from xaijax.models._columns import Reader
 from xaijax.models._decided import Codes, decided
 from xaijax.models._functions import check_params
 from xaijax.models._host import call_host, guarded
+from xaijax.models._identity import identity
 from xaijax.models._labels import decide, named
 from xaijax.models._options import WORDS, came
 from xaijax.models._outputs import check_finite, check_labels, check_output
@@ -53,6 +54,7 @@ class Model:
     scores: Callable[..., Any] | None = None  # like apply or call, before a column is selected
     # host: rows -> the model's own class labels [R]; jax: (params, rows) -> their places
     decide: Callable[..., Any] | None = None
+    estimator: Any = None  # the fitted object whose methods these are; None: a function
     classes: tuple[Any, ...] | None = None
     threshold: float | None = None
     feature_names: tuple[str, ...] | None = None
@@ -226,6 +228,24 @@ class Model:
         kept = self.compiled.setdefault(("unselected",), {})
         fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
         return dataclasses.replace(self, compiled=kept, **fields)
+
+    def identity(self, shape: tuple[int, ...], dtype: Any) -> str | None:
+        """A text that other models do not have, for a privacy ledger; asks the model nothing.
+
+        None: this model cannot be known again (a function on the host, say). shape, dtype: of one
+        row as the model sees it.
+        """
+        kind = dtype if self.reader is None else self.reader.dtype
+        return identity(self.as_fitted, shape, kind)
+
+    @property
+    def as_fitted(self) -> Model:
+        """The estimator itself, on the host, where this model is its translation; else this one.
+
+        Which of the two answers follows from the rows that they were compared on; where that must
+        not be (private releases), it is always this one.
+        """
+        return self if self.original is None else self.original
 
     def probe(self, rows: Any) -> Probe:
         """What the engine must know before it runs: asked of a few rows, as `Explainer` reads them.
