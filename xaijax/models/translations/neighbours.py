@@ -1,13 +1,13 @@
 """Nearest neighbours.
 
 The nearest by blocks: the k nearest of all lie in the k blocks whose smallest distances are the
-smallest. Distances by one product order the candidates; those that may be among the k nearest are
-measured again from differences, which do not cancel.
+smallest. One product of matrices says which blocks these are, a few more of them since it rounds;
+their members are measured from differences, which do not cancel.
 
 Where the k-th and the next neighbour are equally far, scikit-learn's answer hangs on the order in
 which its search meets them: such rows are `undecided`.
 
-Letters: R rows, F columns, V training rows, k neighbours, K outputs.
+Letters: R rows, F columns, V training rows, k neighbours, m members of a block, K outputs.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from xaijax.models._columns import Columns, dense
 from xaijax.models._translation import Head, Translation, translates
 from xaijax.models.translations._heads import place, then
 
-BLOCK = 256  # training rows whose smallest distance is looked at together
-SPARE = 8  # candidates beyond k, whose order the product may have turned
+NUMBERS = 1024  # of a block, F m; measured again for k blocks, so more would outweigh the product
+MEMBERS = 8, 64
+SPARE = 8  # blocks beyond k, whose order the product may have turned
+AT_ONCE = 2048  # training rows of one product: what a tile makes of them stays in the cache
 FAR = 1e30  # stands in for padding
 
 
@@ -66,16 +68,12 @@ def _neighbours(
 
     def mean(params: Any, rows: Any) -> Any:
         rows = rows - params["centre"]
-        near = _candidates(params["rows"], rows, min(k + SPARE, len(rows_of)), power)
-        off = jnp.abs(rows[:, None, :] - params["rows"][near])
-        exact = _length(off, power)
-        smallest, which = jax.lax.top_k(-exact, k)
-        near = jnp.take_along_axis(near, which, axis=1)
+        smallest, near = _nearest(params["rows"], rows, k, power)
         weights = jnp.ones_like(smallest)
         if by_distance:
             # A neighbour at distance 0 decides alone, with others at 0.
             same = smallest == 0
-            weights = jnp.where(same.any(axis=1, keepdims=True), same, 1 / -smallest)
+            weights = jnp.where(same.any(axis=1, keepdims=True), same, 1 / smallest)
         total = (weights[:, :, None] * params["targets"][near]).sum(axis=1)
         return total / weights.sum(axis=1, keepdims=True)
 
@@ -105,23 +103,49 @@ def _length(off: Any, power: float) -> Any:
     return (off**power).sum(axis=-1) ** (1 / power)
 
 
-def _candidates(train: Any, rows: Any, count: int, power: float) -> Any:
-    """The nearest `count` training rows, int32 [R, count], in an order true up to rounding."""
-    V = train.shape[0]
-    if power == 2.0:
-        # The row's own square is the same for all and left out.
-        distances = (train * train).sum(axis=1) - 2 * (rows @ train.T)
-    else:
-        distances = _accumulated(train, rows, power)
-    blocks = -(-V // BLOCK)
-    if blocks <= 2 * count:
-        return jax.lax.top_k(-distances, count)[1]
-    padded = jnp.pad(distances, ((0, 0), (0, blocks * BLOCK - V)), constant_values=FAR)
-    by_block = padded.reshape(-1, blocks, BLOCK)
-    chosen = jax.lax.top_k(-by_block.min(axis=2), count)[1]  # [R, count]
-    members = jnp.take_along_axis(by_block, chosen[:, :, None], axis=1)
-    near = jax.lax.top_k(-members.reshape(-1, count * BLOCK), count)[1]
-    return jnp.take_along_axis(chosen, near // BLOCK, axis=1) * BLOCK + near % BLOCK
+def _nearest(train: Any, rows: Any, k: int, power: float) -> tuple[Any, Any]:
+    """(distances, places) of the nearest k of `train` [V, F], [R, k] each."""
+    V, F = train.shape
+    m = min(max(NUMBERS // F, MEMBERS[0]), MEMBERS[1])
+    m = 1 << m.bit_length() - 1
+    places = jnp.arange(V)[None]
+    near = train[None]
+    if k + SPARE < V // m:
+        minima = _minima(train, rows, m, power)  # [R, blocks]
+        chosen = jax.lax.top_k(-minima, k + SPARE)[1]
+        blocks = jnp.pad(train, ((0, minima.shape[1] * m - V), (0, 0))).reshape(-1, m * F)
+        near = blocks[chosen].reshape(len(rows), -1, F)
+        places = (chosen[:, :, None] * m + jnp.arange(m)).reshape(len(rows), -1)
+    far = jnp.where(places < V, _length(jnp.abs(rows[:, None] - near), power), jnp.inf)
+    smallest, which = jax.lax.top_k(-far, k)
+    places = jnp.broadcast_to(places, far.shape)
+    return -smallest, jnp.take_along_axis(places, which, axis=1)
+
+
+def _minima(train: Any, rows: Any, m: int, power: float) -> Any:
+    """The smallest distance of each block of m training rows, [R, blocks], up to rounding.
+
+    In an order of their own: the squares of the rows themselves, or the root, are left out.
+    """
+    V, F = train.shape
+    filled = jnp.pad(train, ((0, -V % AT_ONCE), (0, 0)))
+    # Members apart, blocks together: the minimum then runs over whole lines of memory.
+    parts = filled.reshape(-1, AT_ONCE // m, m, F).swapaxes(1, 2).reshape(-1, AT_ONCE, F)
+    void = (jnp.arange(len(filled)) >= V).reshape(-1, AT_ONCE // m, m).swapaxes(1, 2)
+
+    def of_part(part: tuple[Any, Any]) -> Any:
+        some, void = part
+        if power == 2.0:
+            # One product, of which the last column adds the squares of the training rows.
+            far = jnp.where(void.reshape(-1), FAR, (some * some).sum(axis=1))
+            wide = jnp.concatenate([-2 * some, far[:, None]], axis=1)
+            found = jnp.pad(rows, ((0, 0), (0, 1)), constant_values=1) @ wide.T
+        else:
+            found = jnp.where(void.reshape(-1), FAR, _accumulated(some, rows, power))
+        return found.reshape(len(rows), m, -1).min(axis=1)
+
+    minima = jax.lax.map(of_part, (parts, void))  # [parts, R, AT_ONCE / m]
+    return minima.swapaxes(0, 1).reshape(len(rows), -1)
 
 
 def _accumulated(train: Any, rows: Any, power: float) -> Any:
