@@ -8,11 +8,13 @@ import numpy as np
 import oracles_privacy as oracles
 import pytest
 from privacy_cases import LATTICE, before_noise, chances, scores
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 import xaijax as xj
 from xaijax._exact_sums import remembered
 from xaijax.games import _plain
 from xaijax.methods import _qii_recount
+from xaijax.models import _translation
 
 RNG = np.random.default_rng(5)
 D = RNG.integers(0, 3, (9, 3)).astype(np.float32)
@@ -309,3 +311,37 @@ def test_too_many_rows_are_refused_with_the_way_out(monkeypatch):
     explanation = xj.QII(model, D, quantity="rate", positive=1).explain()
     with pytest.raises(xj.EnumerationLimitError, match=r"subsample"):
         xj.privacy.release(explanation, 1.0)
+
+
+class Second(ClassifierMixin, BaseEstimator):
+    """1 where the second column is above 0; with a translation that says so below 3 only."""
+
+    def fit(self, X, y):
+        self.n_features_in_, self.classes_ = X.shape[1], np.unique(y)
+        return self
+
+    def predict(self, X):
+        return (X[:, 1] > 0).astype(int)
+
+
+def test_an_estimator_is_counted_by_itself(monkeypatch):
+    """Whether its translation answers follows from rows, which here hide a difference."""
+    registered = dict(_translation._REGISTERED)
+    monkeypatch.setattr(_translation, "_REGISTERED", registered)
+
+    def below(params, rows):
+        return ((rows[:, 1] > 0) & (rows[:, 1] < 3)).astype(int)
+
+    xj.register_translation(Second)(lambda estimator, columns: xj.Translation({}, {"label": below}))
+    rng = np.random.default_rng(8)
+    data = np.round(rng.uniform(-2, 2, (200, 3)), 1)
+    data[150:, 1] = 5.0  # no such row is among those compared
+    fitted = Second().fit(data, [0, 1] * 100)
+    reports = {}
+    for backend in ("auto", "host"):
+        model = xj.as_model(fitted, backend=backend, output="label")
+        qii = xj.QII(model, data, quantity="average", pool=data[:20], positive=1)
+        reports[backend] = qii.explain()
+    assert reports["auto"].stats["backend"] == "jax"
+    assert np.abs(reports["auto"].values - reports["host"].values).max() > 0.1
+    assert before_noise(reports["auto"]) == before_noise(reports["host"])

@@ -187,7 +187,8 @@ class Evaluator:
     @property
     def structure(self) -> Any:
         """What is known of the model beyond its answers, once it is probed; None: nothing."""
-        if self.findings is None or self.model.backend == "host":  # where a translation was left
+        left = self.findings is None or self.model.backend == "host"  # its translation, perhaps
+        if left or self._plain:
             return None
         return self.findings.structure
 
@@ -198,8 +199,7 @@ class Evaluator:
         Not where the score looks at f(x): rounded in another way, x might not get its own label.
         """
         apart = self.score is None or not self.score.reads_own
-        known = self.structure is not None and not self._plain
-        return known and self.model.deterministic and apart
+        return self.structure is not None and self.model.deterministic and apart
 
     def finite(self, codes: np.ndarray) -> bool:
         """Whether codes [R, C] and what the structure makes of them are finite."""
