@@ -340,7 +340,7 @@ def test_an_estimator_is_counted_by_itself(monkeypatch):
     reports = {}
     for backend in ("auto", "host"):
         model = xj.as_model(fitted, backend=backend, output="label")
-        qii = xj.QII(model, data, quantity="average", pool=data[:20], positive=1)
+        qii = xj.QII(model, data, quantity="average", pool=data[:20].copy(), positive=1)
         reports[backend] = qii.explain()
     assert reports["auto"].stats["backend"] == "jax"
     assert np.abs(reports["auto"].values - reports["host"].values).max() > 0.02
