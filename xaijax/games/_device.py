@@ -66,12 +66,12 @@ class DeviceBackend:
         self.sizes, self.mesh, self.clock = sizes, mesh, clock
         clock.tile = sizes.tile.rows
         self._cache = cache
-        self._same, self._split = NamedSharding(mesh, Spec()), NamedSharding(mesh, Spec("tiles"))
+        self.same, self.split = NamedSharding(mesh, Spec()), NamedSharding(mesh, Spec("tiles"))
         self._apply = apply
-        self._params = jax.device_put(params, self._same)
-        self._donors = jax.device_put(donors, self._same)
-        self._players = None if players is None else jax.device_put(players, self._same)
-        self._max_memory = max_memory
+        self.params = jax.device_put(params, self.same)
+        self.donors = jax.device_put(donors, self.same)
+        self._players = None if players is None else jax.device_put(players, self.same)
+        self.max_memory = max_memory
         self._listed = listed
         self._runs: dict[tuple[str, bool], Any] = {}  # the compiled programs that hold the model
         self._weights: dict[int, tuple[np.ndarray, jax.Array]] = {}
@@ -98,7 +98,7 @@ class DeviceBackend:
         words = None
         if stream.kind != "corners":
             assert masks is not None
-            words = jax.device_put(list_words(masks, self._listed), self._same)
+            words = jax.device_put(list_words(masks, self._listed), self.same)
         self._weights.clear()
         slots = self._shape(stream.kind, scored).slots
         own = x.own if self._reads_own(scored) else None
@@ -112,9 +112,9 @@ class DeviceBackend:
 
     def _padded(self, rows: np.ndarray) -> jax.Array:
         """Rows of some instances on the devices, as many as every call has."""
-        padded = np.zeros((self.sizes.instances, rows.shape[1]), self._donors.dtype)
+        padded = np.zeros((self.sizes.instances, rows.shape[1]), self.donors.dtype)
         padded[: len(rows)] = rows
-        return jax.device_put(padded, self._same)
+        return jax.device_put(padded, self.same)
 
     def _reads_own(self, scored: bool) -> bool:
         return scored and self._score is not None and self._score.reads_own
@@ -142,7 +142,7 @@ class DeviceBackend:
         """
         padded = np.zeros(self.sizes.tiles, np.int32)
         padded[answers.place] = high_bits
-        bits = jax.device_put(padded, self._split)
+        bits = jax.device_put(padded, self.split)
         weights = self._weights_on_device(matrices, answers.values.dtype)
         program = self._program(("pieces", matrices.shape), reduce_pieces, weights, bits)
         sums = program(answers.values, weights, bits)
@@ -153,7 +153,7 @@ class DeviceBackend:
         kept = self._weights.get(id(matrix))
         if kept is None:
             # The matrix is kept too: its id then stays its own.
-            kept = (matrix, jax.device_put(matrix.astype(dtype), self._same))
+            kept = (matrix, jax.device_put(matrix.astype(dtype), self.same))
             self._weights[id(matrix)] = kept
         return kept[1]
 
@@ -202,7 +202,7 @@ class DeviceBackend:
         """
         home = self.mesh.devices.flat[0]
         pieces = 1 << (-(-stream.rows // self.sizes.rows) - 1).bit_length()
-        K, dtype = self.sizes.tile.outputs, self._donors.dtype
+        K, dtype = self.sizes.tile.outputs, self.donors.dtype
         values = jnp.zeros((pieces * self.sizes.rows, K), dtype, device=home)
         for answers in self.answers(stream, question.x, question.masks):
             question.check(stream, answers)
@@ -225,7 +225,7 @@ class DeviceBackend:
         """function(*arguments, weights), a compensated sum over donors, in float64."""
         # Equal weights become ones, exactly; the scale is put back in float64.
         scale = question.donor_weights.max()
-        everything = (*arguments, (question.donor_weights / scale).astype(self._donors.dtype))
+        everything = (*arguments, (question.donor_weights / scale).astype(self.donors.dtype))
         key = (*key, *(a.shape for a in everything))
         high, low = self._compiled(key, function, everything)(*everything)
         means = np.asarray(high).astype(np.float64)
@@ -269,7 +269,7 @@ class DeviceBackend:
         if tiles < T:
             filled, slots = slots, np.zeros((T, *slots.shape[1:]), np.int32)
             slots[place] = filled
-        arguments = (self._params, x, self._donors, self._players, counts, slots, masks, own)
+        arguments = (self.params, x, self.donors, self._players, counts, slots, masks, own)
         values, bad = run(*arguments)
         self.clock.model_calls += 1
         self.clock.padded_rows += tiles * self.sizes.tile.rows - piece.rows
@@ -283,7 +283,7 @@ class DeviceBackend:
         score = self._score if scored else None
         words = -(-shape.P // 32)
         listed = None if kind == "corners" else (self._listed, words)
-        dtype = self._donors.dtype
+        dtype = self.donors.dtype
         devices = tuple(self.mesh.devices.flat)
         key = ("run", kind, s, listed, self._players is None, dtype.name, devices, score, shape)
         if key not in self._cache:
@@ -292,16 +292,16 @@ class DeviceBackend:
             def of(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
                 return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
 
-            run = partial(run_tiles, self._traced(), shape, self.mesh, kind=kind, score=score)
+            run = partial(run_tiles, self.traced(), shape, self.mesh, kind=kind, score=score)
             arguments = (
-                self._params,
-                of(self._same, s.instances, s.columns, dtype=dtype),
-                self._donors,
+                self.params,
+                of(self.same, s.instances, s.columns, dtype=dtype),
+                self.donors,
                 self._players,
-                of(self._split, self.mesh.size),
-                of(self._split, s.tiles, shape.slots, 3 + words),
-                None if listed is None else of(self._same, *listed, dtype=jnp.uint32),
-                of(self._same, s.instances, self._outputs, dtype=dtype)
+                of(self.split, self.mesh.size),
+                of(self.split, s.tiles, shape.slots, 3 + words),
+                None if listed is None else of(self.same, *listed, dtype=jnp.uint32),
+                of(self.same, s.instances, self._outputs, dtype=dtype)
                 if self._reads_own(scored)
                 else None,
             )
@@ -310,30 +310,30 @@ class DeviceBackend:
         compiled = self._cache[key]
         # Dispatches that run ahead hold their results beside the one at work.
         needed = program_bytes(compiled) * (LOOK_AHEAD + 1)
-        if needed > self._max_memory:
+        if needed > self.max_memory:
             raise MemoryPlanError(
-                f"max_memory={self._max_memory:,} bytes, but a dispatch of {s.tiles} tiles of "
+                f"max_memory={self.max_memory:,} bytes, but a dispatch of {s.tiles} tiles of "
                 f"{shape.rows} rows needs {needed:,}. Raise max_memory=, or lower batch_size= or "
                 f"tile= (at least {SMALLEST_TILE})."
             )
         self._runs[kind, scored] = compiled
         return compiled
 
-    def _traced(self) -> Callable[[Any, jax.Array], jax.Array]:
+    def traced(self) -> Callable[[Any, jax.Array], jax.Array]:
         """The model for one tile of rows: one trace serves all programs."""
         shape = self.sizes.tile
-        dims, dtype = (shape.rows, *shape.instance_shape), self._donors.dtype
+        dims, dtype = (shape.rows, *shape.instance_shape), self.donors.dtype
         key = ("traced", dims, dtype.name)
         if key not in self._cache:
             rows = jax.ShapeDtypeStruct(dims, dtype)
-            self._cache[key] = traced_once(self._apply, self._params, rows)
+            self._cache[key] = traced_once(self._apply, self.params, rows)
         return self._cache[key]
 
     def _program(self, key: Any, function: Callable[..., Any], *arguments: Any) -> Any:
         """A reduction of the values, compiled once: (values, weights[, one number per tile])."""
         s = self.sizes
         values = jax.ShapeDtypeStruct(
-            (s.tiles, s.tile.rows, s.tile.outputs), s.tile.dtype, sharding=self._split
+            (s.tiles, s.tile.rows, s.tile.outputs), s.tile.dtype, sharding=self.split
         )
         split = (True, False, True)[: 1 + len(arguments)]
         return self._compiled(key, over_tiles(function, self.mesh, split), (values, *arguments))

@@ -157,6 +157,17 @@ def intervention_of(
     return _replacement(table, rows, checked, kind)
 
 
+def pool_of(model: Any, data: Any, weights: Any) -> Replacement:
+    """Read the `data=` and `weights=` of Anchors: the rows that perturbations are made of.
+
+    Raises InputError and InputTypeError as `replacement_of`.
+    """
+    table = table_of(model, data, "data")
+    rows = table.read(data, "data", model.allow_nan, "the model")
+    checked = _checks.row_weights(weights, len(rows), "weights", "the data")
+    return _replacement(table, rows, checked, "rows")
+
+
 def _replacement(
     table: Table, rows: Any, weights: tuple[np.ndarray, float | None], kind: str
 ) -> Replacement:

@@ -1,0 +1,352 @@
+"""`Rule` and `Rules`: what Anchors finds; frozen, without the model, the data or the space.
+
+Letters: N instances, M rows, F columns.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from xaijax import _checks
+from xaijax._errors import InputError, InputTypeError
+from xaijax._files import as_path, write_atomically
+from xaijax._frames import column, frame_kind
+from xaijax._optional import require
+from xaijax._public import public_class
+
+Predicate = tuple[Any, ...]  # (column, low, high): low < v <= high; or (column, categories)
+FORMAT = "xaijax.Rules"
+
+
+def predicate_words(predicate: Predicate, name: str, names: Mapping[Any, str] | None = None) -> str:
+    """A predicate in words."""
+    if len(predicate) == 3:
+        low, high = predicate[1:]
+        if math.isinf(low) and math.isinf(high):
+            return f"{name} is any number"
+        if math.isinf(low):
+            return f"{name} <= {_number(high)}"
+        if math.isinf(high):
+            return f"{name} > {_number(low)}"
+        return f"{_number(low)} < {name} <= {_number(high)}"
+    shown = [_called(value, names) for value in predicate[1]]
+    if len(shown) == 1:
+        return f"{name} is missing" if shown[0] is None else f"{name} = {shown[0]}"
+    return f"{name} in ({', '.join('missing' if s is None else s for s in sorted(shown, key=str))})"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}"
+
+
+def _called(value: Any, names: Mapping[Any, str] | None) -> str | None:
+    if value is None or value != value:
+        return None
+    if names and value in names:
+        return names[value]
+    return label_words(value)
+
+
+def label_words(value: Any) -> str:
+    """A label or a value as the sentences have it."""
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
+    if isinstance(value, float | np.floating):
+        return _number(float(value))
+    return str(value)
+
+
+@public_class
+@dataclass(frozen=True, eq=False, repr=False)
+class Rule:
+    """IF these conditions THEN the model predicts this, with what is known of how often.
+
+    precision is the share of the space's rows, drawn with the rule kept, that get the instance's
+    own prediction; coverage the weighted share of background rows that satisfy the rule.
+    """
+
+    rule: list[str]  # conditions in words, by column
+    predicates: list[Predicate]  # (column, low, high): low < v <= high; (column, categories)
+    prediction: Any
+    precision: float
+    precision_lower: float | None  # lower bound, with chance 1 - delta; None: exact, not confirmed
+    coverage: float | None  # None where the space has none
+    accepted: bool
+    samples: int  # rows that were looked at for this instance
+    search: str  # "exact" | "table" | "kl-lucb" | "sar"
+    std_error: float | None = None  # of precision; None: exact
+    target: str | None = None  # what is predicted, for the sentence
+    tolerance: float | None = None  # of a regression
+    note: str = ""  # what a reader must know of how the rule was tested
+    names: tuple[str, ...] = ()  # of all columns [F], to find them in a frame
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """Places of the columns that the rule is about."""
+        return tuple(p[0] for p in self.predicates)
+
+    def applies(self, X: Any) -> np.ndarray:
+        """Which rows of X [M, F] (array or frame) satisfy the rule; bool [M].
+
+        Raises InputError for rows of another width, or a frame without the rule's columns.
+        """
+        if frame_kind(X):
+            labels = [str(c) for c in X.columns]
+            lost = [self.names[j] for j in self.features if self.names[j] not in labels]
+            if lost:
+                raise InputError(f"X has no column {lost[0]!r}, which the rule is about.")
+            places = {j: labels.index(self.names[j]) for j in self.features}
+            rows = len(X)
+        else:
+            X = _checks.as_array(X, "X") if _numbers(X) else np.asarray(X)
+            if self.names:
+                _checks.rows_of(X, "X", (len(self.names),), "the rule's data")
+            places, rows = {j: j for j in self.features}, len(X)
+        holds = np.ones(rows, bool)
+        for predicate in self.predicates:
+            holds &= _holds(predicate, column(X, places[predicate[0]]))
+        return holds
+
+    def __str__(self) -> str:
+        conditions = " AND ".join(self.rule) if self.rule else "TRUE"
+        predicted = label_words(self.prediction)
+        if self.tolerance is not None:
+            predicted += f" +- {_number(self.tolerance)}"
+        predicted = predicted if self.target is None else f"{self.target} = {predicted}"
+        text = f"IF {conditions} THEN PREDICT {predicted} WITH PRECISION {_percent(self.precision)}"
+        if self.coverage is not None:
+            text += f" AND COVERAGE {_percent(self.coverage)}"
+        remarks = ["" if self.accepted else "NOT ACCEPTED", self.note.upper()]
+        remarks = [one for one in remarks if one]
+        return text + (f" ({', '.join(remarks)})" if remarks else "")
+
+    def __repr__(self) -> str:
+        bound = self.precision_lower
+        sure = "" if bound is None else f", precision_lower={bound:.3f}"
+        return f"Rule({self}; accepted={self.accepted}{sure}, {self.samples:,} samples)"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as `Rules.to_json` writes them."""
+        return {
+            "rule": list(self.rule),
+            "predicates": [_plain_predicate(p) for p in self.predicates],
+            "prediction": plain(self.prediction),
+            "precision": self.precision,
+            "precision_lower": self.precision_lower,
+            "coverage": self.coverage,
+            "accepted": self.accepted,
+            "samples": self.samples,
+            "search": self.search,
+            "std_error": self.std_error,
+            "target": self.target,
+            "tolerance": self.tolerance,
+            "note": self.note,
+        }
+
+
+def _numbers(X: Any) -> bool:
+    return getattr(getattr(X, "dtype", None), "kind", "f") in "biufV"
+
+
+def _holds(predicate: Predicate, values: np.ndarray) -> np.ndarray:
+    if len(predicate) == 3:
+        numbers = values.astype(np.float64)
+        return (predicate[1] < numbers) & (numbers <= predicate[2])
+    wanted = list(predicate[1])
+    missing = any(v is None or v != v for v in wanted)
+    present = {v for v in wanted if v is not None and v == v}
+    found = (missing if v is None or v != v else v in present for v in values.tolist())
+    return np.fromiter(found, bool, len(values))
+
+
+def _percent(share: float) -> str:
+    """Whole per cent, never rounded up to all or down to nothing."""
+    shown = round(100 * share)
+    if (shown == 100 and share < 1) or (shown == 0 and share > 0):
+        return f"{100 * share:.3g}%" if share < 0.5 else f"{math.floor(1000 * share) / 10:g}%"
+    return f"{shown}%"
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _plain_predicate(predicate: Predicate) -> list[Any]:
+    if len(predicate) == 3:
+        return [int(predicate[0]), plain(float(predicate[1])), plain(float(predicate[2]))]
+    return [int(predicate[0]), [plain(v) for v in predicate[1]]]
+
+
+def _value(stored: Any) -> Any:
+    return float(stored["float"]) if isinstance(stored, dict) else stored
+
+
+def _predicate(stored: Sequence[Any]) -> Predicate:
+    if len(stored) == 3:
+        return (stored[0], float(_value(stored[1])), float(_value(stored[2])))
+    return (stored[0], tuple(_value(v) for v in stored[1]))
+
+
+@public_class
+@dataclass(frozen=True, eq=False, repr=False)
+class Rules(Sequence[Rule]):
+    """The rules of N instances, in their order: `rules[0]`, `len(rules)`, `for rule in rules`."""
+
+    rules: tuple[Rule, ...]
+    feature_names: tuple[str, ...] = ()
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("stats", "provenance"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    def __getitem__(self, key: Any) -> Any:
+        """A rule; of a slice, a list of places or a bool mask: Rules."""
+        if isinstance(key, int | np.integer):
+            return self.rules[key]
+        if isinstance(key, slice):
+            return replace(self, rules=self.rules[key])
+        places = np.arange(len(self))[np.asarray(key)]
+        return replace(self, rules=tuple(self.rules[i] for i in places))
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A read-only mapping cannot be pickled or copied.
+        facts = dict(self.stats), dict(self.provenance)
+        return (Rules, (self.rules, self.feature_names, *facts))
+
+    def __repr__(self) -> str:
+        held = sum(rule.accepted for rule in self.rules)
+        search = f"{self.stats['search']} search, " if "search" in self.stats else ""
+        shown = "".join(f"\n  {rule}" for rule in self.rules[:3])
+        more = "\n  ..." if len(self) > 3 else ""
+        return f"Rules({len(self):,} instances, {search}{held:,} accepted){shown}{more}"
+
+    def to_dataframe(self) -> Any:
+        """A pandas frame, a line an instance."""
+        pandas = require("pandas", "xaijax[data]")
+        shown = ("prediction", "precision", "precision_lower", "coverage", "accepted", "samples")
+        lines = [
+            {"rule": " AND ".join(rule.rule) or "TRUE"}
+            | {"predicates": len(rule.predicates)}
+            | {name: getattr(rule, name) for name in (*shown, "std_error", "search", "note")}
+            for rule in self.rules
+        ]
+        return pandas.DataFrame(lines)
+
+    def to_json(self) -> str:
+        """All rules as JSON text, which `Rules.from_json` reads."""
+        rules = [rule.as_dict() for rule in self.rules]
+        stats = {k: plain(v) for k, v in self.stats.items() if np.ndim(v) == 0}
+        content = {"format": FORMAT, "schema": 1, "feature_names": list(self.feature_names)}
+        provenance = json.loads(json.dumps(dict(self.provenance), default=str))
+        content |= {"stats": stats, "provenance": provenance, "rules": rules}
+        return json.dumps(content, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Rules:
+        """The rules of a text of `to_json`. Raises InputError for another text."""
+        try:
+            content = json.loads(text)
+            if content.get("format") != FORMAT:
+                raise InputError(f"text: this is no text of Rules.to_json (format {FORMAT!r}).")
+            names = tuple(content["feature_names"])
+            rules = []
+            for stored in content["rules"]:
+                fields = dict(stored)
+                fields["predicates"] = [_predicate(p) for p in fields["predicates"]]
+                fields["prediction"] = _value(fields["prediction"])
+                rules.append(Rule(names=names, **fields))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"text: this is no text of Rules.to_json: {error}.") from None
+        return cls(tuple(rules), names, content["stats"], content["provenance"])
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write `to_json()` into a file; returns its path."""
+        return write_atomically(path, lambda file: file.write(self.to_json().encode()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Rules:
+        """The rules of a file of `save`."""
+        return cls.from_json(as_path(path).read_text("utf-8"))
+
+    def to_html(self) -> str:
+        """A table of the rules, as a notebook shows it."""
+        head = "".join(
+            f"<th>{name}</th>"
+            for name in ("IF", "THEN", "precision", "at least", "coverage", "accepted")
+        )
+        return f"<table><tr>{head}</tr>{''.join(map(_line, self.rules))}</table>"
+
+    def _repr_html_(self) -> str:
+        shown = self.to_html() if len(self) <= 20 else self[:20].to_html()
+        return shown + (f"<p>and {len(self) - 20:,} more</p>" if len(self) > 20 else "")
+
+    def pick(self, k: int, X: Any) -> Rules:
+        """At most k accepted rules that together apply to the most rows of X [M, F].
+
+        Submodular pick (Ribeiro and others 2018, section 5): greedily, the rule that adds most rows
+        not covered yet, of equal ones the first. Fewer than k where no other adds a row. The share
+        of X that the first i rules cover is `stats["covered"][i - 1]`.
+
+        Raises InputError, InputTypeError for k below 1.
+        """
+        k = _checks.whole_number(k, "k")
+        held = [i for i, rule in enumerate(self.rules) if rule.accepted]
+        applies = np.array([self.rules[i].applies(X) for i in held], bool)
+        covered = np.zeros(applies.shape[1] if held else 0, bool)
+        chosen: list[int] = []
+        shares: list[float] = []
+        for _ in range(min(k, len(held))):
+            gain = (applies & ~covered).sum(axis=1)
+            best = int(gain.argmax())
+            if gain[best] == 0:
+                break
+            covered |= applies[best]
+            chosen.append(held[best])
+            shares.append(float(covered.mean()))
+        stats = {**self.stats, "picked": tuple(chosen), "covered": tuple(shares)}
+        return replace(self, rules=tuple(self.rules[i] for i in chosen), stats=stats)
+
+
+def _line(rule: Rule) -> str:
+    conditions = "<br>AND ".join(html.escape(one) for one in rule.rule) or "TRUE"
+    bound = "" if rule.precision_lower is None else f"{100 * rule.precision_lower:.1f}%"
+    cover = "" if rule.coverage is None else _percent(rule.coverage)
+    held = "yes" if rule.accepted else "no"
+    held += f" ({html.escape(rule.note)})" if rule.note else ""
+    predicted = html.escape(label_words(rule.prediction))
+    if rule.target is not None:
+        predicted = f"{html.escape(rule.target)} = {predicted}"
+    cells = (conditions, predicted, _percent(rule.precision), bound, cover, held)
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def refuse_types(value: Any, name: str) -> Rules:
+    """Return `value`, or raise InputTypeError where it is no Rules."""
+    if not isinstance(value, Rules):
+        raise InputTypeError(f"{name} must be Rules, from AnchorExplainer.explain, got {value!r}.")
+    return value
