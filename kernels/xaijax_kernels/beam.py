@@ -79,8 +79,9 @@ class State:
 
     def take(self, rows: np.ndarray) -> State:
         """The instances `rows`."""
-        values = [getattr(self, f.name) for f in fields(self)]
-        return State(*(v.take(rows) if isinstance(v, Arms) else v[rows] for v in values))
+        values: list[Any] = [getattr(self, f.name) for f in fields(self)]
+        taken: list[Any] = [v.take(rows) if isinstance(v, Arms) else v[rows] for v in values]
+        return State(*taken)
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ def alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def keys_of(seed: int, fingerprints: Any, rules: Any) -> np.ndarray:
-    """The key of each pull: int32 [Q, 2]; fingerprints of instances and keys of rules uint64 [Q]."""
+    """The key of each pull, int32 [Q, 2]: fingerprints of instances, keys of rules uint64 [Q]."""
     key = _mix64(fingerprints ^ _mix64(np.uint64(seed & 0xFFFFFFFFFFFFFFFF)))
     key = _mix64(key ^ _mix64(rules))
     return np.ascontiguousarray(key).view("<i4").reshape(-1, 2)

@@ -32,6 +32,7 @@ class RuleDevice:
         self._backend, self._score, self._cache = backend, score, cache
         self._held: tuple[Any, Any] | None = None  # the pool and its copy on the devices
         self._who: tuple[Any, Any] | None = None
+        self._needs: dict[Any, int] = {}  # bytes of a program, which take time to ask for
 
     @property
     def rows_per_call(self) -> int:
@@ -116,7 +117,9 @@ class RuleDevice:
             arguments = (backend.params, pool, who, of(backend.mesh.size), of(T, shape.pulls, L))
             self._cache[key] = jax.jit(run).lower(*arguments).compile()
             backend.clock.compile_seconds += time.perf_counter() - started
-        needed = program_bytes(self._cache[key]) * (LOOK_AHEAD + 1)
+        needed = self._needs.get(key)
+        if needed is None:
+            needed = self._needs[key] = program_bytes(self._cache[key]) * (LOOK_AHEAD + 1)
         if needed > backend.max_memory:
             raise MemoryPlanError(
                 f"max_memory={backend.max_memory:,} bytes, but a dispatch of pulls needs "

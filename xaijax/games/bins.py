@@ -107,10 +107,11 @@ class Bins:
             unseen = np.flatnonzero(bins[:, j] >= len(one.values))
             if len(unseen):
                 value = column_of(rows, one.place)[unseen[0]]
-                known = [label_words(v) for v in one.values[:10]]
+                known = ", ".join(label_words(v) for v in one.values[:10])
+                known += ", ..." if len(one.values) > 10 else ""
                 raise InputError(
-                    f"X row {int(unseen[0])}, column {one.name!r}: the category {label_words(value)!r} is not "
-                    f"in the data, which have {known}{' ...' if len(one.values) > 10 else ''}. No "
+                    f"X row {int(unseen[0])}, column {one.name!r}: the category "
+                    f"{label_words(value)!r} is not in the data, which have {known}. No "
                     "rule can be tested on it: add such rows to the data, or correct the value."
                 )
 

@@ -118,7 +118,7 @@ def _write(found: Found, beam: BeamSearch, state: Any) -> None:
 
 
 def by_lists(game: Any, settings: Settings, seed: int) -> Found:
-    """Search by known precisions; with `confirm`, on a share of the data, then tried on the rest."""
+    """Search by known precisions; with `confirm` on a share of the data, then tried on the rest."""
     kind, space = settings.search, game.space
     D = len(space.listed(kind)[1])
     shares = np.ones((D, 1), bool)
