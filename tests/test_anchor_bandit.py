@@ -145,3 +145,12 @@ def test_one_failure_rejects_at_a_threshold_of_one():
     arms = Arms(np.ones((1, 1), bool), np.array([[99]]), np.array([[100]]))
     wants, yes, _ = Validation(1.0, 0.05, 10).step(arms, np.array([2.3]))
     assert not yes.any() and not wants.any()
+
+
+def test_padding_is_never_among_the_best():
+    """As many arms as places: all are the answer, wherever they stand."""
+    valid = np.array([[True, False, True, False, False]])
+    for identify in (KlLucb(0.1, 0.1, 50, 5), Rejects(40)):
+        _, draws, best = identify.step(identify.init(valid), Arms.new(valid), 2)
+        np.testing.assert_array_equal(best, valid)
+        assert not draws.any()

@@ -92,7 +92,7 @@ class BestFirst:
         s.best = np.where(among.any(axis=1)[:, None], rules[at, chosen], s.best)
         s.best_cover = np.where(among.any(axis=1), cover[at, chosen], s.best_cover)
         s.best_precision = np.where(among.any(axis=1), own[at, chosen], s.best_precision)
-        self._push(s, real & ~holds)
+        self._push(s, real)
         self._pop(s)
 
     def _lead(self, s: State, real: np.ndarray, precision: np.ndarray) -> None:
@@ -104,7 +104,10 @@ class BestFirst:
         s.lead_precision[better] = precision[at, chosen][better]
 
     def _push(self, s: State, open_: np.ndarray) -> None:
-        """Children of the rules that do not hold: one more column after the last."""
+        """Children of the rules asked: one more column after the last.
+
+        Also of one that holds: a child that covers as much may be more precise.
+        """
         n, m, F = s.asked_rules.shape
         last = np.where(s.asked_rules, np.arange(F), -1).max(axis=2)  # [n, m]
         later = np.arange(F) > last[:, :, None]

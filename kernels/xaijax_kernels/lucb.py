@@ -33,9 +33,9 @@ class Arms:
         return Arms(self.valid[rows], self.hits[rows], self.draws[rows])
 
     def means(self) -> np.ndarray:
-        """float64 [N, A]; -1 for padding and for arms without draws."""
-        known = self.valid & (self.draws > 0)
-        return np.where(known, self.hits / np.maximum(self.draws, 1), -1.0)
+        """float64 [N, A]; -1 for arms without draws, -2 for padding, so that it is never best."""
+        mean = np.where(self.draws > 0, self.hits / np.maximum(self.draws, 1), -1.0)
+        return np.where(self.valid, mean, -2.0)
 
 
 def top_arms(means: np.ndarray, wanted: np.ndarray) -> np.ndarray:

@@ -1,0 +1,192 @@
+"""What is promised of runs: company, order, loops, calls and traces, held-out data, guarantees."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from anchor_cases import CATEGORIES, CUTS, DATA, X, explainer, host_model, jax_model, score
+
+import xaijax as xj
+
+WAYS = [
+    ("row", "exact"),
+    ("row_bin", "table"),
+    ("row_bin", "kl-lucb"),
+    ("flip", "kl-lucb"),
+    ("flip", "sar"),
+    ("joint", "kl-lucb"),
+    ("conditional", "exact"),
+]
+
+
+def told(rules):
+    return [
+        (r.rule, r.precision, r.precision_lower, r.coverage, r.accepted, r.samples) for r in rules
+    ]
+
+
+@pytest.mark.parametrize(("space", "search"), WAYS)
+def test_rules_do_not_depend_on_the_company(space, search):
+    anchors = explainer(perturbation=space)
+    whole = told(anchors.explain(DATA, search=search, beam_size=2))
+    for rows in ([3], [7, 3, 11], list(range(23, -1, -1))):
+        assert told(anchors.explain(DATA[rows], search=search, beam_size=2)) == [
+            whole[n] for n in rows
+        ]
+
+
+@pytest.mark.parametrize(("space", "search"), WAYS)
+def test_both_loops_ask_the_same(space, search):
+    """The draws are one hash, and both loops of one model decide alike on every row of it."""
+    found = [
+        told(explainer(model, perturbation=space).explain(X, search=search))
+        for model in (jax_model(), host_model())
+    ]
+    assert found[0] == found[1]
+
+
+def test_a_frame_is_an_array_with_names():
+    frame = pd.DataFrame(DATA, columns=list("abcd")).astype({"a": int, "b": int})
+    frame["a"] = frame["a"].map({0: "no", 1: "yes"})
+
+    def f(rows):
+        numbers = rows.assign(a=(rows["a"] == "yes") * 1.0).to_numpy(np.float32)
+        return score(numbers.astype(np.float64), np)
+
+    model = xj.as_model(f, backend="host", output="decision", classes=["a", "b", "c"])
+    bins = {"c": CUTS[2], "d": CUTS[3]}
+    given = {"categories": ["b"], "bins": bins, "perturbation": "row"}
+    rules = xj.AnchorExplainer(model, frame, **given).explain(frame[:5])
+    plain = explainer(perturbation="row").explain(DATA[:5])
+    assert [r.features for r in rules] == [r.features for r in plain]
+    assert [r.precision for r in rules] == [r.precision for r in plain]
+    some = next(r for r in rules if r.features)
+    np.testing.assert_array_equal(some.applies(frame), some.applies(frame[list("dcba")]))
+    assert some.applies(frame).mean() == some.coverage
+
+
+def test_another_seed_draws_others():
+    one, two = (explainer(seed=s).explain(DATA, search="kl-lucb") for s in (0, 1))
+    assert told(one) != told(two)
+    again = explainer(seed=0).explain(DATA, search="kl-lucb")
+    assert told(again) == told(one)
+
+
+def test_one_call_a_round_and_two_traces():
+    traces = []
+
+    def f(rows):
+        traces.append(rows.shape)
+        return score(rows, jnp)
+
+    model = xj.as_model(f, output="decision", classes=["a", "b", "c"])
+    many = np.random.default_rng(0).normal(size=(1000, 4)).astype(np.float32)
+    many[:, :2] = DATA[np.arange(1000) % 24, :2]
+    anchors = explainer(model, perturbation="row")
+    exact = anchors.explain(many, search="exact", beam_size=1)
+    assert exact.stats["model_calls"] <= 2 + 2 * 4
+    drawn = anchors.explain(many, search="kl-lucb", beam_size=1)
+    # A call a round, and the instances' own answers.
+    assert drawn.stats["model_calls"] == drawn.stats["rounds"] + 1
+    assert drawn.stats["rounds"] < drawn.stats["model_rows"] / 1000
+    # The probe, the engine's run, and nothing for the programs of pulls.
+    assert len(traces) == 2
+
+
+def test_rounds_of_a_host_model_are_calls():
+    calls = []
+    anchors = explainer(host_model(calls), perturbation="row_bin")
+    rules = anchors.explain(DATA, search="kl-lucb", beam_size=1)
+    calls_of_rounds = rules.stats["model_calls"]
+    # Every round fits one call of 32,768 rows; the probe asks a few more.
+    assert rules.stats["rounds"] + 1 == calls_of_rounds
+    assert len(calls) <= calls_of_rounds + 8
+
+
+def test_small_tiles_and_batches_change_nothing():
+    wanted = told(explainer(perturbation="row").explain(DATA, search="exact"))
+    for tile in (256, 1024):
+        found = explainer(perturbation="row", tile=tile).explain(DATA, search="exact")
+        assert told(found) == wanted
+
+
+def test_weights_change_the_space_and_the_coverage():
+    """Rows of weight 0 are as if they were not there; "balanced" is the weights of the classes."""
+    weights = np.r_[np.ones(16), np.zeros(8)]
+    some = explainer(perturbation="row", weights=weights).explain(X[:3])
+    fewer = xj.AnchorExplainer(
+        jax_model(), DATA[:16], categories=CATEGORIES, bins=CUTS, perturbation="row"
+    ).explain(X[:3])
+    assert told(some)[0][1:4] == told(fewer)[0][1:4]
+    labels = jax_model().labels(DATA)
+    count = {label: (labels == label).sum() for label in set(labels)}
+    own = np.array([1 / count[label] for label in labels])
+    balanced = explainer(perturbation="row", weights="balanced").explain(X)
+    by_hand = explainer(perturbation="row", weights=own).explain(X)
+    assert [r.features for r in balanced] == [r.features for r in by_hand]
+    np.testing.assert_allclose([r.coverage for r in balanced], [r.coverage for r in by_hand])
+
+
+def test_confirmed_rules_report_the_held_out_share():
+    anchors = explainer(perturbation="row")
+    rules = anchors.explain(DATA, threshold=0.6, confirm=0.5, delta=0.2)
+    for rule in rules:
+        assert rule.precision_lower is not None and rule.precision_lower <= rule.precision
+        assert (rule.precision * 12) == pytest.approx(round(rule.precision * 12), abs=1e-9)
+        assert not rule.accepted or rule.precision_lower > 0.6 - 0.05
+    assert any(rule.accepted for rule in rules) and not all(rule.accepted for rule in rules)
+
+
+def noisy(rows):
+    """A class that needs two columns, and a third that disturbs it in some rows."""
+    return ((rows[:, 0] > 0) & (rows[:, 1] > 0)) ^ ((rows[:, 2] > 1.3) & (rows[:, 3] > 0))
+
+
+def test_accepted_rules_are_as_precise_as_promised():
+    """delta = 0.1: of the accepted rules at most a tenth are below threshold - stop_epsilon.
+
+    Measured on 4,000 fresh draws a rule with a margin of 5 standard errors each; the count may
+    exceed a tenth by 5 standard deviations: a false alarm has chance 3e-7. Broken versions that it
+    catches: identification draws used again, bounds that are none (stop_epsilon of 0.99, below).
+    """
+    rng = np.random.default_rng(3)
+    data = rng.normal(size=(500, 4)).astype(np.float32)
+    rows = rng.normal(size=(400, 4)).astype(np.float32)
+    model = xj.as_model(lambda r: noisy(r) * 1, output="label")
+    anchors = xj.AnchorExplainer(model, data, bins="decile")
+    fresh = xj.AnchorExplainer(model, data, bins="decile", seed=99)
+
+    def below(**options):
+        rules = anchors.explain(rows, threshold=0.9, search="kl-lucb", beam_size=1, **options)
+        held = [(rule, x) for rule, x in zip(rules, rows, strict=True) if rule.accepted]
+        missed = 0
+        for rule, x in held[:150]:
+            own = fresh.evaluate(list(rule.features), x, search="kl-lucb", samples=4_000)
+            missed += own.precision < 0.85 - 5 * np.sqrt(0.25 / 4_000)
+        return missed, min(len(held), 150)
+
+    missed, count = below(delta=0.1)
+    assert count > 100
+    assert missed <= 0.1 * count + 5 * np.sqrt(0.09 * count)
+
+
+def test_what_auto_decides_and_says():
+    assert "search='exact' by auto: the model is traced" in repr(explainer(perturbation="row"))
+    assert "search='table' by auto" in repr(explainer())
+    assert "search='exact'" in repr(explainer(bins=None))  # in-bin draws are the value itself
+    small = repr(explainer(host_model(), perturbation="row"))
+    assert "search='exact'" in small and "at most twice the bandit's rows" in small
+    host = explainer(host_model())
+    assert "search='kl-lucb' by auto: a host model" in repr(host)
+    rules = host.explain(X)
+    assert rules.stats["search"] == "kl-lucb" and rules.stats["reason"].startswith("a host model")
+    asked = explainer(host_model()).explain(X, search="table")
+    assert asked.stats["reason"] == "as asked"
+    # Never from X: one row or all, the same.
+    for rows, model in itertools.product((X[:1], DATA), (jax_model(), host_model())):
+        anchors = explainer(model)
+        assert f"search={anchors.explain(rows).stats['search']!r}" in repr(anchors)
