@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.cases import (
     aec,
+    anchors,
     background,
     estimators,
     exact,
@@ -29,6 +30,7 @@ NUMBERED = (
     *walk.CASES,
     *aec.CASES,
     *qii.CASES,
+    *anchors.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case

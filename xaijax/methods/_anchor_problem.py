@@ -118,15 +118,15 @@ class Problem:
             self.bins.refuse_unseen(rows, self.bins.of(rows))
         return rows
 
-    def games(self, rows: Any, coverage_samples: int, beam: int) -> Any:
+    def games(self, rows: Any, coverage_samples: int, beam: int, seed: int | None = None) -> Any:
         """(first place, game) of as many instances as fit the memory together."""
         step = self._at_a_time(beam, coverage_samples)
         for first in range(0, len(rows), step):
             some = rows.iloc if hasattr(rows, "iloc") else rows
-            yield first, self.game(some[first : first + step], coverage_samples)
+            yield first, self.game(some[first : first + step], coverage_samples, seed)
 
-    def game(self, rows: Any, coverage_samples: int) -> Any:
-        """The rules of these rows."""
+    def game(self, rows: Any, coverage_samples: int, seed: int | None = None) -> Any:
+        """The rules of these rows; seed: of draws of their own."""
         if self.sampler is not None:
             return SampledGame(
                 self.evaluator,
@@ -134,11 +134,15 @@ class Problem:
                 self.sampler,
                 self.bins,
                 self.players,
-                self.seed,
+                self.seed if seed is None else seed,
                 coverage_samples,
                 rows,
             )
-        return RuleGame(self.asker(), rows)
+        asker = self.asker()
+        if seed is not None:
+            assert self.space is not None
+            asker = RuleAsker(self.evaluator, self.space, self.score, seed)
+        return RuleGame(asker, rows)
 
     def asker(self, space: Perturbation | None = None) -> RuleAsker:
         """The loop and arrays of the space (another one: made anew)."""

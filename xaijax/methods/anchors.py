@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xaijax import _checks
-from xaijax._errors import InputError
+from xaijax._errors import InputError, InputTypeError
 from xaijax._frames import frame_kind
 from xaijax._public import public_class
 from xaijax._rules import Rule, Rules
@@ -268,6 +268,40 @@ class AnchorExplainer:
             goal = tau - DEFAULTS["stop_epsilon"]
             found.accepted = (p >= tau) & (found.lower > goal)
         return self._rules(game, found, chosen)[0]
+
+    def check(self, rules: Rules, X: Any, samples: int = 10_000, seed: int = 1) -> np.ndarray:
+        """The share of fresh draws of the space that agree, for each rule; float64 [N].
+
+        Rules are chosen for their precision, so what they were chosen by flatters them: here are
+        draws of their own. rules: of `explain`, for the same rows X [N, F].
+
+        Raises InputError for rules of other rows, or a seed that the search has used.
+        """
+        count = _checks.whole_number(samples, "samples")
+        seed = _checks.whole_number(seed, "seed", least=0)
+        problem = self._problem
+        if not isinstance(rules, Rules):
+            raise InputTypeError(f"rules must be Rules of explain, got {type(rules).__name__}.")
+        if seed == problem.seed:
+            raise InputError(
+                f"seed={seed} is that of the search; its draws are not fresh. Change it."
+            )
+        rows = problem.read(X)
+        if len(rows) != len(rules):
+            raise InputError(f"X has {len(rows)} rows, but there are {len(rules)} rules.")
+        kept = np.zeros((len(rules), problem.F), bool)
+        for n, rule in enumerate(rules):
+            kept[n, list(rule.features)] = True
+        found = []
+        for first, game in problem.games(rows, 1, 1, seed):
+            own = kept[first : first + game.N]
+            every, zero = np.arange(game.N), np.zeros(game.N, np.int64)
+            step = max(1, (1 << 22) // count)
+            for n in range(0, game.N, step):
+                part = slice(n, n + step)
+                draws = np.full(len(every[part]), count)
+                found.append(game.hits(every[part], own[part], zero[part], draws) / count)
+        return np.concatenate(found)
 
     @property
     def _space_name(self) -> str:
