@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import logging
 
 import numpy as np
 from serve import serve
 
 STATE = {}
+logging.disable(logging.WARNING)  # alibi warns of every rule that it does not accept
 
 
 def network(arrays):
