@@ -190,3 +190,30 @@ def test_what_auto_decides_and_says():
     for rows, model in itertools.product((X[:1], DATA), (jax_model(), host_model())):
         anchors = explainer(model)
         assert f"search={anchors.explain(rows).stats['search']!r}" in repr(anchors)
+
+
+def test_rules_that_no_row_satisfies_are_never_drawn():
+    """In these spaces a rule needs rows of its own; x is none of the data, so rules run out."""
+    far = DATA[:3].copy()
+    far[:, 2:] = [[-2, 2], [2, -2], [0, 2]]
+    for space, search in (("joint", "kl-lucb"), ("conditional", "exact"), ("conditional", "sar")):
+        anchors = explainer(perturbation=space, bins={2: [-1.5, 1.5], 3: [-1.5, 1.5]})
+        for rule in anchors.explain(far, threshold=1.0, search=search, beam_size=4):
+            assert rule.coverage > 0
+    best = explainer(perturbation="conditional").explain(far, threshold=1.0, beam_size=None)
+    assert all(rule.coverage > 0 for rule in best)
+
+
+@pytest.mark.parametrize(("space", "search"), [("row", "exact"), ("row_bin", "table")])
+def test_a_hybrid_that_a_smaller_rule_had_is_not_asked(space, search):
+    """The same precisions as rule by rule, of which none has a smaller one; and fewer rows."""
+    for model in (jax_model(), host_model()):
+        anchors = explainer(model, perturbation=space)
+        rules = anchors.explain(DATA, threshold=1.0, search=search, beam_size=3)
+        D = 24 if space == "row" else 1000
+        plan = sum(rule.samples for rule in rules) - D * len(DATA)
+        # Columns 0 and 1 have two and three values: at least a tenth of the draws agree.
+        assert rules.stats["model_rows"] < 0.9 * plan
+        for rule, x in list(zip(rules, DATA, strict=True))[:8]:
+            alone = anchors.evaluate(list(rule.features), x, search=search)
+            assert alone.precision == rule.precision

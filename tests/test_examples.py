@@ -15,7 +15,12 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 ADULT = Path(os.environ.get("XAIJAX_DATA") or "nowhere") / "adult" / "adult.test"
 WINE = ADULT.parent.parent / "wine" / "winequality-red.csv"
 TITANIC = ADULT.parent.parent / "titanic"
-NEED = {"sklearn_pipeline": ADULT, "qii_report": ADULT, "wine_collinearity": WINE, "anchors": TITANIC}
+NEED = {
+    "sklearn_pipeline": ADULT,
+    "qii_report": ADULT,
+    "wine_collinearity": WINE,
+    "anchors": TITANIC,
+}
 SHAPES = {
     "sklearn_pipeline": (50, 12),
     "image_players": (20, 16, 10),

@@ -175,6 +175,9 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     yield "hybrid_rows", one_each, (u32(N, P), u32(B, P), i32(S, SLOT_COLUMNS))
     yield "ranks", partial(ranks, P=P), (u32(S, 1),)
     yield "put", put, (f32(8 * R, K), f32(4, R, K), i32(4), i32())
+    named = Space(P, "own", listed=True, named=True)
+    arguments = (*pool_and_subjects(), i32(S, 4 + P + 3))
+    yield "perturbed", partial(perturbed, named, draws=3), arguments
     for space in SPACES:
         draw = partial(perturbed, space, draws=3)
         yield "perturbed", draw, (*pool_and_subjects(), i32(S, 4 + P))

@@ -36,6 +36,7 @@ class Space:
     )
     listed: bool = False  # draw d has donor `listed[d]`; else a random one
     masks: bool = False  # draw d takes the columns that are the bits of d // B; no chance in it
+    named: bool = False  # the pull's draws are named one by one, after its columns
     weighted: bool = False  # donors, and values within a bin, are drawn by weight
 
 
@@ -79,14 +80,19 @@ def perturbed(
     space: Space,
     pool: Pool,
     subjects: Subjects,
-    pulls: jax.Array,  # int32 [G, 4 + L]: instance, key, key, first draw, columns (-1: none more)
+    # int32 [G, 4 + L]: instance, key, key, first draw, columns (-1: none more); with `named` draws
+    # [G, 4 + L + p], and the first draw is not read.
+    pulls: jax.Array,
     draws: int,  # p
 ) -> jax.Array:
     """The rows of some pulls; [G, p, F, c]."""
     F, B = space.columns, pool.donors.shape[0]
     n = pulls[:, 0]
     keys = jax.lax.bitcast_convert_type(pulls[:, 1:3], jnp.uint32)
-    draw = pulls[:, 3, None] + jnp.arange(draws, dtype=jnp.int32)  # [G, p]
+    if space.named:
+        pulls, draw = pulls[:, :-draws], pulls[:, -draws:]
+    else:
+        draw = pulls[:, 3, None] + jnp.arange(draws, dtype=jnp.int32)  # [G, p]
     base = mixed(draw.astype(jnp.uint32) + keys[:, :1]) ^ keys[:, 1:]
 
     def word(column: jax.Array) -> jax.Array:

@@ -12,6 +12,7 @@ import numpy as np
 
 from xaijax_kernels.perturb import HEADER
 
+NAMED = 32  # draws of a pull that names them: one word of bits
 SHORT = 20  # draws of a pull where they are random: half of what a candidate gets first
 
 
@@ -54,6 +55,34 @@ def pulls_of(
     header[:, 3] = first[question] + offset
     header[:, HEADER:] = rule_columns(rules, longest)[question]
     return Pulls(header, question, np.minimum(draws[question] - offset, p), p)
+
+
+def named_pulls(
+    instance: np.ndarray,
+    keys: np.ndarray,
+    rules: np.ndarray,
+    wanted: np.ndarray,
+    p: int,
+    longest: int,
+) -> tuple[Pulls, np.ndarray]:
+    """Pulls that name the draws wanted bool [Q, D]; and which question each of these is of.
+
+    A pull's last draws are repeated where it has fewer than p.
+    """
+    question, draw = np.nonzero(wanted)
+    each = wanted.sum(axis=1)
+    pieces = -(-each // p)
+    of_pull = np.repeat(np.arange(len(each)), pieces)
+    first = np.cumsum(each) - each
+    before = np.repeat(np.cumsum(pieces) - pieces, pieces)
+    start = (np.arange(len(of_pull)) - before) * p  # within the question
+    place = np.minimum(start[:, None] + np.arange(p), each[of_pull, None] - 1)
+    header = np.empty((len(of_pull), HEADER + longest + p), np.int32)
+    header[:, 0] = instance[of_pull]
+    header[:, 1:3], header[:, 3] = keys[of_pull], 0
+    header[:, HEADER : HEADER + longest] = rule_columns(rules, longest)[of_pull]
+    header[:, HEADER + longest :] = draw[first[of_pull, None] + place]
+    return Pulls(header, of_pull, np.minimum(each[of_pull] - start, p), p), question
 
 
 def counts(pulls: Pulls, bits: np.ndarray, questions: int) -> np.ndarray:

@@ -6,6 +6,7 @@ rule each), D listed draws, S shares of the draws that are summed apart.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from xaijax._errors import ModelOutputError
 from xaijax.games import _rule_pulls as pulls
 from xaijax.games._cover import Cover
 from xaijax.games._fingerprints import fingerprints
+from xaijax.games._known_draws import MOST_BITS, KnownDraws
 from xaijax.games._questions import Questions
 from xaijax.games._rule_device import RuleDevice
 from xaijax.games._rule_host import RuleHost
@@ -21,6 +23,7 @@ from xaijax.games._rule_lots import satisfying
 from xaijax.games.evaluator import Evaluator
 from xaijax.games.perturbation import Perturbation
 from xaijax.games.quantity import Score
+from xaijax.games.replacement import agreement_codes
 from xaijax_kernels.candidates import rule_keys
 from xaijax_kernels.perturb import Pool, Space, Subjects, keys_of
 
@@ -66,6 +69,8 @@ class RuleGame:
         self.own = self._own()  # [N, A]
         self._subjects = self._made_subjects()
         self._agrees: np.ndarray | None = None
+        self._known = KnownDraws(self.bins.shape[1])
+        self._gain: np.ndarray | None = None
         self.rows_asked = 0
 
     @property
@@ -110,6 +115,7 @@ class RuleGame:
         means, sizes = np.empty((2, len(instance), shares.shape[1]))
         D = len(weights)
         step = max(1, (1 << 27) // D)
+        kept = []
         for at in range(0, len(instance), step):
             part = slice(at, at + step)
             agrees = self._listed(instance[part], rules[part], search, D)
@@ -119,6 +125,10 @@ class RuleGame:
             else:
                 own = None
             means[part], sizes[part] = _means(agrees, own, weights)
+            if self._shares_draws and len(instance) * D <= MOST_BITS:
+                kept.append(np.packbits(agrees, axis=1))
+        if kept:
+            self._known.keep(instance, rules, np.concatenate(kept))
         return means, sizes
 
     def _listed(self, instance: np.ndarray, rules: np.ndarray, search: str, D: int) -> np.ndarray:
@@ -142,6 +152,9 @@ class RuleGame:
         most = min(D, self.asker.loop(self.questions).rows_per_call)
         p = -(-D // -(-D // most))
         who, kept = instance[asked], rules[asked]
+        if self._shares_draws:
+            agrees[asked] = self._but_known(who, kept, search, D)
+            return agrees
         keys = np.repeat(keys_of(self.asker.seed, SHARED, SHARED), len(who), axis=0)
         longest = _longest(kept, self.F)
         start, whole = np.zeros(len(who), np.int64), np.full(len(who), D)
@@ -152,6 +165,57 @@ class RuleGame:
             pool = self._padded_pool(search, pool, missing)
         bits = self._bits(space, pool, some)
         agrees[asked] = pulls.flags(bits, p, len(who), D)
+        return agrees
+
+    @property
+    def _shares_draws(self) -> bool:
+        """Whether hybrids may be those of a smaller rule: donors that agree stay as they are."""
+        return self.space.kind in ("row", "row_bin") and self.asker.evaluator.model.deterministic
+
+    def _same(self, who: np.ndarray, f: np.ndarray, donors: np.ndarray) -> np.ndarray:
+        """Whether keeping column f [Q] leaves the listed donors as they are; bool [Q, D]."""
+        if self.space.draws_in_bins:
+            own = np.ascontiguousarray(self.asker.bins.T)[:, donors]
+            return own[f] == self.bins[who, f, None]
+        theirs = agreement_codes(self.space.replacement.codes).reshape(self.space.B, self.F, -1)
+        mine = agreement_codes(self.questions.codes).reshape(self.N, self.F, -1)
+        same = np.ones((len(who), len(donors)), bool)
+        for c in range(theirs.shape[2]):
+            own = np.ascontiguousarray(theirs[:, :, c].T)[:, donors]
+            same &= own[f] == mine[who, f, c, None]
+        return same
+
+    def _spared(self, search: str) -> np.ndarray:
+        """How many draws each column's agreement spares; [N, F]."""
+        if self._gain is None:
+            donors, every = self.space.listed(search)[0], np.arange(self.N)
+            self._gain = np.zeros((self.N, self.F))
+            step = max(1, (1 << 24) // len(donors))
+            for f in range(self.F):
+                for n in range(0, self.N, step):
+                    some = every[n : n + step]
+                    same = self._same(some, np.full(len(some), f), donors)
+                    self._gain[some, f] = np.count_nonzero(same, axis=1)
+        return self._gain
+
+    def _but_known(self, who: np.ndarray, rules: np.ndarray, search: str, D: int) -> np.ndarray:
+        """Which listed draws agree, those asked that no smaller rule has answered; bool [Q, D]."""
+        donors = self.space.listed(search)[0]
+        column, place = self._known.parents(who, rules, self._spared(search)[who])
+        agrees, wanted = np.zeros((len(who), D), bool), np.ones((len(who), D), bool)
+        has = np.flatnonzero(place >= 0)
+        if len(has):
+            wanted[has] = ~self._same(who[has], column[has], donors)
+            agrees[has] = self._known.flags(place[has], D)
+        keys = np.repeat(keys_of(self.asker.seed, SHARED, SHARED), len(who), axis=0)
+        longest = _longest(rules, self.F)
+        some, question = pulls.named_pulls(who, keys, rules, wanted, pulls.NAMED, longest)
+        if len(some.header):
+            space = replace(self.space.space(search), named=True)
+            bits = self._bits(space, self.asker.pool(search), some)
+            used = np.arange(pulls.NAMED) < some.used[:, None]
+            agrees[wanted] = pulls.flags(bits, pulls.NAMED, len(bits), pulls.NAMED)[used]
+            self.rows_asked += len(question) - len(some.header) * some.draws
         return agrees
 
     def _all_pairs(self, instance: np.ndarray, rules: np.ndarray) -> np.ndarray:

@@ -59,7 +59,15 @@ def cover_of(game: Any) -> Any:
     """Coverage of rules; where the space has none, fewer predicates stand for more of it."""
     if game.cover is None:
         return lambda rows, rules: 1.0 / (1.0 + rules.sum(axis=2))
-    return game.cover.of
+    if getattr(game, "space", None) is None or game.space.kind not in ("joint", "conditional"):
+        return game.cover.of
+
+    def supported(rows: np.ndarray, rules: np.ndarray) -> np.ndarray:
+        # Below what any rule has: such a rule is never a candidate, since it has no rows to draw.
+        cover = game.cover.of(rows, rules)
+        return np.where(cover > 0, cover, -1.0)
+
+    return supported
 
 
 def bandit(game: Any, settings: Settings) -> BeamSearch:
@@ -160,7 +168,7 @@ def _beam(game: Any, settings: Settings, precision: Any) -> Ranked:
     width = settings.beam_size
     assert width is not None
     T = 1 if settings.confirm is None else width
-    beam = ExactBeam(extend, game.cover.of, settings.threshold, width, settings.max_size, T)
+    beam = ExactBeam(extend, cover_of(game), settings.threshold, width, settings.max_size, T)
     state = beam.init(np.arange(game.N), game.allowed())
     N, F = game.N, game.F
     out = np.zeros((N, T, F), bool), *np.full((2, N, T), -1.0), np.zeros((N, F), bool)
@@ -180,7 +188,7 @@ def _beam(game: Any, settings: Settings, precision: Any) -> Ranked:
 
 
 def _optimum(game: Any, settings: Settings, precision: Any) -> Ranked:
-    best = BestFirst(game.cover.of, settings.threshold, settings.max_size, game.F)
+    best = BestFirst(cover_of(game), settings.threshold, settings.max_size, game.F)
     state = best.init(np.arange(game.N), game.allowed())
     N, F = game.N, game.F
     out = np.zeros((N, F), bool), *np.full((2, N), -1.0), np.zeros((N, F), bool)
