@@ -22,6 +22,7 @@ from xaijax_kernels.perturb import Pool, Space, Subjects
 from xaijax_kernels.rule_tiles import PullShape, run_pulls
 
 PULLS = 1 << 15  # of one dispatch, in whole tiles
+NAMED_PULLS = 1 << 17  # the same where draws are named, which are many and short
 LOOK_AHEAD = 1
 
 
@@ -46,7 +47,8 @@ class RuleDevice:
         backend = self._backend
         shape = PullShape(backend.sizes.tile.instance_shape, self.rows_per_call, pulls.draws)
         G, devices = shape.pulls, backend.mesh.size
-        T = -(-max(1, PULLS // G) // devices) * devices
+        most = NAMED_PULLS if space.named else PULLS
+        T = -(-max(1, most // G) // devices) * devices
         pool = self._pool(pool)
         who = self._subjects(subjects)
         run = self._program(space, shape, T, pool, who, pulls.header.shape[1])

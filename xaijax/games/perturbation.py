@@ -53,7 +53,7 @@ class Perturbation:
         """Which columns have bins of several values; bool [F]."""
         return np.array(
             [
-                one.edges is not None or one.interval is not None or one.members is not None
+                one.edges is not None or one.interval is not None or len(one.members or ()) > 1
                 for one in self.bins.columns
             ],
             bool,
