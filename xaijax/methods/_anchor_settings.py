@@ -10,6 +10,7 @@ import numpy as np
 
 from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
+from xaijax._frames import frame_kind
 
 DEFAULTS = {"delta": 0.1, "epsilon": 0.15, "stop_epsilon": 0.05}
 
@@ -122,3 +123,17 @@ def _refuse_unused(given: dict[str, Any], search: str, asked: str, confirm: floa
             f"confirm={confirm!r} holds out data for search='exact' and 'table'; {which} validates "
             "rules by draws of their own. Leave it out."
         )
+
+
+def one_row(x: Any) -> Any:
+    """x as a batch of one."""
+    if frame_kind(x):
+        if len(x) != 1:
+            raise InputError(f"x must be one row, got a frame of {len(x)} rows.")
+        return x
+    if type(x).__module__.startswith("pandas") and hasattr(x, "to_frame"):
+        return x.to_frame().T.infer_objects()
+    array = _checks.as_array(x, "x")
+    if array.ndim == 2 and len(array) != 1:
+        raise InputError(f"x must be one row, got {len(array)}.")
+    return array if array.ndim == 2 else array[None]

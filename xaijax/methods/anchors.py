@@ -13,7 +13,6 @@ import numpy as np
 
 from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
-from xaijax._frames import frame_kind
 from xaijax._public import public_class
 from xaijax._rules import Rule, Rules
 from xaijax.games.rules import RuleGame
@@ -22,7 +21,7 @@ from xaijax.methods._anchor_problem import Problem
 from xaijax.methods._anchor_record import record, rules_of
 from xaijax.methods._anchor_search import Found
 from xaijax.methods._anchor_search import search as run_search
-from xaijax.methods._anchor_settings import DEFAULTS, fraction, settings_of
+from xaijax.methods._anchor_settings import DEFAULTS, fraction, one_row, settings_of
 from xaijax_kernels.bernoulli import lower
 
 
@@ -228,7 +227,7 @@ class AnchorExplainer:
         tau, error = fraction(threshold, "threshold", top=True), fraction(delta, "delta")
         count = _checks.whole_number(samples, "samples")
         chosen = self._resolved(search)
-        rows = problem.read(_one_row(x))
+        rows = problem.read(one_row(x))
         if problem.bins is None:
             raise InputError(
                 "evaluate: rules about players= have no predicates; use explain(max_size=)."
@@ -400,17 +399,3 @@ class AnchorExplainer:
             own_values=own_values,
             has_cover=game.cover is not None,
         )
-
-
-def _one_row(x: Any) -> Any:
-    """x as a batch of one."""
-    if frame_kind(x):
-        if len(x) != 1:
-            raise InputError(f"x must be one row, got a frame of {len(x)} rows.")
-        return x
-    if type(x).__module__.startswith("pandas") and hasattr(x, "to_frame"):
-        return x.to_frame().T.infer_objects()
-    array = _checks.as_array(x, "x")
-    if array.ndim == 2 and len(array) != 1:
-        raise InputError(f"x must be one row, got {len(array)}.")
-    return array if array.ndim == 2 else array[None]
