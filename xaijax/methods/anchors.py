@@ -1,6 +1,6 @@
 """`AnchorExplainer`: IF-THEN rules that hold a model's prediction, for many instances at once.
 
-Letters: N instances, B data rows, F columns, P players.
+Letters: N instances, B data rows, F columns, P players, M rows of a sampler.
 """
 
 from __future__ import annotations
@@ -272,9 +272,7 @@ class AnchorExplainer:
         """The share of fresh draws of the space that agree, for each rule; float64 [N].
 
         Rules are chosen for their precision, so what they were chosen by flatters them: here are
-        draws of their own. rules: of `explain`, for the same rows X [N, F].
-
-        Raises InputError for rules of other rows, or a seed that the search has used.
+        draws of their own. rules: of `explain`, for the same rows X [N, F]. Raises InputError for rules of other rows, or a seed that the search has used.
         """
         count = _checks.whole_number(samples, "samples")
         seed = _checks.whole_number(seed, "seed", least=0)
