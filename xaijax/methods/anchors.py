@@ -272,7 +272,8 @@ class AnchorExplainer:
         """The share of fresh draws of the space that agree, for each rule; float64 [N].
 
         Rules are chosen for their precision, so what they were chosen by flatters them: here are
-        draws of their own. rules: of `explain`, for the same rows X [N, F]. Raises InputError for rules of other rows, or a seed that the search has used.
+        draws of their own. rules: of `explain`, for the same rows X [N, F].
+        Raises InputError for rules of other rows, or a seed that the search has used.
         """
         count = _checks.whole_number(samples, "samples")
         seed = _checks.whole_number(seed, "seed", least=0)
