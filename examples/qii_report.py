@@ -34,7 +34,7 @@ def main(picture: str = "qii_profile.png") -> xj.Explanation:
     people = X.iloc[:500]
     gap = xj.QII(model, people, quantity="disparity", members={"sex": "Female"})
     for proxy in gap.proxies(["sex"])[:3]:
-        sys.stdout.write(f"{proxy.name}: replacing it changes the gap by {-proxy.influence:+.3f}\n")
+        sys.stdout.write(f"{proxy.name}: replacing it changes the gap by {-proxy.reduction:+.3f}\n")
 
     # Two people, against 100 others: exact Shapley values of the chance of a high income.
     qii = xj.QII(model, X, pool=X.iloc[500:600], quantity="individual", positive=True)

@@ -64,8 +64,8 @@ def put(array, place, value):
         (put(X, (4, 1), np.nan), Y, E, r"X contains NaN at row 4, column 1\. Fill it or drop"),
         (put(X, (4, 1), np.inf), Y, E, "X contains inf at row 4, column 1"),
         (FRAME.assign(b=np.nan), Y, E, "X, column 'b', contains NaN at row 0"),
-        (X[0], Y, E, r"X has shape \(3,\)"),
-        (X[:, :, None], Y, E, r"X has shape \(30, 3, 1\)"),
+        (X[0], Y, E, r"X has shape \(3,\), but .* Say X\[:, None\] for a single column"),
+        (X[:, :, None], Y, E, r"X has shape \(30, 3, 1\), but \[rows, columns\]"),
         (X[:0], Y[:0], E, "X has 0 rows"),
         (X[:, :0], Y, E, "X has 0 columns"),
         (X[:1], Y[:1], E, "X has 1 row .*at least 2"),
@@ -78,19 +78,19 @@ def put(array, place, value):
         (X, pd.Series(Y).mask(Y > 1), E, "y contains NaN"),
         (X, None, E, "requires y to be passed"),
         (X, np.full(30, "yes"), E, "y has a single class, 'yes'"),
-        (X, np.ones(30, bool), E, "y has a single class, .*True"),
-        (X, np.full(30, 2.5), E, "y has a single class, .*2.5.*task='regression'"),
+        (X, np.ones(30, bool), E, r"y has a single class, True \(1 class\)"),
+        (X, np.full(30, 2.5), E, r"y has a single class, 2.5 \(1 class\).*task='regression'"),
         (X, Y * 1j, T, "y is complex"),
         (X, np.full(30, "2020-01-01", "M8[D]"), T, "y holds dates"),
         (X, np.array(["a", 1] * 15, object), T, "y holds labels of several types"),
-        (X.astype(str), Y, T, "X has dtype <U32"),
+        (X.astype(str), Y, T, r"X has dtype <U32; .*\(OrdinalEncoder or OneHotEncoder\)\.$"),
         (X.astype(object), Y, T, "X has dtype object"),
         (X * 1j, Y, T, "X is complex"),
         (scipy.sparse.csr_array(X), Y, T, r"X is a sparse matrix.*X.toarray"),
         ([[1.0], [1.0, 2.0]], Y, T, "X must be .*rows of one length"),
         (FRAME.set_axis(["a", "b", "a"], axis=1), Y, E, r"X: column names occur more than once: "
             r"\['a'\]"),
-        (FRAME.assign(b="x"), Y, T, "column 'b' has dtype"),
+        (FRAME.assign(b="x"), Y, T, "column 'b' has dtype .*; AEC takes numbers"),
         (FRAME.assign(b=pd.Series(["x"] * 30, dtype="category")), Y, T, "column 'b' has dtype cat"),
         (X * 1e200, Y, E, "spread of 'x0', 'x1', 'x2' squared leaves the range"),
         (X * [1e-150, 1e150, 1], Y * 1e150, E, "effects leave the range of float64"),
@@ -111,6 +111,9 @@ def test_refused(given, y, error, match):
         ({"task": "regression"}, LABELS, T, "y holds labels .*task='classification'"),
         ({"task": "classification"}, Y, E, "30 distinct values that are not whole"),
         ({"standardize": 1}, Y, T, "standardize must be True or False"),
+        ({"standardize": np.float64(1)}, Y, T, r"standardize must be .*, got 1\.0\."),
+        ({"bootstrap": np.int64(1)}, Y, E, r"bootstrap must be at least 2, got 1\.$"),
+        ({"bootstrap": np.float64(9)}, Y, T, r"bootstrap must be .*, got 9\.0 \("),
         ({"decimals": -1}, Y, E, "decimals must be at least 0"),
         ({"decimals": 4.0}, Y, T, "decimals must be a whole number"),
         ({"solver": "lbfgs"}, Y, E, "solver must be one of"),
@@ -124,6 +127,7 @@ def test_refused(given, y, error, match):
         ({"learner": lambda x, y: 1.0, "bootstrap": 3}, Y, T, r"\(x, y, sample_weight\)"),
         ({"learner": DecisionTreeRegressor()}, Y, T, "has no coef_ after its fit"),
         ({"learner": lambda x, y: x}, Y, xj.ModelOutputError, "one finite slope is needed"),
+        ({"learner": lambda x, y: np.float64("nan")}, Y, xj.ModelOutputError, "> gave nan for one"),
         ({"learner": lambda x, y: np.nan}, Y, xj.ModelOutputError, "one finite slope is needed"),
         ({"learner": lambda x, y: "much"}, Y, xj.ModelOutputError, "one finite slope is needed"),
     ],
@@ -150,12 +154,21 @@ def test_bad_parameters_are_refused_before_the_data_are_read():
         (np.zeros(30), E, "sample_weight is zero for all rows"),
         (put(np.zeros(30), 0, 1.0), E, "1 row with a positive weight"),
         (put(np.ones(30), 1, np.nan), E, "sample_weight contains NaN at row 1"),
-        (np.full(30, "a"), T, "sample_weight has dtype"),
+        (np.full(30, "a"), T, "sample_weight has dtype <U1; .* Give one number for each row.$"),
+        (np.full(30, 1e300), E, r"sample_weight contains 1e\+300; .*Divide them by their mean"),
+        (put(np.ones(30), 4, 1e-200), E, "sample_weight contains 1e-200; .*between 1e-100 and 1e"),
     ],
 )
 def test_refused_weights(weights, error, match):
     with pytest.raises(error, match=match):
         fitted(X, Y, weights)
+
+
+def test_the_largest_and_the_smallest_weights_keep_every_digit():
+    """Of a regression; a power of two, so that nothing is rounded."""
+    for weight in (2.0**332, 2.0**-332):
+        found = fitted(X, Y, np.full(30, weight)).effects_
+        np.testing.assert_array_equal(found, fitted(X, Y, np.ones(30)).effects_)
 
 
 def test_a_learner_without_weights_is_refused_where_rows_have_some():
@@ -175,6 +188,10 @@ def test_a_learner_without_weights_is_refused_where_rows_have_some():
         ([X], {}, T, "item 0 is a ndarray"),
         ([(X, Y), (X,)], {}, T, "item 1 is a tuple"),
         ([(X, Y), (X[:, :2], Y)], {}, E, "X of chunk 1 has 2 columns, but the first chunk has 3"),
+        ([(X, Y), (X[:, :1], Y)], {}, E, "X of chunk 1 has 1 column, but the first chunk has 3"),
+        ([(FRAME, Y), (X, Y)], {}, E, "chunk 1 is an array, but .* a frame with texts as column"),
+        ([(X, Y), (FRAME, Y)], {}, E, "X of chunk 1 is a frame with texts .* chunk is an array"),
+        ([(FRAME, Y), (pd.DataFrame(X), Y)], {}, E, "chunk 1 is a frame without texts as column"),
         ([(FRAME, Y), (FRAME[["b", "a", "c"]], Y)], {}, E, "X of chunk 1 has the columns of the "),
         ([(X, Y), (X, Y[:3])], {}, E, "y of chunk 1 has 3 entries, but X of chunk 1 has 30"),
         ([(X, Y), (put(X, (2, 0), np.nan), Y)], {}, E, "X of chunk 1 contains NaN at row 2"),
@@ -265,6 +282,11 @@ def test_chunks_of_frames_keep_their_names():
     assert aec.feature_names_in_.tolist() == ["a", "b", "c"]
     np.testing.assert_allclose(aec.effects_, fitted(FRAME, Y).effects_, rtol=1e-12)
     assert not hasattr(aec.fit_chunks([(X, Y)]), "feature_names_in_")
+    numbered = pd.DataFrame(X)
+    chunked = xj.AEC().fit_chunks([(numbered[:10], Y[:10]), (numbered[10:], Y[10:])])
+    for found in (chunked, fitted(numbered, Y)):  # as scikit-learn has it: texts only
+        assert not hasattr(found, "feature_names_in_")
+        assert found.explanation_.feature_names == ("0", "1", "2")
 
 
 def test_frames_of_whole_numbers_flags_and_nullable_columns():

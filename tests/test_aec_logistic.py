@@ -102,7 +102,7 @@ def test_perfect_separation_is_finite(solver, scale):
     x = rng.normal(size=100)
     X = np.column_stack([x + np.sign(x), rng.normal(size=100)]) * scale
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The logistic fit")  # scikit-learn may give up
+        warnings.filterwarnings("ignore", message=".*logistic fit")  # scikit-learn may give up
         aec = fitted(X, x > 0, solver=solver)
     assert np.isfinite(aec.effects_).all() and aec.target_slopes_[0] > 0
     if solver == "newton":
@@ -115,12 +115,12 @@ def test_perfect_separation_is_finite(solver, scale):
 def test_a_fit_that_stops_early_is_told_of(monkeypatch):
     X, y = collinear(rows=200, columns=3, labels=True)
     X[:, 1] = 4.0
-    early = functools.partial(LogisticRegression, max_iter=1)
+    early = functools.partial(LogisticRegression, max_iter=10)  # near the minimum, but not there
     monkeypatch.setattr(xj.methods.aec.logistic, "LogisticRegression", early)
     with pytest.warns(xj.XaiWarning) as caught:
         fitted(X, y)
     told = [str(one.message) for one in caught if "logistic" in str(one.message)]
-    assert len(told) == 1 and "'x0', 'x2' stopped at scikit-learn" in told[0]
+    assert len(told) == 1 and "'x0' stopped at scikit-learn" in told[0]
 
 
 @pytest.mark.parametrize("task", ["regression", "classification", "weighted"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 
 import numpy as np
@@ -15,6 +16,7 @@ import xaijax as xj
 matplotlib = pytest.importorskip("matplotlib", reason="needs the extra [plots]")
 pytest.importorskip("jinja2", reason="needs the extra [plots]")
 matplotlib.use("Agg")
+pyplot = pytest.importorskip("matplotlib.pyplot")
 
 X, Y = collinear(rows=80, columns=4)
 AEC = fitted(X, Y)
@@ -71,18 +73,67 @@ def test_the_page_loads_nothing_runs_nothing_and_holds_no_row(tmp_path):
     pictures = [attributes for tag, attributes in page.tags if tag == "img"]
     assert len(pictures) == 1 and pictures[0]["src"].startswith("data:image/png;base64,iVBOR")
     assert repr(float(X[0, 0]))[:8] not in text
-    assert not matplotlib.pyplot.get_fignums()
+    assert not pyplot.get_fignums()
+
+
+def wide(F):
+    return fitted(np.random.default_rng(0).normal(size=(50, F)), np.arange(50.0))
+
+
+def picture_of(page):
+    """Width and height in dots, from the head of the PNG, and the words below."""
+    (attributes,) = (found for tag, found in page.tags if tag == "img")
+    png = base64.b64decode(attributes["src"].partition("base64,")[2])
+    size = int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
+    return size, page.text[page.text.index("Correlation of each") :].partition("The two lists")[0]
+
+
+def test_the_picture_of_many_columns_grows_no_further_and_says_what_it_lacks(tmp_path):
+    pictures = {}
+    for F in (12, 13, 30, 61, 250):
+        effects = wide(F).explanation_
+        pictures[F] = picture_of(page_of(tmp_path, effects, effects)[1])
+    sizes = {F: size for F, (size, _) in pictures.items()}
+    assert sizes[12] < sizes[13] < sizes[30] == sizes[61] == sizes[250]
+    assert max(sizes[250]) < 3000  # 250 columns at the size of 12 were 17,000 dots
+    words = {F: text for F, (_, text) in pictures.items()}
+    assert "Left out" not in words[12]
+    assert "the numbers, of 13 x 13 cells. xaijax.AEC has" in words[13]
+    assert "names" not in words[30]
+    assert "61 x 61 cells, and all names but every 3rd." in words[61]
+    assert "250 x 250 cells, and all names but every 9th." in words[250]
+
+
+def test_one_column_and_one_instance_are_told_as_such(tmp_path):
+    effects = wide(1).explanation_
+    assert "1 column, 50 rows" in page_of(tmp_path, effects, effects)[1].text
+    assert "AEC effects of 1 instance, " in page_of(tmp_path, effects, effects)[1].text
+
+
+def test_a_shap_explanation_is_refused_with_the_way_to_make_one_of_ours(tmp_path):
+    shap = pytest.importorskip("shap", reason="needs the extra [dev]")
+    for base in (0.5, np.zeros(5)):
+        e = shap.Explanation(VALUES, base_values=base, feature_names=list(NAMES))
+        with pytest.raises(xj.InputTypeError, match="shapley: got shap.Explanation; pass") as told:
+            xj.collinearity_report(AEC, e, tmp_path / "page.html")
+        code = str(told.value).partition("of one output: ")[2].removesuffix(".")
+        made = eval(code, {"xaijax": xj, "numpy": np, "e": e})
+        _, page = page_of(tmp_path, AEC, made)
+        _, same = page_of(tmp_path, AEC, SHAPLEY)
+        rows = [[row for row in one.rows if row and row[0].isdigit()] for one in (page, same)]
+        assert rows[0] == rows[1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "match"),
     [
-        ((AEC.effects_, SHAPLEY), {}, xj.InputTypeError, "aec: got ndarray"),
-        ((AEC, VALUES), {}, xj.InputTypeError, "shapley: got ndarray"),
-        ((xj.AEC(), SHAPLEY), {}, xj.InputTypeError, "aec: got AEC; pass a fitted"),
+        ((AEC.effects_, SHAPLEY), {}, xj.InputTypeError, "aec: got numpy.ndarray"),
+        ((AEC, VALUES), {}, xj.InputTypeError, "shapley: got numpy.ndarray"),
+        ((xj.AEC(), SHAPLEY), {}, xj.InputTypeError, "aec: got xaijax.AEC; pass a fitted"),
         ((SHAPLEY, SHAPLEY), {}, xj.InputError, "kind 'shapley'"),
         ((AEC, SHAPLEY[:, ["x0", "x1"]]), {}, xj.InputError, r"\['x2', 'x3'\] are in one"),
         ((AEC, SHAPLEY), {"aec_nmr": 1.5}, xj.InputError, "aec_nmr must be"),
+        ((AEC, SHAPLEY), {"aec_nmr": np.float64(2)}, xj.InputError, "or None, got 2.0."),
         ((AEC, SHAPLEY), {"shapley_nmr": "0.3"}, xj.InputTypeError, "shapley_nmr must be"),
         ((AEC, SHAPLEY), {"aec_nmr": True}, xj.InputTypeError, "aec_nmr must be"),
     ],
@@ -95,7 +146,7 @@ def test_refused(arguments, options, error, match, tmp_path):
 
 def test_several_classes_are_shown_one_at_a_time(tmp_path):
     aec = fitted(X, np.digitize(Y, [0, 1]).astype(str))
-    with pytest.raises(xj.InputError, match="one output and the explanation has 3"):
+    with pytest.raises(xj.InputError, match=r"has 3; .* aec.explanation_\[:, :, '0'\]"):
         xj.collinearity_report(aec, SHAPLEY, tmp_path / "page.html")
     _, page = page_of(tmp_path, aec.explanation_[:, :, "1"], SHAPLEY, aec_nmr=float("nan"))
     assert "undefined (fewer than 3 columns)" in page.text
@@ -115,11 +166,17 @@ def test_heatmap():
     assert [one.get_text() for one in axes.texts[:4]] == [
         f"{value:.2f}".replace("-", "−") for value in np.corrcoef(X.T)[0]
     ]
-    wide = fitted(np.random.default_rng(0).normal(size=(50, 13)), np.arange(50.0)).explanation_
-    figure, ax = matplotlib.pyplot.subplots()
-    assert xj.plots.correlation(wide, ax, colorbar=False) is ax and not ax.texts
+    figure, ax = pyplot.subplots()
+    assert xj.plots.correlation(wide(13).explanation_, ax, colorbar=False) is ax and not ax.texts
     assert figure.axes == [ax]
-    matplotlib.pyplot.close("all")
+    axes = xj.plots.correlation(wide(61).explanation_)
+    expected = [f"x{j}" for j in range(0, 61, 3)]  # at most 30 names
+    assert [one.get_text() for one in axes.get_xticklabels()] == expected
+    assert [one.get_text() for one in axes.get_yticklabels()] == expected
+    np.testing.assert_array_equal(axes.get_xticks(), range(0, 61, 3))
+    largest = xj.plots.correlation(wide(30).explanation_).figure.get_size_inches()
+    np.testing.assert_array_equal(axes.figure.get_size_inches(), largest)
+    pyplot.close("all")
     with pytest.raises(xj.InputError, match="holds no correlations"):
         xj.plots.correlation(SHAPLEY)
 
@@ -127,4 +184,4 @@ def test_heatmap():
 def test_the_bar_names_effects():
     axes = xj.plots.bar(fitted(X, Y, bootstrap=10).explanation_)
     assert axes.get_xlabel() == "|AEC effect|; lines: 95 % intervals"
-    matplotlib.pyplot.close("all")
+    pyplot.close("all")

@@ -10,12 +10,10 @@ import warnings
 import numpy as np
 import oracles
 import pandas as pd
-import polars as pl
 import pytest
 from aec_data import collinear, fitted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LinearRegression
 from sklearn.utils import resample
 
@@ -165,71 +163,17 @@ def test_diabetes_rate_of_the_paper():
     assert abs(rate - 0.107) <= 0.01
 
 
-def linear(X):
-    return LinearRegression().fit(X, Y)
-
-
-def by_explainer(X, y):
-    return xj.Explainer(xj.as_model(linear(X)), X[:20])(X[:10], progress=False)
-
-
-def by_permutation(X, y):
-    return permutation_importance(linear(X), X, y, n_repeats=3, random_state=0)
-
-
-def by_shap(X, y):
-    shap = pytest.importorskip("shap", reason="needs the extra [dev]")
-    return shap.LinearExplainer(linear(X), X)(X)
-
-
-@pytest.mark.parametrize("ranker", [by_explainer, by_permutation, by_shap])
-@pytest.mark.parametrize("kind", ["array", "pandas"])
-def test_rankers_of_every_kind(ranker, kind):
-    """What they return is read as importances; the same columns as numbers give the same rate."""
-
-    def numbers(X, y):
-        found = ranker(X, y)
-        mean = getattr(found, "importances_mean", None)
-        return np.abs(found.values).mean(axis=0) if mean is None else mean
-
-    table = X if kind == "array" else pd.DataFrame(X, columns=list("fedcba"))
-    rate = xj.normalized_movement_rate(ranker, table, Y)
-    assert rate == xj.normalized_movement_rate(numbers, table, Y) and 0 <= rate <= 1
-
-
-def test_values_with_several_outputs_count_all_of_them():
-    class Returned:
-        values = np.array(
-            [[[1.0, -5.0], [2.0, 2.0], [0.0, 5.0]], [[1.0, 5.0], [2.0, -2.0], [0, 5]]]
-        )
-
-    ranker = lambda X, y: Returned if X.shape[1] == 3 else np.arange(X.shape[1])  # noqa: E731
-    _, steps = xj.normalized_movement_rate(ranker, X[:, :3], Y, return_steps=True)
-    assert steps.positions[0].tolist() == [1, 3, 2]  # sums 6, 4, 5
-
-
-@pytest.mark.parametrize("kind", ["pandas", "polars"])
-def test_a_frame_stays_a_frame_with_its_columns_in_order(kind):
-    names = list("fedcba")
-    frame = pd.DataFrame(X, columns=names) if kind == "pandas" else pl.DataFrame(X, names)
-    seen = []
-
-    def ranker(part, y):
-        seen.append(list(part.columns))
-        assert type(part) is type(frame) and y is Y
-        return np.arange(part.shape[1])
-
-    _, steps = xj.normalized_movement_rate(ranker, frame, Y, return_steps=True)
-    assert seen == [names[:m] for m in range(6, 1, -1)]
-    assert steps.feature_names == tuple(names) and steps.removed.tolist() == [5, 4, 3, 2, 1]
-
-
 @pytest.mark.parametrize("n", [1, 2])
 @pytest.mark.parametrize("ranker", [xj.AEC(), lambda X, y: np.ones(X.shape[1])])
 def test_fewer_than_three_columns_have_no_rate(n, ranker):
-    with pytest.warns(xj.XaiWarning, match=f"X has {n} columns: with fewer than 3"):
+    some = {1: "1 column", 2: "2 columns"}[n]
+    with pytest.warns(xj.XaiWarning, match=f"X has {some}: with fewer than 3"):
         rate, steps = xj.normalized_movement_rate(ranker, X[:, :n], Y, return_steps=True)
     assert math.isnan(rate) and len(steps.rates) == 0 and steps.positions.shape == (n - 1, n)
+
+
+EXPLAINER = xj.Explainer(xj.as_model(LinearRegression().fit(X, Y)), X[:2])
+ONES = lambda X, y: np.ones(X.shape[1])  # noqa: E731
 
 
 @pytest.mark.parametrize(
@@ -239,15 +183,24 @@ def test_fewer_than_three_columns_have_no_rate(n, ranker):
         (xj.AEC, X, Y, T, "ranker must be a function"),
         (None, X, Y, T, "ranker must be a function"),
         (xj.AEC(), X, Y[:-1], E, "y has 119 entries, but X has 120 rows"),
-        (by_explainer, X, None, E, "y has NoneType entries"),
-        (by_explainer, X[0], Y, E, r"X has shape \(6,\)"),
-        (by_explainer, np.where(X > 3, np.nan, X), Y, E, "X contains NaN"),
+        (ONES, X, None, E, "y has NoneType entries"),
+        (ONES, X[0], Y, E, r"X has shape \(6,\)"),
+        (ONES, np.where(X > 3, np.nan, X), Y, E, "X contains NaN"),
         (xj.AEC(), pd.DataFrame(X, columns=list("aabcde")), Y, E, "occur more than once"),
+        (LinearRegression(), X, Y, T, r"got LinearRegression\(\). .*model.fit\(X, y\).coef_"),
+        (EXPLAINER, X, Y, T, r"ranker is of type xaijax.Explainer, .*function that fits a model"),
+        (EXPLAINER.model, X, Y, T, "ranker is of type xaijax.Model, .*on the columns it is given"),
         (xj.AEC(solver="x"), X, Y, E, "solver must be one of"),
-        (xj.AEC(task="classification"), X, np.arange(120) % 3, E, "y has 3 classes"),
+        (xj.AEC("classification", True), X, np.arange(120) % 3, E, "y has 3 classes"),
         (lambda X, y: [1.0], X, Y, xj.ModelOutputError, r"the shape \(1,\) for 6 columns"),
-        (lambda X, y: "abc", X, Y, xj.ModelOutputError, "no numbers for 6 columns"),
-        (lambda X, y: None, X, Y, xj.ModelOutputError, "ranker returned"),
+        (
+            lambda X, y: "abc",
+            X,
+            Y,
+            xj.ModelOutputError,
+            "no numbers, but a str; .* of the 6 columns",
+        ),
+        (lambda X, y: None, X, Y, xj.ModelOutputError, "no numbers, but a NoneType"),
         (lambda X, y: np.full(X.shape[1], np.nan), X, Y, xj.ModelOutputError, "not finite"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from xaijax._errors import InputError, InputTypeError
 from xaijax._explanation import Explanation
 from xaijax.results import plots
+from xaijax.results.report import report
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -363,6 +364,16 @@ def test_what_cannot_be_drawn(plot, explanation, settings, error, text):
 def test_waterfall_of_no_such_instance(instance, error):
     with pytest.raises(error, match="instance"):
         plots.waterfall(make(), instance=instance)
+
+
+@pytest.mark.parametrize("kind", ["unary", "deegan-packel"])
+def test_no_waterfall_of_what_has_no_sum(kind, tmp_path):
+    found = make(kind=kind)
+    with pytest.raises(InputError, match="no step towards a sum"):
+        plots.waterfall(found)
+    page = report(found, tmp_path / "page.html").read_text("utf-8")
+    assert "Every instance" in page and "waterfall" not in page
+    assert "waterfall plot" in report(make(), tmp_path / "page.html").read_text("utf-8")
 
 
 def test_a_missing_matplotlib_is_named_with_its_extra(monkeypatch):

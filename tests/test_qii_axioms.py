@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import oracles_qii as oracles
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -126,6 +127,23 @@ def test_an_input_that_the_model_does_not_read_gets_exactly_nothing(data, column
     )  # fmt: skip
     for quantity in ("actual", "average", "rate"):
         assert (xj.QII(model, data, quantity=quantity).unary().values[:, column] == 0).all()
+
+
+@pytest.mark.parametrize("P", [5, 13])
+@pytest.mark.parametrize("rows", [6, 57])
+def test_nothing_is_exactly_nothing_wherever_the_input_stands(P, rows):
+    """Sums over data rows round all inputs alike, also the last of a block of four or eight."""
+    rng = np.random.default_rng(rows)
+    data = rng.integers(0, 3, (rows, P)).astype(float)
+    model = xj.as_model(
+        lambda r: (r[:, 0] + r[:, 1] > 1) * 1, backend="host", output="label", classes=[0, 1]
+    )
+    for quantity in ("average", "rate", "group", "disparity"):
+        members = None if quantity in ("average", "rate") else np.arange(rows) % 3 == 0
+        for weights in (None, rng.random(rows)):
+            qii = xj.QII(model, data, quantity=quantity, members=members, data_weights=weights)
+            found = qii.unary().values[0]
+            assert (found[2:] == 0).all()
 
 
 @FEW

@@ -53,6 +53,11 @@ GAP = {"quantity": "disparity", "members": MASK}
         ({"pool": xj.Baseline(D[0, :2])}, E, "pool has rows of shape"),
         ({"pool": lambda rng, n: D}, E, "pool is a sampler, which has no end"),
         ({"pool": lambda rng, n: D, "samples": 7}, E, r"pool\(rng, 7\) must return 7 rows, got 6"),
+        (
+            {"pool": lambda rng, n: D[:n], "samples": 6, "pool_weights": W},
+            E,
+            "pool_weights belong to pool rows; a sampler",
+        ),
         ({"pool_weights": -W}, E, "pool_weights contain -1"),
         ({"pool_weights": 0 * W}, E, "pool_weights are all zero"),
         ({"pool_weights": W[:2]}, E, r"pool_weights has shape \(2,\)"),
@@ -61,6 +66,8 @@ GAP = {"quantity": "disparity", "members": MASK}
         ({"data_weights": 0 * W}, E, "data_weights are all zero"),
         ({"data_weights": W * np.nan}, E, "data_weights contain NaN"),
         ({"data_weights": ~MASK * 1.0, **GROUP}, E, "data_weights are all zero in the group"),
+        ({"data_weights": W, "pool": D}, E, "data_weights have no effect on quantity='actual'"),
+        ({"data_weights": W, "pool_weights": W}, E, "data_weights have no effect"),
         ({"quantity": "fairness"}, E, "quantity must be one of"),
         ({"quantity": 3}, T, "quantity must be one of"),
         ({"outcome": "labels"}, E, "outcome must be one of"),
@@ -81,6 +88,8 @@ GAP = {"quantity": "disparity", "members": MASK}
         ({"quantity": "group", "members": {"sex": 1}}, E, "members: there is no column 'sex'"),
         ({"quantity": "group", "members": {"x0": 99.0}}, E, "members: no data row has 99.0"),
         ({"quantity": "group", "members": {}}, E, "names no column"),
+        ({"quantity": "group", "members": {"x0": [0.5, 1]}}, T, "takes one value, got list"),
+        ({"quantity": "group", "members": {"x0": np.ones(2)}}, T, "takes one value, got ndarray"),
         ({"signed": True}, E, "signed= goes with quantity='disparity'"),
         ({"signed": 1, **GAP}, T, "signed must be True or False"),
         ({"difference": "euclid"}, E, "difference must be one of"),
@@ -88,6 +97,8 @@ GAP = {"quantity": "disparity", "members": MASK}
         ({"difference": "kl"}, E, "difference='kl' compares vectors of class probabilities"),
         ({"floor": 0.1}, E, "floor= goes with difference='kl'"),
         ({"floor": 2.0, "difference": "kl"}, E, "floor must be a number between"),
+        ({"samples": 1, **GAP}, E, r"samples=1 leaves a group .* without a draw.*samples=2"),
+        ({"samples": 1, "scheme": "fixed-pool", **GAP, "signed": True}, E, "without a draw"),
         ({"samples": 0}, E, "samples must be at least 1"),
         ({"samples": 1.5}, T, "samples must be a whole number"),
         ({"samples": True}, T, "samples must be a whole number"),
@@ -100,6 +111,8 @@ GAP = {"quantity": "disparity", "members": MASK}
         ({"epsilon": 0}, E, "epsilon must be between 0 and 1"),
         ({"epsilon": "a"}, T, "epsilon must be a number"),
         ({"delta": 1}, E, "delta must be between 0 and 1"),
+        ({"epsilon": 0.1}, E, "epsilon= goes with stop='bernstein'"),
+        ({"delta": 0.1, "samples": 9}, E, "delta= goes with stop='bernstein'"),
         ({"seed": -1}, E, "seed must be at least 0"),
         ({"seed": None}, T, "seed must be a whole number"),
         ({"batch_size": 0}, E, "batch_size"),
@@ -138,6 +151,8 @@ def test_arguments(arguments, error, match):
         ({}, lambda q: q.explain(index=3), T, "index must be"),
         ({}, lambda q: q.explain(index=np.ones(4)), E, r"Pr\[S\] has shape \(4,\)"),
         ({}, lambda q: q.explain(index=-np.ones(8)), E, "finite and at least 0"),
+        ({}, lambda q: q.explain(index=np.zeros(8)), E, r"Pr\[S\] is 0 for every S"),
+        ({"samples": 9}, lambda q: q.explain(index=np.zeros(8)), E, "0 for every S"),
         ({}, lambda q: q.explain(index=xj.SizeLimited(3)), E, "SizeLimited"),
         ({}, lambda q: q.explain(threshold=0.5), E, "threshold= and absolute= go with"),
         ({}, lambda q: q.explain(index="deegan-packel", threshold=0), E, "threshold must be"),
@@ -181,6 +196,11 @@ def test_a_label_that_the_model_never_returns():
     with pytest.raises(E, match="positive='left' is a label that the model never returns"):
         xj.QII(model, D, quantity="rate", positive="left").unary()
     assert "positive='the last label seen on data'" in repr(xj.QII(model, D, quantity="rate"))
+    # Also where no class is singled out.
+    for quantity in ("actual", "average", lambda a, o: a[:, 0] * 0):
+        with pytest.raises(E, match="positive='left' is a label that the model never returns"):
+            xj.QII(model, D, quantity=quantity, positive="left").unary()
+    assert xj.QII(model, D, positive="down").unary().provenance["positive"] is None
 
 
 def test_a_model_without_labels_says_what_to_do():
@@ -324,6 +344,24 @@ def test_more_words_of_other_libraries():
         qii.explain(aggregation="shapley")
     with pytest.raises(T, match="For tau, say threshold="):
         qii.explain(tau=0.5)
+    for keyword, hint in (
+        ("masker", "For masker, say pool="),
+        ("background", "For background, say pool="),
+        ("tau", r"Say explain\(threshold=\)"),
+        ("threshold", r"Say explain\(threshold=\)"),
+        ("aggregation", r"Say explain\(index=\)"),
+        ("index", r"Say explain\(index=\)"),
+    ):
+        with pytest.raises(T, match=f"QII has no keyword {keyword!r}. {hint}"):
+            xj.QII(Counted().model, D, **{keyword: 1})
+    with pytest.raises(T, match=r"Say QII\(seed=\)"):
+        qii.unary(random_state=1)
+    with pytest.raises(T, match=r"Say QII\(samples=\)"):
+        qii.explain(nsamples=1)
+    with pytest.raises(T, match="It takes no arguments"):
+        qii.prior(X=1)
+    with pytest.raises(T, match="For masker, say background="):
+        xj.Explainer(Counted().model, D, masker=1)
 
 
 @pytest.mark.parametrize(

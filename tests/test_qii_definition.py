@@ -192,9 +192,8 @@ def test_scores_and_quantities_of_ones_own(backend):
     def moved(answers, own):
         return abs(answers - own).sum(axis=1)
 
-    qii = xj.QII(
-        model_of(backend), SIX, pool=POOL, players=PLAYERS, quantity=moved, outcome="proba"
-    )
+    given = {"quantity": moved, "outcome": "proba", "bounds": (0, 2)}
+    qii = xj.QII(model_of(backend), SIX, pool=POOL, players=PLAYERS, **given)
 
     def score(z, x):
         return np.abs(one(z) - one(x)).sum()
@@ -228,6 +227,19 @@ def test_membership_is_decided_by_the_original_rows():
     assert qii.influence([0])[0] == 0.5
     by_function = xj.QII(model, data, quantity="group", members=lambda d: d[:, 0] == 1)
     assert by_function.influence([0])[0] == 0.5
+
+
+@pytest.mark.parametrize(
+    "quantity", ["individual", "actual", "rate", "average", "group", "disparity", "ratio"]
+)
+def test_prior_is_that_of_the_data_whatever_is_measured(quantity):
+    """By data_weights; never that of the members, nor the mean of two groups."""
+    data = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float32)
+    members = {"members": [True, False, True, False]}
+    given = members if quantity in ("group", "disparity", "ratio") else {}
+    model = xj.as_model(lambda r: (r.sum(axis=1) > 1) * 1.0, output="label", classes=[0, 1])
+    qii = xj.QII(model, data, quantity=quantity, data_weights=[1, 2, 3, 4], **given)
+    np.testing.assert_allclose(qii.prior(), [0.1, 0.3, 0.2, 0.4], rtol=1e-15)
 
 
 def test_prior_of_binary_data():

@@ -36,6 +36,22 @@ def test_one_trace_for_all_questions():
     assert len(traces) <= seen + 2
 
 
+@pytest.mark.parametrize("outcome", ["score", "proba"])
+def test_bits_of_any_chance_do_not_depend_on_the_company(outcome):
+    """Weights 1 to 32, so that sums round: part and order of the rows change no bit."""
+
+    def chances(r):
+        p = 1 / (1 + jnp.exp(r @ A))
+        return jnp.stack([1 - p, p], 1)
+
+    model = xj.as_model(chances, output="proba")
+    qii = xj.QII(model, D + 0.1, quantity="individual", outcome=outcome)
+    chance = np.arange(32.0) + 1
+    whole = qii.explain(index=chance).values
+    np.testing.assert_array_equal(qii.explain((D + 0.1)[7:9], index=chance).values, whole[7:9])
+    np.testing.assert_array_equal(qii.explain((D + 0.1)[::-1], index=chance).values, whole[::-1])
+
+
 @pytest.mark.parametrize("quantity", ["actual", "disparity"])
 def test_bits_do_not_depend_on_the_company(quantity):
     model = xj.as_model(f, output="label")
@@ -83,14 +99,14 @@ def test_the_table_is_never_built_for_all_rows(monkeypatch):
     given = {"quantity": "disparity", "members": MEMBERS, "tile": 256}
     whole = xj.QII(model, D, **given).game().values
     sizes = []
-    inner = games.Game._tables
+    inner = games.full_tables
 
-    def watched(self, chosen):
-        for rows, table in inner(self, chosen):
+    def watched(*arguments):
+        for rows, table in inner(*arguments):
             sizes.append(table.nbytes)
             yield rows, table
 
-    monkeypatch.setattr(games.Game, "_tables", watched)
+    monkeypatch.setattr(games, "full_tables", watched)
     cut = xj.QII(model, D, max_memory=1_000_000, **given).game().values
     np.testing.assert_allclose(cut, whole, atol=1e-6)  # float32 sums over donors in other stretches
     assert len(sizes) > 1 and max(sizes) <= 1_000_000 // 4
@@ -118,6 +134,61 @@ def test_provenance_tells_what_a_release_needs():
     drawn = xj.QII(model, D, samples=64, scheme="fixed-pool").explain(D[:2]).provenance
     assert (drawn["samples"], drawn["scheme"]) == (64, "fixed-pool")
     assert not xj.QII(model, D, pool=D[:5]).unary().provenance["pool_is_data"]
+
+
+def test_provenance_tells_whose_the_rows_are():
+    """The data's own rows under another name, in another order or weighted, are still private."""
+    model = xj.as_model(f, output="label")
+
+    def facts(X=None, **given):
+        return xj.QII(model, D, **given).unary(X).provenance
+
+    other = D + 1
+    for pool in (D, D.copy(), D[::-1], D.tolist()):
+        assert facts(pool=pool, quantity="rate")["pool_is_data"]
+    weights = np.r_[0.0, np.ones(39)]
+    assert facts(pool=D, pool_weights=weights, quantity="rate")["pool_is_data"]
+    assert facts(pool_weights=weights, quantity="rate")["pool_is_data"]
+    for pool in (other, D[:39], np.concatenate([D[:39], other[:1]]), xj.Baseline(D[0])):
+        assert not facts(pool=pool, quantity="rate")["pool_is_data"]
+    assert facts()["X_is_data"] and facts(D.copy())["X_is_data"] and facts(D[::-1])["X_is_data"]
+    assert not facts(other)["X_is_data"] and not facts(D[:3])["X_is_data"]
+    assert facts(quantity="rate")["X_is_data"] is None
+    frame = pd.DataFrame({"a": list("xyzx"), "b": [1, 2, 1, 2]})
+    host = xj.as_model(
+        lambda r: (r["a"] == "x").to_numpy(), backend="host", output="label", classes=[False, True]
+    )
+    for rows, same in ((frame[::-1], True), (frame.assign(a=list("xyzw")), False)):
+        found = xj.QII(host, frame, pool=rows).unary(rows).provenance
+        assert found["pool_is_data"] is found["X_is_data"] is same
+
+
+def test_provenance_tells_floor_and_stop():
+    model = xj.as_model(
+        lambda r: jnp.stack([0 * r[:, 0] + 0.25, 0 * r[:, 0] + 0.75], 1), output="proba"
+    )
+    given = {"quantity": "individual", "outcome": "proba"}
+    facts = xj.QII(model, D, difference="kl", floor=0.125, **given).unary(D[:1]).provenance
+    assert facts["floor"] == 0.125 and facts["epsilon"] is facts["delta"] is None
+    drawn = xj.QII(model, D, samples=500, stop="bernstein", epsilon=0.5, delta=0.25, **given)
+    facts = drawn.unary(D[:1]).provenance
+    assert (facts["stop"], facts["epsilon"], facts["delta"]) == ("bernstein", 0.5, 0.25)
+    assert facts["floor"] is None
+
+
+def test_the_repr_tells_the_question():
+    model = xj.as_model(f, output="label")
+    gap = xj.QII(model, D, quantity="disparity", members=MEMBERS, signed=True, positive=0)
+    assert "signed=True" in repr(gap) and "positive=0" in repr(gap)
+    assert "last label" in repr(xj.QII(model, D, quantity="rate"))
+    assert "one constant pool row" in repr(xj.QII(model, D, pool=xj.Baseline(D[0])))
+    drawn = xj.QII(model, D, quantity="average", data_weights=np.arange(1, 41), samples=64,
+                   scheme="fixed-pool")  # fmt: skip
+    assert "40 data rows (weighted), 40 pool rows (weighted), samples=64, scheme='fixed-pool'" in (
+        repr(drawn)
+    )
+    sampler = xj.QII(model, D, pool=lambda rng, n: D[:n], samples=9)
+    assert "9 pool rows of a sampler" in repr(sampler)
 
 
 def test_explanations_travel(tmp_path):
@@ -198,8 +269,8 @@ def test_the_noise_of_a_randomised_classifier_is_told():
     noise = np.random.default_rng(0)
 
     def chances(rows):
-        p = 1 / (1 + np.exp(-rows[:, 0] * rows[:, 1] + rows[:, 2]))
-        p = p + 0.05 * noise.normal(size=len(p))
+        p = 0.1 + 0.8 / (1 + np.exp(-rows[:, 0] * rows[:, 1] + rows[:, 2]))
+        p = p + noise.uniform(-0.09, 0.09, size=len(p))
         return np.stack([1 - p, p], axis=1)
 
     model = xj.as_model(

@@ -10,7 +10,8 @@ import oracles_qii as oracles
 import pytest
 
 import xaijax as xj
-from xaijax.estimators import fixed_pool
+from xaijax.estimators import draws, fixed_pool
+from xaijax.methods import _qii_ask
 
 P, SEEDS, DRAWS = 4, 100, 120
 RNG = np.random.default_rng(0)
@@ -129,8 +130,10 @@ def test_more_draws_begin_with_fewer():
 
     problem = qii("individual", samples=200)._problem
     game, *_ = problem.begin(X)
-    few, many = Rows(game, 0, 100, False).drawn(1), Rows(game, 0, 200, False).drawn(1)
-    np.testing.assert_array_equal(few[1], many[1][:100])
+    rows = Rows(game, 0, False)
+    whole = rows.drawn(1, 0, 200)[1]
+    np.testing.assert_array_equal(rows.drawn(1, 0, 100)[1], whole[:100])
+    np.testing.assert_array_equal(rows.drawn(1, 37, 151)[1], whole[37:151])
 
 
 def test_rows_asked_are_those_promised():
@@ -174,6 +177,104 @@ def test_a_fixed_pool_says_what_the_pool_leaves():
     assert (found.stats["orders"], found.stats["pool"]) == (20, 20)
     assert found.stats["pool_error"] == fixed_pool.pool_bound(20)
     assert (found.stats["pool_std_errors"] <= found.std_errors + 1e-12).mean() > 0.5
+
+
+@pytest.mark.parametrize("kind", ["individual", "signed disparity", "disparity"])
+def test_a_fixed_pool_is_that_of_lists_too(kind):
+    """unary asks one pool of about sqrt(n) rows, the same for all individuals and methods."""
+    asked = []
+
+    def f(r):
+        asked.append(np.array(r))
+        return (np.sin(2 * r @ A) + r[:, 0] * r[:, 1] > 0.2).astype(int)
+
+    many = RNG.normal(size=(3000, P)).astype(np.float32)
+    host = xj.as_model(f, backend="host", output="label", classes=[0, 1])
+    q = xj.QII(host, D, pool=many, samples=400, scheme="fixed-pool", **KINDS[kind])
+    game, *_ = q._problem.begin(rows(kind))
+    asked.clear()
+    _qii_ask.singles(q._problem, game)  # probe, ends and draws
+    # The ends ask each pool row as a whole; a hybrid has some columns of a data row.
+    hybrids = np.concatenate(asked)
+    whole = np.isin(hybrids[:, 0], many[:, 0]) & np.isin(hybrids[:, 1], many[:, 1])
+    donors = np.unique(hybrids[np.isin(hybrids[:, 0], many[:, 0]) & ~whole, 0])
+    assert 10 <= len(donors) <= 20
+    found = q.unary(rows(kind))
+    assert found.stats["pool"] == 20 and (found.stats["draws"] == 20).all()
+    strata = 1 if kind == "individual" else 2
+    assert found.stats["pool_error"] == fixed_pool.pool_bound(20 // strata)
+    assert found.stats["dof"][0] == 20 // strata - 1
+    # A list has no orders: all that is not known is the pool's.
+    np.testing.assert_array_equal(found.stats["pool_std_errors"], found.std_errors)
+
+
+def test_a_fixed_pool_makes_the_mean_over_itself():
+    q = qii("individual", samples=900, scheme="fixed-pool", seed=7)
+    from xaijax.estimators.draws import Rows  # noqa: PLC0415
+
+    game, *_ = q._problem.begin(X)
+    donors = POOL[Rows(game, 7, True).drawn(0, 0, 30)[1]]
+    groups, equal = [[j] for j in range(P)], np.full(30, 1 / 30)
+
+    def score(z, x):
+        return float(model().labels(z[None])[0] == 1)
+
+    for x, v in zip(X, q.influence([1, 2], X), strict=True):
+        mean = oracles.mean_score(score, x, donors, equal, frozenset([1, 2]), groups)
+        np.testing.assert_allclose(v, score(x, x) - mean, atol=1e-9)
+
+
+def test_the_ends_are_never_sampled():
+    """influence of nothing and of everybody: exact numbers, and no errors."""
+    for kind in ("individual", "average", "signed disparity", "disparity"):
+        X = rows(kind)
+        value, error = qii(kind, samples=7).influence(range(P), X, return_std=True)
+        np.testing.assert_array_equal(value, qii(kind).influence(range(P), X))
+        assert (error == 0).all()
+        np.testing.assert_array_equal(qii(kind, samples=7).influence([], X), 0 * value)
+    exact, drawn = qii("average").explain(), qii("average", samples=7).explain()
+    # The same answers, added up another way.
+    np.testing.assert_allclose(drawn.base_values, exact.base_values, atol=1e-12)
+    np.testing.assert_allclose(drawn.stats["quantity"], exact.stats["quantity"], atol=1e-12)
+
+
+def test_a_samplers_end_is_sampled():
+    """Its rows are all there is: the base is their mean, and the influence has an error."""
+
+    def sampler(rng, n):
+        return rng.normal(size=(n, P)).astype(np.float32)
+
+    q = xj.QII(model(), D, pool=sampler, quantity="individual", samples=300)
+    value, error = q.influence(range(P), X, return_std=True)
+    assert (error > 0).all()
+    share = np.mean(model().labels(sampler(np.random.default_rng(0), 300)) == 1)
+    own = model().labels(X) == 1
+    np.testing.assert_allclose(value, own - share, atol=1e-6)
+    np.testing.assert_allclose(q.explain(X).base_values, [share, share], atol=1e-6)
+
+
+def test_a_sampled_ratio_that_divides_by_nothing_names_the_set():
+    data = np.array([[1, 0], [1, 1], [0, 0], [0, 1]], np.float32)
+    first = xj.as_model(lambda r: r[:, 0], output="label", classes=[0, 1])
+    q = xj.QII(first, data, quantity="ratio", members=data[:, 0] > 0, samples=100)
+    for ask in (lambda: q.influence([0]), lambda: q.unary(), lambda: q.marginal(1, [])):
+        with pytest.raises(xj.ModelOutputError, match=r"quantity='ratio'.*S = \[\] replaced"):
+            ask()
+
+
+def test_a_group_has_a_draw_before_the_first_look(monkeypatch):
+    """Stretches of one draw, and bounds so near that a single draw would be enough to stop."""
+    monkeypatch.setattr(draws, "ROWS_OF_CHUNK", 1)
+    values = xj.as_model(lambda r: r[:, 0])
+    given = {"outcome": "score", "bounds": (0, 0.01), **KINDS["signed disparity"]}
+    q = xj.QII(values, D, samples=50, stop="bernstein", epsilon=0.99, **given)
+    # Of one draw: 2 groups times 3 width log(3 groups looks values / delta) = 0.97, less than this.
+    assert q.influence([0]).shape == (1,) and q.unary().stats["draws"][0] >= 2
+
+
+def test_two_draws_of_two_groups_have_no_error():
+    gap = xj.QII(model(), D, samples=2, **KINDS["signed disparity"]).unary()
+    assert np.isnan(gap.std_errors).all() and (gap.stats["dof"] == 0).all()
 
 
 def test_a_sampler_makes_the_donors():

@@ -147,7 +147,7 @@ def test_a_disparity_ends_at_zero_to_the_last_bit(backend, signed):
 
 
 def test_scores_that_look_at_x_differ_between_groups_with_nothing_kept():
-    agrees = xj.quantities.Interest("kept", "members and rest", agrees=True)
+    agrees = xj.quantities.Interest("kept", "members and rest", agrees=True, combine=(1, -1))
     qii = xj.QII(labels(), D, quantity=agrees, members=MEMBERS)
     rate = classify(D)
     kept = np.array([np.mean(rate == one) for one in rate])

@@ -73,7 +73,7 @@ def test_two_people_and_intervals(tmp_path):
 def test_how_a_differs_from_b(tmp_path):
     qii = xj.QII(MODEL, FRAME, pool=xj.Baseline(FRAME.iloc[[1]]), quantity="individual")
     text = xj.transparency_report(qii.explain(FRAME.iloc[[3]]), tmp_path / "ab.html").read_text()
-    assert "by those of one other person" in text
+    assert "by those of one chosen row, another person or a reference" in text
 
 
 def test_the_picture_shows_the_numbers(people):

@@ -18,29 +18,54 @@ from xaijax._errors import InputError, InputTypeError, XaiWarning
 CHUNK_BYTES = 1 << 26  # of an array looked at in one go, so that a memory map is never read whole
 
 
+def shown(value: Any) -> str:
+    """A value in a message: 1.0 where NumPy's repr is np.float64(1.0)."""
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def count(number: int, thing: str) -> str:
+    """1 row, 2 rows."""
+    return f"{number:,} {thing}" + ("s" if number != 1 else "")
+
+
 def whole_number(value: Any, name: str, least: int = 1, remedy: str = "") -> int:
     """A whole number of at least `least`; bool, float and text are refused."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
         raise InputTypeError(
-            f"{name} must be a whole number of at least {least}, got {value!r} "
+            f"{name} must be a whole number of at least {least}, got {shown(value)} "
             f"({type(value).__name__}).{remedy}"
         )
     if value < least:
-        raise InputError(f"{name} must be at least {least}, got {value!r}.{remedy}")
+        raise InputError(f"{name} must be at least {least}, got {shown(value)}.{remedy}")
     return int(value)
 
 
 def one_of(value: Any, name: str, accepted: Sequence[str]) -> str:
     """A text among `accepted`."""
     if not isinstance(value, str):
-        raise InputTypeError(f"{name} must be one of {list(accepted)}, got {value!r}.")
+        raise InputTypeError(f"{name} must be one of {list(accepted)}, got {shown(value)}.")
     if value not in accepted:
-        raise InputError(f"{name} must be one of {list(accepted)}, got {value!r}.")
+        raise InputError(f"{name} must be one of {list(accepted)}, got {shown(value)}.")
     return value
 
 
-def as_array(X: Any, name: str) -> np.ndarray:
-    """X as a numeric or bool array of any rank, not copied where that is possible."""
+def yes_or_no(value: Any, name: str) -> bool:
+    """True or False, and nothing that counts as such."""
+    if not isinstance(value, bool):
+        raise InputTypeError(f"{name} must be True or False, got {value!r}.")
+    return value
+
+
+def as_array(
+    X: Any,
+    name: str,
+    remedy: str = "Encode text and categories first (OrdinalEncoder or OneHotEncoder), or give a "
+    "data frame to a scikit-learn model.",
+) -> np.ndarray:
+    """X as a numeric or bool array of any rank, not copied where that is possible.
+
+    remedy: what to do about other values.
+    """
     if hasattr(X, "tocsr") or hasattr(X, "todense"):
         raise InputTypeError(
             f"{name} is a sparse matrix; dense rows are needed. Say {name}.toarray() if it fits."
@@ -73,10 +98,20 @@ def as_array(X: Any, name: str) -> np.ndarray:
         )
     if array.dtype.kind not in "biuf":
         raise InputTypeError(
-            f"{name} has dtype {array.dtype}; numbers are needed. Encode text and categories first "
-            "(OrdinalEncoder or OneHotEncoder), or give a data frame to a scikit-learn model."
+            f"{name} has dtype {array.dtype}; numbers are needed. {remedy}".rstrip()
         )
     return array
+
+
+def matrix(X: Any, name: str) -> np.ndarray:
+    """X as an array [M, F] of numbers, M and F at least 1, where no model is asked."""
+    array = as_array(X, name, "Encode text and categories first (OrdinalEncoder or OneHotEncoder).")
+    if array.ndim != 2:
+        raise InputError(
+            f"{name} has shape {array.shape}, but [rows, columns] is needed. Say {name}[:, None] "
+            f"for a single column, {name}[None] for a single row."
+        )
+    return rows_of(array, name, None)
 
 
 def rows_of(

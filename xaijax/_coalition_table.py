@@ -18,7 +18,9 @@ from xaijax._public import public_class
 from xaijax_kernels import simple_games
 from xaijax_kernels.indices import expected_marginals, semivalue
 
-LARGEST_P = 24
+# Worst case of a sum of so many float64 numbers: what a table is given for, where it does not say.
+SUMMANDS = 1 << 20
+UNIT = 2.0**-53  # of one rounding
 
 
 @public_class
@@ -31,11 +33,21 @@ class CoalitionTable:
     Arguments:
         values: [N, 2^P] or [2^P], finite.
         player_names: [P]; None: "player 0", ...
+        rounding: how far entries may be from their true values because means are rounded, a number
+            or [N]. A set whose v(S) is no further than that below a threshold reaches it: of labels
+            v is a multiple of 1/N, so that v(S) = threshold is the normal case, and the last bit
+            would decide. `QII.game` says its own, from the rows it averaged. None: of a sum of 2^20
+            float64 numbers, 2^-33 times the game's largest |v(S)|. 0.0: as the bits are.
 
     Raises InputError, InputTypeError for other shapes, numbers that are not finite, wrong names.
     """
 
-    def __init__(self, values: Any, player_names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        values: Any,
+        player_names: Sequence[str] | None = None,
+        rounding: Any = None,
+    ) -> None:
         table = np.array(_checks.as_array(values, "values"), np.float64)
         table = table[None] if table.ndim == 1 else table
         P = max(0, table.shape[-1].bit_length() - 1) if table.ndim == 2 else 0
@@ -50,6 +62,9 @@ class CoalitionTable:
         table.flags.writeable = False
         self.values = table
         self.player_names = tuple(map(str, names))
+        if rounding is None:
+            rounding = SUMMANDS * UNIT * np.abs(table).max(axis=1)
+        self.rounding = _rounding(rounding, len(table))  # float64 [N]
 
     def __len__(self) -> int:
         return len(self.values)
@@ -83,23 +98,27 @@ class CoalitionTable:
 
         Each minimal winning set (every strict subset loses) shares 1 equally among its players; the
         mean over these sets. For a game that is not monotone this is the index of its monotone
-        closure. It jumps as v crosses the threshold: see `margin`.
+        closure. It jumps as v crosses the threshold: see `margin`. A set that is below it by no
+        more than `rounding` wins.
 
-        threshold: above 0; None for games of zeros and ones only. absolute: |v(S)| >= threshold.
+        threshold: above `rounding`; None for games of zeros and ones only. absolute: |v(S)| >=
+        threshold.
         """
         return self._of_simple(simple_games.deegan_packel, threshold, absolute)
 
     def responsibility(self, threshold: float | None = None, absolute: bool = False) -> np.ndarray:
         """1 / (1 + smallest |T|), T without i that loses while T + i wins, else 0.
 
-        The degree of responsibility of Chockler and Halpern, the QII paper's appendix A-B.
+        The degree of responsibility of Chockler and Halpern, the QII paper's appendix A-B. What
+        reaches the threshold is as for `deegan_packel`.
         """
         return self._of_simple(simple_games.responsibility, threshold, absolute)
 
     def margin(self, threshold: float | None = None, absolute: bool = False) -> np.ndarray:
         """min over S of |v(S) - threshold|, float64 [N]: what v may move by without any effect.
 
-        Games of zeros and ones without a threshold have 0.5.
+        The distance as it is, also where it is within `rounding`: 0, or some 1e-16, tells a tie.
+        Games of zeros and ones without a threshold have 0.5, but for rounding.
         """
         value, bound = self._compared(threshold, absolute)
         return np.abs(value - bound).min(axis=1)
@@ -117,7 +136,7 @@ class CoalitionTable:
         mask |= (small >> a & 1) << b
         names = list(self.player_names)
         names[a] = f"{names[a]}+{names[b]}"
-        return CoalitionTable(self.values[:, mask], names[:b] + names[b + 1 :])
+        return CoalitionTable(self.values[:, mask], names[:b] + names[b + 1 :], self.rounding)
 
     def _semivalue(self, index: Any) -> np.ndarray:
         weights, _ = index_weights(index, len(self.player_names))
@@ -127,7 +146,7 @@ class CoalitionTable:
         self, function: Callable[[np.ndarray], np.ndarray], threshold: Any, absolute: bool
     ) -> np.ndarray:
         value, bound = self._compared(threshold, absolute)
-        win = value >= bound
+        win = value >= bound - self._slack(bound)[:, None]
         if win[:, 0].any():
             raise InputError(
                 f"values: game {int(win[:, 0].argmax())} wins with the empty set (v = "
@@ -142,14 +161,41 @@ class CoalitionTable:
             raise InputTypeError(f"absolute must be True or False, got {absolute!r}.")
         value = np.abs(self.values) if absolute else self.values
         if threshold is None:
-            if not np.isin(value, (0.0, 1.0)).all():
-                worst = value[~np.isin(value, (0.0, 1.0))][0]
+            other = np.minimum(np.abs(value), np.abs(value - 1)) > self._slack(1.0)[:, None]
+            if other.any():
                 raise InputError(
                     "threshold=None is for games of zeros and ones, but a value is "
-                    f"{worst:.6g}. Say threshold= (above 0): a set wins where v(S) >= threshold."
+                    f"{value[other][0]:.6g}. Say threshold= (above 0): a set wins where v(S) >= "
+                    "threshold."
                 )
             return value, 0.5
-        return value, checked_threshold(threshold)
+        bound = checked_threshold(threshold)
+        if (self._slack(bound) >= bound).any():
+            raise InputError(
+                f"threshold={bound:g} is within what rounding leaves of the values, "
+                f"{self.rounding.max():.2g}: the empty set would reach it. Give a larger one, or a "
+                "CoalitionTable with rounding=0.0."
+            )
+        return value, bound
+
+    def _slack(self, bound: float) -> np.ndarray:
+        """What counts as the bound, below it: rounding of the values and of the bound, [N]."""
+        return np.where(self.rounding > 0, self.rounding + 2 * UNIT * bound, 0.0)
+
+
+def _rounding(given: Any, N: int) -> np.ndarray:
+    """float64 [N], finite and at least 0."""
+    if isinstance(given, bool) or not isinstance(given, int | float | np.number | np.ndarray):
+        raise InputTypeError(f"rounding must be None, a number or [{N}], got {given!r}.")
+    array = np.asarray(given, np.float64)
+    if array.shape not in ((), (N,)) or not np.isfinite(array).all() or (array < 0).any():
+        raise InputError(
+            f"rounding must be a finite number of at least 0, or one for each of {N:,} games, got "
+            f"{given!r}."
+        )
+    out = np.broadcast_to(array, N).copy()
+    out.flags.writeable = False
+    return out
 
 
 def checked_threshold(threshold: Any) -> float:

@@ -86,4 +86,6 @@ def chances(index: Any, P: int) -> np.ndarray:
         )
     if not np.isfinite(chance).all() or (chance < 0).any():
         raise InputError("index: Pr[S] must be finite and at least 0 for every S.")
+    if not chance.any():
+        raise InputError("index: Pr[S] is 0 for every S; at least one set needs a chance.")
     return chance

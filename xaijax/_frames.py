@@ -24,6 +24,16 @@ def frame_kind(data: Any) -> str | None:
     return None
 
 
+def series_labels(data: Any) -> list[Any] | None:
+    """The labels of a pandas Series; None for one that was given none, and for anything else."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(data, pandas.Series):
+        return None
+    index = data.index
+    counted = isinstance(index, pandas.RangeIndex) and index.start == 0 and index.step == 1
+    return None if counted else index.tolist()
+
+
 def column(data: Any, position: int) -> np.ndarray:
     """One column [N] as NumPy: numbers stay numbers (missing: NaN), the rest as objects."""
     kind = frame_kind(data)
@@ -69,9 +79,13 @@ def same_labels(got: Sequence[str], expected: Sequence[str], name: str, owner: s
 
 
 def frame_numbers(
-    frame: Any, name: str, expected: Sequence[str] | None, owner: str
+    frame: Any,
+    name: str,
+    expected: Sequence[str] | None,
+    owner: str,
+    taker: str = "a JAX model",
 ) -> list[np.ndarray]:
-    """The columns [M] of a frame of numbers, for a JAX model; names as those of `owner`."""
+    """The columns [M] of a frame of numbers, for `taker`; names as those of `owner`."""
     labels = frame_labels(frame, name)
     if expected is not None:
         same_labels(labels, expected, name, owner)
@@ -84,7 +98,7 @@ def frame_numbers(
             )
         if not text.startswith(("int", "uint", "float", "double", "bool")):
             raise InputTypeError(
-                f"{name}: column {label!r} has dtype {dtype}; a JAX model takes numbers. Encode it "
+                f"{name}: column {label!r} has dtype {dtype}; {taker} takes numbers. Encode it "
                 "first (OrdinalEncoder or OneHotEncoder)."
             )
         columns.append(column(frame, j))

@@ -30,8 +30,10 @@ QUESTION = (
     "end_weight",
     "outcome",
     "positive",
+    "bounds",
     "signed",
     "difference",
+    "floor",
     "intervention",
     "pool_rows",
     "pool_weights",
@@ -55,8 +57,9 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
     Raises:
         InputError: no explanation, or explanations that differ in feature_names, output_names,
             kind, the kind of data, having instance_names, or in a fact of the provenance that says
-            what was asked (output, players' columns, link, index weights, replacement); the
-            message names the field.
+            what was asked (output, players' columns, link, index weights, replacement), or whose
+            donor rows, their weights, or given functions differ; several of one quantity of the
+            data, which has no instances. The message names the field.
         InputTypeError: something that is no Explanation.
     """
     if isinstance(explanations, Explanation):
@@ -72,6 +75,7 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
     for fact in QUESTION:
         _require_equal(f"provenance[{fact!r}]", [part.provenance.get(fact) for part in parts])
     _require_one_baseline(parts)
+    _require_one_question(parts)
     names = [part.instance_names for part in parts]
     _require_equal("instance_names (given or None)", [one is not None for one in names])
     return Explanation(
@@ -108,6 +112,30 @@ def _require_one_baseline(parts: Sequence[Explanation]) -> None:
                 f"{_short(bases[0].tolist())}; their baselines differ, so values are relative to "
                 "different rows. Explain all with one baseline."
             )
+
+
+def _require_one_question(parts: Sequence[Explanation]) -> None:
+    """Refuse what only a fingerprint tells apart, where it is known, and quantities of the data."""
+    known = [(n, one.stats["fingerprint"]) for n, one in enumerate(parts) if _has_one(one)]
+    for number, mark in known:
+        if mark != known[0][1]:
+            raise InputError(
+                f"stats['fingerprint']: explanation {number} has other donor rows (a background or "
+                f"a pool), weights of them, or functions (a link, difference or score) than "
+                f"explanation {known[0][0]}, so that values are not of one question. Explain all "
+                "with the same rows, in one order, and the same functions."
+            )
+    if len(parts) > 1 and all(one.provenance.get("method") == "QII" for one in parts):
+        if any(one.data is None for one in parts):
+            name = parts[0].provenance.get("quantity")
+            raise InputError(
+                f"quantity={name!r} is one number for the whole data, and has no instances that "
+                "could be explained apart. Keep the explanations in a list."
+            )
+
+
+def _has_one(part: Explanation) -> bool:
+    return isinstance(part.stats.get("fingerprint"), str)
 
 
 def _require_equal(field: str, values: Sequence[Any]) -> None:

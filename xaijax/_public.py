@@ -17,9 +17,22 @@ _KNOWN_ELSEWHERE = {
     "nsamples": ("budget", "samples"),
     "max_evals": ("budget", "samples"),
     "random_state": ("seed",),
-    "masker": ("background",),
+    "masker": ("background", "pool"),
+    "background": ("pool",),
     "tau": ("threshold",),
     "aggregation": ("index",),
+}
+# What is said elsewhere than where it was tried: (start of the callable's name, keyword) -> where.
+_SAID_ELSEWHERE = {
+    ("QII", "tau"): "explain(threshold=)",
+    ("QII", "aggregation"): "explain(index=)",
+    ("QII", "threshold"): "explain(threshold=)",
+    ("QII", "index"): "explain(index=)",
+    ("QII.", "random_state"): "QII(seed=)",
+    ("QII.", "seed"): "QII(seed=)",
+    ("QII.", "nsamples"): "QII(samples=)",
+    ("QII.", "max_evals"): "QII(samples=)",
+    ("QII.", "samples"): "QII(samples=)",
 }
 
 
@@ -57,4 +70,12 @@ def _unknown(shown: str, keyword: str, parameters: list[str]) -> str:
     accepted = [p for p in parameters if p != "self"]
     own = [p for p in _KNOWN_ELSEWHERE.get(keyword, ()) if p in accepted]
     hint = f" For {keyword}, say {own[0]}=." if own else ""
-    return f"{shown} has no keyword {keyword!r}.{hint} It takes: {', '.join(accepted)}."
+    where = [
+        there
+        for (start, word), there in _SAID_ELSEWHERE.items()
+        if word == keyword and (shown == start or (start[-1] == "." and shown.startswith(start)))
+    ]
+    if where and not own:
+        hint = f" Say {where[0]}."
+    takes = f"It takes: {', '.join(accepted)}." if accepted else "It takes no arguments."
+    return f"{shown} has no keyword {keyword!r}.{hint} {takes}"

@@ -98,8 +98,10 @@ class RemainingEffects:
         slopes: np.ndarray,  # [F, F]
         target_slopes: np.ndarray,  # [F]
         decimals: int | None = None,
+        first: np.ndarray | None = None,  # intp [F], the first column that each is equal to
     ) -> None:
         self._slopes, self._target, self._decimals = slopes, target_slopes, decimals
+        self._first = np.arange(len(slopes)) if first is None else first
         self._alive = np.arange(len(slopes))
         self._sums = np.zeros(len(slopes))
         self._lost = np.zeros(len(slopes))
@@ -111,7 +113,10 @@ class RemainingEffects:
         for gone in np.setdiff1d(self._alive, alive, assume_unique=True):
             self._add(int(gone), -1.0)
         self._alive = alive
-        sums = (self._sums + self._lost)[alive]
+        # Equal columns leave out another place of the same terms, which moves the last digit: the
+        # sum of the first that is alive is taken for all of them.
+        _, leader, group = np.unique(self._first[alive], return_index=True, return_inverse=True)
+        sums = (self._sums + self._lost)[alive[leader]][group]
         return effects(self._target[alive], sums, self._decimals)
 
     def _add(self, z: int, sign: float) -> None:

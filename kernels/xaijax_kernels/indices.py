@@ -117,12 +117,17 @@ def weights_of(weight: Callable[[int], float], P: int) -> np.ndarray:
 
 
 def expected_marginals(tables: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    """phi_i = sum over S without i of Pr[S] m_i(S); [N, 2^P, K] and [2^P] -> [N, P, K]."""
+    """phi_i = sum over S without i of Pr[S] m_i(S); [N, 2^P, K] and [2^P] -> [N, P, K].
+
+    Every row is added up by itself, in one order, so that its bits do not depend on the others.
+    """
     mask = np.arange(len(chance))
     P = len(chance).bit_length() - 1
     out = []
     for i in range(P):
         without = mask[(mask >> i & 1) == 0]
-        change = tables[:, without | 1 << i] - tables[:, without]
-        out.append(np.tensordot(chance[without], change, axes=(0, 1)))
+        # np.take lays its result out by rows, which tables[:, without] would not.
+        change = np.take(tables, without | 1 << i, axis=1) - np.take(tables, without, axis=1)
+        change *= chance[without, None]
+        out.append(change.sum(axis=1))
     return np.stack(out, axis=1)

@@ -19,15 +19,23 @@ ORDERS, COALITIONS, SIZES, OFFSETS, KEYS, DONORS, ROWS, CHANCES, HELD_OUT = rang
 # by rejection, which is slow only where nearly all of its sets are wanted.
 ENUMERATED = 1 << 16
 
-
-def words(seed: int, stream: tuple[int, ...], count: int) -> np.ndarray:
-    """The first `count` random words of one stream; uint64 [count]. More words begin with fewer."""
-    return np.random.Philox(np.random.SeedSequence([seed, *stream])).random_raw(count)
+PHILOX_WORDS = 4  # made by one step of its counter
 
 
-def fractions(seed: int, stream: tuple[int, ...], count: int) -> np.ndarray:
+def words(seed: int, stream: tuple[int, ...], count: int, first: int = 0) -> np.ndarray:
+    """`count` random words of one stream from word `first` on; uint64 [count].
+
+    More words begin with fewer, and later ones cost nothing for those before them.
+    """
+    bits = np.random.Philox(np.random.SeedSequence([seed, *stream]))
+    if first:
+        bits.advance(first // PHILOX_WORDS)
+    return bits.random_raw(first % PHILOX_WORDS + count)[first % PHILOX_WORDS :]
+
+
+def fractions(seed: int, stream: tuple[int, ...], count: int, first: int = 0) -> np.ndarray:
     """Uniform numbers in [0, 1); float64 [count]."""
-    return (words(seed, stream, count) >> np.uint64(11)) * 2.0**-53
+    return (words(seed, stream, count, first) >> np.uint64(11)) * 2.0**-53
 
 
 def orders(seed: int, P: int, first: int, stop: int) -> np.ndarray:
@@ -109,8 +117,14 @@ def _unrank(ranks: np.ndarray, P: int, size: int) -> np.ndarray:
     return masks
 
 
-def places(seed: int, stream: tuple[int, ...], weights: np.ndarray, count: int) -> np.ndarray:
-    """Rows drawn with replacement by weights [B] of sum 1; int64 [count], more begin with fewer."""
-    ends = np.cumsum(weights)
-    found = np.searchsorted(ends, fractions(seed, stream, count) * ends[-1], side="right")
-    return np.minimum(found, np.flatnonzero(weights)[-1])
+class Wheel:
+    """Rows drawn with replacement by weights [B], not all 0; any stretch of draws alone."""
+
+    def __init__(self, weights: np.ndarray) -> None:
+        self._ends = np.cumsum(weights)
+        self._last = np.flatnonzero(weights)[-1]
+
+    def places(self, seed: int, stream: tuple[int, ...], first: int, stop: int) -> np.ndarray:
+        """The rows of the draws first..stop-1; int64 [stop - first]."""
+        turns = fractions(seed, stream, stop - first, first) * self._ends[-1]
+        return np.minimum(np.searchsorted(self._ends, turns, side="right"), self._last)

@@ -85,6 +85,8 @@ def _grouped(
     values: np.ndarray, start: np.ndarray, place: np.ndarray, weights: np.ndarray, k: np.ndarray
 ) -> list[np.ndarray]:
     """Weighted sums over the donors of each group, [2^k, K]; place [B] is a donor's group."""
+    # Equal weights are taken out of the sums: those of zeros and ones are then exact.
+    equal = bool((weights == weights[0]).all())
     order = np.argsort(place, kind="stable")
     first = np.searchsorted(place[order], np.arange(len(k)))
     ends = np.append(first[1:], len(place))
@@ -96,12 +98,17 @@ def _grouped(
             for g in groups:
                 sums[g] = np.zeros((1 << size, values.shape[1]))
                 for b in order[first[g] : ends[g]]:
-                    sums[g] += weights[b] * values[start[b] : start[b] + (1 << size)]
-            continue
-        block = values[start[donors][:, None] + np.arange(1 << size)] * weights[donors, None, None]
-        cuts = np.cumsum([0, *(ends[g] - first[g] for g in groups)])[:-1]
-        for g, total in zip(groups, np.add.reduceat(block, cuts, axis=0), strict=True):
-            sums[g] = total
+                    own = values[start[b] : start[b] + (1 << size)]
+                    sums[g] += own if equal else weights[b] * own
+        else:
+            block = values[start[donors][:, None] + np.arange(1 << size)]
+            block = block if equal else block * weights[donors, None, None]
+            cuts = np.cumsum([0, *(ends[g] - first[g] for g in groups)])[:-1]
+            totals = np.add.reduceat(block, cuts, axis=0, dtype=np.float64)
+            for g, total in zip(groups, totals, strict=True):
+                sums[g] = total
+        for g in groups if equal else ():
+            sums[g] *= weights[0]
     return sums
 
 

@@ -80,12 +80,14 @@ def run_tiles(
     own: jax.Array | None = None,  # [N, A], the model's answers to the instances themselves
     kind: str = "corners",  # what the slots are, see hybrids.kept_players
     score: Callable[[jax.Array, Any], jax.Array] | None = None,
+    kept: Callable[[jax.Array], jax.Array] = jnp.isfinite,
 ) -> tuple[jax.Array, jax.Array]:
-    """Evaluate the model on every tile; values [T, R, K], non-finite answers per tile int32 [T].
+    """Evaluate the model on every tile; values [T, R, K], bad ones per tile int32 [T].
 
     apply(params, rows [R, *instance_shape]) -> [R, A]; score(answers [R, A], own [R, A] or None)
-    -> [R, K], None: the answers themselves. The tiles are split over the devices of `mesh`; each
-    device stops after its own number of tiles, the rest stay zero.
+    -> [R, K], None: the answers themselves; kept(values [R, K]) -> bool, which of them are not
+    bad. The tiles are split over the devices of `mesh`; each device stops after its own number of
+    tiles, the rest stay zero.
     """
 
     def on_one_device(params, x, donors, players, masks, own, tiles, slots):
@@ -97,7 +99,7 @@ def run_tiles(
             if score is not None:
                 mine = None if own is None else own[one[:, 1].repeat(1 << shape.slot_bits)]
                 out = score(out, mine)
-            lost = jnp.sum(~jnp.isfinite(out), dtype=jnp.int32)
+            lost = jnp.sum(~kept(out), dtype=jnp.int32)
             return t + 1, values.at[t].set(out.astype(shape.dtype)), bad.at[t].set(lost)
 
         T = slots.shape[0]

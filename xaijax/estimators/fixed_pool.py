@@ -16,7 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xaijax.estimators.draws import Design, Rows, chunk_of
+from xaijax._errors import MemoryPlanError
+from xaijax.estimators.designs import Design
+from xaijax.estimators.draws import Rows, chunk_of
 from xaijax.games.game import Game
 
 LEVEL = 0.05  # of the bound on what the pool leaves
@@ -48,7 +50,14 @@ def pool_bound(pool: int, width: float = 1.0) -> float:
 def crossed(game: Game, design: Design, rows: Rows, factors: np.ndarray, samples: int) -> Crossed:
     """Every order with every row of the pool, for all games."""
     m, n = sizes(samples, rows.strata)
-    parts = [_one(game, design, rows.drawn(g), factors, m, n) for g in range(rows.games)]
+    numbers = (m * rows.strata + 2 * n) * design.terms * game.outputs
+    if 8 * numbers > game.evaluator.max_memory // 4:
+        raise MemoryPlanError(
+            f"samples={samples:,} makes {m:,} orders and {n:,} pool rows, whose means take "
+            f"{32 * numbers:,} bytes, more than max_memory={game.evaluator.max_memory:,}. Say "
+            "fewer samples=, raise max_memory=, or say scheme='fresh'."
+        )
+    parts = [_one(game, design, rows.drawn(g, 0, n), factors, m, n) for g in range(rows.games)]
     values, errors, pool = (np.stack(one) for one in zip(*parts, strict=True))
     return Crossed(values, errors, pool, m, n)
 
@@ -63,25 +72,22 @@ def _one(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Values, errors, the pool's part; [T, K] each."""
     G, T, K = len(factors), design.terms, game.outputs
-    instance, donor = drawn[0][:n], drawn[1][:n]
-    here, place = np.unique(instance, return_inverse=True)
     by_order = np.zeros((m, G, T, K))  # means over the pool rows of a stratum
     by_row = np.zeros((n, T, K))  # means over orders
     squares = np.zeros((G, T, K))
-    step = max(1, chunk_of(design) // n)
+    sizes_of = [len(range(g, n, G)) for g in range(G)]
+    chunk = chunk_of(design)
+    step = max(1, chunk // n)
     for first in range(0, m, step):
         last = min(first + step, m)
-        masks = design.masks(first, last)
-        D, L, P = masks.shape
-        shape = (n, D, L)
-        coalition = np.broadcast_to(np.arange(D * L).reshape(1, D, L), shape).ravel()
-        who, whose = (np.broadcast_to(one[:, None, None], shape).ravel() for one in (place, donor))
-        answers = game.ask.rows_asked(here, who, whose, coalition, masks.reshape(-1, P))
-        terms = design.of(answers.reshape(n, D, L, -1), first)  # [n, D, T, K]
-        by_row += terms.sum(axis=1) / m
-        for g in range(G):
-            by_order[first:last, g] = terms[g::G].mean(axis=0)
-            squares[g] += np.square(terms[g::G]).sum(axis=(0, 1))
+        for low in range(0, n, chunk):
+            part = slice(low, min(low + chunk, n))
+            terms = _terms(game, design, first, last, drawn[0][part], drawn[1][part])
+            by_row[part] += terms.sum(axis=1) / m
+            for g in range(G):
+                own = terms[(g - low) % G :: G]
+                by_order[first:last, g] += own.sum(axis=0) / sizes_of[g]
+                squares[g] += np.square(own).sum(axis=(0, 1))
     value, row_part, rest_part = np.zeros((T, K)), np.zeros((T, K)), np.zeros((T, K))
     for g, factor in enumerate(factors):
         own = by_row[g::G]
@@ -97,6 +103,20 @@ def _one(
     order_part = _variance(np.tensordot(by_order, factors, axes=(1, 0))) / m
     variance = np.maximum(order_part + row_part - rest_part, 0.0)
     return value, np.sqrt(variance), np.sqrt(row_part)
+
+
+def _terms(
+    game: Game, design: Design, first: int, last: int, instance: np.ndarray, donor: np.ndarray
+) -> np.ndarray:
+    """The orders first..last-1, each with all of some pool rows; [n, D, T, K]."""
+    here, place = np.unique(instance, return_inverse=True)
+    masks = design.masks(first, last)
+    D, L, P = masks.shape
+    shape = (len(donor), D, L)
+    coalition = np.broadcast_to(np.arange(D * L).reshape(1, D, L), shape).ravel()
+    who, whose = (np.broadcast_to(one[:, None, None], shape).ravel() for one in (place, donor))
+    answers = game.ask.rows_asked(here, who, whose, coalition, masks.reshape(-1, P))
+    return design.of(answers.reshape(*shape, -1), first)
 
 
 def _variance(values: np.ndarray) -> np.ndarray:

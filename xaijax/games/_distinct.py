@@ -9,9 +9,13 @@ Letters: N instances, B donors, P players, C coalitions, E entries (coalition, d
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+
+from xaijax.games._questions import ROWS_AT_A_TIME, Questions
+from xaijax.games.replacement import agreement_codes
 
 WORTH = 0.75  # of the rows that the list would need
 
@@ -75,3 +79,64 @@ def means(entries: Entries, values: np.ndarray) -> np.ndarray:
     size = np.diff([*entries.start, len(entries)])
     change = entries.weight[:, None] * (values - np.repeat(first, size, axis=1))
     return first + np.add.reduceat(change, entries.start, axis=1)
+
+
+def entries_worth_it(ask: Questions, masks: np.ndarray) -> Entries | None:
+    """What each instance is asked by distinct donors; None where that saves too little."""
+    replacement = ask.evaluator.replacement
+    if not ask.evaluator.model.deterministic or ask.evaluator.listed < len(masks):
+        return None
+    codes = agreement_codes(replacement.codes)
+    players = ask.evaluator.code_players
+    apart = masks[masks.any(axis=1)]
+    if not len(apart):
+        return None
+    entries = entries_of(apart, codes, replacement.weights, players)
+    slot = 1 << ask.backend().slot_bits
+    listed = -(-len(apart) // slot) * slot * len(codes)
+    return entries if len(entries) <= WORTH * listed else None
+
+
+def rows_of_list(ask: Questions, masks: np.ndarray) -> int:
+    """Model rows that a list asks of one instance at most; asks the model nothing."""
+    replacement = ask.evaluator.replacement
+    codes, apart = agreement_codes(replacement.codes), masks[masks.any(axis=1)]
+    if not ask.evaluator.model.deterministic or not len(apart):
+        return len(masks) * len(codes)
+    return len(entries_of(apart, codes, replacement.weights, ask.evaluator.code_players))
+
+
+def by_distinct(
+    ask: Questions, masks: np.ndarray, entries: Entries, chosen: np.ndarray, K: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(instances, means over donors [n, C, K]), one row for each donor that makes another."""
+    donors = agreement_codes(ask.evaluator.replacement.codes)
+    apart = np.flatnonzero(masks.any(axis=1))  # what keeps nothing is a donor, whoever x is
+    masks = np.concatenate([masks, np.ones((1, masks.shape[1]), bool)])
+    fits = min(ROWS_AT_A_TIME, ask.evaluator.max_memory // 8 // (32 + 16 * K))
+    step = max(1, min(ask.evaluator.rows_at_a_time, fits // len(entries)))
+    for first in range(0, len(chosen), step):
+        here = chosen[first : first + step]
+        same = agreeing(entries, agreement_codes(ask.codes[here]), donors)
+        instance, entry = np.nonzero(~same)
+        unchanged = np.flatnonzero(same.any(axis=1))
+        answers = ask.rows_asked(
+            here,
+            np.concatenate([instance, unchanged]),
+            np.concatenate([entries.donor[entry], np.zeros(len(unchanged), np.int32)]),
+            np.concatenate(
+                [entries.coalition[entry], np.full(len(unchanged), len(masks) - 1, np.int32)]
+            ),
+            masks,
+        )
+        values = np.empty((len(here), len(entries), K))
+        values[instance, entry] = answers[: len(instance)]
+        full = np.zeros((len(here), K))
+        full[unchanged] = answers[len(instance) :]
+        place = np.nonzero(same)
+        values[place] = full[place[0]]
+        out = np.empty((len(here), len(masks) - 1, K))
+        out[:, apart] = means(entries, values)
+        if len(apart) < len(masks) - 1:
+            out[:, np.flatnonzero(~masks[:-1].any(axis=1))] = ask.of_donors(here)[:, None]
+        yield here, out

@@ -19,7 +19,7 @@ import numpy as np
 from xaijax.games._clock import Clock
 from xaijax.games._loop import Instances, Question, Stream
 from xaijax.games._shared import Sharing, filled
-from xaijax.games.quantity import Score
+from xaijax.games.score import Score
 from xaijax_kernels.host_loop import Answered, run_on_host
 from xaijax_kernels.hybrids import hybrid_rows
 from xaijax_kernels.lattice import Dispatch, Pairs
@@ -204,8 +204,9 @@ class HostBackend:
         return answers.values
 
     def any_bad(self, answers: Answered) -> bool:
-        """Whether an answer is not finite."""
-        return not np.isfinite(answers.values).all()
+        """Whether an answer is not finite, or a score does not keep its bounds."""
+        kept = np.isfinite if self._score is None else self._score.kept
+        return not kept(answers.values).all()
 
     def _drawer(
         self, x: np.ndarray, kind: str, masks: np.ndarray | None

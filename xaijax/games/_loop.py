@@ -134,5 +134,5 @@ class Backend(Protocol):
         ...
 
     def any_bad(self, answers: Any) -> bool:
-        """Whether an answer of the piece is not finite."""
+        """Whether an answer of the piece is not finite, or does not keep its score's bounds."""
         ...

@@ -13,7 +13,7 @@ import numpy as np
 
 from xaijax._errors import MemoryPlanError
 from xaijax.games._loop import Backend, Done, Instances, Question, Stream
-from xaijax.games._refuse import refuse_bad_answers
+from xaijax.games._refuse import refuse_bad_answers, refuse_bad_scores
 from xaijax.games.evaluator import PROBE_ROWS, Evaluator
 from xaijax.games.replacement import agreement_codes
 from xaijax_kernels.lattice import Pairs, pack
@@ -40,7 +40,8 @@ class Questions:
         self.table_of_rows, self.codes = evaluator.replacement.table.encode(rows)  # [N, C]
         self.count = Count()
         self._own: np.ndarray | None = None  # f(x), where the score looks at it
-        self._donors: tuple[np.ndarray, np.ndarray] | None = None  # distinct answers, weights
+        # Distinct answers to the donors, their weights, and a donor of each.
+        self._donors: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     @property
     def N(self) -> int:
@@ -144,7 +145,7 @@ class Questions:
         self.counted(stream)
         done = self.telling(stream)
         x = self.instances(here) if scored else Instances(self.codes[here])
-        check = refuse_bad_answers(self.evaluator, here, backend, masks)
+        check = refuse_bad_answers(self.evaluator, here, backend, masks, scored)
         parts = [np.zeros((0, self.evaluator.outputs))]
         for answers in backend.answers(stream, x, masks, scored):
             check(stream, answers)
@@ -182,13 +183,16 @@ class Questions:
             B = len(evaluator.replacement.codes)
             zero, none = np.zeros(B, np.int32), np.zeros((1, self.P), bool)
             answers = self.rows_asked(np.zeros(1, int), zero, np.arange(B), zero, none, False)
-            distinct, place = np.unique(answers, axis=0, return_inverse=True)
+            distinct, first, place = np.unique(
+                answers, axis=0, return_index=True, return_inverse=True
+            )
             weights = np.bincount(place.ravel(), evaluator.replacement.weights, len(distinct))
-            self._donors = distinct, weights
-        distinct, weights = self._donors
+            self._donors = distinct, weights, first
+        distinct, weights, donors = self._donors
         score = evaluator.score
         if score is None or not score.reads_own:
             scores = distinct if score is None else np.asarray(score(distinct, None))
+            refuse_bad_scores(evaluator, scores, donors)
             return np.repeat(weights[None] @ scores, len(here), axis=0)
         own = self.instances(here).own
         assert own is not None
@@ -198,6 +202,7 @@ class Questions:
             some = own[n : n + step]
             against = np.repeat(some, len(distinct), axis=0)
             scores = np.asarray(score(np.tile(distinct, (len(some), 1)), against))
+            refuse_bad_scores(evaluator, scores, np.tile(donors, len(some)))
             scores = scores.reshape(len(some), len(distinct), -1)
             parts.append(np.tensordot(scores, weights, axes=(1, 0)))
         return np.concatenate(parts)

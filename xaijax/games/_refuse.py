@@ -17,6 +17,10 @@ from xaijax_kernels.lattice import differing
 
 LARGEST_TABLE = 20  # players of a full table
 
+# Model rows of one stretch of tables: 32 MB of answers of one output, which the allocator keeps for
+# the next stretch; beyond it every stretch pays for its pages anew, an eighth of the time.
+LARGEST_STRETCH = 1 << 23
+
 
 def refuse_too_many(game: Any, largest: np.ndarray) -> None:
     """Raise EnumerationLimitError for what cannot be enumerated; largest [N] as of `Survey`."""
@@ -74,7 +78,7 @@ def table_limits(game: Any, K: int) -> tuple[int, int]:
             f"max_memory={memory:,} bytes, but one table of 2^{game.P} coalitions and {K} outputs "
             f"needs {4 * (24 * K << game.P):,}. Raise max_memory=."
         )
-    return min(values, 1 << 24), tables
+    return min(values, LARGEST_STRETCH), tables
 
 
 def coalition_text(names: tuple[str, ...], kept: np.ndarray) -> str:
@@ -87,27 +91,62 @@ def coalition_text(names: tuple[str, ...], kept: np.ndarray) -> str:
 
 
 def refuse_bad_answers(
-    evaluator: Any, rows: np.ndarray, backend: Backend, masks: np.ndarray | None = None
+    evaluator: Any,
+    rows: np.ndarray,
+    backend: Backend,
+    masks: np.ndarray | None = None,
+    scored: bool = True,
 ) -> Check:
-    """Refuse answers that are not finite, and say for which coalition.
+    """Refuse answers that are not finite, scores out of bounds, and say for which coalition.
 
-    rows: the game's instances that the stream numbers from 0; masks: the list it names.
+    rows: the game's instances that the stream numbers from 0; masks: the list it names; scored:
+    False where the answers are the model's own.
     """
+    score = evaluator.score if scored else None
+    limited = score is not None and score.bounds is not None
+    passed_on = evaluator.model.nonfinite == "propagate"
 
     def check(stream: Stream, answers: Any) -> None:
-        if evaluator.model.nonfinite == "propagate" or not backend.any_bad(answers):
+        if (passed_on and not limited) or not backend.any_bad(answers):
             return
         values = backend.values(answers)
+
+        def where(row: int) -> str:
+            instance, donor, mask = stream.locate(answers.piece.first_row + row, masks)
+            return (
+                f"X row {rows[instance]} with background row "
+                f"{int(evaluator.replacement.row[donor])} and "
+                f"{coalition_text(evaluator.players.names, mask)}"
+            )
+
+        if score is not None and limited:
+            bad = _out_of_bounds(score, values)
+            if len(bad):
+                raise ModelOutputError(score.complaint(values[bad[0]], where(int(bad[0]))))
         bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
-        if not len(bad):
+        if passed_on or not len(bad):
             return  # only the padding
-        row = answers.piece.first_row + int(bad[0])
-        instance, donor, mask = stream.locate(row, masks)
         raise ModelOutputError(
-            f"the model returned {values[bad[0]][~np.isfinite(values[bad[0]])][0]} for X row "
-            f"{rows[instance]} with background row {int(evaluator.replacement.row[donor])} and "
-            f"{coalition_text(evaluator.players.names, mask)}. Mend the model, or say "
+            f"the model returned {values[bad[0]][~np.isfinite(values[bad[0]])][0]} for "
+            f"{where(int(bad[0]))}. Mend the model{' or the score of quantity=' * limited}, or say "
             'nonfinite="propagate" in as_model.'
         )
 
     return check
+
+
+def refuse_bad_scores(evaluator: Any, scores: np.ndarray, donors: np.ndarray) -> None:
+    """The same for scores [R, K] of the donors themselves, int [R]."""
+    score = evaluator.score
+    if score is None or score.bounds is None:
+        return
+    bad = _out_of_bounds(score, scores)
+    if len(bad):
+        donor = int(evaluator.replacement.row[donors[bad[0]]])
+        where = f"background row {donor}, with everything replaced"
+        raise ModelOutputError(score.complaint(scores[bad[0]], where))
+
+
+def _out_of_bounds(score: Any, values: np.ndarray) -> np.ndarray:
+    """The rows whose scores are numbers and out of bounds."""
+    return np.flatnonzero(~score.kept(values).all(axis=1) & ~np.isnan(values).any(axis=1))

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax._errors import MemoryPlanError
-from xaijax.games._device import DeviceBackend
+from xaijax.games._programs import Programs
 from xaijax.games._rule_pulls import Pulls
-from xaijax.games.quantity import Score
+from xaijax.games.score import Score
 from xaijax_kernels.memory import program_bytes
 from xaijax_kernels.perturb import Pool, Space, Subjects
 from xaijax_kernels.rule_tiles import PullShape, run_pulls
@@ -27,10 +27,10 @@ LOOK_AHEAD = 1
 
 
 class RuleDevice:
-    """Runs pulls on the devices of the engine's own loop."""
+    """Runs pulls on the devices of the engine's own programs."""
 
-    def __init__(self, backend: DeviceBackend, score: Score, cache: dict[Any, Any]) -> None:
-        self._backend, self._score, self._cache = backend, score, cache
+    def __init__(self, programs: Programs, score: Score, cache: dict[Any, Any]) -> None:
+        self._programs, self._score, self._cache = programs, score, cache
         self._held: tuple[Any, Any] | None = None  # the pool and its copy on the devices
         self._who: tuple[Any, Any] | None = None
         self._needs: dict[Any, int] = {}  # bytes of a program, which take time to ask for
@@ -38,15 +38,15 @@ class RuleDevice:
     @property
     def rows_per_call(self) -> int:
         """R: the rows of a tile."""
-        return self._backend.sizes.tile.rows
+        return self._programs.sizes.tile.rows
 
     def bits(
         self, space: Space, pool: Pool, subjects: Subjects, pulls: Pulls
     ) -> tuple[np.ndarray, int]:
         """(bits uint32 [M, ceil(p / 32)], the first pull of a tile with a bad answer or -1)."""
-        backend = self._backend
-        shape = PullShape(backend.sizes.tile.instance_shape, self.rows_per_call, pulls.draws)
-        G, devices = shape.pulls, backend.mesh.size
+        programs = self._programs
+        shape = PullShape(programs.sizes.tile.instance_shape, self.rows_per_call, pulls.draws)
+        G, devices = shape.pulls, programs.mesh.size
         most = NAMED_PULLS if space.named else PULLS
         T = -(-max(1, most // G) // devices) * devices
         pool = self._pool(pool)
@@ -73,9 +73,9 @@ class RuleDevice:
             full = np.zeros((T, G, part.shape[1]), np.int32)
             own = np.concatenate([part, np.repeat(part[-1:], tiles * G - len(part), axis=0)])
             full[place] = own.reshape(tiles, G, -1)
-            waiting.append((first, place, *run(backend.params, pool, who, counts, full)))
-            backend.clock.model_calls += 1
-            backend.clock.padded_rows += tiles * shape.rows - len(part) * pulls.draws
+            waiting.append((first, place, *run(programs.params, pool, who, counts, full)))
+            programs.clock.model_calls += 1
+            programs.clock.padded_rows += tiles * shape.rows - len(part) * pulls.draws
             if len(waiting) > LOOK_AHEAD:
                 bad = max(bad, take())
         while waiting:
@@ -84,13 +84,13 @@ class RuleDevice:
 
     def _pool(self, pool: Pool) -> Any:
         if self._held is None or self._held[0] is not pool:
-            self._held = pool, jax.device_put(pool, self._backend.same)
+            self._held = pool, jax.device_put(pool, self._programs.same)
         return self._held[1]
 
     def _subjects(self, subjects: Subjects) -> Any:
         """The instances, as many rows as every call has."""
         if self._who is None or self._who[0] is not subjects:
-            count, dtype = self._backend.sizes.instances, self._backend.donors.dtype
+            count, dtype = self._programs.sizes.instances, self._programs.donors.dtype
 
             def padded(rows: Any, kind: Any) -> np.ndarray:
                 full = np.zeros((count, *rows.shape[1:]), kind)
@@ -102,29 +102,29 @@ class RuleDevice:
                 padded(subjects.bins, np.int32),
                 padded(subjects.own, dtype),
             )
-            self._who = subjects, jax.device_put(full, self._backend.same)
+            self._who = subjects, jax.device_put(full, self._programs.same)
         return self._who[1]
 
     def _program(self, space: Space, shape: PullShape, T: int, pool: Any, who: Any, L: int) -> Any:
-        backend = self._backend
+        programs = self._programs
         shapes = tuple((a.shape, str(a.dtype)) for a in (*pool, *who))
-        key = ("pulls", space, shape, T, L, shapes, self._score, tuple(backend.mesh.devices.flat))
+        key = ("pulls", space, shape, T, L, shapes, self._score, tuple(programs.mesh.devices.flat))
         if key not in self._cache:
             started = time.perf_counter()
 
             def of(*dims: int) -> jax.ShapeDtypeStruct:
-                return jax.ShapeDtypeStruct(dims, jnp.int32, sharding=backend.split)
+                return jax.ShapeDtypeStruct(dims, jnp.int32, sharding=programs.split)
 
-            run = partial(run_pulls, backend.traced(), self._score, space, shape, backend.mesh)
-            arguments = (backend.params, pool, who, of(backend.mesh.size), of(T, shape.pulls, L))
+            run = partial(run_pulls, programs.traced(), self._score, space, shape, programs.mesh)
+            arguments = (programs.params, pool, who, of(programs.mesh.size), of(T, shape.pulls, L))
             self._cache[key] = jax.jit(run).lower(*arguments).compile()
-            backend.clock.compile_seconds += time.perf_counter() - started
+            programs.clock.compile_seconds += time.perf_counter() - started
         needed = self._needs.get(key)
         if needed is None:
             needed = self._needs[key] = program_bytes(self._cache[key]) * (LOOK_AHEAD + 1)
-        if needed > backend.max_memory:
+        if needed > programs.max_memory:
             raise MemoryPlanError(
-                f"max_memory={backend.max_memory:,} bytes, but a dispatch of pulls needs "
+                f"max_memory={programs.max_memory:,} bytes, but a dispatch of pulls needs "
                 f"{needed:,}. Raise max_memory=, or lower tile=."
             )
         return self._cache[key]

@@ -16,7 +16,7 @@ import numpy as np
 
 from xaijax.games._host import HostBackend
 from xaijax.games._rule_pulls import Pulls, packed
-from xaijax.games.quantity import Score
+from xaijax.games.score import Score
 from xaijax_kernels.perturb import Pool, Space, Subjects, perturbed
 
 

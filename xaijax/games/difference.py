@@ -80,10 +80,20 @@ def difference_of(difference: Any, floor: float | None) -> tuple[str, Difference
     least = float(floor)
 
     def floored(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+        refuse_high_floor(least, p.shape[-1])
         p, q = np.maximum(p, least), np.maximum(q, least)
         return distance(p / p.sum(-1, keepdims=True), q / q.sum(-1, keepdims=True))
 
     return name, floored
+
+
+def refuse_high_floor(floor: float | None, classes: int) -> None:
+    """Raise InputError for a floor that leaves nothing of K classes' chances, which sum to 1."""
+    if floor is not None and floor * classes >= 1:
+        raise InputError(
+            f"floor must be below 1/{classes} for {classes} classes, or all of them are raised to "
+            f"it and nothing differs; got {floor:g}."
+        )
 
 
 def _checked(function: Any) -> Difference:

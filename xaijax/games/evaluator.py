@@ -17,15 +17,16 @@ from xaijax._errors import MemoryPlanError
 from xaijax._players import Players
 from xaijax._table import Table
 from xaijax.games._clock import Clock
-from xaijax.games._device import DeviceBackend, make_mesh
+from xaijax.games._device import DeviceBackend
 from xaijax.games._host import ROWS_PER_CALL, HostBackend
 from xaijax.games._limits import devices_of, power_below, stated_limit, tile_of
 from xaijax.games._loop import Backend
 from xaijax.games._plan import instances_at_a_time, plan_sizes, rows_at_a_time
+from xaijax.games._programs import Programs, make_mesh
 from xaijax.games._shared import Sharing
 from xaijax.games._walk import WalkBackend
-from xaijax.games.quantity import Score
 from xaijax.games.replacement import Replacement
+from xaijax.games.score import Score
 from xaijax_kernels.hybrids import SLOT_BITS
 from xaijax_kernels.lattice import LISTED
 from xaijax_kernels.memory import free_memory
@@ -206,7 +207,7 @@ class Evaluator:
             default_tiles=TILES_PER_DISPATCH,
             max_memory=self.max_memory,
         )
-        return DeviceBackend(
+        programs = Programs(
             _columns(model.apply),
             model.params,
             model.compiled,
@@ -220,13 +221,17 @@ class Evaluator:
             self.score,
             probe.outputs,
         )
+        return DeviceBackend(programs)
 
     def _probe(self, table: Table, x: np.ndarray) -> Any:
         if self.findings is None:
             # Of both kinds, since rows that are all alike would say nothing about neighbours.
             few = [self.replacement.codes[: PROBE_ROWS // 2], x[: PROBE_ROWS // 2]]
-            self.findings = self.model.probe(table.decode(np.concatenate(few)))
-            self.clock.compile_seconds += self.findings.compile_seconds
+            findings = self.model.probe(table.decode(np.concatenate(few)))
+            self.clock.compile_seconds += findings.compile_seconds
+            if self.score is not None:  # refuses a model without its column, each time it is asked
+                self.score = self.score.fitted(findings.outputs, findings.answer_dtype)
+            self.findings = findings
         return self.findings
 
     def _host_backend(self, table: Table, x: np.ndarray, most_rows: int) -> HostBackend:

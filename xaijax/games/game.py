@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 
 from xaijax._errors import ModelOutputError
-from xaijax.games import _distinct
 from xaijax.games._coalitions import ListOfCoalitions, Masks, WithWhole
+from xaijax.games._distinct import by_distinct, entries_worth_it
+from xaijax.games._full_tables import full_tables
 from xaijax.games._loop import Backend
-from xaijax.games._questions import ROWS_AT_A_TIME, Count, Questions
+from xaijax.games._questions import Count, Questions
 from xaijax.games._refuse import coalition_text, refuse_bad_answers, table_limits
 from xaijax.games.evaluate import Totals, Weights, pair_semivalues
 from xaijax.games.evaluator import LARGEST_PAIR, PROBE_ROWS, Evaluator
 from xaijax.games.quantity import Quantity
-from xaijax.games.replacement import agreement_codes
 
 
 @dataclass(frozen=True)
@@ -138,11 +138,13 @@ class Game:
         chosen = self.quantity.asked(self.N) if rows is None else rows
         C = len(masks)
         asked = WithWhole(masks, self.P) if self.quantity.reads_full else masks
-        entries = self._entries(asked[0 : len(asked)]) if distinct else None
+        entries = entries_worth_it(self.ask, asked[0 : len(asked)]) if distinct else None
         if entries is None:
             means = self.quantity.mean(self._by_list(asked, chosen))
         else:
-            means = self.quantity.mean(self._by_distinct(asked[0 : len(asked)], entries, chosen))
+            means = self.quantity.mean(
+                by_distinct(self.ask, asked[0 : len(asked)], entries, chosen, self.outputs)
+            )
         return self._measured(means, C, lambda c: asked[c : c + 1][0])
 
     @property
@@ -165,14 +167,14 @@ class Game:
                     means[:, c] = means[:1, c]
         combined = self.quantity.combined(means)
         full = combined[:, -1:] if self.quantity.reads_full else None
+        return self.quantity.of(combined[:, :C], full, lambda c: self.named(kept_of(c)))
 
-        def name_of(c: int) -> str:
-            if self.quantity.argument == "link":
-                return coalition_text(self.evaluator.players.names, kept_of(c))
-            names = self.evaluator.players.names
-            return f"S = {[names[i] for i in np.flatnonzero(~kept_of(c))]} replaced"
-
-        return self.quantity.of(combined[:, :C], full, name_of)
+    def named(self, kept: np.ndarray) -> str:
+        """A coalition bool [P], for messages."""
+        names = self.evaluator.players.names
+        if self.quantity.argument == "link":
+            return coalition_text(names, kept)
+        return f"S = {[names[i] for i in np.flatnonzero(~kept)]} replaced"
 
     def _by_list(self, masks: Masks, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(instances, means over donors [n, C, K]), one row for each coalition and donor."""
@@ -188,57 +190,6 @@ class Game:
         for first, differs in self.ask.differing(chosen):
             backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
             yield chosen[first : first + len(differs)], parts.pop()
-
-    def _entries(self, masks: np.ndarray) -> _distinct.Entries | None:
-        """What each instance is asked by distinct donors; None where that saves too little."""
-        replacement = self.evaluator.replacement
-        if not self.evaluator.model.deterministic or self.evaluator.listed < len(masks):
-            return None
-        codes = agreement_codes(replacement.codes)
-        players = self.evaluator.code_players
-        apart = masks[masks.any(axis=1)]
-        if not len(apart):
-            return None
-        entries = _distinct.entries_of(apart, codes, replacement.weights, players)
-        slot = 1 << self.ask.backend().slot_bits
-        listed = -(-len(apart) // slot) * slot * len(codes)
-        return entries if len(entries) <= _distinct.WORTH * listed else None
-
-    def _by_distinct(
-        self, masks: np.ndarray, entries: _distinct.Entries, chosen: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(instances, means over donors [n, C, K]), one row for each donor that makes another."""
-        donors = agreement_codes(self.evaluator.replacement.codes)
-        K = self.outputs
-        apart = np.flatnonzero(masks.any(axis=1))  # what keeps nothing is a donor, whoever x is
-        masks = np.concatenate([masks, np.ones((1, self.P), bool)])
-        fits = min(ROWS_AT_A_TIME, self.evaluator.max_memory // 8 // (32 + 16 * K))
-        step = max(1, min(self.evaluator.rows_at_a_time, fits // len(entries)))
-        for first in range(0, len(chosen), step):
-            here = chosen[first : first + step]
-            same = _distinct.agreeing(entries, agreement_codes(self.ask.codes[here]), donors)
-            instance, entry = np.nonzero(~same)
-            unchanged = np.flatnonzero(same.any(axis=1))
-            answers = self.ask.rows_asked(
-                here,
-                np.concatenate([instance, unchanged]),
-                np.concatenate([entries.donor[entry], np.zeros(len(unchanged), np.int32)]),
-                np.concatenate(
-                    [entries.coalition[entry], np.full(len(unchanged), len(masks) - 1, np.int32)]
-                ),
-                masks,
-            )
-            values = np.empty((len(here), len(entries), K))
-            values[instance, entry] = answers[: len(instance)]
-            full = np.zeros((len(here), K))
-            full[unchanged] = answers[len(instance) :]
-            place = np.nonzero(same)
-            values[place] = full[place[0]]
-            out = np.empty((len(here), len(masks) - 1, K))
-            out[:, apart] = _distinct.means(entries, values)
-            if len(apart) < len(masks) - 1:
-                out[:, np.flatnonzero(~masks[:-1].any(axis=1))] = self.ask.of_donors(here)[:, None]
-            yield here, out
 
     def walk(self, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """v(S) along orders int [D, P], by the declared first layer; float64 [n, D, 2, P, K].
@@ -293,7 +244,8 @@ class Game:
         One table [1, 2^P, K] where groups are measured.
         """
         chosen = self.quantity.asked(self.N) if rows is None else rows
-        parts = self._tables(chosen)
+        limits = table_limits(self, self.outputs)
+        parts = full_tables(self.ask, chosen, self.outputs, *limits)
         if self.quantity.groups is not None:
             parts = iter([(chosen, self.quantity.mean(parts))])
         for _, means in parts:
@@ -303,54 +255,6 @@ class Game:
         """Coalition c of a table, bool [P]."""
         return ((c >> np.arange(self.P)) & 1).astype(bool)
 
-    def _tables(self, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(instances, means over donors [n, 2^P, K])."""
-        backend = self.ask.backend()
-        K = self.outputs
-        most_rows, most_instances = table_limits(self, K)
-        parts: list[np.ndarray] = []
-
-        def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
-            here = chosen[first : first + len(differs)]
-            parts.append(self._table_of_stretch(backend, here, differs, K, most_rows))
-
-        for first, differs in self.ask.differing(chosen):
-            asked = (np.int64(1) << np.maximum(differs.sum(2), backend.slot_bits)).sum(1)
-            for lo, hi in _stretches(asked, most_rows, most_instances):
-                backend = self.ask.with_less_where_memory_is_short(
-                    backend, stretch, first + lo, differs[lo:hi]
-                )
-                yield chosen[first + lo : first + hi], parts.pop()
-
-    def _table_of_stretch(
-        self, backend: Backend, here: np.ndarray, differs: np.ndarray, K: int, most_rows: int
-    ) -> np.ndarray:
-        """v(S) before the outer function; donors a few at a time where their rows are too many."""
-        donors = self.evaluator.replacement.weights
-        rows = (np.int64(1) << np.maximum(differs.sum(2), backend.slot_bits)).sum()
-        step = len(donors) if rows <= most_rows else max(1, most_rows >> self.P)
-        table = np.zeros((len(differs), 1 << self.P, K))
-        for b in range(0, len(donors), step):
-            own = differs[:, b : b + step]
-            n, B, _ = own.shape
-            instance, donor = np.repeat(np.arange(n), B), np.tile(np.arange(b, b + B), n)
-            pairs = self.ask.pack(backend, instance, donor, own)
-            question = self.ask.question(pairs, here, np.arange(b, b + B), backend)
-            start = pairs.start_as_given.reshape(n, B)
-            table += backend.tables(pairs, question, start, own)
-        return table
-
     def table(self) -> np.ndarray:
         """v(S) of all instances; float64 [N, 2^P, K]."""
         return np.concatenate(list(self.tables()))
-
-
-def _stretches(rows: np.ndarray, most_rows: int, most_instances: int) -> Iterator[tuple[int, int]]:
-    """Cut instances into stretches of at most so many rows and instances; at least one each."""
-    total = np.concatenate([[0], np.cumsum(rows)])
-    lo = 0
-    while lo < len(rows):
-        fits = int(np.searchsorted(total, total[lo] + most_rows, side="right")) - 1
-        hi = max(lo + 1, min(fits, lo + most_instances))
-        yield lo, hi
-        lo = hi

@@ -16,7 +16,7 @@ import numpy as np
 
 from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public_class
-from xaijax.games.quantity import RowScore
+from xaijax.games.score import RowScore
 
 WHOM = ("individual", "all", "members", "members and rest")
 
@@ -34,25 +34,42 @@ class Interest:
             by `outcome=` of `QII`.
         score: a function of its own, in place of both: score(answers [R, A], own [R, A]) -> [R],
             `own` being the answers to the original rows. For outcome="label" an answer is
-            the number of the decided class among the model's classes. JAX models trace it.
-        combine: two means -> one: a function of [2, C, K] that returns [C, K].
+            the number of the decided class among the model's classes. JAX models trace it; it
+            may be asked of NumPy arrays too. Scores must keep `bounds=` of `QII`.
+        combine: of "members and rest", two means -> one: two factors, as (1, -1) for the signed
+            gap, or a function of [2, C, K] that returns [C, K].
         words: what it is, for a person.
+
+    Raises InputError and InputTypeError for arguments that are not accepted or would go unused.
     """
 
     name: str
     whom: str = "individual"
     agrees: bool = False
     score: RowScore | None = None
-    combine: Callable[[np.ndarray], np.ndarray] | None = None
+    combine: tuple[float, float] | Callable[[np.ndarray], np.ndarray] | None = None
     words: str = ""
 
     def __post_init__(self) -> None:
         if self.whom not in WHOM:
             raise InputError(f"whom must be one of {list(WHOM)}, got {self.whom!r}.")
-        for key in ("score", "combine"):
-            given = getattr(self, key)
-            if given is not None and not callable(given):
-                raise InputTypeError(f"{key} must be a function, got {type(given).__name__}.")
+        if self.score is not None and not callable(self.score):
+            raise InputTypeError(f"score must be a function, got {type(self.score).__name__}.")
+        if self.agrees and self.score is not None:
+            raise InputError("score takes the place of agrees=True: leave one of them out.")
+        if self.whom != "members and rest":
+            if self.combine is not None:
+                raise InputError(
+                    f"combine makes one of two means, and whom={self.whom!r} has one. Leave it "
+                    "out, or say whom='members and rest'."
+                )
+        elif self.combine is None:
+            raise InputError(
+                "combine is needed for whom='members and rest': two factors, as (1, -1) for the "
+                "gap between both means, or a function of [2, C, K] that returns [C, K]."
+            )
+        elif not callable(self.combine):
+            object.__setattr__(self, "combine", _factors(self.combine))
 
     @property
     def of_members(self) -> bool:
@@ -63,6 +80,18 @@ class Interest:
     def of_data(self) -> bool:
         """Whether it is one number for the whole data."""
         return self.whom != "individual"
+
+
+def _factors(combine: Any) -> tuple[float, float]:
+    try:
+        first, second = (float(one) for one in combine)
+    except (TypeError, ValueError):
+        raise InputTypeError(
+            f"combine must be two numbers or a function of [2, C, K], got {combine!r}."
+        ) from None
+    if not np.isfinite([first, second]).all():
+        raise InputError(f"combine must be finite, got {combine!r}.")
+    return first, second
 
 
 def _ratio(means: np.ndarray) -> np.ndarray:
@@ -95,7 +124,7 @@ ratio = Interest(
     words="the group's share of positive outcomes divided by the other people's",
 )
 
-_KNOWN = {one.name: one for one in (individual, actual, average, rate, group, disparity, ratio)}
+KNOWN = {one.name: one for one in (individual, actual, average, rate, group, disparity, ratio)}
 
 
 def interest_of(quantity: Any) -> Interest:
@@ -103,21 +132,30 @@ def interest_of(quantity: Any) -> Interest:
     if isinstance(quantity, Interest):
         return quantity
     if isinstance(quantity, str):
-        if quantity not in _KNOWN:
+        if quantity not in KNOWN:
             raise InputError(
-                f"quantity must be one of {list(_KNOWN)}, an xaijax.quantities object or a "
+                f"quantity must be one of {list(KNOWN)}, an xaijax.quantities object or a "
                 f"callable, got {quantity!r}."
             )
-        return _KNOWN[quantity]
+        return KNOWN[quantity]
     if callable(quantity):
         name = getattr(quantity, "__name__", "custom")
         return Interest(name, score=quantity, words=f"the mean of {name}")
     raise InputTypeError(
-        f"quantity must be one of {list(_KNOWN)}, an xaijax.quantities object or a callable, got "
+        f"quantity must be one of {list(KNOWN)}, an xaijax.quantities object or a callable, got "
         f"{type(quantity).__name__}."
     )
 
 
-def signed_gap() -> np.ndarray:
-    """The factors of a signed disparity, group less rest: linear, so its semivalues are means."""
-    return np.array([1.0, -1.0])
+def factors_of(interest: Interest, signed: bool) -> np.ndarray | Callable[..., Any] | None:
+    """What makes one number of the groups' means; linear where it is factors [G].
+
+    A signed disparity is: group less rest. Its semivalues are means, then.
+    """
+    if interest.whom == "individual":
+        return None
+    if interest.whom != "members and rest":
+        return np.ones(1)
+    if signed:
+        return np.array([1.0, -1.0])
+    return interest.combine if callable(interest.combine) else np.array(interest.combine)

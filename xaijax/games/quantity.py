@@ -3,7 +3,7 @@
 Three steps: a score per model row, which may look at f(x); a weighted mean over donors, and over
 data rows where groups of them are measured; an outer function of (Q(nothing replaced), Q(S)).
 
-Letters: R model rows, N instances, G groups of instances, C coalitions, K scores, A answers.
+Letters: N instances, G groups of instances, C coalitions, K scores.
 """
 
 from __future__ import annotations
@@ -16,31 +16,10 @@ import numpy as np
 
 from xaijax._errors import InputError, InputTypeError, ModelOutputError
 
-# (answers [R, A], own answers [R, A] of the instances behind the rows) -> [R, K]; NumPy or JAX.
-RowScore = Callable[[Any, Any], Any]
 # (position of a coalition in what is measured) -> its name, for messages
 NameOf = Callable[[int], str]
 
-
-@dataclass(frozen=True)
-class Score:
-    """A score per model row; hashable, so that it can be a part of a compiled program's key."""
-
-    function: RowScore
-    outputs: int | None = 1  # K; None: a vector of chances, one an answer, two for a lone one
-    reads_own: bool = False  # whether it looks at f(x)
-
-    def __call__(self, answers: Any, own: Any) -> Any:
-        """[R, A] -> [R, K]; an answer that is not finite has a score that is NaN."""
-        xp = answers.__array_namespace__()
-        scores = self.function(answers, own)
-        scores = scores[:, None] if scores.ndim == 1 else scores
-        sound = xp.all(xp.isfinite(answers), axis=1, keepdims=True)
-        return xp.where(sound, scores, xp.asarray(np.nan, dtype=answers.dtype))
-
-    def count(self, answers: int) -> int:
-        """K for a model of so many answers."""
-        return max(2, answers) if self.outputs is None else self.outputs
+_AT_A_TIME = 1 << 20  # numbers of a weighted sum that are held beside the values
 
 
 @dataclass(frozen=True)
@@ -79,7 +58,7 @@ class Quantity:
             return np.concatenate([part for _, part in parts])
         total: Any = 0.0
         for rows, part in parts:
-            total = total + np.tensordot(self.groups[:, rows], part, axes=1)
+            total = total + weighted_sums(self.groups[:, rows], part)
         return total
 
     def combined(self, means: np.ndarray) -> np.ndarray:
@@ -87,9 +66,16 @@ class Quantity:
         if self.groups is None or self.combine is None:
             return means
         with np.errstate(all="ignore"):
-            if callable(self.combine):
-                return np.asarray(self.combine(means), np.float64)[None]
-            return np.tensordot(self.combine, means, axes=1)[None]
+            if not callable(self.combine):
+                return weighted_sums(self.combine[None], means)
+            out = np.asarray(self.combine(means), np.float64)
+        if out.shape != means.shape[1:]:
+            raise InputError(
+                f"quantity={self.measured!r}: combine= must make one mean of two, "
+                f"{list(means.shape[1:])} of {list(means.shape)}; got {list(out.shape)}. Combine "
+                "means[0] and means[1] element by element."
+            )
+        return out[None]
 
     def of(self, means: np.ndarray, full: np.ndarray | None, name_of: NameOf) -> np.ndarray:
         """The outer function of the combined means [n, C, K]; refuses what is not finite.
@@ -114,6 +100,22 @@ class Quantity:
         who = f"{self.argument}={self.name!r}"
         refuse_not_finite(out, means, name_of, who, self.remedy)
         return out
+
+
+def weighted_sums(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """sum over n of weights [G, n] times values [n, C, K]; [G, C, K].
+
+    Every column (c, k) by the same additions, so that equal columns have equal sums: what changes
+    nothing has an influence of exactly 0. A product of linear algebra rounds its last columns in
+    another way than the rest.
+    """
+    out = np.zeros((len(weights), *values.shape[1:]))
+    step = max(1, _AT_A_TIME // max(1, out[0].size))
+    for first in range(0, len(values), step):
+        here = values[first : first + step]
+        for total, own in zip(out, weights[:, first : first + step, None, None], strict=True):
+            total += (own * here).sum(axis=0)
+    return out
 
 
 def refuse_not_finite(

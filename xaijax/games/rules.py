@@ -22,8 +22,8 @@ from xaijax.games._rule_host import RuleHost
 from xaijax.games._rule_lots import satisfying
 from xaijax.games.evaluator import Evaluator
 from xaijax.games.perturbation import Perturbation
-from xaijax.games.quantity import Score
 from xaijax.games.replacement import agreement_codes
+from xaijax.games.score import Score
 from xaijax_kernels.candidates import rule_keys
 from xaijax_kernels.perturb import Pool, Space, Subjects, keys_of
 
@@ -52,8 +52,11 @@ class RuleAsker:
         """The loop that runs the model; the first call probes it."""
         if self._loop is None:
             backend: Any = questions.backend()
-            kind = RuleHost if self.evaluator.model.backend == "host" else RuleDevice
-            self._loop = kind(backend, self.score, self.evaluator.model.compiled)
+            kept = self.evaluator.model.compiled
+            if self.evaluator.model.backend == "host":
+                self._loop = RuleHost(backend, self.score, kept)
+            else:
+                self._loop = RuleDevice(backend.programs, self.score, kept)
         return self._loop
 
 

@@ -23,7 +23,7 @@ from xaijax.games._rule_device import RuleDevice
 from xaijax.games._rule_pulls import Pulls
 from xaijax.games.bins import Bins
 from xaijax.games.evaluator import Evaluator
-from xaijax.games.quantity import Score
+from xaijax.games.score import Score
 from xaijax_kernels.candidates import rule_keys
 from xaijax_kernels.perturb import Pool, Space, Subjects, keys_of
 
@@ -153,7 +153,7 @@ class SampledGame:
         """The same by tiles: the rows are the donors, and no column is kept."""
         if self._loop is None:
             backend: Any = self.questions.backend()
-            self._loop = RuleDevice(backend, self._score, self.evaluator.model.compiled)
+            self._loop = RuleDevice(backend.programs, self._score, self.evaluator.model.compiled)
             none = np.zeros((self.N, 1), np.int32)
             columns = self.questions.codes.shape[1]
             self._subjects = Subjects(

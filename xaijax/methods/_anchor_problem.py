@@ -19,10 +19,10 @@ from xaijax._players import column_labels, players_from
 from xaijax.games.bins import Bins, bins_of
 from xaijax.games.evaluator import Evaluator
 from xaijax.games.perturbation import SPACES, Perturbation
-from xaijax.games.quantity import Score
 from xaijax.games.replacement import pool_of
 from xaijax.games.rules import RuleAsker, RuleGame
 from xaijax.games.sampled_space import SampledGame, check_sampler
+from xaijax.games.score import Score
 from xaijax.games.scores import Agrees, Within
 from xaijax.methods._anchor_settings import fraction
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +16,18 @@ import numpy as np
 
 from xaijax._coalition_table import CoalitionTable
 from xaijax._coalitions import all_masks
-from xaijax._errors import EnumerationLimitError, InputError, MemoryPlanError
-from xaijax.games._refuse import refuse_biased_link, refuse_too_many, refuse_wide_table
+from xaijax._errors import MemoryPlanError
 from xaijax.games.difference import kept_weights, of_replaced
 from xaijax.games.game import Game
 from xaijax.methods._qii_index import QiiIndex
+from xaijax.methods._qii_limits import (
+    instead,
+    naming_samples,
+    refuse_random_index,
+    refuse_unaffordable,
+)
+from xaijax.methods._qii_ties import table_rounding
 from xaijax_kernels.indices import expected_marginals, semivalue
-
-MOST_ROWS = 1 << 36  # model rows of one exact answer: hours at some million a second
 
 
 @dataclass
@@ -37,41 +40,6 @@ class Influences:
     std_errors: np.ndarray | None = None  # [N, P, K]
     span: np.ndarray | None = None  # [N], largest change of a score; exact only
     stats: dict[str, Any] | None = None
-
-
-@contextmanager
-def naming_samples() -> Iterator[None]:
-    """What cannot be enumerated or planned within names samples=."""
-    try:
-        yield
-    except (EnumerationLimitError, MemoryPlanError) as error:
-        if "samples=" in str(error):
-            raise
-        text = str(error).replace("background row", "pool row")
-        raise type(error)(f"{text} Or say samples=n, for sampled values.") from None
-
-
-def refuse_unaffordable(game: Game, needs_table: bool) -> None:
-    """Raise EnumerationLimitError or MemoryPlanError, naming samples=, for too large a question."""
-
-    with naming_samples():
-        refuse_biased_link(game)
-        if needs_table:
-            refuse_wide_table(game)
-        pairs = len(game.quantity.asked(game.N)) * len(game.evaluator.replacement.codes)
-        _refuse_rows(pairs, pairs, game)
-        survey = game.survey()
-        _refuse_rows(int(survey.corners.astype(float).sum()), pairs, game)
-        refuse_too_many(game, survey.largest)
-
-
-def _refuse_rows(rows: int, pairs: int, game: Game) -> None:
-    if rows > MOST_ROWS:
-        raise EnumerationLimitError(
-            f"samples=None asks every coalition of {pairs:,} pairs of a row and a donor, "
-            f"{rows:.2g} model rows and more than 2^36. Say samples=n, take fewer rows or donors, "
-            f"or group columns with players= (there are {game.P})."
-        )
 
 
 def noise_errors(game: Game, squares: np.ndarray) -> np.ndarray | None:
@@ -104,22 +72,18 @@ def _squares(index: QiiIndex, P: int) -> np.ndarray:
     return 2 * ((index.chance**2)[:, None] * ~all_masks(P)).sum(axis=0)
 
 
-def refuse_random(game: Game, what: str) -> None:
-    """Raise InputError for what cannot tell a random model's noise from influence."""
-    if not game.evaluator.model.deterministic:
-        raise InputError(
-            f"{what} would hold the noise of a model declared deterministic=False. Say explain() "
-            "with index='shapley', 'banzhaf', SizeLimited(k) or Pr[S], whose std_errors tell it."
-        )
-
-
 def list_of(game: Game, replaced: np.ndarray, subtract: bool) -> np.ndarray:
     """v(S) of sets replaced bool [C, P]; float64 [N, C, K]."""
     if not subtract:
-        return game.values(~replaced, distinct=True)
-    whole = np.zeros((1, game.P), bool)
-    Q = game.values(~np.concatenate([whole, replaced]), distinct=True)
+        return values_of(game, replaced)
+    Q = values_of(game, np.concatenate([np.zeros((1, game.P), bool), replaced]))
     return Q[:, :1] - Q[:, 1:]
+
+
+def values_of(game: Game, replaced: np.ndarray) -> np.ndarray:
+    """What the game measures of sets replaced bool [C, P]; float64 [N, C, K]."""
+    with naming_samples(game.quantity, "sets"):
+        return game.values(~replaced, distinct=True)
 
 
 def ends(game: Game) -> tuple[np.ndarray, np.ndarray]:
@@ -139,8 +103,8 @@ def explained(game: Game, index: QiiIndex, subtract: bool, ready: Callable[[], N
     """The index of every game, exactly; ready() once nothing is refused any more."""
     needs_table = index.weights is None or not game.quantity.linear
     if index.simple:
-        refuse_random(game, "index='deegan-packel'")
-    refuse_unaffordable(game, needs_table)
+        refuse_random_index(game, "index='deegan-packel'")
+    refuse_unaffordable(game, needs_table, "index")
     ready()
     if not needs_table:
         assert index.weights is not None
@@ -148,9 +112,10 @@ def explained(game: Game, index: QiiIndex, subtract: bool, ready: Callable[[], N
         errors = noise_errors(game, _squares(index, game.P))
         return Influences(totals.phi, totals.empty, totals.full, errors, totals.span)
     parts, margins = [], []
-    with naming_samples():
+    with naming_samples(game.quantity, "index"):
         for v, base, full in tables(game, subtract):
-            values, margin = _of_table(v, index)
+            rounding = table_rounding(game, v, full, subtract)
+            values, margin = _of_table(v, index, rounding)
             margins.append(margin)
             parts.append((values, base, full, np.abs(v).max(axis=(1, 2)), v[:, -1]))
     values, base, full, span, total = (np.concatenate(one) for one in zip(*parts, strict=True))
@@ -161,29 +126,37 @@ def explained(game: Game, index: QiiIndex, subtract: bool, ready: Callable[[], N
     return Influences(values, base, full, errors, span, stats)
 
 
-def _of_table(v: np.ndarray, index: QiiIndex) -> tuple[np.ndarray, np.ndarray]:
+def _of_table(
+    v: np.ndarray, index: QiiIndex, rounding: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     if index.weights is not None:
         return semivalue(v, index.weights), np.zeros(0)
     if index.chance is not None:
         return expected_marginals(v, index.chance), np.zeros(0)
-    per_score = [CoalitionTable(v[:, :, k]) for k in range(v.shape[2])]
+    per_score = [CoalitionTable(v[:, :, k], rounding=rounding) for k in range(v.shape[2])]
     values = [one.deegan_packel(index.threshold, index.absolute) for one in per_score]
     margin = np.min([one.margin(index.threshold, index.absolute) for one in per_score], axis=0)
     return np.stack(values, axis=2), margin
 
 
-def whole_table(game: Game, subtract: bool, ready: Callable[[], None]) -> np.ndarray:
-    """v of all games at once, [N, 2^P, K]; refused where it does not fit the memory."""
-    refuse_random(game, "game()")
-    refuse_unaffordable(game, True)
+def whole_table(
+    game: Game, subtract: bool, ready: Callable[[], None]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(v of all games at once [N, 2^P, K], its rounding [N]); refused where memory is short."""
+    refuse_random_index(game, "game()")
+    refuse_unaffordable(game, True, "table")
     N = game.N if game.quantity.groups is None else 1
     needed = 16 * N << game.P
     if needed > game.evaluator.max_memory:
         raise MemoryPlanError(
             f"game() keeps {N:,} tables of 2^{game.P} sets, {needed:,} bytes, more than max_memory="
             f"{game.evaluator.max_memory:,}. Take fewer rows of X, raise max_memory=, or say "
-            "explain(...), which keeps no table; samples= samples it."
+            f"explain(), which keeps no table. {instead(game.quantity, 'table')}"
         )
     ready()
-    with naming_samples():
-        return np.concatenate([v for v, _, _ in tables(game, subtract)])
+    with naming_samples(game.quantity, "table"):
+        found = [
+            (v, table_rounding(game, v, full, subtract)) for v, _, full in tables(game, subtract)
+        ]
+    v, rounding = (np.concatenate(one) for one in zip(*found, strict=True))
+    return v, rounding

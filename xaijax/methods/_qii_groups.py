@@ -39,9 +39,9 @@ def members_of(
     if isinstance(members, Mapping):
         mask = _by_values(members, data, names, N)
     elif callable(members):
-        mask = _bools(members(data), N, "members(data)")
+        mask = _bools(members(data), data, N, "members(data)")
     else:
-        mask = _bools(members, N, "members")
+        mask = _bools(members, data, N, "members")
     if not mask.any():
         raise InputError("members: the group is empty, so it has no share of outcomes.")
     if interest.whom == "members and rest" and mask.all():
@@ -58,6 +58,12 @@ def _by_values(members: Mapping[Any, Any], data: Any, names: tuple[str, ...], N:
     mask = np.ones(N, bool)
     for label, value in members.items():
         j = column_index(label, names, "members")
+        if hasattr(value, "__len__") and not isinstance(value, str | bytes):
+            raise InputTypeError(
+                f"members: {{{label!r}: value}} takes one value, got {type(value).__name__} "
+                f"{value!r}. For several say a function of the data, as lambda data: "
+                f"data[{label!r}].isin([...])."
+            )
         values = column(data, j) if frame_kind(data) else np.asarray(data).reshape(N, -1)[:, j]
         own = np.asarray(values == value)
         if own.shape != (N,):
@@ -71,7 +77,9 @@ def _by_values(members: Mapping[Any, Any], data: Any, names: tuple[str, ...], N:
     return mask
 
 
-def _bools(given: Any, N: int, name: str) -> np.ndarray:
+def _bools(given: Any, data: Any, N: int, name: str) -> np.ndarray:
+    if type(given).__module__.startswith("pandas") and hasattr(given, "index"):
+        given = _aligned(given, data, name)
     try:
         mask = np.asarray(given)
     except (TypeError, ValueError):
@@ -84,6 +92,28 @@ def _bools(given: Any, N: int, name: str) -> np.ndarray:
     if mask.shape != (N,):
         raise InputError(f"{name} has shape {mask.shape}, but the data has {N} rows: give [{N}].")
     return mask
+
+
+def _aligned(given: Any, data: Any, name: str) -> Any:
+    """A pandas Series by the index of the data, which says which row is which."""
+    index = given.index
+    if frame_kind(data) == "pandas":
+        wanted = data.index
+    else:
+        wanted = np.arange(len(data))  # an array's rows have their places only
+    if len(index) == len(wanted) and np.all(index == wanted):
+        return given
+    if not index.is_unique or not getattr(wanted, "is_unique", True):
+        same = False
+    else:
+        same = len(index) == len(wanted) and bool(index.isin(wanted).all())
+    if not same:
+        raise InputError(
+            f"{name} is a Series of {len(index)} rows whose index is not that of the data's "
+            f"{len(wanted)} rows. Make it from the data itself, or say {name}.to_numpy() if the "
+            "rows stand in the order of the data."
+        )
+    return given.reindex(wanted)
 
 
 def groups_of(interest: Interest, mask: np.ndarray | None, weights: np.ndarray) -> Any:

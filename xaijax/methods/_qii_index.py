@@ -31,12 +31,15 @@ class QiiIndex:
     absolute: bool = False
 
 
-def qii_index(index: Any, P: int, threshold: Any, absolute: Any) -> QiiIndex:
-    """Read index=, threshold= and absolute=; raises InputError and InputTypeError."""
+def qii_index(index: Any, P: int, threshold: Any, absolute: Any, otherwise: str = "") -> QiiIndex:
+    """Read index=, threshold= and absolute=; raises InputError and InputTypeError.
+
+    otherwise: what else can be asked of too many players.
+    """
     if not isinstance(absolute, bool):
         raise InputTypeError(f"absolute must be True or False, got {absolute!r}.")
     if isinstance(index, str) and index == "deegan-packel":
-        _small(P, "index='deegan-packel'")
+        _small(P, "index='deegan-packel'", otherwise)
         bound = None if threshold is None else checked_threshold(threshold)
         return QiiIndex("deegan-packel", simple=True, threshold=bound, absolute=absolute)
     if threshold is not None or absolute:
@@ -48,13 +51,13 @@ def qii_index(index: Any, P: int, threshold: Any, absolute: Any) -> QiiIndex:
         return QiiIndex(name, weights=weights)
     if not callable(index) and not isinstance(index, np.ndarray | list | tuple):
         raise InputTypeError(f"index must be {ACCEPTED}, got {type(index).__name__}.")
-    _small(P, "an index of chances Pr[S]")
+    _small(P, "an index of chances Pr[S]", otherwise)
     return QiiIndex("Pr[S]", chance=chances(index, P))
 
 
-def _small(P: int, what: str) -> None:
+def _small(P: int, what: str, otherwise: str) -> None:
     if P > LARGEST_TABLE:
         raise EnumerationLimitError(
             f"players: {what} needs the table of all 2^{P} sets; at most {LARGEST_TABLE} players "
-            "can be enumerated. Group columns with players=, or say index='shapley' with samples=."
+            f"can be enumerated. Group columns with players=. {otherwise}".rstrip()
         )

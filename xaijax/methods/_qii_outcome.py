@@ -13,9 +13,10 @@ import numpy as np
 
 from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
-from xaijax.games.quantities import Interest
-from xaijax.games.quantity import Score
-from xaijax.games.scores import Agrees, Chances, Column, IsClass
+from xaijax.games.quantities import KNOWN, Interest, actual, average
+from xaijax.games.score import Score
+from xaijax.games.scores import Agrees, Chances, IsClass, Own
+from xaijax.methods._qii_column import column_of
 
 OUTCOMES = ("label", "score", "proba")
 
@@ -37,6 +38,28 @@ class Outcome:
         return self.bounds[1] - self.bounds[0]
 
 
+# What quantities are of vectors of chances: for "actual" and "average" not what their names say,
+# since a vector does not stay "the same" or not.
+_MEASURED = {"actual": "individual", "average": "rate"}
+_OF_CHANCES = {
+    "individual": "the chances of all classes for this person",
+    "rate": "the mean chances of all classes over the people",
+    "group": "the mean chances of all classes over the group",
+    "disparity": "the differences between the group's and the other people's mean chances, class "
+    "by class",
+    "ratio": "the group's mean chances divided by the other people's, class by class",
+}
+
+
+def measured_of(interest: Interest, outcome: str) -> tuple[str, str]:
+    """(the name of the quantity that is measured, in words)."""
+    if outcome != "proba" or interest.score is not None:
+        return interest.name, interest.words
+    name = _MEASURED[interest.name] if interest in (actual, average) else interest.name
+    own = interest not in KNOWN.values()
+    return name, interest.words if own else _OF_CHANCES[name]
+
+
 def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, bounds: Any) -> Outcome:
     """Read `outcome=`, `positive=` and `bounds=`; calls no model.
 
@@ -45,13 +68,16 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
     """
     _checks.one_of(outcome, "outcome", OUTCOMES)
     low, high = _bounds(bounds)
-    if (low, high) != (0.0, 1.0) and outcome != "score":
-        raise InputError(f"bounds= go with outcome='score'; outcome={outcome!r} is in (0, 1).")
+    if (low, high) != (0.0, 1.0) and outcome != "score" and interest.score is None:
+        raise InputError(
+            f"bounds= go with outcome='score' or a score of your own; outcome={outcome!r} is in "
+            "(0, 1)."
+        )
     classes = model.classes
     if positive is not None and classes is not None:
         _known(positive, classes)  # also where the quantity does not ask which class it is
     if outcome == "label":
-        return _of_labels(model, interest, positive)
+        return _of_labels(model, interest, (low, high))
     if interest.agrees and outcome == "score":
         raise InputError(
             f"quantity={interest.name!r} asks whether the decided class stays the same, so it goes "
@@ -63,9 +89,14 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
             "outcome='label', or make the model with output='proba'."
         )
     if interest.score is not None:
-        own = Score(interest.score, outputs=1, reads_own=True)
+        own = _own(interest, (low, high))
         return Outcome(outcome, model, (low, high), lambda _: own, classes, False)
     if outcome == "proba":
+        if interest.agrees and interest not in (actual, average):
+            raise InputError(
+                "quantity= asks by agrees=True whether the decided class stays the same, and "
+                "outcome='proba' keeps all classes. Say agrees=False, or outcome='label'."
+            )
         if model.output != "proba" and classes is not None:
             raise InputError(
                 f"outcome='proba' needs the vector of class probabilities, but the model answers "
@@ -75,14 +106,20 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
             raise InputError(
                 "positive= has no place with outcome='proba', which keeps all classes."
             )
-        whole = Score(Chances(), outputs=None)
+        count = None if classes is None else len(classes)
+        whole = Score(Chances(count), outputs=None, bounds=(0.0, 1.0), distribution=True)
         return Outcome(outcome, model, (0.0, 1.0), lambda _: whole, classes, False)
-    place = _place(model, classes, positive)
-    column = Score(Column(place, low, high))
-    return Outcome(outcome, model, (low, high), lambda _: column, classes, False)
+    asked, function = column_of(model, positive, (low, high))
+    column = Score(function)
+    return Outcome(outcome, asked, (low, high), lambda _: column, classes, False)
 
 
-def _of_labels(model: Any, interest: Interest, positive: Any) -> Outcome:
+def _own(interest: Interest, bounds: tuple[float, float]) -> Score:
+    assert interest.score is not None
+    return Score(Own(interest.score, interest.name), reads_own=True, bounds=bounds)
+
+
+def _of_labels(model: Any, interest: Interest, bounds: tuple[float, float]) -> Outcome:
     if not model.deterministic:
         raise InputError(
             "outcome='label' needs one answer per row, and the model is declared "
@@ -90,8 +127,8 @@ def _of_labels(model: Any, interest: Interest, positive: Any) -> Outcome:
         )
     decided, codes = model.decided()
     if interest.score is not None:
-        own = Score(interest.score, outputs=1, reads_own=True)
-        return Outcome("label", decided, (0.0, 1.0), lambda _: own, model.classes, False)
+        own = _own(interest, bounds)
+        return Outcome("label", decided, bounds, lambda _: own, model.classes, False)
     if interest.agrees:
         same = Score(Agrees(), reads_own=True)
         return Outcome("label", decided, (0.0, 1.0), lambda _: same, model.classes, False)
@@ -127,15 +164,6 @@ def positive_of(model: Any, classes: tuple[Any, ...] | None, positive: Any, data
             f"returns {seen[:20]}. Say classes= in as_model if there are more."
         )
     return seen[seen.index(positive)]
-
-
-def _place(model: Any, classes: tuple[Any, ...] | None, positive: Any) -> int:
-    """The column of the positive class; -1: the last."""
-    if positive is None:
-        return -1
-    if classes is not None:
-        return classes.index(_known(positive, classes))
-    return _checks.whole_number(positive, "positive", least=0, remedy=" The model has no classes.")
 
 
 def _bounds(bounds: Any) -> tuple[float, float]:

@@ -14,14 +14,23 @@ from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._players import column_labels, players_from
 from xaijax.estimators.draws import ROWS_OF_CHUNK
-from xaijax.games.difference import OF_DISTRIBUTIONS, as_outer, difference_of
+from xaijax.games.difference import as_outer, difference_of
 from xaijax.games.evaluator import Evaluator
 from xaijax.games.game import Game
-from xaijax.games.quantities import Interest, interest_of, signed_gap
+from xaijax.games.quantities import WHOM, factors_of, interest_of
 from xaijax.games.quantity import Quantity
 from xaijax.games.replacement import intervention_of, table_of
+from xaijax.methods._qii_checks import (
+    refuse_difference,
+    refuse_random,
+    refuse_sampled,
+    refuse_unused_weights,
+    signed_of,
+)
+from xaijax.methods._qii_facts import facts_of, is_data, pool_is_data
 from xaijax.methods._qii_groups import groups_of, members_of
-from xaijax.methods._qii_outcome import outcome_of, positive_of
+from xaijax.methods._qii_limits import instead
+from xaijax.methods._qii_outcome import measured_of, outcome_of, positive_of
 from xaijax.methods._qii_settings import plan_of, pool_rows
 
 
@@ -61,57 +70,86 @@ class Problem:
             )
         self.interest = interest_of(quantity)
         self.outcome = outcome_of(model, self.interest, outcome, positive, bounds)
-        self.signed = _signed(signed, self.interest)
+        self.measured, self.words = measured_of(self.interest, self.outcome.kind)
+        self.signed = signed_of(signed, self.interest)
         self.difference, self.distance = difference_of(difference, floor)
-        self._refuse_difference()
+        refuse_difference(self.difference, self.interest, self.outcome, floor)
         self.plan = plan_of(samples, scheme, stop, seed, epsilon, delta, self.outcome.width)
         self.samples, self.scheme, self.stop, self.seed = samples, scheme, stop, self.plan.seed
-        self._refuse_sampled_difference()
+        self.floor = None if floor is None else float(floor)
+        self.groups: np.ndarray | None = None
+        refuse_sampled(self._quantity(), 1 + (self.interest.whom == WHOM[-1]), samples)
+        refuse_random(model, self._quantity())
+        refuse_unused_weights(
+            self.interest, data_weights, pool is not None or pool_weights is not None
+        )
         self._model, self._given_positive = model, positive
         table = table_of(model, data, "data")
         self.data = table.read(data, "data", model.allow_nan, "the model")
         D = len(self.data)
-        weights, given = _checks.row_weights(data_weights, D, "data_weights", "the data")
+        self.weights, given = _checks.row_weights(data_weights, D, "data_weights", "the data")
         if pool is None:
             pool_weights = data_weights if pool_weights is None else pool_weights
-        donors, kind = pool_rows(pool, data, self.plan, samples)
+        donors, kind = pool_rows(pool, data, pool_weights, self.plan, samples)
         replacement = intervention_of(model, table, donors, pool_weights, kind)
         self._table = replacement.table
         labels = self._table.feature_names or tuple(column_labels(table.shape))
         self.players = players_from(players, self._table.feature_names, table.shape)
         mask = members_of(members, self.interest, data, labels, D)
-        groups = groups_of(self.interest, mask, weights)
-        self.groups = groups
-        largest = weights.max() if groups is None else np.max(groups, axis=1).max()
-        self.facts: dict[str, Any] = {
-            "data_rows": D,
-            "members": None if mask is None else int(mask.sum()),
-            "rest": None if mask is None else int(D - mask.sum()),
-            "pool_is_data": pool is None,
-            "data_weights": "equal" if given is None else "given",
-            "largest_data_weight": float(largest),
-        }
+        self.groups = groups_of(self.interest, mask, self.weights)
+        self.facts = facts_of(mask, self.weights, self.groups, given is not None)
+        self.facts["pool_is_data"] = pool_is_data(pool, self.data, replacement)
         listed = max(ROWS_OF_CHUNK, self.players.count + 3)
         self.evaluator = Evaluator(
             self.outcome.model, replacement, self.players, coalitions=listed, **options
         )
         self.positive: Any = None
-        if self.outcome.classes is not None or not self.outcome.needs_positive:
+        known = self.outcome.classes is not None
+        self._asks_labels = self.outcome.kind == "label" and positive is not None and not known
+        if known or not (self.outcome.needs_positive or self._asks_labels):
             self.ready()
 
     def described(self) -> str:
         """The text of the repr."""
-        parts = [repr(self.interest.name), f"outcome={self.outcome.kind!r}"]
-        if self.outcome.needs_positive:
-            known = self.evaluator.score is not None
-            last = "the last label seen on data"
-            shown = repr(self.positive) if known else repr(self._given_positive or last)
-            parts.append(f"positive={shown}")
+        as_what = "" if self.measured == self.interest.name else f" (measured as {self.measured!r})"
+        parts = [repr(self.interest.name) + as_what, f"outcome={self.outcome.kind!r}"]
+        if self.signed:
+            parts.append("signed=True")
+        scored = self.outcome.kind == "score" and self.interest.score is None
+        if self.outcome.needs_positive or scored:
+            known = self.positive if self.positive is not None else self._given_positive
+            unknown = self.outcome.needs_positive
+            last = "the last label seen on data" if unknown else "the last column"
+            parts.append(f"positive={(last if known is None else known)!r}")
         parts.append(f"difference={self.difference!r}")
-        pool = self.evaluator.replacement
-        parts.append(f"{len(self.data):,} data rows, {pool.rows_given:,} pool rows")
+        weighted = " (weighted)" if self.facts["data_weights"] == "given" else ""
+        parts += [f"{len(self.data):,} data rows{weighted}", self._pool_described()]
         parts.append("exact" if self.samples is None else f"samples={self.samples:,}")
+        if self.samples is not None:
+            parts.append(f"scheme={self.scheme!r}")
+        if self.stop is not None:
+            parts.append(f"stop={self.stop!r}")
         return f"QII({', '.join(parts)}, {self.players.count} players)"
+
+    def _pool_described(self) -> str:
+        pool = self.evaluator.replacement
+        if pool.kind == "baseline":
+            return "one constant pool row"
+        what = "pool rows of a sampler" if pool.kind == "sampler" else "pool rows"
+        weighted = " (weighted)" if pool.weights_sum is not None else ""
+        return f"{pool.rows_given:,} {what}{weighted}"
+
+    @property
+    def otherwise(self) -> str:
+        """What else than an index by tables can be asked of too many players."""
+        quantity = self._quantity()
+        if quantity.linear:
+            return "Or say index='shapley' with samples=n."
+        return instead(quantity, "index")
+
+    def is_data(self, rows: Any) -> bool | None:
+        """Whether the rows explained, as read, are the data; None where there are none."""
+        return None if rows is None else is_data(self._table, rows, self.data)
 
     def ready(self) -> None:
         """Make the score, for which the positive label must be known."""
@@ -120,10 +158,12 @@ class Problem:
                 self.positive = positive_of(
                     self._model, self.outcome.classes, self._given_positive, self.data
                 )
-            elif self.outcome.kind == "score":
+            elif self.outcome.kind == "score" and self.interest.score is None:
                 classes = self.outcome.classes
                 last = None if classes is None else classes[-1]
                 self.positive = last if self._given_positive is None else self._given_positive
+            elif self._asks_labels:  # whether the label is any
+                positive_of(self._model, None, self._given_positive, self.data)
             self.evaluator.score = self.outcome.score_for(self.positive)
 
     def begin(self, X: Any, distances: bool = True) -> tuple[Game, Any, Any, float]:
@@ -146,18 +186,10 @@ class Problem:
             rows = self._table.read(X, "X", self._model.allow_nan, "the data")
         self.evaluator.refuse_too_little_memory()
         quantity = self._quantity(distances)
-        if not self._model.deterministic and (distances and self.distance is not None):
-            raise InputError(
-                f"difference={self.difference!r} of a random model's means is biased by its noise. "
-                "Say difference='subtract' with deterministic=False."
-            )
         game = Game(self.evaluator, self.data if rows is None else rows, quantity)
         return game, rows, self.evaluator.clock.copy(), started
 
-    def _quantity(self, distances: bool) -> Quantity:
-        two = self.interest.whom == "members and rest"
-        linear = signed_gap() if two else np.ones(1)
-        own = None if self.signed else self.interest.combine
+    def _quantity(self, distances: bool = True) -> Quantity:
         outer = as_outer(self.distance) if distances and self.distance is not None else None
         return Quantity(
             self.difference,
@@ -166,37 +198,6 @@ class Problem:
             outer=outer,
             reads_full=outer is not None,
             groups=self.groups,
-            combine=None if self.groups is None else own if two and own is not None else linear,
+            combine=factors_of(self.interest, self.signed),
             remedy="Say floor= (a small share for every class), or another difference.",
         )
-
-    def _refuse_difference(self) -> None:
-        if self.difference not in OF_DISTRIBUTIONS:
-            return
-        if self.outcome.kind != "proba" or self.interest.score is not None:
-            raise InputError(
-                f"difference={self.difference!r} compares vectors of class probabilities. Say "
-                "outcome='proba', or difference='l1'."
-            )
-        if self.interest.whom == "members and rest":
-            raise InputError(
-                f"difference={self.difference!r} compares distributions, and quantity="
-                f"{self.interest.name!r} is none. Say difference='subtract', 'l1', 'l2' or 'linf'."
-            )
-
-    def _refuse_sampled_difference(self) -> None:
-        if self.samples is not None and self.distance is not None:
-            raise InputError(
-                f"difference={self.difference!r} of sampled means is biased, so samples= goes with "
-                "difference='subtract'. Say samples=None."
-            )
-
-
-def _signed(signed: Any, interest: Interest) -> bool:
-    if not isinstance(signed, bool):
-        raise InputTypeError(f"signed must be True or False, got {signed!r}.")
-    if signed and interest.name != "disparity":
-        raise InputError(
-            f"signed= goes with quantity='disparity', not with {interest.name!r}. Leave it out."
-        )
-    return signed

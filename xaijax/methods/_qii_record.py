@@ -19,6 +19,7 @@ from xaijax._version import __version__
 from xaijax.games.game import Game
 from xaijax.methods._qii_exact import Influences
 from xaijax.methods._qii_index import QiiIndex
+from xaijax.methods._question import fingerprint
 from xaijax.methods._record import Answer, rounding
 
 
@@ -35,6 +36,15 @@ class Asked(Protocol):
     def positive(self) -> Any: ...
     @property
     def difference(self) -> str: ...
+    @property
+    def measured(self) -> str: ...
+    @property
+    def words(self) -> str: ...
+    @property
+    def floor(self) -> float | None: ...
+    @property
+    def plan(self) -> Any: ...
+    def is_data(self, rows: Any) -> bool | None: ...
     @property
     def signed(self) -> bool: ...
     @property
@@ -55,11 +65,15 @@ def explanation(
     found: Influences,
     kind: str,
     index: QiiIndex | None,
-    data: Any,
+    rows: Any,
     before: Any,
     seconds: float,
 ) -> Explanation:
-    """Put values, stats and provenance together; before: the clock when the run began."""
+    """Put values, stats and provenance together.
+
+    rows: the individuals as read, None for quantities of the data; before: the clock when the run
+    began.
+    """
     scalar = game.outputs == 1 or found.values.shape[2] == 1
     errors = found.std_errors
     names = None if scalar else _output_names(asked, game)
@@ -67,13 +81,13 @@ def explanation(
         values=found.values[:, :, 0] if scalar else found.values,
         base_values=found.base[:, 0] if scalar else found.base,
         std_errors=errors if errors is None or not scalar else errors[:, :, 0],
-        data=data,
+        data=None if rows is None else getattr(rows, "array", rows),
         feature_names=asked.players.names,
         output_names=names,
         exact=errors is None,
         kind=kind,
         stats=_stats(asked, game, found, kind, before, seconds),
-        provenance=provenance(asked, game, index),
+        provenance=provenance(asked, game, index, rows),
     )
 
 
@@ -104,6 +118,7 @@ def _stats(
         "devices": [str(d) for d in evaluator.devices],
         # What goes without saying in an Explainer's base + values: Q(nothing replaced).
         "quantity": found.full[:, 0] if found.full.shape[1] == 1 else found.full,
+        "fingerprint": fingerprint(game),
     }
     stats |= found.stats or {}
     if kind == "shapley" and found.std_errors is None:
@@ -137,7 +152,7 @@ def _bound(game: Game, found: Influences) -> np.ndarray:
     return 2 * whole if game.quantity.groups is not None else whole
 
 
-def provenance(asked: Asked, game: Game, index: QiiIndex | None) -> dict[str, Any]:
+def provenance(asked: Asked, game: Game, index: QiiIndex | None, rows: Any) -> dict[str, Any]:
     """The public facts."""
     evaluator = game.evaluator
     model = evaluator.model
@@ -145,12 +160,14 @@ def provenance(asked: Asked, game: Game, index: QiiIndex | None) -> dict[str, An
     facts: dict[str, Any] = {
         "method": "QII",
         "quantity": asked.interest.name,
-        "quantity_words": asked.interest.words,
+        "measured": asked.measured,  # of vectors of chances "actual" is "individual"
+        "quantity_words": asked.words,
         "signed": asked.signed,
         "outcome": asked.outcome.kind,
         "positive": asked.positive,
         "bounds": list(asked.outcome.bounds),
         "difference": asked.difference,
+        "floor": asked.floor,
         "index": "none" if index is None else index.name,
         "link": "identity",
         "intervention": replacement.kind,
@@ -158,6 +175,7 @@ def provenance(asked: Asked, game: Game, index: QiiIndex | None) -> dict[str, An
         "largest_pool_weight": float(replacement.weights.max()),
         "pool_weights": "given" if replacement.weights_sum is not None else "equal",
         **asked.facts,
+        "X_is_data": asked.is_data(rows),
         "instances": game.N if game.quantity.groups is None else 1,
         "players": game.P,
         "player_columns": asked.players.all_columns(),
@@ -165,6 +183,8 @@ def provenance(asked: Asked, game: Game, index: QiiIndex | None) -> dict[str, An
         "scheme": "exact" if asked.samples is None else asked.scheme,
         "samples": asked.samples,
         "stop": asked.stop,
+        "epsilon": None if asked.stop is None else asked.plan.epsilon,
+        "delta": None if asked.stop is None else asked.plan.delta,
         "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }
     if index is not None:

@@ -6,16 +6,18 @@ Letters: N games, P players, L sets of a list, V answers, G strata, K scores.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from xaijax import _checks
 from xaijax._errors import InputError
-from xaijax.estimators import draws, fixed_pool
+from xaijax.estimators import designs, draws, fixed_pool, moments
+from xaijax.games._refuse import LARGEST_TABLE
 from xaijax.games.game import Game
 from xaijax.methods._qii_index import QiiIndex
+from xaijax.methods._qii_limits import linear_form
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,9 @@ def _factors(game: Game) -> np.ndarray:
     if callable(combine):
         raise InputError(
             f"quantity={game.quantity.measured!r} is no mean of draws but made of two, so its "
-            "marginal influences cannot be sampled one by one. Say samples=None for exact values; "
-            "for a disparity signed=True; or ask unary, influence or marginal, which are sampled."
+            f"indices have no unbiased draws. Say {linear_form(game.quantity)}; or ask unary, "
+            "influence or marginal, which are sampled by their parts; or samples=None for exact "
+            f"values of up to {LARGEST_TABLE} players (group columns with players=)."
         )
     return np.ones(1) if combine is None else combine
 
@@ -65,20 +68,23 @@ def sampled_index(game: Game, index: QiiIndex, plan: Plan, ready: Callable[[], N
     if index.chance is not None:
         largest *= float(index.chance.sum())
     ready()
-    return _drawn(game, design, factors, largest, plan)
+    rows = draws.Rows(game, plan.seed, plan.scheme == "fixed-pool")
+    if plan.scheme == "fixed-pool":
+        return _fixed(game, design, rows, factors, plan)
+    return _fresh(game, design, rows, factors, largest, plan)
 
 
 def _ordered(design: Any) -> bool:
-    return isinstance(design, draws.Orders)
+    return isinstance(design, designs.Orders)
 
 
 def _design(index: QiiIndex, P: int, seed: int) -> Any:
     if index.chance is not None:
-        return draws.Sets(seed, P, index.chance)
+        return designs.Sets(seed, P, index.chance)
     if index.name == "banzhaf":
-        return draws.Sets(seed, P)
+        return designs.Sets(seed, P)
     assert index.weights is not None
-    return draws.Orders(seed, P, index.weights)
+    return designs.Orders(seed, P, index.weights)
 
 
 def refuse_stop(game: Game, plan: Plan) -> None:
@@ -92,34 +98,48 @@ def refuse_stop(game: Game, plan: Plan) -> None:
 
 def sampled_list(game: Game, replaced: np.ndarray, contrast: np.ndarray, plan: Plan) -> Drawn:
     """contrast [V, L] times Q of the sets replaced bool [L, P]."""
-    if not callable(game.quantity.combine):
+    rows = draws.Rows(game, plan.seed, plan.scheme == "fixed-pool")
+    if plan.scheme == "fixed-pool":  # a list has no orders: its draws are the pool's rows
+        plan = replace(plan, samples=fixed_pool.sizes(plan.samples, rows.strata)[1])
+    if callable(game.quantity.combine):
+        drawn = _of_two(game, replaced, contrast, rows, plan)
+    else:
         width = plan.width * float(np.abs(contrast).sum(axis=1).max())
-        design = draws.Listed(~replaced, contrast)
-        return _drawn(game, design, _factors(game), width, plan)
-    design = draws.Listed(~replaced, np.eye(len(replaced)))
-    combine: Callable[[np.ndarray], np.ndarray] = game.quantity.combine
+        design = designs.Listed(~replaced, contrast)
+        drawn = _fresh(game, design, rows, _factors(game), width, plan)
+    if plan.scheme == "fixed-pool":
+        drawn.stats |= _of_pool(game, plan.samples, rows.strata, drawn.std_errors, plan.width)
+    return drawn
+
+
+def _of_two(
+    game: Game, replaced: np.ndarray, contrast: np.ndarray, rows: draws.Rows, plan: Plan
+) -> Drawn:
+    """By the parts of what is made of two means, with errors by the delta method."""
+    quantity = game.quantity
+    design = designs.Listed(~replaced, np.eye(len(replaced)))
 
     def of(means: np.ndarray) -> np.ndarray:
-        Q = np.stack([np.asarray(combine(one)) for one in means])  # [n, L, K]
+        Q = np.concatenate([quantity.combined(one) for one in means])  # [n, L, K]
         return np.einsum("vl,nlk->nvk", contrast, Q)
 
-    rows = draws.Rows(game, plan.seed, plan.samples, plan.scheme == "fixed-pool")
     values, errors, freedom = [], [], 0.0
     for _, run in draws.runs(game, design, rows, joint=True):
         run.step(plan.samples)
-        value, error = draws.smooth(run.moments, of)
+        for one in run.moments.mean:  # refuses what divides by 0, and says for which set
+            quantity.of(quantity.combined(one), None, lambda c: game.named(~replaced[c]))
+        value, error = moments.smooth(run.moments, of)
         values.append(value)
         errors.append(error)
-        freedom = draws.degrees_of_freedom(run.moments)
+        freedom = moments.degrees_of_freedom(run.moments)
     stats = _stats(plan, np.full(rows.games, plan.samples), np.full(rows.games, freedom))
     return Drawn(np.concatenate(values), np.concatenate(errors), stats)
 
 
-def _drawn(game: Game, design: Any, factors: np.ndarray, width: float, plan: Plan) -> Drawn:
-    listed = isinstance(design, draws.Listed)
-    rows = draws.Rows(game, plan.seed, plan.samples, plan.scheme == "fixed-pool")
-    if plan.scheme == "fixed-pool" and not listed:
-        return _fixed(game, design, rows, factors, plan)
+def _fresh(
+    game: Game, design: Any, rows: draws.Rows, factors: np.ndarray, width: float, plan: Plan
+) -> Drawn:
+    """Independent draws, until they are done or the stopping rule is content."""
     values, errors, freedom, counts, bounds = [], [], [], [], []
     for _, run in draws.runs(game, design, rows):
         part = _one_run(run, factors, width, plan)
@@ -154,20 +174,21 @@ def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Plan)
     n = len(run.chosen)
     stops = [plan.samples]
     if plan.stop is not None:
-        stops = looks(plan.samples, draws.chunk_of(run.design))
+        # Every stratum has its draws before the first look.
+        stops = looks(plan.samples, max(draws.chunk_of(run.design), run.rows.strata))
     T, K = run.design.terms, run.game.outputs
     values, errors = np.zeros((n, T, K)), np.zeros((n, T, K))
     freedom, counts, bounds = np.zeros(n), np.zeros(n, np.int64), np.zeros(n)
     left = np.arange(n)
     for stop in stops:
         run.step(stop)
-        values[left], errors[left] = draws.linear(run.moments, factors)
-        freedom[left], counts[left] = draws.degrees_of_freedom(run.moments), stop
+        values[left], errors[left] = moments.linear(run.moments, factors)
+        freedom[left], counts[left] = moments.degrees_of_freedom(run.moments), stop
         if plan.stop is None:
             continue
         # A union bound over looks, terms and scores: the bound holds whenever a game stops.
         delta = plan.delta / (len(stops) * T * K)
-        half = draws.bernstein_half_width(run.moments, factors, width, delta)
+        half = moments.bernstein_half_width(run.moments, factors, width, delta)
         bounds[left] = half.max(axis=(1, 2))
         wide = bounds[left] > plan.epsilon
         if not wide.any():
@@ -180,13 +201,20 @@ def _fixed(game: Game, design: Any, rows: draws.Rows, factors: np.ndarray, plan:
     out = fixed_pool.crossed(game, design, rows, factors, plan.samples)
     freedom = np.full(rows.games, float(min(out.orders, out.pool // rows.strata) - 1))
     stats = _stats(plan, np.full(rows.games, out.orders * out.pool), freedom)
-    stats |= {
-        "orders": out.orders,
-        "pool": out.pool,
-        "pool_error": fixed_pool.pool_bound(out.pool // rows.strata, plan.width),
-        "pool_std_errors": out.pool_errors[:, :, 0] if game.outputs == 1 else out.pool_errors,
-    }
+    stats["orders"] = out.orders
+    stats |= _of_pool(game, out.pool, rows.strata, out.pool_errors, plan.width)
     return Drawn(out.values, out.std_errors, stats)
+
+
+def _of_pool(
+    game: Game, pool: int, strata: int, errors: np.ndarray, width: float
+) -> dict[str, Any]:
+    """What a pool drawn once leaves; errors [N, V, K]."""
+    return {
+        "pool": pool,
+        "pool_error": fixed_pool.pool_bound(pool // strata, width),
+        "pool_std_errors": errors[:, :, 0] if game.outputs == 1 else errors,
+    }
 
 
 def _stats(plan: Plan, counts: np.ndarray, freedom: np.ndarray) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from xaijax._players import Players
 from xaijax.games.replacement import Baseline
 from xaijax.methods._qii_sampled import Plan
 
+EPSILON, DELTA = 0.01, 0.05  # of stop="bernstein", unless given
+
 
 def plan_of(
     samples: Any, scheme: Any, stop: Any, seed: Any, epsilon: Any, delta: Any, width: float
@@ -26,10 +28,14 @@ def plan_of(
         _checks.one_of(stop, "stop", ("bernstein",))
     seed = _checks.whole_number(seed, "seed", least=0)
     for name, value in (("epsilon", epsilon), ("delta", delta)):
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
             raise InputTypeError(f"{name} must be a number between 0 and 1, got {value!r}.")
         if not 0 < value < 1:
             raise InputError(f"{name} must be between 0 and 1, got {value!r}.")
+        if stop is None:
+            raise InputError(f"{name}= goes with stop='bernstein'. Leave it out, or say stop=.")
     count = 0 if samples is None else _checks.whole_number(samples, "samples")
     if samples is None and (scheme != "fresh" or stop is not None):
         raise InputError(
@@ -39,10 +45,14 @@ def plan_of(
         raise InputError(
             "stop='bernstein' needs independent draws: scheme='fresh'. A fixed pool's are not."
         )
-    return Plan(count, scheme, stop, seed, float(epsilon), float(delta), width)
+    epsilon = EPSILON if epsilon is None else float(epsilon)
+    delta = DELTA if delta is None else float(delta)
+    return Plan(count, scheme, stop, seed, epsilon, delta, width)
 
 
-def pool_rows(pool: Any, data: Any, plan: Plan, samples: int | None) -> tuple[Any, str]:
+def pool_rows(
+    pool: Any, data: Any, pool_weights: Any, plan: Plan, samples: int | None
+) -> tuple[Any, str]:
     """(donor rows or a Baseline, "rows" | "baseline" | "sampler")."""
     if pool is None:
         return data, "rows"
@@ -54,6 +64,11 @@ def pool_rows(pool: Any, data: Any, plan: Plan, samples: int | None) -> tuple[An
         raise InputError(
             "pool is a sampler, which has no end: say samples=n, or give the rows themselves."
         )
+    if pool_weights is not None:
+        raise InputError(
+            "pool_weights belong to pool rows; a sampler draws as often as it wants to. Leave them "
+            "out, or give the rows themselves."
+        )
     if plan.scheme != "fresh":
         raise InputError("pool is a sampler, which makes fresh donors: say scheme='fresh'.")
     rows = pool(np.random.default_rng(plan.seed), plan.samples)
@@ -63,8 +78,8 @@ def pool_rows(pool: Any, data: Any, plan: Plan, samples: int | None) -> tuple[An
     return rows, "sampler"
 
 
-def binary_prior(rows: np.ndarray, players: Players, weights: np.ndarray | None) -> np.ndarray:
-    """The share of rows [D, F] whose ones are exactly S, float64 [2^P]."""
+def binary_prior(rows: np.ndarray, players: Players, weights: np.ndarray) -> np.ndarray:
+    """The share by weights [D] of rows [D, F] whose ones are exactly S, float64 [2^P]."""
     P = players.count
     if P > 20:
         raise InputError(f"players: Pr[S] has 2^{P} entries; at most 20 players.")
@@ -82,5 +97,4 @@ def binary_prior(rows: np.ndarray, players: Players, weights: np.ndarray | None)
                 "no set of players. Give Pr[S] as an array."
             )
         bits |= values.astype(np.int64) << p
-    share = np.full(len(rows), 1 / len(rows)) if weights is None else weights
-    return np.bincount(bits, share, 1 << P)
+    return np.bincount(bits, weights, 1 << P)

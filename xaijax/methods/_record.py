@@ -20,6 +20,7 @@ from xaijax.estimators.exact import Estimate
 from xaijax.estimators.sampled import Sampled
 from xaijax.games.game import Game
 from xaijax.methods._choice import Choice
+from xaijax.methods._question import fingerprint
 
 
 @dataclass
@@ -153,6 +154,7 @@ def _stats(
         "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
         "answer_dtype": evaluator.findings.answer_dtype,
         "weights_sum": evaluator.replacement.weights_sum,
+        "fingerprint": fingerprint(game),
     }
     if choice.sampler is not None:
         stats["exact_rows"] = choice.exact

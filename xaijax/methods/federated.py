@@ -150,7 +150,9 @@ class FederatedExplainer:
             "player_columns": self.parties.columns_of_host_data(),
         }
         data = None if found.data is None else self.parties.host_data(found.data)
-        return dataclasses.replace(found, data=data, provenance=provenance)
+        # It is of the reference row, which holds a guest's values and could be found by trying.
+        stats = {name: value for name, value in found.stats.items() if name != "fingerprint"}
+        return dataclasses.replace(found, data=data, stats=stats, provenance=provenance)
 
     @property
     def interaction_(self) -> np.ndarray:

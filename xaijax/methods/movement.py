@@ -12,11 +12,13 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from xaijax import _checks
-from xaijax._errors import InputError, InputTypeError, ModelOutputError
-from xaijax._frames import frame_kind, frame_labels
+from xaijax._errors import InputError, InputTypeError
+from xaijax._frames import column, frame_kind, frame_labels
 from xaijax._public import public, public_class
 from xaijax.methods._importance import importance_of
 from xaijax_kernels.collinearity import ranking
+
+FILL = "Fill it or drop the rows first."
 
 
 @public_class
@@ -54,11 +56,14 @@ def normalized_movement_rate(
     Args:
         ranker: a function (X, y) -> importance of each column of X, taken by absolute value,
             largest first, ties in column order; called n - 1 times, with fewer columns each time.
-            It may return an array [m], an `Explanation` or a shap.Explanation (the mean of |value|
-            over the instances, summed over outputs), or what permutation_importance returns.
+            It may return an array [m], a pandas Series (read by its labels, which are the columns
+            of X), an `Explanation` or a shap.Explanation (the mean of |value| over the instances,
+            summed over outputs), or what permutation_importance returns. An explainer of one fitted
+            model is none: fit inside, `lambda X, y: Explainer(as_model(fit(X, y)), X)(X)`.
             Or an `xaijax.AEC`, fitted or not: it is fitted once, since its slopes are of single
             columns and do not change when others go.
-        X: [M, n], an array or a frame; the ranker gets columns of the same kind, in their order.
+        X: [M, n], an array or a frame, no number of it NaN or infinite; the ranker gets columns of
+            the same kind, in their order.
         y: [M], handed to the ranker as it is.
         return_steps: also return `MovementSteps`.
 
@@ -71,25 +76,41 @@ def normalized_movement_rate(
         ModelOutputError: the ranker returned something else than one finite number a column.
     """
     if not isinstance(return_steps, bool):
-        raise InputTypeError(f"return_steps must be True or False, got {return_steps!r}.")
-    closed_form = getattr(ranker, "_remaining", None)
-    if isinstance(ranker, type) or not (callable(ranker) or closed_form):
         raise InputTypeError(
-            f"ranker must be a function (X, y) -> importance per column, or an xaijax.AEC, got "
-            f"{ranker!r}."
+            f"return_steps must be True or False, got {_checks.shown(return_steps)}."
         )
+    closed_form = getattr(ranker, "_remaining", None)
+    if isinstance(ranker, type) or not closed_form:
+        _check_ranker(ranker)
     names = _names(X, y)
     importance = closed_form(X, y) if closed_form else _refitted(ranker, X, y)
     steps = _steps(importance, names)
     if len(names) < 3:
         _checks.warn(
-            f"X has {len(names)} columns: with fewer than 3 no list can change, and the movement "
-            "rate is NaN."
+            f"X has {_checks.count(len(names), 'column')}: with fewer than 3 no list can change, "
+            "and the movement rate is NaN."
         )
         rate = float("nan")
     else:
         rate = float(steps.rates.mean())
     return (rate, steps) if return_steps else rate
+
+
+def _check_ranker(ranker: Any) -> None:
+    """Refuse what is no function, and explainers, which hold a model of all columns."""
+    if type(ranker).__module__.partition(".")[0] in ("xaijax", "shap", "shapiq"):
+        raise InputTypeError(
+            f"ranker is of type {type(ranker).__module__.partition('.')[0]}."
+            f"{type(ranker).__name__}, which holds one model of all columns, but each list is made "
+            "anew on the columns that remain. Pass a function that fits a model on "
+            "the columns it is given and returns their importances, for example lambda X, y: "
+            "xaijax.Explainer(xaijax.as_model(LinearRegression().fit(X, y)), X)(X)."
+        )
+    if isinstance(ranker, type) or not callable(ranker):
+        raise InputTypeError(
+            "ranker must be a function (X, y) -> importance per column, or an xaijax.AEC, got "
+            f"{ranker!r}. For a model that fits: lambda X, y: model.fit(X, y).coef_."
+        )
 
 
 def _steps(importance: Callable[[np.ndarray], np.ndarray], names: tuple[str, ...]) -> MovementSteps:
@@ -109,13 +130,17 @@ def _steps(importance: Callable[[np.ndarray], np.ndarray], names: tuple[str, ...
 
 
 def _names(X: Any, y: Any) -> tuple[str, ...]:
-    """Column names; X and y must have as many rows."""
+    """Column names; no number may be missing, and X and y must have as many rows."""
     if frame_kind(X) is None:
-        array = _checks.rows_of(_checks.as_array(X, "X"), "X", None)
+        array = _checks.matrix(X, "X")
         names = tuple(f"x{j}" for j in range(array.shape[1]))
-        _checks.finite(array, "X", False, remedy="Fill it or drop the rows first.")
+        _checks.finite(array, "X", False, remedy=FILL)
     else:
         names = frame_labels(X, "X")
+        if len(X) == 0:
+            raise InputError("X has 0 rows; at least 1 is needed.")
+        for j, name in enumerate(names):  # a text that is missing is for the ranker to judge
+            _checks.finite(column(X, j), f"X, column {name!r},", False, remedy=FILL)
     rows = len(X)
     if not hasattr(y, "__len__") or len(y) != rows:
         given = len(y) if hasattr(y, "__len__") else type(y).__name__
@@ -130,23 +155,10 @@ def _refitted(ranker: Callable[..., Any], X: Any, y: Any) -> Callable[[np.ndarra
 
     def importance(alive: np.ndarray) -> np.ndarray:
         if kind is None:
-            part = whole[:, alive]
-        elif kind == "pandas":
-            part = whole.iloc[:, alive]
+            part, columns = whole[:, alive], list(range(len(alive)))
         else:
-            part = whole[:, alive.tolist()]
-        found = importance_of(ranker(part, y))
-        if found is None or found.shape != (len(alive),):
-            shape = None if found is None else found.shape
-            raise ModelOutputError(
-                f"ranker returned {'no numbers' if shape is None else f'the shape {shape}'} for "
-                f"{len(alive)} columns; one importance for each column, [{len(alive)}], is needed."
-            )
-        if not np.isfinite(found).all():
-            raise ModelOutputError(
-                f"ranker returned an importance that is not finite for {len(alive)} columns, "
-                f"{found[~np.isfinite(found)][0]}."
-            )
-        return found
+            part = whole.iloc[:, alive] if kind == "pandas" else whole[:, alive.tolist()]
+            columns = list(part.columns)
+        return importance_of(ranker(part, y), columns, kind is not None)
 
     return importance

@@ -11,21 +11,22 @@ from typing import Any
 
 import numpy as np
 
+from xaijax import _checks
 from xaijax._coalition_table import CoalitionTable
 from xaijax._coalitions import player_place, set_of_players
-from xaijax._errors import InputError, InputTypeError
+from xaijax._errors import InputError
 from xaijax._explanation import Explanation
 from xaijax._frames import frame_kind
 from xaijax._public import public_class
 from xaijax.games.game import Game
 from xaijax.games.quantities import Interest
-from xaijax.games.quantity import refuse_not_finite
+from xaijax.methods import _qii_ask as ask
 from xaijax.methods import _qii_exact as exact
 from xaijax.methods._qii_index import QiiIndex, qii_index
 from xaijax.methods._qii_problem import Problem
-from xaijax.methods._qii_proxies import Proxy, ranked
+from xaijax.methods._qii_proxies import Proxy, ranked, refuse_no_gap
 from xaijax.methods._qii_record import explanation
-from xaijax.methods._qii_sampled import Drawn, refuse_stop, sampled_index, sampled_list
+from xaijax.methods._qii_sampled import sampled_index
 from xaijax.methods._qii_settings import binary_prior
 
 
@@ -44,31 +45,41 @@ class QII:
         pool: donor rows; None: the data. `Baseline(row)`: one constant row ("how does A differ from
             B"). A function sampler(rng, n) -> n rows, for samples= only: draw d takes row d.
         data_weights [D], pool_weights: of the rows; None: equal (a pool that is the data has the
-            weights of the data).
+            weights of the data; a sampler takes none).
         quantity: "individual" (chance of the positive class), "actual" (chance that the class stays
             the same), their means over the data "rate" and "average", "group", "disparity" (between
             group and rest; absolute unless `signed`), "ratio" (group / rest), one of
             `xaijax.quantities`, or a score: f(answers [R, A], own answers [R, A]) -> [R].
         outcome: "label": 1 where the decided class is `positive`; "score": its column, cut to
-            `bounds`; "proba": the vector of class probabilities, also of randomised classifiers.
-        positive: a class label; None: the last of the classes, or of the labels seen on data.
-            Without effect where no class is singled out ("actual", "average", outcome="proba").
+            `bounds`, whichever column the model selects (one number per row is that of the second
+            of two classes; for the first, 1 - p of a chance, -s of a decision); "proba": the
+            vector of class probabilities, also of randomised classifiers: rows of sum 1. A vector
+            does not "stay the same": "actual" and "average" are "individual" and "rate" of it.
+        positive: a class label; None: the last of the classes, or of the labels seen on data. Of
+            scores without classes the number of a column; None: the last, or the one selected.
+            Without effect where no class is singled out ("actual", "average").
+        bounds: (low, high) that scores are cut to; one's own must keep them, or an error says so.
         members: the group: bool [D], {column: value}, or a function of the data -> bool [D];
-            decided by the rows as they are, also where the column itself is replaced.
+            decided by the rows as they are, also where the column itself is replaced. A pandas
+            Series goes by its index.
         difference: "subtract", "l1", "l2", "linf", of class probabilities "tv", "kl" (p = real, q =
             intervened), "js"; or d(p [..., K], q [..., K]) -> [...]. floor: for "kl" and "js".
         samples: None: exact, or an error that names samples=. n: draws of (order, x, u), P + 1
             model rows each, with standard errors; x is fixed for individuals.
         scheme: "fresh": a donor of its own for every draw. "fixed-pool": the authors' scheme, about
-            sqrt(n) orders with each row of a pool of about sqrt(n), drawn once; its errors count
-            what the pool leaves, which stats tell apart.
-        stop: "bernstein": go on until all values are within `epsilon` with chance 1 - `delta`
-            (empirical Bernstein, a union bound over looks and values), n draws at most.
-        seed: of the draws; orders depend on (seed, draw), an individual's donors on its row too.
+            sqrt(n) orders with each row of a pool of about sqrt(n), drawn once (`unary`,
+            `influence`, `marginal`: the pool alone); its errors count what the pool leaves, which
+            stats tell apart.
+        stop: "bernstein": go on until all values of an individual are within `epsilon` with chance
+            1 - `delta` (empirical Bernstein, a union bound over looks and values, not over
+            individuals), n draws at most. None: 0.01 and 0.05.
+        seed: of the draws; orders depend on (seed, draw), an individual's donors on its row too,
+            and all donors and data rows on the order in which pool and data stand.
         batch_size, max_memory, devices, tile: as of `Explainer`.
 
     Raises `InputError`, `InputTypeError` for arguments that are not accepted. The model is not
-    called before the first question.
+    called before the first question, which raises `ModelOutputError` for answers that are not
+    finite, scores out of their bounds, chances that are no distribution, unknown labels.
     """
 
     def __init__(
@@ -90,8 +101,8 @@ class QII:
         scheme: str = "fresh",
         stop: str | None = None,
         seed: int = 0,
-        epsilon: float = 0.01,
-        delta: float = 0.05,
+        epsilon: float | None = None,
+        delta: float | None = None,
         floor: float | None = None,
         batch_size: int | str = "auto",
         max_memory: int | None = None,
@@ -145,18 +156,20 @@ class QII:
         replaced), 0 for distances; stats["quantity"] is Q(nothing replaced).
         """
         game, rows, before, started = self._problem.begin(X)
-        P = self._problem.players.count
-        single = np.eye(P, dtype=bool)
-        found = self._listed(game, np.concatenate([np.zeros((1, P), bool), single]))
+        found = ask.singles(self._problem, game)
         return self._done(game, found, "unary", None, rows, before, started)
 
     def influence(self, S: Any, X: Any = None, return_std: bool = False) -> Any:
         """iota(S) of a set of REPLACED players, float64 [N]; with return_std (values, errors).
 
-        S: places and names of players, or a bool mask [P]. Standard errors are 0 where exact.
+        S: places and names of players, or a bool mask [P]. Standard errors are 0 where exact, as
+        of all players also with samples= (but for a sampler pool, whose end is its rows' mean).
         """
         replaced = set_of_players(S, self._problem.players.names)
-        return self._of_sets([np.zeros_like(replaced), replaced], [1.0, -1.0], X, return_std)
+        _checks.yes_or_no(return_std, "return_std")
+        game, *_ = self._problem.begin(X)
+        found = ask.change(self._problem, game, np.zeros_like(replaced), replaced)
+        return ask.shown(*found, return_std)
 
     def marginal(
         self, i: int | str, S: Any, X: Any = None, direct: bool = False, return_std: bool = False
@@ -170,20 +183,16 @@ class QII:
         place = player_place(i, self._problem.players.names, "i")
         if replaced[place]:
             raise InputError(f"i: player {self._problem.players.names[place]!r} is in S already.")
-        if not isinstance(direct, bool):
-            raise InputTypeError(f"direct must be True or False, got {direct!r}.")
+        _checks.yes_or_no(direct, "direct")
+        _checks.yes_or_no(return_std, "return_std")
         more = replaced.copy()
         more[place] = True
-        if direct and self._problem.distance is not None:
-            game, *_ = self._problem.begin(X, distances=False)
-            self._problem.ready()
-            Q = game.values(~np.stack([replaced, more]), distinct=True)
-            d = self._problem.distance(Q[:, 0], Q[:, 1])
-            who = f"difference={self._problem.difference!r}"
-            remedy = "Say floor=, or another difference."
-            refuse_not_finite(d[:, None, None], Q[:, 1:], lambda _: "S + i", who, remedy)
+        direct = direct and self._problem.distance is not None
+        game, *_ = self._problem.begin(X, distances=not direct)
+        if direct:
+            d = ask.direct(self._problem, game, replaced, more)
             return (d, np.zeros_like(d)) if return_std else d
-        return self._of_sets([replaced, more], [1.0, -1.0], X, return_std)
+        return ask.shown(*ask.change(self._problem, game, replaced, more), return_std)
 
     def explain(
         self,
@@ -198,17 +207,21 @@ class QII:
         ones), `SizeLimited(k)`, or Pr[S] as an array [2^P] or a function of masks [2^P, P]:
         phi_i = sum over S of Pr[S] m_i(S), m_i(S) = 0 where i is in S, not renormalised.
 
-        Base value plus Shapley values is Q(nothing replaced); for distances the Shapley values sum
-        to d(Q(nothing), Q(all)). Raises what `Explainer` raises, naming samples= where the exact
-        answer is too large.
+        Base value plus exact Shapley values is Q(nothing replaced), stats["quantity"]; for
+        distances the values sum to d(Q(nothing), Q(all)). Sampled, base and quantity are exact and
+        the values are not, so that the sum holds within their errors. Raises what `Explainer`
+        raises, saying what samples= can do where the exact answer is too large.
         """
-        read = qii_index(index, self._problem.players.count, threshold, absolute)
+        players, otherwise = self._problem.players.count, self._problem.otherwise
+        read = qii_index(index, players, threshold, absolute, otherwise)
         game, rows, before, started = self._problem.begin(X)
         ready = self._problem.ready
         if self._problem.samples is None:
             found = exact.explained(game, read, self._problem.distance is None, ready)
         else:
-            found = self._sampled(game, sampled_index(game, read, self._problem.plan, ready))
+            drawn = sampled_index(game, read, self._problem.plan, ready)
+            ends = exact.ends(game)
+            found = exact.Influences(drawn.values, *ends, drawn.std_errors, stats=drawn.stats)
         return self._done(game, found, read.name, read, rows, before, started)
 
     def game(self, X: Any = None) -> CoalitionTable:
@@ -224,74 +237,33 @@ class QII:
                 "game() of outcome='proba' has a vector for every set. Say difference='l1' (or "
                 "another), outcome='score' for one class, or explain()."
             )
-        table = exact.whole_table(game, self._problem.distance is None, self._problem.ready)
-        return CoalitionTable(table[:, :, 0], self._problem.players.names)
+        asked = self._problem
+        table, rounding = exact.whole_table(game, asked.distance is None, asked.ready)
+        return CoalitionTable(table[:, :, 0], asked.players.names, rounding)
 
     def proxies(self, protected: Any, index: Any = None) -> tuple[Proxy, ...]:
-        """Inputs by their influence on the disparity, without the protected ones; largest first.
+        """Inputs by how much of the gap between group and rest goes with them; largest first.
 
-        A positive influence: replacing the input reduces the disparity between the group and the
-        rest, so the input carries it. index: None (unary influences), or an index of `explain`.
+        Without the protected ones. Ordered by `reduction`, of the absolute gap |Q - c|, c = 0 for a
+        disparity and 1 for a ratio: |Q - c| - |Q - influence - c|, above 0 where the gap is smaller
+        with the input replaced. It is the influence itself but for signed=True and for a ratio, in
+        which a group that is worse off has influences below 0. index: None (unary influences), or
+        an index of `explain`.
         """
-        quantity = self._problem.interest.name
-        if quantity not in ("disparity", "ratio"):
-            raise InputError(f"quantity={quantity!r}: proxies are found by quantity='disparity'.")
+        asked = self._problem
+        refuse_no_gap(asked.interest.name, asked.difference, asked.outcome.kind)
         left = ~set_of_players(protected, self._problem.players.names, "protected")
         found = self.unary() if index is None else self.explain(index=index)
         return ranked(found, left)
 
     def prior(self) -> np.ndarray:
-        """Pr[S] of the data itself, float64 [2^P]: the share of rows whose ones are S.
+        """Pr[S] of the data itself, float64 [2^P]: the share, by data_weights, of rows with ones S.
 
         Every player must be one column of zeros and ones (QII paper, VIII-A); give it as index=.
         """
-        weights = None if self._problem.groups is None else self._problem.groups.mean(axis=0)
         rows = self._problem.data
         array = rows.to_numpy() if frame_kind(rows) else np.asarray(rows[:]).reshape(len(rows), -1)
-        return binary_prior(array, self._problem.players, weights)
-
-    def _listed(self, game: Game, replaced: np.ndarray) -> exact.Influences:
-        """v of the sets after the first, which replaces nothing; base and full with them."""
-        subtract = self._problem.distance is None
-        refuse_stop(game, self._problem.plan)
-        self._problem.ready()
-        base, full = exact.ends(game) if subtract else self._distance_ends(game)
-        if self._problem.samples is None:
-            v = exact.list_of(game, replaced[1:], subtract)
-            return exact.Influences(v, base, full, exact.noise_errors(game, np.full(v.shape[1], 2)))
-        count = len(replaced) - 1
-        contrast = np.concatenate([np.ones((count, 1)), -np.eye(count)], axis=1)
-        drawn = sampled_list(game, replaced, contrast, self._problem.plan)
-        return exact.Influences(drawn.values, base, full, drawn.std_errors, stats=drawn.stats)
-
-    def _sampled(self, game: Game, drawn: Drawn) -> exact.Influences:
-        base, full = exact.ends(game)
-        return exact.Influences(drawn.values, base, full, drawn.std_errors, stats=drawn.stats)
-
-    def _distance_ends(self, game: Game) -> tuple[np.ndarray, np.ndarray]:
-        zero = np.zeros((game.N if self._problem.groups is None else 1, 1))
-        return zero, zero
-
-    def _of_sets(self, sets: list[np.ndarray], contrast: Any, X: Any, return_std: Any) -> Any:
-        """sum_l contrast[l] Q(sets[l]) for "subtract", and of the distances otherwise."""
-        if not isinstance(return_std, bool):
-            raise InputTypeError(f"return_std must be True or False, got {return_std!r}.")
-        game, *_ = self._problem.begin(X)
-        refuse_stop(game, self._problem.plan)
-        self._problem.ready()
-        replaced, factors = np.stack(sets), np.array(contrast)
-        if self._problem.samples is not None:
-            drawn = sampled_list(game, replaced, factors[None], self._problem.plan)
-            value, error = drawn.values[:, 0], drawn.std_errors[:, 0]
-        else:
-            Q = game.values(~replaced, distinct=True)
-            sign = 1.0 if self._problem.distance is None else -1.0  # distances grow as Q falls
-            value = sign * np.tensordot(factors, Q, axes=(0, 1))
-            noise = exact.noise_errors(game, np.array([factors @ factors]))
-            error = np.zeros_like(value) if noise is None else noise[:, 0]
-        if value.shape[1] == 1:
-            value, error = value[:, 0], error[:, 0]
-        return (value, error) if return_std else value
+        return binary_prior(array, self._problem.players, self._problem.weights)
 
     def _done(
         self,
@@ -304,5 +276,4 @@ class QII:
         started: float,
     ) -> Explanation:
         seconds = time.perf_counter() - started
-        data = None if rows is None else getattr(rows, "array", rows)
-        return explanation(self._problem, game, found, kind, index, data, before, seconds)
+        return explanation(self._problem, game, found, kind, index, rows, before, seconds)

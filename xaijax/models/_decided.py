@@ -11,8 +11,9 @@ from typing import Any, Protocol
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax._errors import ModelOutputError
 from xaijax.models._labels import decide, decided_place
-from xaijax.models._options import WORDS
+from xaijax.models._options import WORDS, came
 from xaijax.models._outputs import check_labels, check_output
 from xaijax.models._trace import DTYPES
 
@@ -45,12 +46,15 @@ class Decider(Protocol):
 class Codes:
     """Numbers for class labels: their places among the classes known, else in order of appearance.
 
-    `raw`: the labels are numbers that stand for themselves.
+    `raw`: the labels are numbers that stand for themselves. Where classes are known there are no
+    others: ModelOutputError names a label that is none of them.
     """
 
-    def __init__(self, known: Iterable[Any] = (), raw: bool = False) -> None:
+    def __init__(
+        self, known: Iterable[Any] = (), raw: bool = False, name: str = "the model"
+    ) -> None:
         self._code: dict[Any, int] = {label: i for i, label in enumerate(known)}
-        self._raw = raw
+        self._raw, self._name, self._known = raw, name, bool(self._code)
 
     def of(self, labels: np.ndarray) -> np.ndarray:
         """float64 [R]; labels not met before get numbers of their own."""
@@ -74,6 +78,12 @@ class Codes:
         return by_number.get(int(code), int(code))
 
     def _number(self, label: Any) -> int:
+        if self._known and label not in self._code:
+            raise ModelOutputError(
+                f"{self._name} returned the label {label!r}, which is none of its classes "
+                f"{came(list(self._code))}. Give as_model all of them in classes=, or mend the "
+                "model."
+            )
         return self._code.setdefault(label, len(self._code))
 
 
@@ -109,7 +119,7 @@ def decided(model: Decider) -> tuple[Callable[..., Any], Codes]:
     """(a function with the signature of the model's own, the numbers of the labels)."""
     if model.backend == "jax":
         return _Traced(model), Codes(model.classes or (), raw=model.output == "label")
-    codes = Codes(model.classes or ())
+    codes = Codes(model.classes or (), name=model.name)
     own = model.decide is not None or model.output == "label"
     one_column = not own and model.output not in WORDS and model.threshold is not None
     function = (model.decide or model.call) if own or one_column else model.scores

@@ -22,6 +22,7 @@ from xaijax.models._outputs import check_finite, check_labels, check_output
 from xaijax.models._predict import run_jax
 from xaijax.models._ready import Probe, answer_host, probe_host, probe_jax
 from xaijax.models._rows import host_rows, jax_rows, parts
+from xaijax.models._trace import Selected
 
 _KEEP: Any = object()
 
@@ -157,6 +158,20 @@ class Model:
         kept = self.compiled.setdefault(("decided",), {})
         fields |= {"output": "value", "output_names": None, "structure": None, "scores": function}
         return dataclasses.replace(self, decide=None, compiled=kept, **fields), codes
+
+    def unselected(self) -> Model:
+        """A model that answers with all columns where `output` selects one, else this model.
+
+        What is compiled is kept with this model.
+        """
+        if self.output in WORDS:
+            return self
+        fields: dict[str, Any] = {"call": self.scores}
+        if self.backend == "jax":
+            fields = {"apply": Selected(self._traced(self.scores), None, self.precision)}
+        kept = self.compiled.setdefault(("unselected",), {})
+        fields |= {"output": "value", "output_names": None, "structure": None, "compiled": kept}
+        return dataclasses.replace(self, **fields)
 
     def probe(self, rows: Any) -> Probe:
         """What the engine must know before it runs: asked of a few rows, as `Explainer` reads them.

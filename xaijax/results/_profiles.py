@@ -19,7 +19,7 @@ def profiles_of(explanation: Explanation, given: Any) -> list[list[str | None]]:
     from the data.
     """
     N, names = len(explanation), explanation.feature_names
-    own = [None if values is None else values for values in explanation.player_data()]
+    own = explanation.player_data()
     texts = [[None if values is None else as_text(values[n]) for values in own] for n in range(N)]
     if given is None:
         return texts

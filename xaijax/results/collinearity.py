@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._explanation import Explanation
 from xaijax._public import public
 from xaijax._summary import how_sure, mean_abs, ranking
 from xaijax.results import _page
 from xaijax.results.plots import _style
-from xaijax.results.plots.correlation import correlation
+from xaijax.results.plots.correlation import NAMED, NUMBERED, correlation, named_each
 from xaijax.results.report import fact_rows
 
 MOVEMENT = (
@@ -49,6 +50,12 @@ FREE = (
     "target (of its log-odds in a classification) per standard deviation of the column, times a "
     "sum of correlations."
 )
+ACCEPTED = {
+    "aec": "a fitted xaijax.AEC or its explanation_",
+    "shapley": "an xaijax.Explanation. From a shap.Explanation e of one output: "
+    "xaijax.Explanation(values=e.values, base_values=numpy.resize(e.base_values, len(e.values)), "
+    "feature_names=e.feature_names)",
+}
 ERRORS = (
     "Standard errors are from resampled rows: how far the effects would move on other rows of the "
     "same kind. They say nothing of other columns or other units."
@@ -65,13 +72,14 @@ def collinearity_report(
 ) -> Path:
     """Write one self-contained HTML file: the correlations, both lists, both movement rates.
 
-    It says in plain words what AEC's sign and units mean and do not mean. No script, nothing loaded
-    from elsewhere, and no row of the data.
+    It says in plain words what AEC's sign and units mean and do not mean, and what is left out of
+    the picture of many columns. No script, nothing loaded from elsewhere, and no row of the data.
 
     Args:
         aec: a fitted `xaijax.AEC`, or its `explanation_`; of several classes one,
             `aec.explanation_[:, :, "label"]`.
-        shapley: an Explanation of the same columns, values [N, P]; ranked by mean |value|.
+        shapley: an Explanation of the same columns, values [N, P]; ranked by mean |value|. The
+            error for a shap.Explanation says how to make one of it.
         path: the file to write; replaced as a whole.
         aec_nmr, shapley_nmr: from `xaijax.normalized_movement_rate`; None: not measured.
 
@@ -86,9 +94,13 @@ def collinearity_report(
     effects = getattr(aec, "explanation_", aec)
     for name, one in (("aec", effects), ("shapley", shapley)):
         if not isinstance(one, Explanation):
-            kind = "a fitted xaijax.AEC or its explanation_" if name == "aec" else "an Explanation"
-            raise InputTypeError(f"{name}: got {type(one).__name__}; pass {kind}.")
-        _style.one_output(one, one.provenance.get("selected_output"), "collinearity_report")
+            raise InputTypeError(f"{name}: got {_named(one)}; pass {ACCEPTED[name]}.")
+        if one.output_names is not None:
+            kept = "aec.explanation_" if name == "aec" else "shapley"
+            raise InputError(
+                f"{name}: the page shows one output and the explanation has "
+                f"{len(one.output_names)}; choose one, {kept}[:, :, {one.output_names[0]!r}]."
+            )
         _style.check(one, 1)
     if effects.kind != "aec":
         raise InputError(f"aec: got an explanation of kind {effects.kind!r}, not that of an AEC.")
@@ -100,15 +112,25 @@ def collinearity_report(
     return _page.write(path, "collinearity.html.j2", _content(effects, shapley, rates))
 
 
+def _named(given: Any) -> str:
+    """The type, with its library: a shap.Explanation is none of ours."""
+    library, kind = type(given).__module__.partition(".")[0], type(given).__name__
+    return kind if library in ("builtins", "__main__") else f"{library}.{kind}"
+
+
 def _rate(value: Any, name: str) -> str:
     if value is None:
         return "not measured"
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise InputTypeError(f"{name} must be a number from 0 to 1 or None, got {value!r}.")
+        raise InputTypeError(
+            f"{name} must be a number from 0 to 1 or None, got {_checks.shown(value)}."
+        )
     if math.isnan(value):
         return "undefined (fewer than 3 columns)"
     if not 0 <= value <= 1:
-        raise InputError(f"{name} must be a number from 0 to 1 or None, got {value!r}.")
+        raise InputError(
+            f"{name} must be a number from 0 to 1 or None, got {_checks.shown(value)}."
+        )
     return f"{value:.3f}"
 
 
@@ -141,9 +163,10 @@ def _content(effects: Explanation, shapley: Explanation, rates: list[str]) -> di
     rows = f"{provenance['rows']:,} rows" if "rows" in provenance else "the rows"
     return {
         "title": "Additive effects of collinearity beside " + f"{name}s",
-        "lead": f"{len(first)} columns, {rows}, {provenance.get('task', 'AEC')}, columns "
-        f"{'standardised' if free else 'in their raw units'}; {name}s of {len(shapley):,} "
-        f"instances, {how_sure(shapley)}.",
+        "lead": f"{_checks.count(len(first), 'column')}, {rows}, "
+        f"{provenance.get('task', 'AEC')}, columns "
+        f"{'standardised' if free else 'in their raw units'}; {name}s of "
+        f"{_checks.count(len(shapley), 'instance')}, {how_sure(shapley)}.",
         "picture": _heatmap(effects),
         "heads": heads,
         "lines": lines,
@@ -165,16 +188,28 @@ def _content(effects: Explanation, shapley: Explanation, rates: list[str]) -> di
 
 def _heatmap(effects: Explanation) -> dict[str, Any]:
     F = len(effects.provenance["columns"])
-    size = 3.4 + 0.42 * F, 2.2 + 0.36 * F
+    size = 3.4 + 0.42 * min(F, NAMED), 2.2 + 0.36 * min(F, NAMED)
     figure = _page.new_figure(size)
     correlation(effects, figure.add_subplot())
+    caption = (
+        "Correlation of each column with each other: AEC works with the slopes behind these "
+        "numbers."
+    )
+    if F > NUMBERED:
+        caption += f" Left out for lack of room: the numbers, of {F:,} x {F:,} cells"
+        caption += "." if F <= NAMED else f", and all names but every {_ordinal(named_each(F))}."
+        caption += " xaijax.AEC has the numbers in correlation_."
     return {
-        "alt": f"heatmap of the correlations of {F} columns",
-        "caption": "Correlation of each column with each other: AEC works with the slopes behind "
-        "these numbers.",
+        "alt": f"heatmap of the correlations of {_checks.count(F, 'column')}",
+        "caption": caption,
         "width": round(min(size[0], 10.0) * 96),
         "png": _page.png(figure),
     }
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}" + ("th" if number % 100 in (11, 12, 13) else ending)
 
 
 def _cell(text: str, number: bool = False) -> dict[str, Any]:

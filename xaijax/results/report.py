@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from xaijax._checks import count
 from xaijax._errors import InputError
 from xaijax._explanation import Explanation
 from xaijax._public import public
 from xaijax._summary import how_sure, mean_abs, ranking
 from xaijax.results import _page
+from xaijax.results._wording import to_the_right
 from xaijax.results.plots import _style, bar, beeswarm, waterfall
 
 TOP = 20  # players in the table
@@ -25,9 +27,9 @@ def report(explanation: Explanation, path: str | os.PathLike[str]) -> Path:
     """Write one self-contained HTML file: no script, nothing loaded from elsewhere.
 
     It holds what was explained, the players by mean |value|, a beeswarm, a bar, a waterfall of the
-    first instance, and the stats and provenance as tables. With K outputs the table and the
-    pictures are of the last output (the bar shows all), and the page says so. It shows the first
-    instance's own data and the instance names: mind whom you send it to.
+    first instance (where values add up), and the stats and provenance as tables. With K outputs the
+    table and the pictures are of the last output (the bar shows all), and the page says so. It
+    shows the first instance's own data and the instance names: mind whom you send it to.
 
     Args:
         explanation: values [N, P] or [N, P, K], finite, N at least 1.
@@ -56,8 +58,8 @@ def _content(explanation: Explanation) -> dict[str, Any]:
     if explanation.output_names is not None:
         one = explanation[:, :, -1]
         output_note = (
-            f"The model has {len(explanation.output_names)} outputs; the table, the beeswarm and "
-            f"the waterfall are of the last, {explanation.output_names[-1]}."
+            f"The model has {len(explanation.output_names)} outputs; all but the mean sizes is of "
+            f"the last, {explanation.output_names[-1]}."
         )
     method = explanation.provenance.get("method")
     heads, players = _players(one)
@@ -73,7 +75,7 @@ def _content(explanation: Explanation) -> dict[str, Any]:
         "facts": [
             {"title": title, "rows": list(fact_rows(facts))}
             for title, facts in (
-                ("The run", explanation.stats),
+                ("The run", {k: v for k, v in explanation.stats.items() if k != "fingerprint"}),
                 ("How it was made", explanation.provenance),
             )
             if facts
@@ -84,14 +86,10 @@ def _content(explanation: Explanation) -> dict[str, Any]:
 def _lead(explanation: Explanation) -> str:
     N, P = explanation.shape[:2]
     name = _style.value_name(explanation)
-    text = f"{name}s of {_count(P, 'player')} for {_count(N, 'instance')}"
+    text = f"{name}s of {count(P, 'player')} for {count(N, 'instance')}"
     if explanation.output_names is not None:
-        text += f" and {_count(len(explanation.output_names), 'output')}"
+        text += f" and {count(len(explanation.output_names), 'output')}"
     return f"{text}; {how_sure(explanation)}."
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" + ("s" if number != 1 else "")
 
 
 def _players(one: Explanation) -> tuple[list[str], list[dict[str, Any]]]:
@@ -119,26 +117,22 @@ def _pictures(explanation: Explanation, one: Explanation) -> list[dict[str, Any]
     if first.instance_names is not None:
         name += f" ({first.instance_names[0]})"
     several = explanation.output_names is not None
-    return [
-        _picture(
-            beeswarm,
-            one,
-            "Every instance",
-            "One dot per instance; to the right: the player raises the output.",
-        ),
+    dots = "One dot per instance; to the right: the player raises the output."
+    if explanation.provenance.get("method") == "QII":
+        dots = f"One dot per instance. {to_the_right(one)}"
+    pictures = [
+        _picture(beeswarm, one, "Every instance", dots),
         _picture(
             bar,
             explanation,
             "Mean size",
             "The mean of |value| over the instances" + (", for all outputs." if several else "."),
         ),
-        _picture(
-            waterfall,
-            first,
-            "One instance",
-            f"From the base value, player by player, for {name}.",
-        ),
     ]
+    if first.kind not in _style.NO_SUM:
+        steps = f"From the base value, player by player, for {name}."
+        pictures.append(_picture(waterfall, first, "One instance", steps))
+    return pictures
 
 
 def _picture(

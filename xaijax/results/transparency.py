@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import os
-from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,21 +17,12 @@ from xaijax._files import as_path, write_atomically
 from xaijax._optional import require
 from xaijax._public import public
 from xaijax._summary import how_sure
+from xaijax.results import _wording
 from xaijax.results._profiles import profiles_of
 from xaijax.results.plots import _style
 from xaijax.results.plots.profile import largest, profile
 
 DPI, TOP = 160, 5
-
-_INDICES = {
-    "shapley": "Each input's share is its Shapley value: its effect on top of other replaced "
-    "inputs, averaged over all orders in which inputs can be replaced.",
-    "banzhaf": "Each input's share is its Banzhaf value: its effect on top of other replaced "
-    "inputs, averaged over all sets of them.",
-    "unary": "Each input was replaced alone.",
-    "deegan-packel": "Each input's share is its Deegan-Packel index: its part in the smallest sets "
-    "of inputs whose replacement changes the outcome.",
-}
 
 
 @public
@@ -41,12 +31,14 @@ def transparency_report(
 ) -> Path:
     """Write one self-contained HTML page: profile beside signed bars, and what was measured.
 
-    It says in plain words what the quantity and the intervention were, which inputs moved it most
-    and which way, with 95 % intervals where values are sampled. With two people both stand side by
-    side, and the text says where they differ. It shows the people's data: mind whom you send it to.
+    It says in plain words what the quantity, the intervention, the difference and the index were,
+    which inputs moved it most and (of "subtract") which way, with 95 % intervals where values are
+    sampled, and whether influences add up. With two people both stand side by side, and the text
+    says where they differ. It shows the people's data: mind whom you send it to.
 
     Args:
-        explanation: of `QII` for one or two individuals, values [1, P] or [2, P].
+        explanation: of `QII` for one or two individuals, values [1, P] or [2, P]; of a vector of
+            class probabilities choose a class, explanation[:, :, "yes"].
         path: the file to write; replaced as a whole.
         profile: what to write as the people's values; see `plots.profile`.
 
@@ -61,7 +53,7 @@ def transparency_report(
     _style.check(explanation, 1)
     if explanation.provenance.get("method") != "QII":
         raise InputError("explanation: a transparency report is made of what `QII` explains.")
-    explanation = _style.one_output(explanation, None, "transparency_report")
+    explanation = _style.lone_output(explanation, "a transparency report is of one")
     if explanation.data is None or len(explanation) > 2:
         raise InputError(
             f"explanation: a transparency report is of one person or two, got "
@@ -102,10 +94,11 @@ def _content(explanation: Explanation, given: Any) -> dict[str, Any]:
         "people": names,
         "sure": how_sure(explanation),
         "intervals": half is not None,
-        "words": words(explanation),
+        "words": _wording.words(explanation),
         "findings": [_finding(explanation, n, texts[n], half) for n in range(len(explanation))],
         "compared": _compared(explanation, texts) if len(explanation) == 2 else None,
         "rows": rows,
+        "caption": _wording.to_the_right(explanation),
         "picture": _picture(explanation, given),
     }
 
@@ -113,35 +106,6 @@ def _content(explanation: Explanation, given: Any) -> dict[str, Any]:
 def _signed(value: float) -> str:
     """Three digits with the sign; what rounding leaves of 0 is 0."""
     return "0" if abs(value) < 1e-9 else _style.signed(value)
-
-
-def words(explanation: Explanation) -> list[str]:
-    """What the quantity, the intervention and the index were, a sentence each."""
-    facts = explanation.provenance
-    quantity = facts.get("quantity_words") or f"the quantity {facts.get('quantity')}"
-    if facts.get("positive") is not None:
-        quantity += f" ({facts['positive']!s} is the positive outcome)"
-    found = [f"What was measured: {quantity}."]
-    found.append(f"What was changed: {_intervention(facts)}")
-    if facts.get("difference") != "subtract":
-        found.append(f"Differences were measured by {facts['difference']}.")
-    index = _INDICES.get(
-        explanation.kind, f"Influences were averaged by the index {explanation.kind}."
-    )
-    found.append(index)
-    return found
-
-
-def _intervention(facts: Mapping[str, Any]) -> str:
-    if facts.get("intervention") == "baseline":
-        return "inputs were replaced by those of one other person, several of them together."
-    if facts.get("intervention") == "sampler":
-        return "inputs were replaced by those of people drawn from a sampler, several together."
-    whose = "the data" if facts.get("pool_is_data") else "a pool"
-    return (
-        f"inputs were replaced by those of a random person of {facts.get('pool_rows', 0):,} in "
-        f"{whose}, several of them together and from one and the same person."
-    )
 
 
 def _people(explanation: Explanation) -> list[str]:
@@ -164,18 +128,24 @@ def _finding(
             sure = f", 95 % interval {values[j] - half[n, j]:+.3g} to {values[j] + half[n, j]:+.3g}"
             if abs(values[j]) <= half[n, j]:
                 sure += ": it may be none"
-        way = "raises" if values[j] > 0 else "lowers"
-        lines.append(f"{explanation.feature_names[j]}{own} {way} it by {abs(values[j]):.3g}{sure}.")
-    quantity = explanation.stats.get("quantity")
-    now = None
-    if isinstance(quantity, np.ndarray) and quantity.shape == (len(explanation),):
-        base = float(explanation.base_values[n])
-        if explanation.provenance.get("difference") == "subtract":
-            now = (
-                f"As it is: {quantity[n]:.3g}. With all inputs replaced: {base:.3g}. The inputs "
-                f"below account for the difference."
-            )
-    return {"now": now, "lines": lines or ["No input has any influence."]}
+        done = _wording.effect(explanation, values[j])
+        lines.append(f"{explanation.feature_names[j]}{own} {done}{sure}.")
+    quantity, total = (_own(explanation, name, n) for name in ("quantity", "total"))
+    now = _wording.ends(explanation, quantity, float(explanation.base_values[n]), total)
+    margin = _own(explanation, "margin", n)
+    if margin is not None:
+        now = (
+            f"Nearest to the threshold: a set {margin:.2g} from it, beyond which numbers may jump."
+        )
+    return {"now": now, "lines": lines or [_wording.nothing(explanation)]}
+
+
+def _own(explanation: Explanation, name: str, n: int) -> float | None:
+    """A number of one person in the stats, where there is one; a vector's has several."""
+    value = explanation.stats.get(name)
+    if not isinstance(value, np.ndarray) or value.shape != (len(explanation),):
+        return None
+    return float(value[n])
 
 
 def _compared(explanation: Explanation, texts: list[list[str | None]]) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xaijax.methods.aec.draws import PIECE, Draws
+from xaijax.methods.aec.equal import of_first
 from xaijax.methods.aec.learner import Learner
 from xaijax.methods.aec.learner import fit as fit_learner
 from xaijax.methods.aec.logistic import LogisticFit
@@ -141,6 +142,8 @@ def _moments(plan: Plan, replicates: np.ndarray) -> Moments:
     if D < WIDE:
         full = np.empty((S, D + 1, D + 1))
         full[:, upper[0], upper[1]] = full[:, upper[1], upper[0]] = sums
+    places = np.concatenate([[0], 1 + found.first, [F + 1] * numbers]).astype(np.intp)
+    full = of_first(full, places)
     weight = full[:, 0, 0]
     mean = full[:, 0, 1:] / weight[:, None]
     products = full[:, 1:, 1:] - mean[:, :, None] * full[:, 0, None, 1:]

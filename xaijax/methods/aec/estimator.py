@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator, clone
 
 from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
-from xaijax._frames import frame_kind
 from xaijax._public import public_class
 from xaijax.methods.aec.bootstrap import Plan, errors, rank_shares, replicate_effects
 from xaijax.methods.aec.draws import Draws
@@ -22,7 +21,7 @@ from xaijax.methods.aec.learner import learner_of
 from xaijax.methods.aec.logistic import LogisticFit
 from xaijax.methods.aec.logistic import fit as fit_logistic
 from xaijax.methods.aec.record import explanation, meaning
-from xaijax.methods.aec.rows import Chunks, Rows, Table, table_of
+from xaijax.methods.aec.rows import Chunks, Rows, Table, table_of, text_names
 from xaijax.methods.aec.survey import Survey, survey, tell
 from xaijax.methods.aec.target import TASKS
 from xaijax_kernels.collinearity import (
@@ -50,7 +49,8 @@ class AEC(BaseEstimator):
     effect: it is the sign of b_j times that of the sum of the other columns' slopes. Where columns
     are uncorrelated every effect is 0, whatever y is. With `standardize=False`, the paper's
     reading, slopes in mixed units are added: multiplying one column by 10 changes the list, and
-    columns of small spread lead it. Shifting a column changes nothing.
+    columns of small spread lead it. Shifting a column changes nothing, up to where solver="sklearn"
+    stops.
 
     Parameters
     ----------
@@ -61,13 +61,18 @@ class AEC(BaseEstimator):
     decimals : None, or digits to which every B, every b and the effects are rounded; the author's
         code has 4.
     solver : of the logistic fits, both with the loss of `LogisticRegression()` (L2, C = 1, the
-        intercept free). "sklearn": that class's own stopping point, as in the paper. "newton":
-        converged.
+        intercept free). "sklearn": that class's own stopping point, as in the paper. It may be far
+        from the minimum, with the wrong sign even, where a column's mean is many standard
+        deviations from 0 or its standard deviation is small; one warning names such columns and
+        both slopes. "newton": the minimum.
     learner : None, or what gives b_j instead: a scikit-learn estimator with a slope (`coef_`), or a
         function (x [M], y [M]) -> slope, called with a third argument where rows have weights. In a
         classification y is 0 or 1.
     bootstrap : None, or the number S of resamplings of the rows, at least 2. Their logistic slopes
-        are found by Newton from the full fit, also with solver="sklearn".
+        are at the minimum, also with solver="sklearn": errors and ranks are those of
+        solver="newton". With sample_weight every replicate draws M of the M rows of positive
+        weight, each as likely as any other, and a drawn row counts with its weight. So a weight of
+        2 is one row that may be drawn, not two: effects are those of the row twice, errors are not.
     seed : of the resampling; the same seed draws the same rows, however data are cut into chunks.
 
     Attributes
@@ -82,7 +87,7 @@ class AEC(BaseEstimator):
         which a column (first axis) has a rank (second axis, 0 the top).
     classes_ : [K], ascending; None for a regression. With two classes b is of the second.
     n_features_in_ : F.
-    feature_names_in_ : [F], the columns of a frame; not there for an array.
+    feature_names_in_ : [F], the columns of a frame where all names are text; else not there.
     n_iter_ : passes over all rows of the Newton solver, 0 where none was needed.
     explanation_ : the result as an `Explanation`, for plots, tables and the report.
 
@@ -112,7 +117,8 @@ class AEC(BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> AEC:
         """Fit to X [M, F] (array, pandas or polars frame of numbers) and y [M]; returns self.
 
-        sample_weight: [M], at least 0; a weight of 2 is the same as the row twice.
+        sample_weight: [M], at least 0; for the effects a weight of 2 is the same as the row twice,
+            for bootstrap errors it is one row (see `bootstrap`).
 
         Raises, before any fit: InputError for NaN, infinity, duplicate names, y of another length,
         a single class and the like; InputTypeError for types that are not accepted.
@@ -122,8 +128,7 @@ class AEC(BaseEstimator):
         table = table_of(X, y, sample_weight)
         self._check_learner(weighted=table.weights is not None)
         self._fit(table, started)
-        if frame_kind(X) is not None and all(isinstance(one, str) for one in X.columns):
-            self.feature_names_in_ = np.asarray(table.names, dtype=object)
+        self._keep_names(text_names(X))
         return self
 
     def fit_chunks(self, chunks: Any) -> AEC:
@@ -134,8 +139,9 @@ class AEC(BaseEstimator):
         of the first rows is a good start), bootstrap some more.
 
         chunks: what can be iterated over several times and gives tuples (X, y) or
-            (X, y, sample_weight), X [R, F] an array or a frame with the same columns each time: a
-            list, an object whose __iter__ starts anew, or a function that returns a new iterator.
+            (X, y, sample_weight), X [R, F] always an array or always a frame, with the same columns
+            each time: a list, an object whose __iter__ starts anew, or a function that returns a
+            new iterator.
 
         Raises: as `fit`; InputTypeError for an iterator that can be read once; InputError for
         solver="sklearn" in a classification, and for learner=, which need all rows at once.
@@ -146,8 +152,7 @@ class AEC(BaseEstimator):
             raise InputError("learner= needs all rows at once; call fit, or leave learner out.")
         rows = Chunks(chunks)
         self._fit(rows, started)
-        if rows.framed:
-            self.feature_names_in_ = np.asarray(rows.names, dtype=object)
+        self._keep_names(rows.labels)
         return self
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
@@ -159,12 +164,19 @@ class AEC(BaseEstimator):
         tags.target_tags.required = True
         return tags
 
+    def _keep_names(self, names: tuple[str, ...] | None) -> None:
+        """Names of an earlier fit go, as scikit-learn has it."""
+        vars(self).pop("feature_names_in_", None)
+        if names is not None:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+
     def _check(self) -> None:
         """Parameters are looked at here, not in the constructor, as scikit-learn wants it."""
         _checks.one_of(self.task, "task", TASKS)
         _checks.one_of(self.solver, "solver", SOLVERS)
         if not isinstance(self.standardize, bool | np.bool_):
-            raise InputTypeError(f"standardize must be True or False, got {self.standardize!r}.")
+            given = _checks.shown(self.standardize)
+            raise InputTypeError(f"standardize must be True or False, got {given}.")
         if self.decimals is not None:
             _checks.whole_number(self.decimals, "decimals", least=0)
         if self.bootstrap is not None:
@@ -192,6 +204,7 @@ class AEC(BaseEstimator):
             )
         tell(found, self.standardize)
         target, logistic = self._target_slopes(rows, found)
+        self._first = found.first
         with np.errstate(over="ignore", invalid="ignore"):  # looked at below
             slopes = feature_slopes(found.products, found.constant, self.standardize)
             if self.decimals is not None:
@@ -219,7 +232,6 @@ class AEC(BaseEstimator):
         self.classes_ = found.target.classes
         self.n_features_in_ = found.F
         self.n_iter_ = 0 if logistic is None else logistic.passes
-        vars(self).pop("feature_names_in_", None)  # of an earlier fit
         stats = {
             "estimator": "AEC",
             "bootstrap": self.bootstrap,
@@ -291,4 +303,4 @@ class AEC(BaseEstimator):
                 f"y has {len(plain.effects_)} classes, and each has a list of its own. Pass one of "
                 "them, y == label."
             )
-        return RemainingEffects(plain.slopes_, plain.target_slopes_, self.decimals)
+        return RemainingEffects(plain.slopes_, plain.target_slopes_, self.decimals, plain._first)

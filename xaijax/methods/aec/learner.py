@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
+from xaijax import _checks
 from xaijax._errors import InputTypeError, ModelOutputError
 from xaijax.methods.aec.rows import Table
 from xaijax.methods.aec.survey import Survey
@@ -54,7 +55,7 @@ def fit(
     scales: tuple[np.ndarray, np.ndarray] | None = None,
     times: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Slopes [K', F], or [1, F] of a regression; 0 for constant columns.
+    """Slopes [K', F], or [1, F] of a regression; 0 for constant columns, equal for equal ones.
 
     scales: means and spreads [F] by which the columns are standardised.
     times: [M], how often each row is taken, for a bootstrap replicate.
@@ -67,13 +68,13 @@ def fit(
     if times is not None:
         weights = times if weights is None else weights * times
     slopes = np.zeros((len(targets), found.F))
-    for j in map(int, np.flatnonzero(~found.constant)):
+    for j in map(int, np.flatnonzero(found.fitted)):
         x = table.column(j)
         if scales is not None:
             x = (x - scales[0][j]) / scales[1][j]
         for at, y in enumerate(targets):
             slopes[at, j] = learner(x, y, weights)
-    return slopes
+    return slopes[:, found.first]
 
 
 def _of_estimator(learner: Any, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
@@ -95,7 +96,8 @@ def _checked(slope: Any, learner: Any) -> float:
         value = np.empty(0)
     if value.size != 1 or not np.isfinite(value).all():
         raise ModelOutputError(
-            f"learner {learner!r} gave {slope!r} for one column; one finite slope is needed."
+            f"learner {learner!r} gave {_checks.shown(slope)} for one column; one finite slope is "
+            "needed."
         )
     return float(value.reshape(()))
 

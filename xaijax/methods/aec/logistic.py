@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 from xaijax import _checks
 from xaijax.methods.aec.distinct import ValueTable, stacked, value_table
 from xaijax.methods.aec.rows import Block, Rows, Table
+from xaijax.methods.aec.stopping import Far, is_far, minimum, tell
 from xaijax.methods.aec.survey import Survey
 from xaijax_kernels.newton import TILE, logistic_sums, newton
 
@@ -34,9 +35,9 @@ class LogisticFit:
     """Every feature against every class."""
 
     slopes: np.ndarray  # float64 [K', F], per unit of the column (of its spread if standardised)
-    theta: np.ndarray  # float64 [K', F, 2], intercept and slope of (x - mean) / spread
+    theta: np.ndarray  # float64 [K', F, 2], intercept and slope of (x - mean) / spread; the minimum
     passes: int  # over the rows, the most of all classes; 0: only over tables
-    tables: list[ValueTable | None]  # [F]
+    tables: list[ValueTable | None]  # [F], of the columns that are fitted
 
 
 def penalties(found: Survey, standardize: bool) -> np.ndarray:
@@ -51,13 +52,16 @@ def fit(rows: Rows, found: Survey, solver: str, standardize: bool) -> LogisticFi
         rows = rows.by_column()
         codes = found.target.encode(rows.y)
         tables = [
-            None if found.constant[j] else value_table(rows, j, codes, found.target.positives)
+            value_table(rows, j, codes, found.target.positives) if found.fitted[j] else None
             for j in range(found.F)
         ]
     if solver == "sklearn":
         assert isinstance(rows, Table)
-        return _by_sklearn(rows, found, standardize, tables)
-    return _by_newton(rows, found, standardize, tables)
+        fitted = _by_sklearn(rows, found, standardize, tables)
+    else:
+        fitted = _by_newton(rows, found, standardize, tables)
+    first = found.first
+    return replace(fitted, slopes=fitted.slopes[:, first], theta=fitted.theta[:, first])
 
 
 def device_blocks(
@@ -85,7 +89,7 @@ def _by_newton(
     F, positives = found.F, found.target.positives
     theta, penalty = np.zeros((len(positives), F, 2)), penalties(found, standardize)
     tabled = np.array([one is not None for one in tables])
-    rest = np.flatnonzero(~tabled & ~found.constant)
+    rest = np.flatnonzero(~tabled & found.fitted)
     of_table = np.flatnonzero(tabled)
     passes, stuck = 0, found.constant & False
     for at, k in enumerate(positives):
@@ -172,24 +176,33 @@ def _padded(
 def _by_sklearn(
     table: Table, found: Survey, standardize: bool, tables: list[ValueTable | None]
 ) -> LogisticFit:
-    """One `LogisticRegression().fit` a column, on its distinct values where these are few."""
-    positives = found.target.positives
+    """One `LogisticRegression().fit` a column, on its distinct values where these are few.
+
+    The slopes are scikit-learn's, `theta` is the minimum: bootstrap goes on from there.
+    """
+    positives, penalty = found.target.positives, penalties(found, standardize)
     theta = np.zeros((len(positives), found.F, 2))
     slopes = np.zeros((len(positives), found.F))
-    stuck = found.constant & False
+    stuck, far = found.constant & False, []
     codes = found.target.encode(table.y)
     # The solver's matrices are tiny: in several threads its steps would mostly wait for each other.
     with threadpool_limits(1, "blas"):
-        for j in map(int, np.flatnonzero(~found.constant)):
+        for j in map(int, np.flatnonzero(found.fitted)):
             for at, k in enumerate(positives):
                 x, y, weights = _cases(table, tables[j], j, at, codes == k)
-                if standardize:
-                    x = (x - found.mean[j]) / found.spread[j]
-                a, b, converged = _one_by_sklearn(x, y, weights)
-                stuck[j] |= not converged
+                z = (x - found.mean[j]) / found.spread[j]
+                a, b, converged = _one_by_sklearn(z if standardize else x, y, weights)
                 slopes[at, j] = b
                 own = (a, b) if standardize else (a + b * found.mean[j], b * found.spread[j])
-                theta[at, j] = own
+                theta[at, j] = reached = minimum(z, y, weights, own, penalty[j])
+                positive = (y if weights is None else y * weights).sum()
+                if is_far(own[1], reached[1], positive, found.moments.weight, penalty[j]):
+                    unit = 1.0 if standardize else found.spread[j]
+                    equal = map(int, np.flatnonzero(found.first == j))
+                    far += [Far(_named(found, i, k), b, reached[1] / unit) for i in equal]
+                else:
+                    stuck[j] |= not converged
+    tell(far)
     _tell(stuck, found, "stopped at scikit-learn's limit of 100 iterations. Say solver='newton'")
     return LogisticFit(slopes, theta, 0, tables)
 
@@ -217,7 +230,15 @@ def _cases(
     return np.tile(values.values, 2)[some], y[some], weights[some]
 
 
+def _named(found: Survey, j: int, k: int) -> str:
+    """Column j, with the class k where each of several has a fit."""
+    classes = found.target.classes
+    if classes is None or len(classes) == 2:
+        return repr(found.names[j])
+    return f"{found.names[j]!r} for class {classes[k]}"
+
+
 def _tell(stuck: np.ndarray, found: Survey, what: str) -> None:
     if stuck.any():
-        names = ", ".join(repr(found.names[j]) for j in np.flatnonzero(stuck))
+        names = ", ".join(repr(found.names[j]) for j in np.flatnonzero(stuck[found.first]))
         _checks.warn(f"The logistic fit of y on {names} {what} for converged slopes.")

@@ -40,7 +40,7 @@ def replicate_slopes(
     if spreads is not None:
         penalty = penalty * spreads**2
     small = np.array([one is not None and len(one.values) <= FEW for one in full.tables])
-    tabled, rest = np.flatnonzero(small), np.flatnonzero(~small & ~found.constant)
+    tabled, rest = np.flatnonzero(small), np.flatnonzero(~small & found.fitted)
     beta = np.zeros((S, K, found.F))
     counted: list[Part] = []
     if len(tabled):
@@ -61,7 +61,7 @@ def replicate_slopes(
             evaluate = over(parts, found, features, _sums)
             ended = newton(evaluate, start, penalty[:, features], close=CLOSE, skip=skip)
             beta[:, at, features] = ended.theta[..., 1]
-    return beta
+    return beta[..., found.first]
 
 
 def _counted(

@@ -18,6 +18,7 @@ from xaijax._frames import column, frame_kind, frame_labels, frame_numbers, same
 
 BLOCK_VALUES = 1 << 18  # float64 numbers in a block: 2 MiB, which stay in the cache
 LARGEST_BLOCK = 1 << 23  # the same for many columns, whose matrices of pairs should be few
+LARGEST = 1e100  # weight: it leaves squares of deviations 200 of the 308 powers of ten
 FILL = "Fill it or drop the rows first."
 
 
@@ -86,7 +87,8 @@ class Chunks:
 
     def __init__(self, chunks: Any) -> None:
         self._chunks = _repeatable(chunks)
-        self.framed = False  # whether the names are those of frames
+        self.labels: tuple[str, ...] | None = None  # see `text_names`
+        self._kind: str | None = None  # of the chunks' tables, in words
         first = next(self._read(), None)
         if first is None:
             raise InputError("chunks hold no rows of positive weight; at least 2 are needed.")
@@ -125,13 +127,33 @@ class Chunks:
                     f"chunks: item {place} is a {type(chunk).__name__}; each item must be a tuple "
                     "(X, y) or (X, y, sample_weight)."
                 )
-            self.framed = frame_kind(chunk[0]) is not None
+            self._check_kind(chunk[0], place)
             table = table_of(*chunk, expected=names, where=f" of chunk {place}", least=1)
             names = table.names
             if len(table.y):  # its weights may all be zero
                 yield table
         if names is None:
             raise InputError("chunks has no items; at least one tuple (X, y) is needed.")
+
+    def _check_kind(self, X: Any, place: int) -> None:
+        """Refuse frames beside arrays, and texts as names beside numbers."""
+        labels, kind = text_names(X), "an array"
+        if frame_kind(X) is not None:
+            kind = f"a frame with{'out' if labels is None else ''} texts as column names"
+        if self._kind is None:
+            self._kind, self.labels = kind, labels
+        if kind != self._kind:
+            raise InputError(
+                f"X of chunk {place} is {kind}, but that of the first chunk is {self._kind}, so "
+                "that their columns cannot be compared. Give all chunks as the same kind."
+            )
+
+
+def text_names(X: Any) -> tuple[str, ...] | None:
+    """Column names of a frame where all are text, which scikit-learn keeps; None for others."""
+    if frame_kind(X) is None or not all(isinstance(one, str) for one in X.columns):
+        return None
+    return tuple(X.columns)
 
 
 def table_of(
@@ -150,25 +172,28 @@ def table_of(
     """
     name = f"X{where}"
     if frame_kind(X) is None:
-        array = _checks.rows_of(_checks.as_array(X, name), name, None)
+        array = _checks.matrix(X, name)
         names = tuple(f"x{j}" for j in range(array.shape[1]))
         _checks.finite(array, name, False, remedy=FILL)
         if expected is not None and len(names) != len(expected):
             raise InputError(
-                f"{name} has {len(names)} columns, but the first chunk has {len(expected)}."
+                f"{name} has {_checks.count(len(names), 'column')}, but the first chunk has "
+                f"{len(expected)}. Give all chunks the same columns."
             )
         x = array.T
     else:
         names = frame_labels(X, name)
         if expected is not None:
             same_labels(names, expected, name, "the first chunk")
-        columns = frame_numbers(X, name, None, "")
+        columns = frame_numbers(X, name, None, "", "AEC")
         for label, one in zip(names, columns, strict=True):
             _checks.finite(one, f"{name}, column {label!r},", False, remedy=FILL)
         x = np.stack([np.asarray(one, np.float64) for one in columns])
     M = x.shape[1]
     if M < least:
-        raise InputError(f"{name} has {M} row (n_samples={M}); at least {least} are needed.")
+        raise InputError(
+            f"{name} has {_checks.count(M, 'row')} (n_samples={M}); at least {least} are needed."
+        )
     target = target_values(y, M, where)
     weights = _weights(sample_weight, M, where)
     if weights is not None and not weights.all():
@@ -225,7 +250,7 @@ def _plain(y: Any, name: str) -> np.ndarray:
     if array.dtype.kind in "US":
         return array.astype(object)
     if array.dtype.kind != "O":
-        return _checks.as_array(y, name)
+        return _checks.as_array(y, name, "Make them numbers or texts.")
     if all(isinstance(one, numbers.Real) and not isinstance(one, bool) for one in array.flat):
         return array.astype(np.float64)
     return array
@@ -235,12 +260,19 @@ def _weights(weights: Any, rows: int, where: str) -> np.ndarray | None:
     if weights is None:
         return None
     name = f"sample_weight{where}"
-    given = _checks.as_array(weights, name).astype(np.float64)
+    given = _checks.as_array(weights, name, "Give one number for each row.").astype(np.float64)
     if given.shape != (rows,):
         raise InputError(f"{name} has shape {given.shape}, but X has {rows:,} rows: give [{rows}].")
     _checks.finite(given, name, False, remedy="Give finite weights of at least 0.")
     if (given < 0).any():
         raise InputError(f"{name} contains {given.min()}; weights of at least 0 are needed.")
+    strange = (given > LARGEST) | ((given > 0) & (given < 1 / LARGEST))
+    if strange.any():
+        raise InputError(
+            f"{name} contains {given[strange][0]}; weights that are not 0 must be between "
+            f"{1 / LARGEST:g} and {LARGEST:g}, or sums of squares with them leave the range of "
+            "float64. Divide them by their mean."
+        )
     return given
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from xaijax import _checks
 from xaijax._errors import InputError
+from xaijax.methods.aec.equal import of_first, split
 from xaijax.methods.aec.rows import Rows
 from xaijax.methods.aec.target import Distinct, Target
 from xaijax_kernels.moments import Moments, block_moments, merge
@@ -27,11 +28,20 @@ class Survey:
     target: Target
     constant: np.ndarray  # bool [F]
     spread: np.ndarray  # float64 [F], population standard deviations, 1 for constant columns
+    first: np.ndarray  # intp [F], the first column that each is equal to: itself, if to no other
 
     @property
     def F(self) -> int:
         """Features."""
         return len(self.names)
+
+    @property
+    def fitted(self) -> np.ndarray:
+        """Which columns have slopes of their own, bool [F]: not constant, the first of equal ones.
+
+        The slopes of all are those of the first ones, `slopes[..., first]`.
+        """
+        return ~self.constant & (self.first == np.arange(self.F))
 
     @property
     def products(self) -> np.ndarray:
@@ -52,20 +62,22 @@ def survey(rows: Rows, task: str) -> Survey:
         InputTypeError: labels where numbers are needed.
     """
     F, distinct = len(rows.names), Distinct(task)
-    moments = None
+    moments, first = None, np.zeros(F, np.intp)
     with np.errstate(over="ignore", invalid="ignore"):  # looked at below
         for block in rows.blocks():
             distinct.add(block.y)
             y = None if block.y.dtype.kind == "O" else block.y.astype(np.float64, copy=False)
             found = block_moments(block.x, y, block.weights)
             moments = found if moments is None else merge(moments, found)
+            first = split(first, block.x)
     if moments is None or moments.rows < 2:
         rows_seen = 0 if moments is None else moments.rows
         raise InputError(
-            f"X has {rows_seen} row with a positive weight (n_samples={rows_seen}); at least 2 are "
-            "needed."
+            f"X has {_checks.count(rows_seen, 'row')} with a positive weight "
+            f"(n_samples={rows_seen}); at least 2 are needed."
         )
     target = distinct.target()
+    moments = _shared(moments, first)
     constant = (moments.low == moments.high)[:F]
     squares = np.diagonal(moments.products)[:F]
     strange = ~constant & ~((squares > np.finfo(float).tiny) & np.isfinite(squares))
@@ -76,7 +88,14 @@ def survey(rows: Rows, task: str) -> Survey:
             "Rescale the columns (multiply by a power of ten)."
         )
     spread = np.where(constant, 1.0, np.sqrt(squares / moments.weight))
-    return Survey(tuple(rows.names), moments, target, constant, spread)
+    return Survey(tuple(rows.names), moments, target, constant, spread, first)
+
+
+def _shared(moments: Moments, first: np.ndarray) -> Moments:
+    """The moments with those of the first of equal columns for all of them."""
+    D = len(moments.mean)
+    places = np.append(first, np.arange(len(first), D))  # the target stays
+    return moments._replace(mean=moments.mean[places], products=of_first(moments.products, places))
 
 
 def tell(found: Survey, standardize: bool) -> None:

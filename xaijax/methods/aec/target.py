@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 
 TASKS = ("auto", "regression", "classification")
@@ -50,8 +51,8 @@ class Distinct:
         if self._task == "regression":
             if y.dtype.kind == "O":
                 raise InputTypeError(
-                    f"y holds labels ({y[0]!r}, say), but task='regression' needs numbers. Say "
-                    "task='classification', or encode y."
+                    f"y holds labels ({_checks.shown(y[0])}, say), but task='regression' needs "
+                    "numbers. Say task='classification', or encode y."
                 )
             return
         if self._many:
@@ -75,8 +76,9 @@ class Distinct:
             return Target(None)
         if len(found) < 2:
             raise InputError(
-                f"y has a single class, {found[0]!r} (1 class): AEC needs at least two, or numbers "
-                "that differ. Say task='regression' for a constant target, whose effects are 0."
+                f"y has a single class, {_checks.shown(found[0])} (1 class): AEC needs at least "
+                "two, or numbers that differ. Say task='regression' for a constant target, whose "
+                "effects are 0."
             )
         if found.dtype.kind == "f" and len(found) > 2 and (found != np.rint(found)).any():
             raise InputError(

@@ -21,6 +21,9 @@ OUTPUTS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8
 PEOPLE = ("#0072B2", "#E69F00")
 LOW_TO_HIGH = ("#2b6cb0", "#9c8fb4", "#e07b16")
 
+# Values that are no steps towards a sum: each input alone; shares of sets, not of an answer.
+NO_SUM = ("unary", "deegan-packel")
+
 NAME_LIMIT = 30  # characters of a name on an axis
 
 
@@ -72,6 +75,20 @@ def one_output(explanation: Explanation, output: int | str | None, plot: str) ->
     if chosen.output_names is not None:
         raise InputTypeError(f"output: got {output!r}; pass one name or position.")
     return chosen
+
+
+def lone_output(explanation: Explanation, why: str) -> Explanation:
+    """The explanation [N, P], for what takes no output=; why: "a profile is of one".
+
+    Raises InputError: K outputs.
+    """
+    if explanation.output_names is not None:
+        names = [repr(name) for name in explanation.output_names[:6]]
+        raise InputError(
+            f"explanation: it has {len(explanation.output_names)} outputs ({', '.join(names)}), "
+            f"and {why}. Choose it: explanation[:, :, {names[-1]}]."
+        )
+    return explanation
 
 
 def new_axes(ax: Any, rows: float, width: float = 7.2) -> Axes:

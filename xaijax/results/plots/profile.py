@@ -11,6 +11,7 @@ from xaijax._explanation import Explanation
 from xaijax._public import public
 from xaijax._summary import ranking
 from xaijax.results._profiles import profiles_of
+from xaijax.results._wording import axis
 from xaijax.results.plots import _style
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def profile(
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
     """
     _style.check(explanation, max_display)
-    explanation = _style.one_output(explanation, None, "profile")
+    explanation = _style.lone_output(explanation, "a profile is of one")
     N = len(explanation)
     if N > 2:
         raise InputError(
@@ -88,7 +89,7 @@ def profile(
     kind = _style.value_name(explanation)
     note = "; lines: 95 % intervals" if half is not None else ""
     title = _style.title_of_one(explanation) if N == 1 else None
-    _style.dress(axes, names, f"{kind}: left lowers, right raises{note}", title, 52)
+    _style.dress(axes, names, f"{kind}{axis(explanation)}{note}", title, 52)
     if N == 2:
         legend = axes.legend(loc="best", frameon=True, framealpha=0.9, fontsize=8.5)
         for text in legend.get_texts():

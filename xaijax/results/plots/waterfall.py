@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xaijax._errors import InputTypeError
+from xaijax._errors import InputError, InputTypeError
 from xaijax._explanation import Explanation
 from xaijax._public import public
 from xaijax.results.plots import _style
@@ -42,10 +42,12 @@ def waterfall(
         The Axes.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument that is not accepted; unary influences and indices
+            of Deegan and Packel, whose sum is nothing.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
     """
     _style.check(explanation, max_display)
+    refuse_no_sum(explanation)
     explanation = _style.one_output(explanation, output, "waterfall")
     if not isinstance(instance, str) and np.ndim(instance) > 0 or isinstance(instance, slice):
         raise InputTypeError(f"instance: got {instance!r}; pass one position or name.")
@@ -99,6 +101,15 @@ def waterfall(
         f"base value + all values = {ends[0]:.4g}",
     )
     return axes
+
+
+def refuse_no_sum(explanation: Explanation) -> None:
+    """Raise InputError for values that are no steps from one number to another."""
+    if explanation.kind in _style.NO_SUM:
+        raise InputError(
+            f"explanation: a {_style.value_name(explanation)} is no step towards a sum, so there "
+            "is no waterfall of it. Say xaijax.plots.profile (one person or two), bar or beeswarm."
+        )
 
 
 def _columns(one: Explanation, shown: np.ndarray) -> list[tuple[int, np.ndarray | None]]:

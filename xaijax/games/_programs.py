@@ -1,0 +1,150 @@
+"""The compiled programs of one explainer: those that hold a JAX model, and reductions of values.
+
+Letters: T tiles in a dispatch, R rows in a tile, S slots in a tile, K scores, A answers, C code
+columns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as Spec
+
+from xaijax._errors import MemoryPlanError
+from xaijax.games._clock import Clock
+from xaijax.games._plan import Sizes
+from xaijax.games.score import Score
+from xaijax_kernels.memory import program_bytes
+from xaijax_kernels.tiles import SMALLEST_TILE, TileShape, over_tiles, run_tiles, traced_once
+
+LOOK_AHEAD = 2  # dispatches under way before the first is fetched
+
+
+class Programs:
+    """Compiled once for all explainers of a model, and what they all take, on the devices."""
+
+    def __init__(
+        self,
+        apply: Callable[[Any, jax.Array], jax.Array],
+        params: Any,
+        cache: dict[Any, Any],
+        sizes: Sizes,
+        players: np.ndarray | None,
+        donors: np.ndarray,
+        mesh: Mesh,
+        max_memory: int,
+        clock: Clock,
+        listed: int = 0,
+        score: Score | None = None,
+        outputs: int = 1,
+    ) -> None:
+        """listed: coalitions of the list that slots may name, 0 for none; outputs: A."""
+        self.sizes, self.mesh, self.clock, self.listed = sizes, mesh, clock, listed
+        self.same, self.split = NamedSharding(mesh, Spec()), NamedSharding(mesh, Spec("tiles"))
+        self.params = jax.device_put(params, self.same)
+        self.donors = jax.device_put(donors, self.same)
+        self.players = None if players is None else jax.device_put(players, self.same)
+        self._apply, self._cache, self.max_memory = apply, cache, max_memory
+        self._score, self._outputs = score, outputs
+        self._runs: dict[tuple[str, bool], Any] = {}  # the programs that hold the model
+
+    def reads_own(self, scored: bool) -> bool:
+        """Whether the score looks at the model's answer to x itself."""
+        return scored and self._score is not None and self._score.reads_own
+
+    def shape(self, kind: str, scored: bool = True) -> TileShape:
+        """The tile for slots of one kind; slots of "rows" are single rows."""
+        tile = self.sizes.tile if scored else replace(self.sizes.tile, outputs=self._outputs)
+        return replace(tile, slot_bits=0, slots=tile.rows) if kind == "rows" else tile
+
+    def run(self, kind: str, scored: bool = True) -> Any:
+        """The program that holds the model, for slots of one kind, compiled once."""
+        if (kind, scored) in self._runs:
+            return self._runs[kind, scored]
+        s, shape = self.sizes, self.shape(kind, scored)
+        score = self._score if scored else None
+        words = -(-shape.P // 32)
+        listed = None if kind == "corners" else (self.listed, words)
+        dtype = self.donors.dtype
+        devices = tuple(self.mesh.devices.flat)
+        key = ("run", kind, s, listed, self.players is None, dtype.name, devices, score, shape)
+        if key not in self._cache:
+            started = time.perf_counter()
+
+            def of(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
+                return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
+
+            kept = jnp.isfinite if score is None else score.kept
+            run = partial(
+                run_tiles, self.traced(), shape, self.mesh, kind=kind, score=score, kept=kept
+            )
+            arguments = (
+                self.params,
+                of(self.same, s.instances, s.columns, dtype=dtype),
+                self.donors,
+                self.players,
+                of(self.split, self.mesh.size),
+                of(self.split, s.tiles, shape.slots, 3 + words),
+                None if listed is None else of(self.same, *listed, dtype=jnp.uint32),
+                of(self.same, s.instances, self._outputs, dtype=dtype)
+                if self.reads_own(scored)
+                else None,
+            )
+            self._cache[key] = jax.jit(run).lower(*arguments).compile()
+            self.clock.compile_seconds += time.perf_counter() - started
+        compiled = self._cache[key]
+        # Dispatches that run ahead hold their results beside the one at work.
+        needed = program_bytes(compiled) * (LOOK_AHEAD + 1)
+        if needed > self.max_memory:
+            raise MemoryPlanError(
+                f"max_memory={self.max_memory:,} bytes, but a dispatch of {s.tiles} tiles of "
+                f"{shape.rows} rows needs {needed:,}. Raise max_memory=, or lower batch_size= or "
+                f"tile= (at least {SMALLEST_TILE})."
+            )
+        self._runs[kind, scored] = compiled
+        return compiled
+
+    def traced(self) -> Callable[[Any, jax.Array], jax.Array]:
+        """The model for one tile of rows: one trace serves all programs."""
+        shape = self.sizes.tile
+        dims, dtype = (shape.rows, *shape.instance_shape), self.donors.dtype
+        key = ("traced", dims, dtype.name)
+        if key not in self._cache:
+            rows = jax.ShapeDtypeStruct(dims, dtype)
+            self._cache[key] = traced_once(self._apply, self.params, rows)
+        return self._cache[key]
+
+    def reduction(self, key: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A reduction of the values, compiled once: (values, weights[, one number per tile])."""
+        s = self.sizes
+        values = jax.ShapeDtypeStruct(
+            (s.tiles, s.tile.rows, s.tile.outputs), s.tile.dtype, sharding=self.split
+        )
+        split = (True, False, True)[: 1 + len(arguments)]
+        return self.compiled(key, over_tiles(function, self.mesh, split), (values, *arguments))
+
+    def compiled(
+        self, key: Any, function: Callable[..., Any], arguments: Any, donate: tuple[int, ...] = ()
+    ) -> Any:
+        """`function` compiled for such arguments, once for all explainers of the model."""
+        s = self.sizes
+        key = (s.tile, s.tiles, tuple(self.mesh.devices.flat), *key)
+        if key not in self._cache:
+            started = time.perf_counter()
+            program = jax.jit(function, donate_argnums=donate)
+            self._cache[key] = program.lower(*arguments).compile()
+            self.clock.compile_seconds += time.perf_counter() - started
+        return self._cache[key]
+
+
+def make_mesh(devices: list[Any]) -> Mesh:
+    """One axis, over which tiles are split."""
+    return Mesh(np.array(devices), ("tiles",))

@@ -1,0 +1,124 @@
+"""A fingerprint of what values are relative to, so that no two questions are merged into one.
+
+The donor rows with their weights, and the functions that the user gave (a link, a difference, a
+score, what combines two means): facts that names and sizes in the provenance do not tell apart.
+
+It stands in `stats` of an Explanation, which already holds numbers made of the same rows, and not
+in the provenance, which is public: a private release copies no stats, a federated explanation drops
+it (a guest's reference row must not be found by trying), and reports do not print it. It is not
+keyed by the process, so that instances explained in several processes can be compared and merged.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from xaijax._frames import column, frame_kind
+from xaijax.games.game import Game
+from xaijax.games.replacement import Replacement
+
+DEEP = 12  # functions within functions that are looked into
+
+
+def fingerprint(game: Game) -> str:
+    """32 hexadecimal digits; equal for the same donors in the same order and the same functions.
+
+    Functions are compared by their code, defaults and what they close over, and by the numbers,
+    texts and arrays that they read by a global name or hold. A sampler's rows are draws, and left
+    out.
+    """
+    evaluator, quantity = game.evaluator, game.quantity
+    digest = hashlib.blake2b(digest_size=16)
+    for part in _rows(evaluator.replacement):
+        digest.update(part)
+    for given in (evaluator.score, quantity.outer, quantity.combine):
+        for part in _parts(given, DEEP):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _rows(replacement: Replacement) -> Iterator[bytes]:
+    """The donors as the model takes them, and their weights."""
+    if replacement.kind == "sampler":
+        return
+    yield replacement.weights.tobytes()
+    rows = replacement.table.decode(replacement.codes)
+    if frame_kind(rows) is None:
+        yield from _array(np.asarray(rows))
+        return
+    for j, label in enumerate(rows.columns):
+        yield repr(label).encode()
+        yield from _array(column(rows, j))
+
+
+def _array(array: np.ndarray) -> Iterator[bytes]:
+    yield f"{array.dtype.str}{array.shape}".encode()
+    if array.dtype.kind == "O":
+        yield repr([(type(one).__name__, one) for one in array.ravel().tolist()]).encode()
+    else:
+        yield np.ascontiguousarray(array).tobytes()
+
+
+def _parts(value: Any, deep: int) -> Iterator[bytes]:
+    """What tells one value, or function, from another."""
+    yield type(value).__qualname__.encode()
+    if deep == 0:
+        return
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        yield repr(value).encode()
+    elif hasattr(value, "__array__") and hasattr(value, "dtype"):  # NumPy's and JAX's
+        yield from _array(np.asarray(value))
+    elif isinstance(value, tuple | list):
+        for one in value:
+            yield from _parts(one, deep - 1)
+    elif isinstance(value, frozenset):
+        yield repr(sorted(map(repr, value))).encode()
+    elif isinstance(value, CodeType):
+        yield value.co_code
+        yield repr(value.co_names).encode()
+        yield from _parts(value.co_consts, deep - 1)
+    elif isinstance(value, FunctionType):
+        yield from _of_function(value, deep - 1)
+    elif isinstance(value, MethodType):
+        yield from _parts(value.__func__, deep - 1)
+        yield from _parts(value.__self__, deep - 1)
+    elif isinstance(value, functools.partial):
+        yield from _parts((value.func, value.args, sorted(value.keywords.items())), deep - 1)
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from _parts([getattr(value, one.name) for one in fields(value)], deep - 1)
+    elif (wrapped := getattr(value, "__wrapped__", None)) is not None:  # of jax.jit
+        yield from _parts(wrapped, deep - 1)
+    else:
+        yield str(getattr(value, "__name__", "")).encode()
+        if callable(value):
+            yield from _parts(getattr(type(value).__call__, "__code__", None), deep - 1)
+        held = getattr(value, "__dict__", {})
+        yield from _parts([one for one in sorted(held.items()) if _plain(one[1])], deep - 1)
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str | np.ndarray)
+
+
+def _of_function(function: FunctionType, deep: int) -> Iterator[bytes]:
+    yield from _parts(function.__code__, deep)
+    yield from _parts(function.__defaults__, deep)
+    keywords = function.__kwdefaults__ or {}
+    yield from _parts(sorted(keywords.items()), deep)
+    for cell in function.__closure__ or ():
+        try:
+            held = cell.cell_contents
+        except ValueError:  # not set yet
+            continue
+        yield from _parts(held, deep)
+    for name in function.__code__.co_names:
+        held = function.__globals__.get(name)
+        if _plain(held):
+            yield from _parts(held, deep)
