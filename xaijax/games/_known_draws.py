@@ -27,18 +27,21 @@ class KnownDraws:
         self._who = np.zeros(0, np.int64)
         self._rules = np.zeros((0, F), bool)
         self._bits = np.zeros((0, 0), np.uint8)
+        self._asked = np.zeros(0, bool)
 
     def parents(
-        self, who: np.ndarray, rules: np.ndarray, gain: np.ndarray
+        self, who: np.ndarray, rules: np.ndarray, spared: np.ndarray, asked: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """(column that was added int64 [Q], place of the rule without it int64 [Q]); -1: none.
 
-        who int [Q], rules bool [Q, F]; gain: [Q, F], how many draws a column's agreement spares.
+        who int [Q], rules bool [Q, F]; spared: [N, F], how many draws a column's agreement spares;
+        asked: bool [D], the draws that are wanted, of which all must be known.
         """
         column, place = np.full((2, len(who)), -1)
         best = np.zeros(len(who))
-        if not len(self._keys):
+        if not len(self._keys) or (asked & ~self._asked).any():
             return column, place
+        gain = spared[who]
         keys = _folded(rule_keys(rules)) ^ _of_instance(who)
         for f in range(rules.shape[1]):
             q = np.flatnonzero(rules[:, f] & (gain[:, f] > best))
@@ -58,8 +61,9 @@ class KnownDraws:
         """The answers at these places; bool [n, D]."""
         return np.unpackbits(self._bits[places], axis=1, count=D).astype(bool)
 
-    def keep(self, who: np.ndarray, rules: np.ndarray, bits: np.ndarray) -> None:
-        """Keep the answers of this round, uint8 [Q, D / 8] as of `numpy.packbits`."""
+    def keep(self, who: np.ndarray, rules: np.ndarray, bits: np.ndarray, asked: np.ndarray) -> None:
+        """Keep the answers of this round, uint8 [Q, D / 8] as of `numpy.packbits`, of draws asked."""
+        self._asked = asked
         keys = _folded(rule_keys(rules)) ^ _of_instance(who)
         self._order = np.argsort(keys, kind="stable")
         self._keys, self._who, self._rules = keys[self._order], who, rules

@@ -21,8 +21,8 @@ from xaijax_kernels.memory import program_bytes
 from xaijax_kernels.perturb import Pool, Space, Subjects
 from xaijax_kernels.rule_tiles import PullShape, run_pulls
 
-PULLS = 1 << 15  # of one dispatch, in whole tiles
-NAMED_PULLS = 1 << 17  # the same where draws are named, which are many and short
+# Tiles of one dispatch: few programs, and a small question is not sent in a large array.
+LADDER = (4, 32, 256)
 LOOK_AHEAD = 1
 
 
@@ -47,8 +47,8 @@ class RuleDevice:
         programs = self._programs
         shape = PullShape(programs.sizes.tile.instance_shape, self.rows_per_call, pulls.draws)
         G, devices = shape.pulls, programs.mesh.size
-        most = NAMED_PULLS if space.named else PULLS
-        T = -(-max(1, most // G) // devices) * devices
+        needed = -(-len(pulls.header) // (G * devices))  # tiles of a device
+        T = devices * next((t for t in LADDER if t >= needed), LADDER[-1])
         pool = self._pool(pool)
         who = self._subjects(subjects)
         run = self._program(space, shape, T, pool, who, pulls.header.shape[1])

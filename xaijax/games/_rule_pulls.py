@@ -1,7 +1,7 @@
 """Pulls: rules of instances as the rows that a loop takes, and their bits as sums.
 
 Letters: Q questions (an instance and a rule), F columns, L columns of a rule at most, p draws of a
-pull, D draws of a question, S shares of the draws that are summed apart.
+pull, D draws of a question.
 """
 
 from __future__ import annotations
@@ -65,24 +65,24 @@ def named_pulls(
     p: int,
     longest: int,
 ) -> tuple[Pulls, np.ndarray]:
-    """Pulls that name the draws wanted bool [Q, D]; and which question each of these is of.
+    """Pulls that name the draws wanted bool [Q, D]; and these draws' places in `wanted`, flat.
 
     A pull's last draws are repeated where it has fewer than p.
     """
-    question, draw = np.nonzero(wanted)
-    each = wanted.sum(axis=1)
+    places, D = np.flatnonzero(wanted), wanted.shape[1]
+    each = np.count_nonzero(wanted, axis=1)
     pieces = -(-each // p)
     of_pull = np.repeat(np.arange(len(each)), pieces)
-    first = np.cumsum(each) - each
     before = np.repeat(np.cumsum(pieces) - pieces, pieces)
     start = (np.arange(len(of_pull)) - before) * p  # within the question
-    place = np.minimum(start[:, None] + np.arange(p), each[of_pull, None] - 1)
+    first, left = (np.cumsum(each) - each)[of_pull] + start, each[of_pull] - start
     header = np.empty((len(of_pull), HEADER + longest + p), np.int32)
     header[:, 0] = instance[of_pull]
     header[:, 1:3], header[:, 3] = keys[of_pull], 0
     header[:, HEADER : HEADER + longest] = rule_columns(rules, longest)[of_pull]
-    header[:, HEADER + longest :] = draw[first[of_pull, None] + place]
-    return Pulls(header, of_pull, np.minimum(each[of_pull] - start, p), p), question
+    at = first[:, None] + np.minimum(np.arange(p), left[:, None] - 1)
+    header[:, HEADER + longest :] = places[at] - (of_pull * D)[:, None]
+    return Pulls(header, of_pull, np.minimum(left, p), p), places
 
 
 def counts(pulls: Pulls, bits: np.ndarray, questions: int) -> np.ndarray:
@@ -93,11 +93,10 @@ def counts(pulls: Pulls, bits: np.ndarray, questions: int) -> np.ndarray:
     return np.bincount(pulls.question, own, minlength=questions).astype(np.int64)
 
 
-def flags(bits: np.ndarray, p: int, questions: int, draws: int) -> np.ndarray:
-    """Which draws agree, bool [questions, draws], where every question has as many pulls."""
+def flags(bits: np.ndarray, p: int) -> np.ndarray:
+    """Which draws agree, bool [M, p], of bits uint32 [M, ceil(p / 32)]."""
     bytes_ = np.ascontiguousarray(bits).view(np.uint8).reshape(len(bits), -1)
-    each = np.unpackbits(bytes_, axis=1, bitorder="little", count=p)
-    return each.reshape(questions, -1)[:, :draws].astype(bool)
+    return np.unpackbits(bytes_, axis=1, bitorder="little", count=p).view(bool)
 
 
 def packed(agrees: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ Letters: B donors, F columns, D listed draws, V bins.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -91,10 +92,12 @@ class Perturbation:
                 "one by one, so its average is no short list. Say search='table', "
                 "perturbation='row', or bins=None."
             )
-        count = self.B**2 if self.kind == "joint" else self._flips
+        joint = self.kind == "joint"
+        count = self.B**2 if joint else self._flips
+        most = f" ({math.isqrt(MOST_LISTED)} data rows, each beside each)" if joint else ""
         raise EnumerationLimitError(
             f"search='exact': perturbation={self.kind!r} averages over {count:,} rows a rule, and "
-            f"at most {MOST_LISTED:,} are enumerated. Say search='kl-lucb'"
+            f"at most {MOST_LISTED:,} are enumerated{most}. Say search='kl-lucb'"
             f"{', search=' + repr('table') if self.kind == 'flip' else ''} or use fewer data rows."
         )
 

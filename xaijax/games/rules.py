@@ -27,6 +27,7 @@ from xaijax.games.score import Score
 from xaijax_kernels.candidates import rule_keys
 from xaijax_kernels.perturb import Pool, Space, Subjects, keys_of
 
+MOST_FLAGS = 1 << 23  # draws whose pulls are made together
 SHARED = np.uint64(0)  # in place of fingerprint and rule, for draws that all rules share
 
 
@@ -111,17 +112,19 @@ class RuleGame:
     ) -> tuple[np.ndarray, np.ndarray]:
         """(the mean agreement over each share, its draws' effective number); float64 [Q, S] each.
 
-        search: "exact" or "table"; shares: bool [D, S], which listed draws belong to a share.
+        search: "exact" or "table"; shares: bool [D, S], which listed draws belong to a share: of
+        none, and it is not asked.
         The effective number is Kish's (sum w)^2 / sum w^2: the number itself for equal weights.
         """
         weights = self.space.listed(search)[1][:, None] * shares  # [D, S]
+        asked = shares.any(axis=1)  # a draw of no share is not asked
         means, sizes = np.empty((2, len(instance), shares.shape[1]))
         D = len(weights)
-        step = max(1, (1 << 27) // D)
+        step = max(1, MOST_FLAGS // D)
         kept = []
         for at in range(0, len(instance), step):
             part = slice(at, at + step)
-            agrees = self._listed(instance[part], rules[part], search, D)
+            agrees = self._listed(instance[part], rules[part], search, asked)
             if self.space.kind in ("conditional", "joint"):
                 own = self._satisfied(instance[part], rules[part])
                 own = np.repeat(own, D // self.space.B, axis=1)
@@ -131,43 +134,53 @@ class RuleGame:
             if self._shares_draws and len(instance) * D <= MOST_BITS:
                 kept.append(np.packbits(agrees, axis=1))
         if kept:
-            self._known.keep(instance, rules, np.concatenate(kept))
+            self._known.keep(instance, rules, np.concatenate(kept), asked)
         return means, sizes
 
-    def _listed(self, instance: np.ndarray, rules: np.ndarray, search: str, D: int) -> np.ndarray:
-        """Which listed draws agree; bool [Q, D]."""
+    def _listed(
+        self, instance: np.ndarray, rules: np.ndarray, search: str, asked: np.ndarray
+    ) -> np.ndarray:
+        """Which listed draws agree, of those asked bool [D]; bool [Q, D]."""
         if self.space.kind == "conditional":
             return self._donor_agrees(instance)
         if self.space.kind == "joint":
-            return self._all_pairs(instance, rules)
+            return self._pairs(instance, rules, asked)
+        donors = self.space.listed(search)[0]
+        wanted = np.repeat(asked[None], len(instance), axis=0)
+        agrees = np.zeros(wanted.shape, bool)
         space = self.space.space(search)
-        agrees = np.empty((len(instance), D), bool)
-        empty = ~rules.any(axis=1)
+        empty = np.flatnonzero(~rules.any(axis=1))
         if space.takes is None and not space.masks:  # then these rows are the donors themselves
-            donors = self.space.listed(search)[0]
-            if empty.any():
-                agrees[empty] = self._donor_agrees(instance[empty])[:, donors]
-        else:
-            empty = np.zeros(len(empty), bool)
-        asked = np.flatnonzero(~empty)
-        if not len(asked):
-            return agrees
-        most = min(D, self.asker.loop(self.questions).rows_per_call)
-        p = -(-D // -(-D // most))
-        who, kept = instance[asked], rules[asked]
+            agrees[empty] = self._donor_agrees(instance[empty])[:, donors]
+            wanted[empty] = False
         if self._shares_draws:
-            agrees[asked] = self._but_known(who, kept, search, D)
-            return agrees
-        keys = np.repeat(keys_of(self.asker.seed, SHARED, SHARED), len(who), axis=0)
-        longest = _longest(kept, self.F)
-        start, whole = np.zeros(len(who), np.int64), np.full(len(who), D)
-        some = pulls.pulls_of(who, keys, kept, start, whole, p, longest)
-        pool = self.asker.pool(search)
-        missing = -(-D // p) * p - len(pool.listed)
-        if missing > 0:  # the padding repeats a donor, and is left out of the sums
-            pool = self._padded_pool(search, pool, missing)
-        bits = self._bits(space, pool, some)
-        agrees[asked] = pulls.flags(bits, p, len(who), D)
+            column, place = self._known.parents(instance, rules, self._spared(search), asked)
+            has = np.flatnonzero(place >= 0)
+            spared = self._same(instance[has], column[has], donors)
+            wanted[has] &= ~spared
+            agrees[has] = self._known.flags(place[has], len(asked)) & spared
+        keys = np.repeat(keys_of(self.asker.seed, SHARED, SHARED), len(instance), axis=0)
+        agrees |= self._named(instance, keys, rules, wanted, search)
+        return agrees
+
+    def _named(
+        self,
+        instance: np.ndarray,
+        keys: np.ndarray,
+        rules: np.ndarray,
+        wanted: np.ndarray,
+        search: str,
+    ) -> np.ndarray:
+        """Which of the listed draws wanted bool [Q, D] agree; False for the others."""
+        agrees = np.zeros(wanted.shape, bool)
+        longest = _longest(rules, self.F)
+        some, place = pulls.named_pulls(instance, keys, rules, wanted, pulls.NAMED, longest)
+        if len(place):
+            space = replace(self.space.space(search), named=True)
+            bits = self._bits(space, self.asker.pool(search), some)
+            used = np.arange(pulls.NAMED) < some.used[:, None]
+            agrees.ravel()[place] = pulls.flags(bits, pulls.NAMED)[used]
+            self.rows_asked += len(place) - used.size
         return agrees
 
     @property
@@ -201,43 +214,15 @@ class RuleGame:
                     self._gain[some, f] = np.count_nonzero(same, axis=1)
         return self._gain
 
-    def _but_known(self, who: np.ndarray, rules: np.ndarray, search: str, D: int) -> np.ndarray:
-        """Which listed draws agree, those asked that no smaller rule has answered; bool [Q, D]."""
-        donors = self.space.listed(search)[0]
-        column, place = self._known.parents(who, rules, self._spared(search)[who])
-        agrees, wanted = np.zeros((len(who), D), bool), np.ones((len(who), D), bool)
-        has = np.flatnonzero(place >= 0)
-        if len(has):
-            wanted[has] = ~self._same(who[has], column[has], donors)
-            agrees[has] = self._known.flags(place[has], D)
-        keys = np.repeat(keys_of(self.asker.seed, SHARED, SHARED), len(who), axis=0)
-        longest = _longest(rules, self.F)
-        some, question = pulls.named_pulls(who, keys, rules, wanted, pulls.NAMED, longest)
-        if len(some.header):
-            space = replace(self.space.space(search), named=True)
-            bits = self._bits(space, self.asker.pool(search), some)
-            used = np.arange(pulls.NAMED) < some.used[:, None]
-            agrees[wanted] = pulls.flags(bits, pulls.NAMED, len(bits), pulls.NAMED)[used]
-            self.rows_asked += len(question) - len(some.header) * some.draws
-        return agrees
-
-    def _all_pairs(self, instance: np.ndarray, rules: np.ndarray) -> np.ndarray:
+    def _pairs(self, instance: np.ndarray, rules: np.ndarray, asked: np.ndarray) -> np.ndarray:
         """The same for pairs of donors, as `joint` has them; bool [Q, B B]."""
         Q, B = len(instance), self.space.B
+        # Kept columns come from a donor that satisfies the rule; of the others nothing is asked.
+        wanted = self._satisfied(instance, rules)[:, :, None] & asked.reshape(B, B)
         who, kept = np.repeat(instance, B), np.repeat(rules, B, axis=0)
         keys = np.zeros((Q * B, 2), np.int32)
         keys[:, 0] = np.tile(np.arange(B), Q)
-        whole = np.full(Q * B, B)
-        most = min(B, self.asker.loop(self.questions).rows_per_call)
-        some = pulls.pulls_of(who, keys, kept, 0 * whole, whole, most, _longest(rules, self.F))
-        bits = self._bits(self.space.space("exact"), self.asker.pool("exact"), some)
-        return pulls.flags(bits, most, Q * B, B).reshape(Q, B * B)
-
-    def _padded_pool(self, search: str, pool: Pool, missing: int) -> Pool:
-        listed = np.concatenate([pool.listed, np.repeat(pool.listed[-1:], missing)])
-        padded = pool._replace(listed=listed)
-        self.asker._pools[search] = padded
-        return padded
+        return self._named(who, keys, kept, wanted.reshape(Q * B, B), "exact").reshape(Q, B * B)
 
     def _hits_of_rows(
         self,

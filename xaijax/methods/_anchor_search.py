@@ -137,7 +137,7 @@ def by_lists(game: Any, settings: Settings, seed: int) -> Found:
 
     def precision(who: np.ndarray, rules: np.ndarray, share: int) -> tuple[np.ndarray, np.ndarray]:
         found.rounds += 1
-        found.samples[:] += np.bincount(who, minlength=game.N) * D
+        found.samples[:] += np.bincount(who, minlength=game.N) * np.count_nonzero(shares[:, share])
         means, sizes = game.precisions(who, rules, kind, shares[:, share, None])
         return means[:, 0], sizes[:, 0]
 
