@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -133,8 +134,10 @@ def test_tables_pages_and_the_repr():
     assert list(frame["precision"]) == [rule.precision for rule in rules]
     assert frame.loc[0, "rule"] == "Sex = female AND Class = first"
     page = rules.to_html()
-    assert page.count("<tr>") == 5 and "Sex = female<br>AND Class = first" in page
-    assert "Survived = true" in page and rules._repr_html_() == page
+    assert (
+        page.count("THEN PREDICT") == 4 and "<b>Sex = female</b> AND <b>Class = first</b>" in page
+    )
+    assert "<b>Survived = true</b>" in page and rules._repr_html_() == page
     assert "4 instances" in repr(rules) and "precision" not in repr(rules[0]).split("WITH")[0]
     assert rules[1:3].rules == rules.rules[1:3] and rules[[0, 2]].rules[1] is rules[2]
 
@@ -143,7 +146,26 @@ def test_names_are_escaped():
     data = np.array([[0], [1]], np.float32)
     model = xj.as_model(lambda r: r[:, 0], output="label")
     anchors = xj.AnchorExplainer(model, data, ["<b>x</b>"], [0], perturbation="row")
-    assert "<b>x</b>" not in anchors.explain(data).to_html()
+    page = anchors.explain(data).to_html()
+    assert "<b>x</b>" not in page and "&lt;b&gt;x&lt;/b&gt; = 0" in page
+
+
+def test_a_notebook_shows_sentences_with_bars():
+    """The widths of the bars are precision, its lower bound and coverage; the bound never rises."""
+    fields = {"prediction": "<i>", "coverage": 0.15, "samples": 9, "search": "kl-lucb"}
+    fields |= {"accepted": False, "note": "a & b", "target": "y", "std_error": 0.01}
+    rule = xj.Rule(["x > 1"], [(0, 1.0, np.inf)], precision=0.97, precision_lower=0.9199, **fields)
+    page = rule._repr_html_()
+    assert re.findall(r"width:([\d.]+)%;background", page) == ["97.0", "92.0", "15.0"]
+    assert "97%, at least 91.9%" in page and "15%</div>" in page
+    assert "IF <b>x &gt; 1</b> THEN PREDICT <b>y = &lt;i&gt;</b>" in page
+    assert "(not accepted; a &amp; b)" in page
+    assert not re.search(r"https?:|src=|<script|<i>\W*y", page)
+    many = xj.Rules((rule,) * 25)
+    assert many._repr_html_().count("THEN PREDICT") == 20 and "and 5 more" in many._repr_html_()
+    fields |= {"coverage": None, "std_error": None}
+    exact = xj.Rule([], [], precision=1.0, precision_lower=None, **fields)._repr_html_()
+    assert "exact for the data given" in exact and "coverage" not in exact and "IF TRUE" in exact
 
 
 def test_the_pick_covers_most():

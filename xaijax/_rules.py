@@ -5,7 +5,6 @@ Letters: N instances, M rows, F columns.
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import os
@@ -23,47 +22,12 @@ from xaijax._files import as_path, write_atomically
 from xaijax._frames import column, frame_kind
 from xaijax._optional import require
 from xaijax._public import public_class
+from xaijax._rule_html import rule_html, rules_html
+from xaijax._rule_words import label_words, number_words, percent
 
 Predicate = tuple[Any, ...]  # (column, low, high): low < v <= high; or (column, categories)
 FORMAT = "xaijax.Rules"
-
-
-def predicate_words(predicate: Predicate, name: str, names: Mapping[Any, str] | None = None) -> str:
-    """A predicate in words."""
-    if len(predicate) == 3:
-        low, high = predicate[1:]
-        if math.isinf(low) and math.isinf(high):
-            return f"{name} is any number"
-        if math.isinf(low):
-            return f"{name} <= {_number(high)}"
-        if math.isinf(high):
-            return f"{name} > {_number(low)}"
-        return f"{_number(low)} < {name} <= {_number(high)}"
-    shown = [_called(value, names) for value in predicate[1]]
-    if len(shown) == 1:
-        return f"{name} is missing" if shown[0] is None else f"{name} = {shown[0]}"
-    return f"{name} in ({', '.join('missing' if s is None else s for s in sorted(shown, key=str))})"
-
-
-def _number(value: Any) -> str:
-    return f"{value:.6g}"
-
-
-def _called(value: Any, names: Mapping[Any, str] | None) -> str | None:
-    if value is None or value != value:
-        return None
-    if names and value in names:
-        return names[value]
-    return label_words(value)
-
-
-def label_words(value: Any) -> str:
-    """A label or a value as the sentences have it."""
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
-    if isinstance(value, float | np.floating):
-        return _number(float(value))
-    return str(value)
+SHOWN = 20  # rules that a notebook shows by itself
 
 
 @public_class
@@ -119,16 +83,27 @@ class Rule:
 
     def __str__(self) -> str:
         conditions = " AND ".join(self.rule) if self.rule else "TRUE"
-        predicted = label_words(self.prediction)
-        if self.tolerance is not None:
-            predicted += f" +- {_number(self.tolerance)}"
-        predicted = predicted if self.target is None else f"{self.target} = {predicted}"
-        text = f"IF {conditions} THEN PREDICT {predicted} WITH PRECISION {_percent(self.precision)}"
+        text = f"IF {conditions} THEN PREDICT {self.predicted}"
+        text += f" WITH PRECISION {percent(self.precision)}"
         if self.coverage is not None:
-            text += f" AND COVERAGE {_percent(self.coverage)}"
-        remarks = ["" if self.accepted else "NOT ACCEPTED", self.note.upper()]
-        remarks = [one for one in remarks if one]
-        return text + (f" ({', '.join(remarks)})" if remarks else "")
+            text += f" AND COVERAGE {percent(self.coverage)}"
+        return text + (f" ({', '.join(self.remarks).upper()})" if self.remarks else "")
+
+    @property
+    def predicted(self) -> str:
+        """The prediction in words, with the target's name and the band of a regression."""
+        words = label_words(self.prediction)
+        if self.tolerance is not None:
+            words += f" +- {number_words(self.tolerance)}"
+        return words if self.target is None else f"{self.target} = {words}"
+
+    @property
+    def remarks(self) -> list[str]:
+        """What must be said beside the sentence: that it was not accepted, how it was tested."""
+        return [one for one in ("" if self.accepted else "not accepted", self.note) if one]
+
+    def _repr_html_(self) -> str:
+        return rule_html(self)
 
     def __repr__(self) -> str:
         bound = self.precision_lower
@@ -167,14 +142,6 @@ def _holds(predicate: Predicate, values: np.ndarray) -> np.ndarray:
     present = {v for v in wanted if v is not None and v == v}
     found = (missing if v is None or v != v else v in present for v in values.tolist())
     return np.fromiter(found, bool, len(values))
-
-
-def _percent(share: float) -> str:
-    """Whole per cent, never rounded up to all or down to nothing."""
-    shown = round(100 * share)
-    if (shown == 100 and share < 1) or (shown == 0 and share > 0):
-        return f"{100 * share:.3g}%" if share < 0.5 else f"{math.floor(1000 * share) / 10:g}%"
-    return f"{shown}%"
 
 
 def plain(value: Any) -> Any:
@@ -294,16 +261,12 @@ class Rules(Sequence[Rule]):
         return cls.from_json(as_path(path).read_text("utf-8"))
 
     def to_html(self) -> str:
-        """A table of the rules, as a notebook shows it."""
-        head = "".join(
-            f"<th>{name}</th>"
-            for name in ("IF", "THEN", "precision", "at least", "coverage", "accepted")
-        )
-        return f"<table><tr>{head}</tr>{''.join(map(_line, self.rules))}</table>"
+        """All rules as one piece of HTML that loads nothing: sentences, with bars under them."""
+        return rules_html(self.rules)
 
     def _repr_html_(self) -> str:
-        shown = self.to_html() if len(self) <= 20 else self[:20].to_html()
-        return shown + (f"<p>and {len(self) - 20:,} more</p>" if len(self) > 20 else "")
+        left = len(self) - SHOWN
+        return rules_html(self.rules[:SHOWN]) + (f"<p>and {left:,} more</p>" if left > 0 else "")
 
     def pick(self, k: int, X: Any) -> Rules:
         """At most k accepted rules that together apply to the most rows of X [M, F].
@@ -330,19 +293,6 @@ class Rules(Sequence[Rule]):
             shares.append(float(covered.mean()))
         stats = {**self.stats, "picked": tuple(chosen), "covered": tuple(shares)}
         return replace(self, rules=tuple(self.rules[i] for i in chosen), stats=stats)
-
-
-def _line(rule: Rule) -> str:
-    conditions = "<br>AND ".join(html.escape(one) for one in rule.rule) or "TRUE"
-    bound = "" if rule.precision_lower is None else f"{100 * rule.precision_lower:.1f}%"
-    cover = "" if rule.coverage is None else _percent(rule.coverage)
-    held = "yes" if rule.accepted else "no"
-    held += f" ({html.escape(rule.note)})" if rule.note else ""
-    predicted = html.escape(label_words(rule.prediction))
-    if rule.target is not None:
-        predicted = f"{html.escape(rule.target)} = {predicted}"
-    cells = (conditions, predicted, _percent(rule.precision), bound, cover, held)
-    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
 def refuse_types(value: Any, name: str) -> Rules:

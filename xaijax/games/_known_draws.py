@@ -62,7 +62,7 @@ class KnownDraws:
         return np.unpackbits(self._bits[places], axis=1, count=D).astype(bool)
 
     def keep(self, who: np.ndarray, rules: np.ndarray, bits: np.ndarray, asked: np.ndarray) -> None:
-        """Keep the answers of this round, uint8 [Q, D / 8] as of `numpy.packbits`, of draws asked."""
+        """Keep a round's answers to the draws asked; bits uint8 [Q, D / 8] of `numpy.packbits`."""
         self._asked = asked
         keys = _folded(rule_keys(rules)) ^ _of_instance(who)
         self._order = np.argsort(keys, kind="stable")

@@ -17,7 +17,8 @@ import numpy as np
 
 from xaijax._errors import InputError, InputTypeError
 from xaijax._frames import column as column_of
-from xaijax._rules import Predicate, label_words, predicate_words
+from xaijax._rule_words import label_words, predicate_words
+from xaijax._rules import Predicate
 
 DISCRETISERS = {"quartile": (25, 50, 75), "decile": tuple(range(10, 100, 10))}
 

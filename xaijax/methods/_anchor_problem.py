@@ -110,6 +110,11 @@ class Problem:
         """What rules are about: columns, or players."""
         return self.players.count
 
+    @property
+    def space_name(self) -> str:
+        """As messages and the provenance have it."""
+        return "sampler" if self.space is None else self.space.kind
+
     def read(self, X: Any) -> Any:
         """The rows X, checked; raises the error family."""
         rows = self.table.read(X, "X", self.model.allow_nan, "the data")

@@ -13,31 +13,23 @@ import numpy as np
 from xaijax._frames import column as column_of
 from xaijax._rules import Rule, Rules
 from xaijax._version import __version__
-from xaijax.games.bins import Bins
+from xaijax.methods._anchor_problem import Problem
 from xaijax.methods._anchor_search import Found
 
 OWN_VALUES = "tested at the instance's own values"
 
 
-def rules_of(
-    found: Found,
-    rows: Any,
-    bins: Bins | None,
-    bin_numbers: np.ndarray | None,
-    predictions: list[Any],
-    *,
-    player_names: tuple[str, ...],
-    names: tuple[str, ...],
-    search: str,
-    target: str | None,
-    tolerance: float | None,
-    own_values: np.ndarray,
-    has_cover: bool,
+def found_rules(
+    problem: Problem, game: Any, found: Found, search: str, target: str | None
 ) -> list[Rule]:
-    """The Rule of each instance; rows as read, bin_numbers int32 [N, F].
-
-    own_values bool [F]: columns with bins that a rule keeps at the instance's own value.
-    """
+    """The Rule of each instance of the game; target: what is predicted, for the sentences."""
+    bins = problem.bins if problem.space is None else game.space.bins
+    rows = game.questions.table_of_rows.decode(game.questions.codes)
+    # Columns with bins that a rule keeps at the instance's own value.
+    own_values = np.zeros(problem.F, bool)
+    if problem.space is not None and problem.space.kind == "row":
+        own_values = game.space.binned
+    predictions = problem.predictions(game.own)
     columns: dict[int, np.ndarray] = {}
     made = []
     for n in range(len(found.rules)):
@@ -45,16 +37,16 @@ def rules_of(
         predicates, words = [], []
         for f in kept:
             j = int(f)
-            if bins is None or bin_numbers is None:  # players without bins: as they are in x
+            if bins is None:  # players without bins: as they are in x
                 predicates.append((j, ("as it is",)))
-                words.append(f"{player_names[j]} as it is")
+                words.append(f"{problem.players.names[j]} as it is")
                 continue
             if j not in columns:
                 columns[j] = column_of(rows, j)
             one = bins.columns[j]
             value = columns[j][n]
             value = value.item() if isinstance(value, np.generic) else value
-            predicate = one.predicate(int(bin_numbers[n, j]), value)
+            predicate = one.predicate(int(game.bins[n, j]), value)
             predicates.append(predicate)
             words.append(one.words(predicate))
         low, error = float(found.lower[n]), float(found.error[n])
@@ -65,15 +57,15 @@ def rules_of(
                 prediction=predictions[n],
                 precision=float(found.precision[n]),
                 precision_lower=None if np.isnan(low) else low,
-                coverage=float(found.cover[n]) if has_cover else None,
+                coverage=float(found.cover[n]) if game.cover is not None else None,
                 accepted=bool(found.accepted[n]),
                 samples=int(found.samples[n]),
                 search=search,
                 std_error=None if np.isnan(error) else error,
                 target=target,
-                tolerance=tolerance,
+                tolerance=problem.tolerance,
                 note=OWN_VALUES if own_values[kept].any() else "",
-                names=names,
+                names=problem.names,
             )
         )
     return made

@@ -5,6 +5,7 @@ Letters: N instances, n of them still searching, F columns, A candidates, D list
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,11 +49,14 @@ class Found:
         return cls(np.zeros((N, F), bool), lost, lost.copy(), lost.copy(), lost.copy(), held, zero)
 
 
-def search(game: Any, settings: Settings, seed: int) -> Found:
+Told = Callable[[int], Any]  # of how many more instances are done
+
+
+def search(game: Any, settings: Settings, seed: int, told: Told = lambda done: None) -> Found:
     """The rules of all instances of the game."""
     if not settings.finite:
-        return by_draws(game, bandit(game, settings))
-    return by_lists(game, settings, seed)
+        return by_draws(game, bandit(game, settings), told)
+    return by_lists(game, settings, seed, told)
 
 
 def cover_of(game: Any) -> Any:
@@ -90,7 +94,7 @@ def bandit(game: Any, settings: Settings) -> BeamSearch:
     )
 
 
-def by_draws(game: Any, beam: BeamSearch) -> Found:
+def by_draws(game: Any, beam: BeamSearch, told: Told = lambda done: None) -> Found:
     """Ask for the draws that the search wants, until every instance is done."""
     found = Found.empty(game.N, game.F)
     state = beam.init(np.arange(game.N), game.allowed())
@@ -99,6 +103,7 @@ def by_draws(game: Any, beam: BeamSearch) -> Found:
         done = state.phase == DONE
         if done.any():
             _write(found, beam, state.take(done))
+            told(int(done.sum()))
             # Finished instances leave; the others are found at their new places.
             place = np.cumsum(~done) - 1
             state = state.take(~done)
@@ -125,7 +130,7 @@ def _write(found: Found, beam: BeamSearch, state: Any) -> None:
     found.samples[n] = state.spent
 
 
-def by_lists(game: Any, settings: Settings, seed: int) -> Found:
+def by_lists(game: Any, settings: Settings, seed: int, told: Told) -> Found:
     """Search by known precisions; with `confirm` on a share of the data, then tried on the rest."""
     kind, space = settings.search, game.space
     D = len(space.listed(kind)[1])
@@ -142,9 +147,9 @@ def by_lists(game: Any, settings: Settings, seed: int) -> Found:
         return means[:, 0], sizes[:, 0]
 
     if settings.beam_size is None:
-        ranked = _optimum(game, settings, precision)
+        ranked = _optimum(game, settings, precision, told)
     else:
-        ranked = _beam(game, settings, precision)
+        ranked = _beam(game, settings, precision, told)
     rules, cover, own, lead, lead_cover, lead_own = ranked
     if settings.confirm is not None:
         _confirm(found, ranked, settings, precision)
@@ -164,7 +169,7 @@ def by_lists(game: Any, settings: Settings, seed: int) -> Found:
 Ranked = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _beam(game: Any, settings: Settings, precision: Any) -> Ranked:
+def _beam(game: Any, settings: Settings, precision: Any, told: Told) -> Ranked:
     width = settings.beam_size
     assert width is not None
     T = 1 if settings.confirm is None else width
@@ -183,11 +188,12 @@ def _beam(game: Any, settings: Settings, precision: Any) -> Ranked:
         parts = (*parts, over.lead, over.lead_cover, over.lead_precision)
         for all_, part in zip(ranked, parts, strict=True):
             all_[over.row] = part
+        told(len(over.row))
         state = state.take(~state.done)
     return ranked
 
 
-def _optimum(game: Any, settings: Settings, precision: Any) -> Ranked:
+def _optimum(game: Any, settings: Settings, precision: Any, told: Told) -> Ranked:
     best = BestFirst(cover_of(game), settings.threshold, settings.max_size, game.F)
     state = best.init(np.arange(game.N), game.allowed())
     N, F = game.N, game.F
@@ -208,6 +214,7 @@ def _optimum(game: Any, settings: Settings, precision: Any) -> Ranked:
         parts = (*parts, over.lead, over.lead_cover, over.lead_precision)
         for all_, part in zip(ranked, parts, strict=True):
             all_[over.row] = part
+        told(len(over.row))
         state = state.take(~state.done)
     rules, cover, own, *rest = ranked
     return (rules[:, None], cover[:, None], own[:, None], *rest)

@@ -15,14 +15,14 @@ from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public_class
 from xaijax._rules import Rule, Rules
-from xaijax.games.rules import RuleGame
+from xaijax.methods._anchor_evaluate import evaluated
 from xaijax.methods._anchor_plan import SEARCHES, auto_search, refuse_search
 from xaijax.methods._anchor_problem import Problem
-from xaijax.methods._anchor_record import record, rules_of
-from xaijax.methods._anchor_search import Found
+from xaijax.methods._anchor_record import found_rules, record
 from xaijax.methods._anchor_search import search as run_search
-from xaijax.methods._anchor_settings import DEFAULTS, fraction, one_row, settings_of
-from xaijax_kernels.bernoulli import lower
+from xaijax.methods._anchor_settings import fraction, settings_of
+from xaijax.methods._anchor_support import refuse_unsupported
+from xaijax.methods._progress import progress_bar
 
 
 @public_class
@@ -125,6 +125,7 @@ class AnchorExplainer:
         coverage_samples: int = 10_000,
         search: str = "auto",
         confirm: float | None = None,
+        progress: bool | None = None,
     ) -> Rules:
         """The rules of the instances X [N, F]: `Rules`, one `Rule` an instance.
 
@@ -147,7 +148,10 @@ class AnchorExplainer:
                 "auto": see the repr.
             confirm: a share of the data in (0, 1) to be held out ("exact", "table"): rules found
                 on the rest are tried on it, and precision and precision_lower are those of it, with
-                delta split over the rules tried. Where D is an in-bin draw, bins use all data.
+                delta split over the rules tried; what is held out is asked for these alone. Where
+                D is an in-bin draw, bins use all data.
+            progress: None (a bar in terminals and notebooks once a run takes a while), True or
+                False; it counts instances that are done.
 
         Where no rule is accepted, the one of highest precision comes back with `accepted` False.
 
@@ -177,14 +181,15 @@ class AnchorExplainer:
         started, before = time.perf_counter(), problem.evaluator.clock.copy()
         rules: list[Rule] = []
         rounds = asked = 0
-        for _, game in problem.games(rows, settings.coverage_samples, settings.beam_size or 1):
-            problem.refuse_answers(game.own)
-            self._refuse_unsupported(game, len(rules))
-            found = run_search(game, settings, problem.seed)
-            rules += self._rules(game, found, chosen)
-            rounds += found.rounds
-            asked += game.rows_asked + game.questions.count.distinct
-        facts = {"threshold": settings.threshold, "perturbation": self._space_name}
+        with progress_bar(progress, len(rows), "instances") as bar:
+            for _, game in problem.games(rows, settings.coverage_samples, settings.beam_size or 1):
+                problem.refuse_answers(game.own)
+                refuse_unsupported(problem, game, len(rules))
+                found = run_search(game, settings, problem.seed, bar.update)
+                rules += found_rules(problem, game, found, chosen, self.target)
+                rounds += found.rounds
+                asked += game.rows_asked + game.questions.count.distinct
+        facts = {"threshold": settings.threshold, "perturbation": problem.space_name}
         facts |= {"beam_size": settings.beam_size, "max_size": settings.max_size}
         facts |= {"delta": settings.delta, "confirm": settings.confirm, "data_rows": problem.B}
         return record(
@@ -223,50 +228,12 @@ class AnchorExplainer:
         Raises InputError for predicates that x does not satisfy, or that no data row satisfies
         where the space needs one.
         """
-        problem = self._problem
         tau, error = fraction(threshold, "threshold", top=True), fraction(delta, "delta")
         count = _checks.whole_number(samples, "samples")
-        chosen = self._resolved(search)
-        rows = problem.read(one_row(x))
-        if problem.bins is None:
-            raise InputError(
-                "evaluate: rules about players= have no predicates; use explain(max_size=)."
-            )
-        bins, used = problem.bins.with_predicates(predicates)
-        numbers = bins.of(rows)
-        for j in used:
-            column = bins.columns[j]
-            if (column.interval or column.members) and numbers[0, j] == 0:
-                text = column.words(column.predicate(1, None))
-                raise InputError(f"predicates: x does not satisfy {text!r}.")
-        game = self._game_of(rows, bins, count)
-        problem.refuse_answers(game.own)
-        rule = np.zeros((1, problem.F), bool)
-        rule[0, used] = True
-        self._refuse_empty(game, rule, bins, numbers, rows)
-        found = Found.empty(1, problem.F)
-        found.rules = rule
-        zero = np.zeros(1, np.int64)
-        if game.cover is not None:
-            found.cover = game.cover.of(zero, rule[:, None])[:, 0]
-        if chosen in ("exact", "table"):
-            D = len(game.space.listed(chosen)[1])
-            means, sizes = game.precisions(zero, rule, chosen, np.ones((D, 1), bool))
-            found.precision, found.samples = means[:, 0], np.array([D])
-            found.accepted = found.precision >= tau
-            draws = sizes[:, 0] if chosen == "table" else None
-        else:
-            hits = game.hits(zero, rule, zero, np.array([count]))
-            found.precision, found.samples = hits / count, np.array([count])
-            draws = np.array([float(count)])
-        p = found.precision
-        if draws is not None:
-            found.lower = lower(p, np.log(1 / error) / draws)
-            found.error = np.sqrt(p * (1 - p) / draws)
-        if chosen not in ("exact", "table"):
-            goal = tau - DEFAULTS["stop_epsilon"]
-            found.accepted = (p >= tau) & (found.lower > goal)
-        return self._rules(game, found, chosen)[0]
+        game, found = evaluated(
+            self._problem, self._resolved(search), predicates, x, (tau, error, count)
+        )
+        return found_rules(self._problem, game, found, self._resolved(search), self.target)[0]
 
     def check(self, rules: Rules, X: Any, samples: int = 10_000, seed: int = 1) -> np.ndarray:
         """The share of fresh draws of the space that agree, for each rule; float64 [N].
@@ -301,100 +268,8 @@ class AnchorExplainer:
                 found.append(game.hits(every[part], own[part], zero[part], draws) / count)
         return np.concatenate(found)
 
-    @property
-    def _space_name(self) -> str:
-        return "sampler" if self._problem.space is None else self._problem.space.kind
-
     def _resolved(self, search: Any) -> str:
         _checks.one_of(search, "search", SEARCHES)
         chosen = self._choice.search if search == "auto" else search
         refuse_search(chosen, self._problem.space)
         return chosen
-
-    def _game_of(self, rows: Any, bins: Any, samples: int) -> Any:
-        problem = self._problem
-        if problem.space is None:
-            own, problem.bins = problem.bins, bins
-            try:
-                return problem.game(rows, samples)
-            finally:
-                problem.bins = own
-        problem.asker()  # settles the weights
-        return RuleGame(problem.asker(problem.space.with_bins(bins)), rows)
-
-    def _refuse_empty(
-        self, game: Any, rule: np.ndarray, bins: Any, numbers: np.ndarray, rows: Any
-    ) -> None:
-        """Raise InputError for a rule that no data row satisfies, where one is needed."""
-        if game.cover is None or self._problem.space is None:
-            return
-        needs = self._problem.space.with_bins(bins).needs_support()
-        together = self._problem.space.kind in ("joint", "conditional")
-        single = np.eye(rule.shape[1], dtype=bool)[None] & rule[:, None]
-        lost = (game.cover.of(np.zeros(1, int), single)[0] == 0) & needs & rule[0]
-        if together and game.cover.of(np.zeros(1, int), rule[:, None])[0, 0] == 0:
-            lost = rule[0]
-        if lost.any():
-            text = self._words(bins, numbers, rows, np.flatnonzero(lost))
-            raise InputError(
-                f"predicates: no data row satisfies {text}, so perturbation="
-                f"{self._space_name!r} has nothing to draw. Widen the rule, or say "
-                "perturbation='row'."
-            )
-
-    def _words(self, bins: Any, numbers: np.ndarray, rows: Any, columns: np.ndarray) -> str:
-        found = Found.empty(1, numbers.shape[1])
-        found.rules[0, columns] = True
-        found.precision[:] = 0
-        problem = self._problem
-        made = rules_of(
-            found,
-            rows,
-            bins,
-            numbers,
-            [None],
-            player_names=problem.names,
-            names=problem.names,
-            search="",
-            target=None,
-            tolerance=None,
-            own_values=np.zeros(numbers.shape[1], bool),
-            has_cover=False,
-        )
-        return " AND ".join(made[0].rule)
-
-    def _refuse_unsupported(self, game: Any, before: int) -> None:
-        """Raise InputError for an instance none of whose predicates any data row satisfies."""
-        allowed = game.allowed()
-        lost = np.flatnonzero(~allowed.any(axis=1))
-        if len(lost) and self._problem.space is not None and self._problem.bins is not None:
-            n = int(lost[0])
-            rows = game.questions.table_of_rows.decode(game.questions.codes[n : n + 1])
-            text = self._words(self._problem.bins, game.bins[n : n + 1], rows, np.array([0]))
-            raise InputError(
-                f"X row {before + n}: no data row satisfies any of its predicates, such as "
-                f"{text!r}, so perturbation={self._space_name!r} has nothing to draw. Use coarser "
-                "bins, or perturbation='row'."
-            )
-
-    def _rules(self, game: Any, found: Found, chosen: str) -> list[Rule]:
-        problem = self._problem
-        bins = problem.bins if problem.space is None else game.space.bins
-        rows = game.questions.table_of_rows.decode(game.questions.codes)
-        own_values = np.zeros(problem.F, bool)
-        if problem.space is not None and problem.space.kind == "row":
-            own_values = game.space.binned
-        return rules_of(
-            found,
-            rows,
-            bins,
-            game.bins,
-            problem.predictions(game.own),
-            player_names=problem.players.names,
-            names=problem.names,
-            search=chosen,
-            target=self.target,
-            tolerance=problem.tolerance,
-            own_values=own_values,
-            has_cover=game.cover is not None,
-        )
