@@ -52,11 +52,14 @@ class Evaluator:
         tile: Any = None,
         coalitions: int = 0,
         score: Score | None = None,
+        tile_parts: int = 1,
     ) -> None:
         """coalitions: the most that will be given as a list; 0: none ever, all by corner index.
 
-        score: what is made of the answer to a row; None: the answer itself.
+        score: what is made of the answer to a row; None: the answer itself. tile_parts: by how much
+        tiles are smaller than usual, where many questions are short.
         """
+        self._tile_parts = tile_parts
         self.score = score
         self.model, self.replacement, self.players = model, replacement, players
         auto = isinstance(batch_size, str) and batch_size == "auto"
@@ -206,6 +209,7 @@ class Evaluator:
             most_rows=most_rows,
             default_tiles=TILES_PER_DISPATCH,
             max_memory=self.max_memory,
+            tile_parts=self._tile_parts,
         )
         programs = Programs(
             _columns(model.apply),
