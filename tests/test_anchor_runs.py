@@ -155,9 +155,9 @@ def test_the_held_out_share_is_asked_of_rules_tried_alone():
 
     model = xj.as_model(f, backend="host", output="label")
     anchors = xj.AnchorExplainer(model, data, perturbation="row", seed=seed, categories=[1])
-    held = held_out(B, 0.25, seed)
+    held = held_out(B, 0.5, seed)  # 32 rows: pulls of as many draws, none of them padded
     X = data[~held][:9]
-    rules = anchors.explain(X, search="exact", confirm=0.25, beam_size=beam, threshold=0.8)
+    rules = anchors.explain(X, search="exact", confirm=0.5, beam_size=beam, threshold=0.8)
     count = np.bincount(np.concatenate(asked), minlength=B)
     # The rules tried of each instance; and the data as they are, also for probes, which are filled
     # up with the last row.

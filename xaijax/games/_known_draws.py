@@ -2,12 +2,15 @@
 
 Where the donor agrees with x in column j (bit for bit, or is in x's bin and stays there), keeping j
 as well changes nothing: the hybrid of rule A + j is that of A. Rules of one size are asked after
-those of the size before, whose answers are kept here, a bit a draw.
+those of the size before, whose answers are kept here, a bit a draw. A rule has several parents:
+the kept rule that it extends, and the same extension of what that rule was made of.
 
 Letters: Q questions (an instance and a rule), F columns, D listed draws.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -30,32 +33,26 @@ class KnownDraws:
         self._asked = np.zeros(0, bool)
 
     def parents(
-        self, who: np.ndarray, rules: np.ndarray, spared: np.ndarray, asked: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """(column that was added int64 [Q], place of the rule without it int64 [Q]); -1: none.
+        self, who: np.ndarray, rules: np.ndarray, asked: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """(a column f, questions int [q] whose rule without f is known, its places int [q]), by f.
 
-        who int [Q], rules bool [Q, F]; spared: [N, F], how many draws a column's agreement spares;
-        asked: bool [D], the draws that are wanted, of which all must be known.
+        who int [Q], rules bool [Q, F]; asked: bool [D], the draws that are wanted, of which all
+        must be known.
         """
-        column, place = np.full((2, len(who)), -1)
-        best = np.zeros(len(who))
         if not len(self._keys) or (asked & ~self._asked).any():
-            return column, place
-        gain = spared[who]
+            return
         keys = _folded(rule_keys(rules)) ^ _of_instance(who)
         for f in range(rules.shape[1]):
-            q = np.flatnonzero(rules[:, f] & (gain[:, f] > best))
-            wanted = keys[q] ^ self._columns[f]
-            at = np.searchsorted(self._keys, wanted)
-            at = np.minimum(at, len(self._keys) - 1)
-            found = self._order[at]
+            q = np.flatnonzero(rules[:, f])
+            at = np.searchsorted(self._keys, keys[q] ^ self._columns[f])
+            found = self._order[np.minimum(at, len(self._keys) - 1)]
             # Keys may collide: what counts is the rule itself.
             own = rules[q].copy()
             own[:, f] = False
             same = (self._who[found] == who[q]) & (self._rules[found] == own).all(axis=1)
-            column[q[same]], place[q[same]] = f, found[same]
-            best[q[same]] = gain[q[same], f]
-        return column, place
+            if same.any():
+                yield f, q[same], found[same]
 
     def flags(self, places: np.ndarray, D: int) -> np.ndarray:
         """The answers at these places; bool [n, D]."""

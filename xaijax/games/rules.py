@@ -74,7 +74,6 @@ class RuleGame:
         self._subjects = self._made_subjects()
         self._agrees: np.ndarray | None = None
         self._known = KnownDraws(self.bins.shape[1])
-        self._gain: np.ndarray | None = None
         self.rows_asked = 0
 
     @property
@@ -154,11 +153,10 @@ class RuleGame:
             agrees[empty] = self._donor_agrees(instance[empty])[:, donors]
             wanted[empty] = False
         if self._shares_draws:
-            column, place = self._known.parents(instance, rules, self._spared(search), asked)
-            has = np.flatnonzero(place >= 0)
-            spared = self._same(instance[has], column[has], donors)
-            wanted[has] &= ~spared
-            agrees[has] = self._known.flags(place[has], len(asked)) & spared
+            for f, q, place in self._known.parents(instance, rules, asked):
+                same = self._same(instance[q], f, donors) & wanted[q]
+                agrees[q] |= self._known.flags(place, len(asked)) & same
+                wanted[q] ^= same
         keys = np.repeat(keys_of(self.asker.seed, SHARED, SHARED), len(instance), axis=0)
         agrees |= self._named(instance, keys, rules, wanted, search)
         return agrees
@@ -188,31 +186,16 @@ class RuleGame:
         """Whether hybrids may be those of a smaller rule: donors that agree stay as they are."""
         return self.space.kind in ("row", "row_bin") and self.asker.evaluator.model.deterministic
 
-    def _same(self, who: np.ndarray, f: np.ndarray, donors: np.ndarray) -> np.ndarray:
-        """Whether keeping column f [Q] leaves the listed donors as they are; bool [Q, D]."""
+    def _same(self, who: np.ndarray, f: int, donors: np.ndarray) -> np.ndarray:
+        """Whether keeping column f leaves the listed donors as they are; bool [q, D]."""
         if self.space.draws_in_bins:
-            own = np.ascontiguousarray(self.asker.bins.T)[:, donors]
-            return own[f] == self.bins[who, f, None]
+            return self.asker.bins[donors, f] == self.bins[who, f, None]
         theirs = agreement_codes(self.space.replacement.codes).reshape(self.space.B, self.F, -1)
         mine = agreement_codes(self.questions.codes).reshape(self.N, self.F, -1)
         same = np.ones((len(who), len(donors)), bool)
         for c in range(theirs.shape[2]):
-            own = np.ascontiguousarray(theirs[:, :, c].T)[:, donors]
-            same &= own[f] == mine[who, f, c, None]
+            same &= theirs[donors, f, c] == mine[who, f, c, None]
         return same
-
-    def _spared(self, search: str) -> np.ndarray:
-        """How many draws each column's agreement spares; [N, F]."""
-        if self._gain is None:
-            donors, every = self.space.listed(search)[0], np.arange(self.N)
-            self._gain = np.zeros((self.N, self.F))
-            step = max(1, (1 << 24) // len(donors))
-            for f in range(self.F):
-                for n in range(0, self.N, step):
-                    some = every[n : n + step]
-                    same = self._same(some, np.full(len(some), f), donors)
-                    self._gain[some, f] = np.count_nonzero(same, axis=1)
-        return self._gain
 
     def _pairs(self, instance: np.ndarray, rules: np.ndarray, asked: np.ndarray) -> np.ndarray:
         """The same for pairs of donors, as `joint` has them; bool [Q, B B]."""
