@@ -208,7 +208,10 @@ class BeamSearch:
         arms = s.past_arms.take(rows)
         s.past_choice[rows], draws, best = self.identify.step(s.past_choice[rows], arms, 1)
         settled = ~draws.any(axis=1)
-        here, chosen = rows[settled], best[settled].argmax(axis=1)
+        here = rows[settled]
+        means, rules, cover = arms.means()[settled], s.past[here], s.past_cover[here]
+        top = np.where(best[settled], means, -np.inf).max(axis=1, keepdims=True)
+        chosen = first_best(arms.valid[settled] & (means == top), cover, means, rules)
         s.best[here] = s.past[here, chosen]
         s.best_cover[here] = s.past_cover[here, chosen]
         s.best_hits[here] = s.past_arms.hits[here, chosen]
