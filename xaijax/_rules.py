@@ -27,6 +27,7 @@ from xaijax._rule_words import label_words, number_words, percent
 
 Predicate = tuple[Any, ...]  # (column, low, high): low < v <= high; or (column, categories)
 FORMAT = "xaijax.Rules"
+AS_IT_IS = ("as it is",)  # in place of categories: a player of a sampler without bins
 SHOWN = 20  # rules that a notebook shows by itself
 
 
@@ -53,6 +54,7 @@ class Rule:
     tolerance: float | None = None  # of a regression
     note: str = ""  # what a reader must know of how the rule was tested
     names: tuple[str, ...] = ()  # of all columns [F], to find them in a frame
+    single: bool = False  # the model reads numbers as float32; so does `applies`
 
     @property
     def features(self) -> tuple[int, ...]:
@@ -62,8 +64,14 @@ class Rule:
     def applies(self, X: Any) -> np.ndarray:
         """Which rows of X [M, F] (array or frame) satisfy the rule; bool [M].
 
-        Raises InputError for rows of another width, or a frame without the rule's columns.
+        Raises InputError for rows of another width, a frame without the rule's columns, or a rule
+        about players= (superpixels), which other rows neither satisfy nor not.
         """
+        if any(predicate[1] == AS_IT_IS for predicate in self.predicates):
+            raise InputError(
+                "a rule about players= keeps parts of one instance as they are; it says nothing of "
+                "the rows X. Its players are in rule.rule and rule.features."
+            )
         if frame_kind(X):
             labels = [str(c) for c in X.columns]
             lost = [self.names[j] for j in self.features if self.names[j] not in labels]
@@ -78,7 +86,10 @@ class Rule:
             places, rows = {j: j for j in self.features}, len(X)
         holds = np.ones(rows, bool)
         for predicate in self.predicates:
-            holds &= _holds(predicate, column(X, places[predicate[0]]))
+            values = column(X, places[predicate[0]])
+            if self.single and values.dtype.kind in "iuf":
+                values = values.astype(np.float32)
+            holds &= _holds(predicate, values)
         return holds
 
     def __str__(self) -> str:
@@ -126,6 +137,7 @@ class Rule:
             "target": self.target,
             "tolerance": self.tolerance,
             "note": self.note,
+            "single": self.single,
         }
 
 
@@ -225,7 +237,10 @@ class Rules(Sequence[Rule]):
     def to_json(self) -> str:
         """All rules as JSON text, which `Rules.from_json` reads."""
         rules = [rule.as_dict() for rule in self.rules]
-        stats = {k: plain(v) for k, v in self.stats.items() if np.ndim(v) == 0}
+        stats = {
+            k: [plain(one) for one in v] if isinstance(v, tuple | list) else plain(v)
+            for k, v in self.stats.items()
+        }
         content = {"format": FORMAT, "schema": 1, "feature_names": list(self.feature_names)}
         provenance = json.loads(json.dumps(dict(self.provenance), default=str))
         content |= {"stats": stats, "provenance": provenance, "rules": rules}
@@ -249,7 +264,9 @@ class Rules(Sequence[Rule]):
             if isinstance(error, InputError):
                 raise
             raise InputError(f"text: this is no text of Rules.to_json: {error}.") from None
-        return cls(tuple(rules), names, content["stats"], content["provenance"])
+        pairs = content["stats"].items()
+        stats = {k: tuple(v) if isinstance(v, list) else _value(v) for k, v in pairs}
+        return cls(tuple(rules), names, stats, content["provenance"])
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write `to_json()` into a file; returns its path."""

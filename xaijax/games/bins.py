@@ -35,6 +35,8 @@ class Column:
     names: Mapping[Any, str] | None = None  # what values are called
     interval: tuple[float, float] | None = None  # a person's own (low, high]: bins 0 (out), 1 (in)
     members: frozenset[Any] | None = None  # a person's own categories, likewise
+    numeric: bool = True  # `values` are numbers, in order
+    single: bool = False  # numbers come as float32, and a person's own are read as such too
 
     @property
     def count(self) -> int:
@@ -47,16 +49,16 @@ class Column:
         """int32 [M] of values [M]."""
         if self.interval is not None:
             low, high = self.interval
-            numbers_ = values.astype(np.float64)
+            numbers_ = _as_numbers(values, self.name)
             return ((low < numbers_) & (numbers_ <= high)).astype(np.int32)
         if self.members is not None:
             own = self.members
             return np.fromiter((_key(v) in own for v in values.tolist()), np.int32, len(values))
         if self.edges is not None:
-            numbers_ = values.astype(np.float64)
+            numbers_ = _as_numbers(values, self.name)
             places = np.searchsorted(self.edges, numbers_, side="left")
             return np.where(np.isnan(numbers_), len(self.edges) + 1, places).astype(np.int32)
-        if values.dtype.kind in "biuf":
+        if values.dtype.kind in "biuf" and self.numeric:
             known = np.asarray(self.values, np.float64)  # sorted, NaN last
             numbers_ = values.astype(np.float64)
             places = np.minimum(np.searchsorted(known, numbers_), len(known) - 1)
@@ -87,6 +89,23 @@ class Column:
 def _key(value: Any) -> Any:
     """A value under which equal ones are found: every missing one is None."""
     return None if value is None or value != value else value
+
+
+def _as_numbers(values: np.ndarray, name: str) -> np.ndarray:
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InputTypeError(
+            f"column {name!r} must be numbers, as in the data, got {values.dtype}."
+        ) from None
+
+
+def as_read(value: Any, single: bool) -> Any:
+    """A person's number as the data have it: 0.6 of float32 is not 0.6 of float64."""
+    if not single or isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return value
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
 
 
 @dataclass(frozen=True)
@@ -156,9 +175,9 @@ def _interval(column: Column, low: Any, high: Any) -> tuple[float, float]:
         raise InputError(
             f"predicates: {column.name!r} goes by categories; say (feature, categories)."
         )
-    if not float(low) < float(high):
+    if not as_read(float(low), column.single) < as_read(float(high), column.single):
         raise InputError(f"predicates: {column.name!r} needs low < high, got {(low, high)!r}.")
-    return float(low), float(high)
+    return as_read(float(low), column.single), as_read(float(high), column.single)
 
 
 def _members(column: Column, given: Any) -> frozenset[Any]:
@@ -166,10 +185,11 @@ def _members(column: Column, given: Any) -> frozenset[Any]:
         [given] if isinstance(given, str) or not isinstance(given, tuple | list | set) else given
     )
     by_name = {name: value for value, name in (column.names or {}).items()}
-    found = [by_name.get(v, v) if isinstance(v, str) else v for v in listed]
+    named = [by_name.get(v, v) if isinstance(v, str) else v for v in listed]
+    found = [as_read(v, column.single) for v in named]
     if column.categorical:
         known = {_key(v) for v in column.values}
-        unknown = [v for v in found if _key(v) not in known]
+        unknown = [v for v, read in zip(named, found, strict=True) if _key(read) not in known]
         if unknown:
             raise InputError(
                 f"predicates: {unknown[0]!r} is no category of {column.name!r} in the data."
@@ -203,7 +223,7 @@ def bins_of(data: Any, names: Sequence[str], categories: Any, bins: Any) -> Bins
         values = column_of(data, j)
         numeric = values.dtype.kind in "iuf"
         categorical = j in named or not numeric
-        edges = None
+        edges, single = None, values.dtype == np.float32
         if isinstance(cuts, dict):
             if j in cuts and categorical:
                 raise InputTypeError(
@@ -211,11 +231,15 @@ def bins_of(data: Any, names: Sequence[str], categories: Any, bins: Any) -> Bins
                     "bins=, or out of categories=."
                 )
             edges = cuts.get(j)
+            if edges is not None and single:
+                edges = _increasing(np.array([as_read(v, True) for v in edges]), name)
         elif cuts is not None and not categorical:
             edges = np.unique(np.nanpercentile(values.astype(np.float64), cuts))
             edges = edges[np.isfinite(edges)]
         distinct = () if edges is not None else _distinct(values, numeric)
-        columns.append(Column(j, name, edges, distinct, categorical, called.get(j)))
+        one = Column(j, name, edges, distinct, categorical, called.get(j))
+        numbered = numeric or values.dtype.kind == "b"
+        columns.append(replace(one, numeric=numbered, single=single))
     return Bins(tuple(columns))
 
 
@@ -267,11 +291,17 @@ def _cuts(given: Any, names: Sequence[str]) -> Any:
             raise InputTypeError(
                 f"bins: cuts of {column!r} must be numbers, got {cuts!r}."
             ) from None
-        if edges.ndim != 1 or not len(edges) or not np.isfinite(edges).all():
+        if edges.ndim != 1 or not len(edges):
             raise InputError(f"bins: cuts of {column!r} must be finite numbers, got {cuts!r}.")
-        if not (np.diff(edges) > 0).all():
-            raise InputError(
-                f"bins: cuts of {column!r} must increase, got {cuts!r}. Sort them, each once."
-            )
-        found[place] = edges
+        found[place] = _increasing(edges, column)
     return found
+
+
+def _increasing(edges: np.ndarray, column: Any) -> np.ndarray:
+    if not np.isfinite(edges).all():
+        raise InputError(f"bins: cuts of {column!r} must be finite numbers, got {edges.tolist()}.")
+    if not (np.diff(edges) > 0).all():
+        raise InputError(
+            f"bins: cuts of {column!r} must increase, got {edges.tolist()}. Sort them, each once."
+        )
+    return edges

@@ -13,7 +13,7 @@ import numpy as np
 
 from xaijax._errors import ModelOutputError
 from xaijax.games import _rule_pulls as pulls
-from xaijax.games._cover import Cover
+from xaijax.games._cover import Cover, settled
 from xaijax.games._fingerprints import fingerprints
 from xaijax.games._known_draws import MOST_BITS, KnownDraws
 from xaijax.games._questions import Questions
@@ -65,7 +65,7 @@ class RuleGame:
     """The rules of the instances `rows`, as read by the evaluator's table."""
 
     def __init__(self, asker: RuleAsker, rows: Any) -> None:
-        self.asker, self.space = asker, asker.space
+        self.asker, self.space, self.read_bins = asker, asker.space, asker.space.bins
         self.questions = Questions(asker.evaluator, rows, lambda done: None)
         self.bins = asker.space.bins.of(rows)  # int32 [N, F]
         self.prints = fingerprints(rows)  # uint64 [N]
@@ -178,7 +178,6 @@ class RuleGame:
             bits = self._bits(space, self.asker.pool(search), some)
             used = np.arange(pulls.NAMED) < some.used[:, None]
             agrees.ravel()[place] = pulls.flags(bits, pulls.NAMED)[used]
-            self.rows_asked += len(place) - used.size
         return agrees
 
     @property
@@ -236,7 +235,10 @@ class RuleGame:
     def _bits(self, space: Space, pool: Pool, some: pulls.Pulls) -> np.ndarray:
         loop = self.asker.loop(self.questions)
         bits, bad = loop.bits(space, pool, self._subjects, some)
-        self.rows_asked += len(some.header) * some.draws
+        asked = int(some.used.sum())
+        self.rows_asked += asked
+        # What fills a pull up is answered too, and not looked at.
+        self.asker.evaluator.clock.padded_rows += len(some.header) * some.draws - asked
         if bad >= 0 and self.asker.evaluator.model.nonfinite != "propagate":
             raise ModelOutputError(
                 "the model returned NaN or infinity for a row drawn around X row "
@@ -310,13 +312,13 @@ def _means(
         sizes = np.broadcast_to(total**2 / (weights**2).sum(axis=0), (Q, S))
         if S == 1 and np.ptp(weights) == 0:  # whole numbers, and no rounding
             return agrees.mean(axis=1)[:, None], sizes
-        return _product(agrees, weights) / total, sizes
+        return settled(_product(agrees, weights) / total), sizes
     total = _product(own, weights)
     squares = _product(own, weights**2)
     with np.errstate(invalid="ignore", divide="ignore"):
         means = _product(agrees & own, weights) / total
         sizes = total**2 / squares
-    return np.where(total > 0, means, 0.0), np.where(total > 0, sizes, 0.0)
+    return settled(np.where(total > 0, means, 0.0)), np.where(total > 0, sizes, 0.0)
 
 
 def _product(flags: np.ndarray, weights: np.ndarray) -> np.ndarray:

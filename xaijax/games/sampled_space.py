@@ -46,7 +46,7 @@ class SampledGame:
     ) -> None:
         """bins: None where predicates are not about bins, and there is no coverage."""
         self.evaluator, self._score, self._sampler = evaluator, score, sampler
-        self._bins, self._players, self._seed = bins, players, seed
+        self.read_bins, self._players, self._seed = bins, players, seed
         self._table, self._given = evaluator.replacement.table, rows
         self.questions = Questions(evaluator, rows, lambda done: None)
         self.prints = fingerprints(rows)
@@ -97,6 +97,10 @@ class SampledGame:
         u = uniforms(self._seed, self.prints[who], keys, draw, self.F)
         around = _taken(self._given, who)
         made = self._sampler(around, kept.copy(), u)
+        if not hasattr(made, "__len__"):
+            raise InputTypeError(
+                f"perturbation: the sampler must return rows, got {type(made).__name__}."
+            )
         if len(made) != len(who):
             raise InputError(
                 f"perturbation: the sampler was asked for {len(who):,} rows and made {len(made):,}."
@@ -107,9 +111,9 @@ class SampledGame:
 
     def _refuse_broken(self, rows: Any, who: np.ndarray, kept: np.ndarray) -> None:
         """Raise InputError where the sampler did not keep what the rule keeps."""
-        if self._bins is not None:
+        if self.read_bins is not None:
             assert self.bins is not None
-            changed = self._bins.of(rows) != self.bins[who]
+            changed = self.read_bins.of(rows) != self.bins[who]
         else:
             flat = rows.reshape(len(rows), -1)
             own = self._given.reshape(self.N, -1)[who]
@@ -177,7 +181,7 @@ class SampledGame:
 
     def _covered(self, samples: int) -> Cover:
         """Coverage from draws in which nothing is kept, of each instance's own."""
-        assert self._bins is not None and self.bins is not None
+        assert self.read_bins is not None and self.bins is not None
         found = np.empty((self.N, samples, self.F), np.int32)
         who = np.repeat(np.arange(self.N), samples)
         draw = np.tile(np.arange(samples), self.N)
@@ -188,7 +192,7 @@ class SampledGame:
             # Draws of no rule: their key is one that no rule has.
             keys = np.full(n, 0xC0FFEE, np.uint64)
             rows = self._drawn(who[part], np.zeros((n, self.F), bool), keys, draw[part])
-            flat[part] = self._bins.of(rows)
+            flat[part] = self.read_bins.of(rows)
         return Cover(found, self.bins, np.full(samples, 1 / samples))
 
 

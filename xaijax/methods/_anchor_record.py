@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from xaijax._frames import column as column_of
-from xaijax._rules import Rule, Rules
+from xaijax._rules import AS_IT_IS, Rule, Rules
 from xaijax._version import __version__
 from xaijax.methods._anchor_problem import Problem
 from xaijax.methods._anchor_search import Found
@@ -23,8 +23,8 @@ def found_rules(
     problem: Problem, game: Any, found: Found, search: str, target: str | None
 ) -> list[Rule]:
     """The Rule of each instance of the game; target: what is predicted, for the sentences."""
-    bins = problem.bins if problem.space is None else game.space.bins
     rows = game.questions.table_of_rows.decode(game.questions.codes)
+    single = getattr(rows, "dtype", None) == np.float32
     # Columns with bins that a rule keeps at the instance's own value.
     own_values = np.zeros(problem.F, bool)
     if problem.space is not None and problem.space.kind == "row":
@@ -37,13 +37,13 @@ def found_rules(
         predicates, words = [], []
         for f in kept:
             j = int(f)
-            if bins is None:  # players without bins: as they are in x
-                predicates.append((j, ("as it is",)))
+            if game.read_bins is None:  # players without bins: as they are in x
+                predicates.append((j, AS_IT_IS))
                 words.append(f"{problem.players.names[j]} as it is")
                 continue
             if j not in columns:
                 columns[j] = column_of(rows, j)
-            one = bins.columns[j]
+            one = game.read_bins.columns[j]
             value = columns[j][n]
             value = value.item() if isinstance(value, np.generic) else value
             predicate = one.predicate(int(game.bins[n, j]), value)
@@ -66,6 +66,7 @@ def found_rules(
                 tolerance=problem.tolerance,
                 note=OWN_VALUES if own_values[kept].any() else "",
                 names=problem.names,
+                single=single,
             )
         )
     return made
@@ -100,7 +101,7 @@ def record(
         "compile_seconds": compile_seconds,
         "seed": seed,
         "backend": model.backend,
-        "devices": [str(d) for d in evaluator.devices],
+        "devices": tuple(str(d) for d in evaluator.devices),
     }
     versions = {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__}
     return Rules(
