@@ -12,6 +12,7 @@ import numpy as np
 from xaijax._errors import InputError
 from xaijax.games.bins import Bins
 from xaijax.games.rules import RuleGame
+from xaijax.methods._anchor_plan import refuse_search
 from xaijax.methods._anchor_problem import Problem
 from xaijax.methods._anchor_search import Found
 from xaijax.methods._anchor_settings import DEFAULTS, one_row
@@ -20,19 +21,26 @@ from xaijax_kernels.bernoulli import lower
 
 
 def evaluated(
-    problem: Problem, search: str, predicates: Any, x: Any, asked: tuple[float, float, int]
-) -> tuple[Any, Found]:
-    """(the game of x, what was found); asked: threshold, delta and the number of draws.
+    problem: Problem,
+    searches: tuple[str, str],
+    predicates: Any,
+    x: Any,
+    asked: tuple[float, float, int],
+) -> tuple[Any, Found, str]:
+    """(the game of x, what was found, the search); asked: threshold, delta, the number of draws.
+
+    searches: as asked for, and what that is for `explain`. An interval of one's own may make of a
+    column that went by equality one whose values are drawn, and then no average is exact.
 
     Raises InputError for predicates that x does not satisfy, or that no data row satisfies where
     the space needs one.
     """
     tau, delta, count = asked
-    rows = problem.read(one_row(x))
     if problem.bins is None:
         raise InputError(
             "evaluate: rules about players= have no predicates; use explain(max_size=)."
         )
+    rows = problem.read(one_row(x, problem.data))
     bins, used = problem.bins.with_predicates(predicates)
     numbers = bins.of(rows)
     for j in used:
@@ -40,6 +48,7 @@ def evaluated(
         if (column.interval or column.members) and numbers[0, j] == 0:
             text = column.words(column.predicate(1, None))
             raise InputError(f"predicates: x does not satisfy {text!r}.")
+    search = _search(problem, searches, bins)
     game = _game_of(problem, rows, bins, count)
     problem.refuse_answers(game.own)
     rule = np.zeros((1, problem.F), bool)
@@ -66,7 +75,19 @@ def evaluated(
         found.error = np.sqrt(p * (1 - p) / draws)
     if search not in ("exact", "table"):
         found.accepted = (p >= tau) & (found.lower > tau - DEFAULTS["stop_epsilon"])
-    return game, found
+    return game, found, search
+
+
+def _search(problem: Problem, searches: tuple[str, str], bins: Bins) -> str:
+    """The search with the bins that the predicates make."""
+    asked, chosen = searches
+    if problem.space is None:
+        return chosen
+    space = problem.space.with_bins(bins)
+    if asked == "auto" and chosen == "exact" and space.finite == "table":
+        return "table"
+    refuse_search(chosen, space)
+    return chosen
 
 
 def _game_of(problem: Problem, rows: Any, bins: Bins, samples: int) -> Any:

@@ -64,7 +64,7 @@ class Problem:
             )
         self.seed = _checks.whole_number(seed, "seed", least=0)
         self.tolerance = _tolerance(tolerance)
-        self.model, self._given_data = model, data
+        self.model, self.data = model, data
         self.asked_model, self.codes, self.score = _scored(model, self.tolerance)
         self.balanced = isinstance(weights, str)
         if self.balanced:
@@ -73,11 +73,16 @@ class Problem:
                 raise InputError(
                     "weights='balanced' is of classes; with tolerance= there are none."
                 )
+        sampled = not isinstance(perturbation, str)
+        if sampled and weights is not None:
+            raise InputError(
+                "weights= are of the data rows that are drawn; a sampler draws its own. Leave them "
+                "out, or weigh within the sampler."
+            )
         replacement = pool_of(model, data, None if self.balanced else weights)
         table = replacement.table
         self.table, self.B = table, replacement.rows_given
         self.names = _names(feature_names, table, data)
-        sampled = not isinstance(perturbation, str)
         self.players = players_from(
             players, self.names if len(table.shape) == 1 else None, table.shape
         )
@@ -105,6 +110,8 @@ class Problem:
             flip = fraction(flip_probability, "flip_probability", top=True)
             count = _checks.whole_number(table_rows, "table_rows")
             self.space = Perturbation(perturbation, replacement, self.bins, flip, count)
+        if self.bins is None:  # rules are about players, which have names of their own
+            self.names = tuple(self.players.names)
         self.evaluator = Evaluator(
             self.asked_model, replacement, singles, coalitions=2, tile_parts=TILE_PARTS, **options
         )
@@ -183,7 +190,7 @@ class Problem:
         """weights="balanced": every predicted class of the data has the same total weight."""
         if self._weighed or self.space is None:
             return
-        labels = self.model.labels(self._given_data)
+        labels = self.model.labels(self.data)
         _, place, count = np.unique(labels, return_inverse=True, return_counts=True)
         own = (1 / count)[place]
         self.space = self.space.weighted_by(own / own.sum())

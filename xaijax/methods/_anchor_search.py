@@ -237,7 +237,7 @@ def _confirm(found: Found, ranked: Ranked, settings: Settings, precision: Any) -
     level = np.log(count / settings.delta) / np.where(known, sizes, 1)
     floor[n, t] = np.where(known, lower(means, level), 0.0)
     goal = settings.threshold - settings.stop_epsilon
-    holds = tried & (floor > goal)
+    holds = tried & (own >= settings.threshold) & (floor > goal)
     # They come in the order of their coverage: the first that holds, else the surest.
     best = np.where(asked, floor, -1.0).argmax(axis=1)
     chosen = np.where(holds.any(axis=1), holds.argmax(axis=1), best)

@@ -125,14 +125,21 @@ def _refuse_unused(given: dict[str, Any], search: str, asked: str, confirm: floa
         )
 
 
-def one_row(x: Any) -> Any:
-    """x as a batch of one."""
+def one_row(x: Any, data: Any) -> Any:
+    """x as a batch of one; data: whose columns a lone pandas row has."""
     if frame_kind(x):
         if len(x) != 1:
             raise InputError(f"x must be one row, got a frame of {len(x)} rows.")
         return x
     if type(x).__module__.startswith("pandas") and hasattr(x, "to_frame"):
-        return x.to_frame().T.infer_objects()
+        row = x.to_frame().T
+        if frame_kind(data) != "pandas":
+            return row.infer_objects()
+        own = {label: data[label].dtype for label in row.columns if label in data.columns}
+        try:
+            return row.astype(own)
+        except (TypeError, ValueError) as error:
+            raise InputTypeError(f"x: a value is not of its column's dtype: {error}.") from None
     array = _checks.as_array(x, "x")
     if array.ndim == 2 and len(array) != 1:
         raise InputError(f"x must be one row, got {len(array)}.")

@@ -11,6 +11,7 @@ import numpy as np
 
 from xaijax._errors import InputError
 from xaijax._frames import column as column_of
+from xaijax._rules import Rules
 from xaijax.games.bins import Bins
 from xaijax.methods._anchor_problem import Problem
 
@@ -47,6 +48,19 @@ def refuse_unsupported(problem: Problem, game: Any, before: int) -> None:
             f"so perturbation={problem.space_name!r} has nothing to draw. Use coarser bins, or "
             "perturbation='row'."
         )
+
+
+def refuse_strangers(problem: Problem, rules: Rules, rows: Any) -> None:
+    """Raise InputError where a row, as read, does not satisfy its rule."""
+    if problem.bins is None:
+        return
+    some = rows.iloc if hasattr(rows, "iloc") else rows
+    for n, rule in enumerate(rules):
+        if not rule.applies(some[n : n + 1])[0]:
+            raise InputError(
+                f"X row {n} does not satisfy its rule (IF {' AND '.join(rule.rule)}). Give the "
+                "rows that explain had, in their order."
+            )
 
 
 def _words(bins: Bins, numbers: np.ndarray, rows: Any, columns: np.ndarray) -> str:

@@ -21,7 +21,7 @@ from xaijax.methods._anchor_problem import Problem
 from xaijax.methods._anchor_record import found_rules, record
 from xaijax.methods._anchor_search import search as run_search
 from xaijax.methods._anchor_settings import fraction, settings_of
-from xaijax.methods._anchor_support import refuse_unsupported
+from xaijax.methods._anchor_support import refuse_strangers, refuse_unsupported
 from xaijax.methods._progress import progress_bar
 
 
@@ -54,7 +54,7 @@ class AnchorExplainer:
         seed: draws depend on (seed, the instance's bytes, the rule, draw): the same rules in any
             order, batch or company.
         weights: [B], of data rows; or "balanced": every predicted class has the same total weight.
-            They change coverage as well as draws.
+            They change coverage as well as draws. A sampler has none.
         players: for a sampler: what rules are about, as of `Explainer` (superpixels, say); then
             coverage is None. None: single columns.
         target: what is predicted, for the sentence ("Survived").
@@ -148,7 +148,8 @@ class AnchorExplainer:
                 "auto": see the repr.
             confirm: a share of the data in (0, 1) to be held out ("exact", "table"): rules found
                 on the rest are tried on it, and precision and precision_lower are those of it, with
-                delta split over the rules tried; what is held out is asked for these alone. Where
+                delta split over the rules tried, and a rule is accepted by these two as one of
+                draws is; what is held out is asked for these alone. Where
                 D is an in-bin draw, bins use all data.
             progress: None (a bar in terminals and notebooks once a run takes a while), True or
                 False; it counts instances that are done.
@@ -230,17 +231,17 @@ class AnchorExplainer:
         """
         tau, error = fraction(threshold, "threshold", top=True), fraction(delta, "delta")
         count = _checks.whole_number(samples, "samples")
-        game, found = evaluated(
-            self._problem, self._resolved(search), predicates, x, (tau, error, count)
-        )
-        return found_rules(self._problem, game, found, self._resolved(search), self.target)[0]
+        searches = (search, self._resolved(search))
+        game, found, used = evaluated(self._problem, searches, predicates, x, (tau, error, count))
+        return found_rules(self._problem, game, found, used, self.target)[0]
 
     def check(self, rules: Rules, X: Any, samples: int = 10_000, seed: int = 1) -> np.ndarray:
         """The share of fresh draws of the space that agree, for each rule; float64 [N].
 
         Rules are chosen for their precision, so what they were chosen by flatters them: here are
         draws of their own. rules: of `explain`, for the same rows X [N, F].
-        Raises InputError for rules of other rows, or a seed that the search has used.
+        Raises InputError where a row does not satisfy its rule (rules of other rows, or in another
+        order), or for a seed that the search has used.
         """
         count = _checks.whole_number(samples, "samples")
         seed = _checks.whole_number(seed, "seed", least=0)
@@ -254,6 +255,7 @@ class AnchorExplainer:
         rows = problem.read(X)
         if len(rows) != len(rules):
             raise InputError(f"X has {len(rows)} rows, but there are {len(rules)} rules.")
+        refuse_strangers(problem, rules, rows)
         kept = np.zeros((len(rules), problem.F), bool)
         for n, rule in enumerate(rules):
             kept[n, list(rule.features)] = True
