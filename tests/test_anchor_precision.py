@@ -123,7 +123,7 @@ def test_predicates_of_ones_own():
     """An interval that is no bin, and a set of categories."""
     anchors = explainer(perturbation="row_bin", table_rows=DRAWS)
     x = X[0]
-    low, high = float(x[2]) - 0.3, float(x[2]) + 0.9
+    low, high = (float(np.float32(x[2] + step)) for step in (-0.3, 0.9))
     found = anchors.evaluate([(2, low, high), (1, (0, 1, 2))], x)
     inside = (DATA[:, 2] > low) & (DATA[:, 2] <= high)
     assert abs(found.coverage - inside.mean()) < 1e-12
