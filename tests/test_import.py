@@ -11,7 +11,7 @@ from repository import ROOT
 
 HEAVY = (
     "sklearn pandas matplotlib polars flax equinox shap shapiq optax scipy pooch requests jinja2 "
-    "IPython"
+    "IPython opendp grpc cryptography google.protobuf"
 ).split()
 
 # The hook sees every connection that Python opens, whichever library asks for it.

@@ -86,7 +86,7 @@ def test_notebook_runs(path, monkeypatch, tmp_path):
 def test_stored_notebook_is_small_and_tidy(path):
     notebook = read(path)
     assert path.stat().st_size < 300_000
-    assert len(notebook.cells) <= 14
+    assert len(notebook.cells) <= 16
     assert outputs(notebook, "error") == [] and streams(notebook, "stderr") == ""
     counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
     assert counts == list(range(1, len(counts) + 1)), "run it from top to bottom, then store it"

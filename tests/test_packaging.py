@@ -12,6 +12,7 @@ import pytest
 from repository import LIBRARY, ROOT, package_files
 
 NAMED = {
+    "xaijax/federated/wire.proto",
     "xaijax/py.typed",
     "xaijax_kernels/py.typed",
     "xaijax/results/report.html.j2",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs the extra [plots]")
-for library in ("pandas", "shap", "shapiq"):
+for library in ("pandas", "shap", "shapiq", "opendp"):
     pytest.importorskip(library, reason="needs the extra [dev]")
 
 ROOT = Path(__file__).parent.parent

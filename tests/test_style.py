@@ -14,7 +14,12 @@ from repository import ROOT, library_modules, python_files
 import xaijax
 
 LONGEST = 400  # lines; half of that is a good length
-PRINTERS = ("xaijax.cli", "xaijax.demo", "xaijax.__main__")  # they talk to a person
+PRINTERS = (
+    "xaijax.cli",
+    "xaijax.demo",
+    "xaijax.federated.commands",
+    "xaijax.__main__",
+)  # they talk to a person
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 FILES = [pytest.param(p, id=str(p.relative_to(ROOT))) for p in python_files()]
@@ -59,7 +64,7 @@ def prints(source: str) -> list[int]:
 def public_callables() -> dict[str, Any]:
     """{name: function, class or method} of everything that a person is meant to call."""
     found: dict[str, Any] = {}
-    for space in (xaijax, xaijax.datasets, xaijax.plots):
+    for space in (xaijax, xaijax.datasets, xaijax.federated, xaijax.plots, xaijax.privacy):
         for name in dir(space):  # AEC is there before it is loaded
             member = getattr(space, name)
             inside = getattr(member, "__module__", "") or ""

@@ -13,13 +13,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xaijax import datasets as datasets
+from xaijax import federated as federated
+from xaijax import privacy as privacy
 from xaijax._coalition_table import CoalitionTable as CoalitionTable
+from xaijax._errors import BudgetExceededError as BudgetExceededError
 from xaijax._errors import EnumerationLimitError as EnumerationLimitError
+from xaijax._errors import FederatedPeerLost as FederatedPeerLost
+from xaijax._errors import FederatedPolicyError as FederatedPolicyError
+from xaijax._errors import FederatedProtocolError as FederatedProtocolError
 from xaijax._errors import InputError as InputError
 from xaijax._errors import InputTypeError as InputTypeError
 from xaijax._errors import MemoryPlanError as MemoryPlanError
 from xaijax._errors import ModelOutputError as ModelOutputError
 from xaijax._errors import NonDeterministicModelError as NonDeterministicModelError
+from xaijax._errors import PrivacyError as PrivacyError
 from xaijax._errors import XaiError as XaiError
 from xaijax._errors import XaiWarning as XaiWarning
 from xaijax._explanation import Explanation as Explanation

@@ -31,5 +31,25 @@ class NonDeterministicModelError(ModelOutputError):
     """The model gave different answers to the same rows."""
 
 
+class PrivacyError(XaiError, ValueError):
+    """A private release that cannot be proved private, or that does not fit together."""
+
+
+class BudgetExceededError(PrivacyError):
+    """A private release that would spend more than the ledger's budget."""
+
+
+class FederatedProtocolError(XaiError, RuntimeError):
+    """A party over the wire said something else than the protocol wants, or was refused."""
+
+
+class FederatedPolicyError(FederatedProtocolError):
+    """A guest's policy does not allow what was asked."""
+
+
+class FederatedPeerLost(FederatedProtocolError):
+    """A party over the wire cannot be reached, or did not answer before the deadline."""
+
+
 class XaiWarning(UserWarning):
     """Base of every warning that xaijax gives."""

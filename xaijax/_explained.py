@@ -8,6 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 
 
+class Valued(Protocol):
+    """What has values; `Explanation`, `PrivateExplanation`."""
+
+    @property
+    def values(self) -> np.ndarray: ...
+
+
 class Explained(Protocol):
     """What `Explanation` offers to read; its docstring says what each field means."""
 

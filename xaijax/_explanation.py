@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from xaijax import _convert, _files, _intervals, _summary
+from xaijax import _convert, _files, _intervals, _private_explanation, _summary
 from xaijax._errors import InputError, InputTypeError
 from xaijax._frames import column, frame_kind
 from xaijax._freeze import check_shape, floats, names, read_only
 from xaijax._player_data import player_columns, take_rows
+from xaijax._private_explanation import PrivateExplanation
 from xaijax._public import public, public_class
 from xaijax._select import Selection, resolve, split_key, take
 
@@ -249,8 +250,10 @@ class Explanation:
 
 
 @public
-def load(path: str | os.PathLike[str]) -> Explanation:
+def load(path: str | os.PathLike[str]) -> Explanation | PrivateExplanation:
     """Read what `Explanation.save` wrote: equal bytes, dtypes, names, stats and provenance.
+
+    Also what `PrivateExplanation.save` wrote.
 
     Raises:
         FileNotFoundError: no such file.
@@ -258,7 +261,8 @@ def load(path: str | os.PathLike[str]) -> Explanation:
         InputTypeError: `path` is not a path.
         ImportError: `data` is a frame of a library that is not installed.
     """
-    return _rebuild(_files.read(path))
+    found, state = _files.read(path, (_files.FORMAT, _private_explanation.FORMAT))
+    return PrivateExplanation(**state) if found == _private_explanation.FORMAT else _rebuild(state)
 
 
 def per_instance(value: Any, N: int) -> bool:

@@ -7,7 +7,7 @@ import json
 import os
 import uuid
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,11 +21,11 @@ SCHEMA = 1
 META = "meta.json"
 
 
-def write(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
-    """Write the fields of an Explanation; see `Explanation.save`."""
+def write(path: str | os.PathLike[str], fields: Mapping[str, Any], format: str = FORMAT) -> None:
+    """Write the fields of an Explanation, or of what `format` names; see `Explanation.save`."""
     members: Members = {}
     content = {name: encode(value, name, members) for name, value in fields.items()}
-    meta = {"format": FORMAT, "schema": SCHEMA, "fields": content}
+    meta = {"format": format, "schema": SCHEMA, "fields": content}
 
     def write_zip(file: BinaryIO) -> None:
         with zipfile.ZipFile(file, "w") as archive:
@@ -39,15 +39,15 @@ def write(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
     write_atomically(path, write_zip)
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The fields that `write` was given; see `xaijax.load`."""
+def read(path: str | os.PathLike[str], formats: Collection[str]) -> tuple[str, dict[str, Any]]:
+    """(the format, the fields) that `write` was given; see `xaijax.load`."""
     source = as_path(path)
     with source.open("rb") as file:
         if not zipfile.is_zipfile(file):
             raise InputError(f"path: {source} is no file of Explanation.save (no .npz file).")
         try:
             with zipfile.ZipFile(file) as archive:
-                return _read_zip(archive, source)
+                return _read_zip(archive, source, formats)
         except (zipfile.BadZipFile, KeyError, TypeError, AttributeError, EOFError) as error:
             raise InputError(f"path: {source} is damaged: {error}.") from error
         except ValueError as error:
@@ -104,11 +104,13 @@ def _put_array(out: Any, array: np.ndarray) -> None:
     np.lib.format.write_array(out, array, allow_pickle=False)
 
 
-def _read_zip(archive: zipfile.ZipFile, source: Path) -> dict[str, Any]:
+def _read_zip(
+    archive: zipfile.ZipFile, source: Path, formats: Collection[str]
+) -> tuple[str, dict[str, Any]]:
     if META not in archive.namelist():
         raise InputError(f"path: {source} is no file of Explanation.save (no {META} in it).")
     meta = json.loads(archive.read(META))
-    if meta["format"] != FORMAT:
+    if meta["format"] not in formats:
         raise InputError(f"path: {source} holds {meta['format']!r}, not an Explanation.")
     if meta["schema"] > SCHEMA:
         raise InputError(
@@ -122,4 +124,5 @@ def _read_zip(archive: zipfile.ZipFile, source: Path) -> dict[str, Any]:
         content = io.BytesIO(archive.read(f"{name}.npy"))  # read whole: the CRC is checked
         return np.lib.format.read_array(content, allow_pickle=False)
 
-    return {name: decode(value, member) for name, value in meta["fields"].items()}
+    fields = {name: decode(value, member) for name, value in meta["fields"].items()}
+    return meta["format"], fields

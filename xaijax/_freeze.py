@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 import numpy as np
 
 from xaijax._errors import InputError, InputTypeError
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that stays as it is: what would change it raises TypeError."""
+
+    def _refuse(self: Any, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("this dict is frozen. Make a copy to change: dict(...).")
+
+    __setitem__ = __delitem__ = pop = popitem = clear = _refuse
+    update = setdefault = __ior__ = _refuse  # pyright: ignore[reportAssignmentType]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenDict, (dict(self),)
+
+
+def frozen(value: Any) -> Any:
+    """Dicts and lists as what cannot be changed, however deep; anything else as it is."""
+    if isinstance(value, Mapping):
+        return FrozenDict({name: frozen(one) for name, one in value.items()})
+    return tuple(map(frozen, value)) if isinstance(value, list | tuple) else read_only(value)
+
+
+def thawed(value: Any) -> Any:
+    """Dicts and lists again, of what `frozen` made."""
+    if isinstance(value, Mapping):
+        return {name: thawed(one) for name, one in value.items()}
+    return list(map(thawed, value)) if isinstance(value, tuple) else value
 
 
 def floats(name: str, array: Any) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xaijax._explained import Explained
+from xaijax._explained import Explained, Valued
 
 TOP = 6  # players in the repr
 
@@ -20,7 +20,7 @@ SHOWN_STATS = {
 }
 
 
-def mean_abs(explained: Explained) -> np.ndarray:
+def mean_abs(explained: Valued) -> np.ndarray:
     """Mean |value| over the instances: [P] or [P, K]; NaN without instances."""
     if len(explained.values) == 0:
         return np.full(explained.values.shape[1:], np.nan)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from xaijax import demo
 from xaijax._errors import XaiError
 from xaijax._version import __version__
+from xaijax.federated.commands import add_commands
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,8 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        demo.run(arguments.out, rows=arguments.rows, seed=arguments.seed)
-    except XaiError as error:
+        arguments.run(arguments)
+    except (XaiError, ImportError, OSError) as error:  # ImportError: names the missing extra
         print(f"xaijax: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0
@@ -56,7 +57,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         help="of the training and of the rows drawn (default: %(default)s)",
     )
+    command.set_defaults(run=_demo)
+    add_commands(commands)
     return parser
+
+
+def _demo(arguments: argparse.Namespace) -> None:
+    demo.run(arguments.out, rows=arguments.rows, seed=arguments.seed)
 
 
 def _whole(least: int) -> Callable[[str], int]:

@@ -16,6 +16,7 @@ from bench.cases import (
     sampled,
     stream,
     walk,
+    wire,
 )
 from bench.frame import Case
 
@@ -37,6 +38,7 @@ CASES: dict[str, Case] = {
     for case in (
         *sorted(NUMBERED, key=lambda case: int(case.name[1:])),
         *qii.MORE,
+        *wire.CASES,
         *estimators.CASES,
         *stream.CASES,
     )

@@ -52,13 +52,16 @@ class Evaluator:
         tile: Any = None,
         coalitions: int = 0,
         score: Score | None = None,
+        plain: bool = False,
         tile_parts: int = 1,
     ) -> None:
         """coalitions: the most that will be given as a list; 0: none ever, all by corner index.
 
-        score: what is made of the answer to a row; None: the answer itself. tile_parts: by how much
+        score: what is made of the answer to a row; None: the answer itself. plain: every row is
+        asked where it stands, also those of a host model that are alike. tile_parts: by how much
         tiles are smaller than usual, where many questions are short.
         """
+        self._plain = plain
         self._tile_parts = tile_parts
         self.score = score
         self.model, self.replacement, self.players = model, replacement, players
@@ -266,7 +269,7 @@ class Evaluator:
     def _sharing(self) -> Sharing | None:
         """Where hybrids of several instances may be the same; not of a random model."""
         codes = self.replacement.codes
-        if len(codes) > 1 or not self.model.deterministic:
+        if len(codes) > 1 or self._plain or not self.model.deterministic:
             return None
         # Codes, those asked, and what sorting needs.
         return Sharing(self.max_memory // 16 // (codes.shape[1] * codes.itemsize + 32))

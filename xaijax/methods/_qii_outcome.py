@@ -163,7 +163,7 @@ def positive_of(model: Any, classes: tuple[Any, ...] | None, positive: Any, data
             f"positive={positive!r} is a label that the model never returns on the data; it "
             f"returns {seen[:20]}. Say classes= in as_model if there are more."
         )
-    return seen[seen.index(positive)]
+    return positive  # as it was said: of 1, 1.0 and True the data would decide
 
 
 def _bounds(bounds: Any) -> tuple[float, float]:

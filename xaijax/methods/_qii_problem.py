@@ -13,6 +13,7 @@ import numpy as np
 from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._players import column_labels, players_from
+from xaijax._subsample import Subsample
 from xaijax.estimators.draws import ROWS_OF_CHUNK
 from xaijax.games.difference import as_outer, difference_of
 from xaijax.games.evaluator import Evaluator
@@ -31,7 +32,14 @@ from xaijax.methods._qii_facts import facts_of, is_data, pool_is_data
 from xaijax.methods._qii_groups import groups_of, members_of
 from xaijax.methods._qii_limits import instead
 from xaijax.methods._qii_outcome import measured_of, outcome_of, positive_of
-from xaijax.methods._qii_settings import plan_of, pool_rows
+from xaijax.methods._qii_sample import (
+    members_drawn,
+    refuse_sample_weights,
+    sample_facts,
+    sample_of,
+)
+from xaijax.methods._qii_settings import plan_of, pool_rows, prior_of
+from xaijax.methods._qii_whose import whose_pool, whose_rows
 
 
 class Problem:
@@ -83,7 +91,13 @@ class Problem:
         refuse_unused_weights(
             self.interest, data_weights, pool is not None or pool_weights is not None
         )
-        self._model, self._given_positive = model, positive
+        self.model, self._given_positive = model, positive
+        self.subsample = data if isinstance(data, Subsample) else None
+        if self.subsample is not None:
+            pool = None if pool is data else pool
+            data = self.subsample.rows
+        full = () if self.subsample is None else (self.subsample.full, self.subsample.given)
+        refuse_sample_weights(self.subsample, pool, data_weights, pool_weights)
         table = table_of(model, data, "data")
         self.data = table.read(data, "data", model.allow_nan, "the model")
         D = len(self.data)
@@ -92,13 +106,22 @@ class Problem:
             pool_weights = data_weights if pool_weights is None else pool_weights
         donors, kind = pool_rows(pool, data, pool_weights, self.plan, samples)
         replacement = intervention_of(model, table, donors, pool_weights, kind)
-        self._table = replacement.table
-        labels = self._table.feature_names or tuple(column_labels(table.shape))
-        self.players = players_from(players, self._table.feature_names, table.shape)
-        mask = members_of(members, self.interest, data, labels, D)
-        self.groups = groups_of(self.interest, mask, self.weights)
-        self.facts = facts_of(mask, self.weights, self.groups, given is not None)
+        self.table = replacement.table
+        labels = self.table.feature_names or tuple(column_labels(table.shape))
+        self.players = players_from(players, self.table.feature_names, table.shape)
+        asked = data if self.subsample is None else self.subsample.full
+        self.full_mask = members_of(members, self.interest, asked, labels, len(asked))
+        self.mask = members_drawn(self.full_mask, self.subsample, self.interest)
+        self.groups = groups_of(self.interest, self.mask, self.weights)
+        self.sample = None if self.subsample is None else sample_of(self.subsample, self.full_mask)
+        self.tile = options.get("tile")
+        self.facts = facts_of(self.mask, self.weights, self.groups, given is not None)
         self.facts["pool_is_data"] = pool_is_data(pool, self.data, replacement)
+        self.facts["whose_pool"] = whose_pool(pool, data, full)
+        self.pool, self.private = pool, (data, self.data, *full)  # as given; what holds rows
+        self.facts |= sample_facts(self.sample)
+        declared = positive is not None or self.outcome.classes is not None
+        self.facts["positive_given"] = declared or not self.outcome.needs_positive
         listed = max(ROWS_OF_CHUNK, self.players.count + 3)
         self.evaluator = Evaluator(
             self.outcome.model, replacement, self.players, coalitions=listed, **options
@@ -108,6 +131,37 @@ class Problem:
         self._asks_labels = self.outcome.kind == "label" and positive is not None and not known
         if known or not (self.outcome.needs_positive or self._asks_labels):
             self.ready()
+
+    def prior(self) -> np.ndarray:
+        """Pr[S] of the data itself; see `QII.prior`."""
+        return prior_of(self.data, self.players, self.weights)
+
+    def whose(self, X: Any) -> str:
+        """Whose rows are explained, by what was passed: "none", "data", "part" of them, "given"."""
+        return "none" if self.interest.of_data else whose_rows(X, self.private)
+
+    def model_identity(self) -> str | None:
+        """Of the model as it is given these rows; None: it cannot be known again."""
+        return self.model.identity(self.table.shape, getattr(self.table, "dtype", None))
+
+    def plain_rows(self, rows: Any) -> Any:
+        """The rows as the model takes them, array or frame, all that was rounded being rounded."""
+        table, codes = self.table.encode(rows)
+        return table.decode(codes[:])
+
+    @property
+    def full_rows(self) -> Any:
+        """The data, or all rows that a subsample was drawn from, as the model takes them."""
+        if self.subsample is None:
+            return self.plain_rows(self.data)
+        full = self.table.read(self.subsample.full, "data", self.model.allow_nan, "the data")
+        return self.plain_rows(full)
+
+    @property
+    def pool_rows(self) -> Any:
+        """The donors of positive weight, as the model takes them."""
+        replacement = self.evaluator.replacement
+        return replacement.table.decode(replacement.codes)
 
     def described(self) -> str:
         """The text of the repr."""
@@ -149,21 +203,21 @@ class Problem:
 
     def is_data(self, rows: Any) -> bool | None:
         """Whether the rows explained, as read, are the data; None where there are none."""
-        return None if rows is None else is_data(self._table, rows, self.data)
+        return None if rows is None else is_data(self.table, rows, self.data)
 
     def ready(self) -> None:
         """Make the score, for which the positive label must be known."""
         if self.evaluator.score is None:
             if self.outcome.needs_positive:
                 self.positive = positive_of(
-                    self._model, self.outcome.classes, self._given_positive, self.data
+                    self.model, self.outcome.classes, self._given_positive, self.data
                 )
             elif self.outcome.kind == "score" and self.interest.score is None:
                 classes = self.outcome.classes
                 last = None if classes is None else classes[-1]
                 self.positive = last if self._given_positive is None else self._given_positive
             elif self._asks_labels:  # whether the label is any
-                positive_of(self._model, None, self._given_positive, self.data)
+                positive_of(self.model, None, self._given_positive, self.data)
             self.evaluator.score = self.outcome.score_for(self.positive)
 
     def begin(self, X: Any, distances: bool = True) -> tuple[Game, Any, Any, float]:
@@ -183,7 +237,7 @@ class Problem:
             rows = self.data
         else:
             self.evaluator.refuse_overflow(_checks.rows_given(X))
-            rows = self._table.read(X, "X", self._model.allow_nan, "the data")
+            rows = self.table.read(X, "X", self.model.allow_nan, "the data")
         self.evaluator.refuse_too_little_memory()
         quantity = self._quantity(distances)
         game = Game(self.evaluator, self.data if rows is None else rows, quantity)

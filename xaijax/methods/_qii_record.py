@@ -68,11 +68,13 @@ def explanation(
     rows: Any,
     before: Any,
     seconds: float,
+    whose: str,
 ) -> Explanation:
     """Put values, stats and provenance together.
 
     rows: the individuals as read, None for quantities of the data; before: the clock when the run
     began.
+    whose: the rows that are explained: "given", those of the "data", a "part" of them, or "none".
     """
     scalar = game.outputs == 1 or found.values.shape[2] == 1
     errors = found.std_errors
@@ -87,7 +89,7 @@ def explanation(
         exact=errors is None,
         kind=kind,
         stats=_stats(asked, game, found, kind, before, seconds),
-        provenance=provenance(asked, game, index, rows),
+        provenance=provenance(asked, game, index, rows) | {"explained": whose},
     )
 
 

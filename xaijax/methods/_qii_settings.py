@@ -12,6 +12,7 @@ import numpy as np
 
 from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
+from xaijax._frames import frame_kind
 from xaijax._players import Players
 from xaijax.games.replacement import Baseline
 from xaijax.methods._qii_sampled import Plan
@@ -76,6 +77,12 @@ def pool_rows(
     if came != plan.samples:
         raise InputError(f"pool(rng, {plan.samples}) must return {plan.samples} rows, got {came}.")
     return rows, "sampler"
+
+
+def prior_of(rows: Any, players: Players, weights: np.ndarray) -> np.ndarray:
+    """`binary_prior` of rows as read, or as the model takes them."""
+    array = rows.to_numpy() if frame_kind(rows) else np.asarray(rows[:]).reshape(len(rows), -1)
+    return binary_prior(array, players, weights)
 
 
 def binary_prior(rows: np.ndarray, players: Players, weights: np.ndarray) -> np.ndarray:

@@ -150,6 +150,10 @@ class Explainer:
         seconds = time.perf_counter() - started
         return explanation(self, X, rows, game, choice, answer, before, seconds)
 
+    def check(self, X: Any) -> None:
+        """Raise InputError or InputTypeError for instances that a call would not accept."""
+        self._evaluator.replacement.table.read(X, "X", self.model.allow_nan)
+
     def _answer(self, game: Game, choice: Choice) -> Answer:
         """The exact and the sampled instances, each in one go."""
         own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)

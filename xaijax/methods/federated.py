@@ -138,6 +138,10 @@ class FederatedExplainer:
         self._last, self._own = (copied(X), explanation), None
         return explanation
 
+    def check(self, X: Any) -> None:
+        """Raise InputError or InputTypeError for instances that a call would not accept."""
+        self._united.check(X)
+
     def _explained(self, X: Any, progress: bool | None) -> Explanation:
         if self._estimator == "wls":
             self._refuse_large(self._united)

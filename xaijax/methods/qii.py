@@ -15,8 +15,8 @@ from xaijax import _checks
 from xaijax._coalition_table import CoalitionTable
 from xaijax._coalitions import player_place, set_of_players
 from xaijax._errors import InputError
+from xaijax._exact_sums import remember
 from xaijax._explanation import Explanation
-from xaijax._frames import frame_kind
 from xaijax._public import public_class
 from xaijax.games.game import Game
 from xaijax.games.quantities import Interest
@@ -26,8 +26,8 @@ from xaijax.methods._qii_index import QiiIndex, qii_index
 from xaijax.methods._qii_problem import Problem
 from xaijax.methods._qii_proxies import Proxy, ranked, refuse_no_gap
 from xaijax.methods._qii_record import explanation
+from xaijax.methods._qii_recount import QiiRecount
 from xaijax.methods._qii_sampled import sampled_index
-from xaijax.methods._qii_settings import binary_prior
 
 
 @public_class
@@ -40,7 +40,8 @@ class QII:
 
     Arguments:
         model: from `as_model`.
-        data: the rows D that quantities are about; array, or a frame for a host model.
+        data: the rows D that quantities are about; array, or a frame for a host model; or what
+            `xaijax.privacy.subsample` drew of them, for a private release.
         players: as of `Explainer`: groups of columns.
         pool: donor rows; None: the data. `Baseline(row)`: one constant row ("how does A differ from
             B"). A function sampler(rng, n) -> n rows, for samples= only: draw d takes row d.
@@ -157,7 +158,7 @@ class QII:
         """
         game, rows, before, started = self._problem.begin(X)
         found = ask.singles(self._problem, game)
-        return self._done(game, found, "unary", None, rows, before, started)
+        return self._done(game, found, "unary", None, X, rows, before, started)
 
     def influence(self, S: Any, X: Any = None, return_std: bool = False) -> Any:
         """iota(S) of a set of REPLACED players, float64 [N]; with return_std (values, errors).
@@ -222,7 +223,7 @@ class QII:
             drawn = sampled_index(game, read, self._problem.plan, ready)
             ends = exact.ends(game)
             found = exact.Influences(drawn.values, *ends, drawn.std_errors, stats=drawn.stats)
-        return self._done(game, found, read.name, read, rows, before, started)
+        return self._done(game, found, read.name, read, X, rows, before, started)
 
     def game(self, X: Any = None) -> CoalitionTable:
         """v(S) of all 2^P sets of replaced players, exactly: a `CoalitionTable` [N, 2^P]."""
@@ -261,9 +262,7 @@ class QII:
 
         Every player must be one column of zeros and ones (QII paper, VIII-A); give it as index=.
         """
-        rows = self._problem.data
-        array = rows.to_numpy() if frame_kind(rows) else np.asarray(rows[:]).reshape(len(rows), -1)
-        return binary_prior(array, self._problem.players, self._problem.weights)
+        return self._problem.prior()
 
     def _done(
         self,
@@ -271,9 +270,13 @@ class QII:
         found: exact.Influences,
         kind: str,
         index: QiiIndex | None,
+        X: Any,
         rows: Any,
         before: Any,
         started: float,
     ) -> Explanation:
         seconds = time.perf_counter() - started
-        return explanation(self._problem, game, found, kind, index, rows, before, seconds)
+        whose = self._problem.whose(X)
+        made = explanation(self._problem, game, found, kind, index, rows, before, seconds, whose)
+        remember(made, QiiRecount(self._problem, rows, index))
+        return made

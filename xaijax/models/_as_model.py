@@ -125,6 +125,7 @@ def as_model(
         whole = traced(head, precision, source.name)
         apply = Selected(whole, select, precision)
         return Model(backend="jax", apply=apply, scores=whole, params=source.params, **fields)
+    fields["estimator"] = source.estimator
     call = head if select is None else _selecting(head, select, source.name)
     return Model(backend="host", call=call, scores=head, decide=source.decide, **fields)
 

@@ -60,6 +60,7 @@ def estimator(f: Any, params: Any, backend: str) -> Source:
         decide=f.predict if classifier else None,
         classes=classes,
         feature_names=_feature_names(f),
+        estimator=f,
     )
 
 

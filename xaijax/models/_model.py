@@ -16,6 +16,7 @@ from xaijax.models import _options as options
 from xaijax.models._decided import Codes, decided
 from xaijax.models._functions import check_params
 from xaijax.models._host import call_host, guarded
+from xaijax.models._identity import identity
 from xaijax.models._labels import decide
 from xaijax.models._options import WORDS, came
 from xaijax.models._outputs import check_finite, check_labels, check_output
@@ -46,6 +47,7 @@ class Model:
     call: Callable[..., Any] | None = None  # host: call(rows: array or frame) -> array-like
     scores: Callable[..., Any] | None = None  # like apply or call, before a column is selected
     decide: Callable[..., Any] | None = None  # rows -> the model's own class labels [R]
+    estimator: Any = None  # host: the fitted object whose methods these are; None: a function
     classes: tuple[Any, ...] | None = None
     threshold: float | None = None
     feature_names: tuple[str, ...] | None = None
@@ -172,6 +174,14 @@ class Model:
         kept = self.compiled.setdefault(("unselected",), {})
         fields |= {"output": "value", "output_names": None, "structure": None, "compiled": kept}
         return dataclasses.replace(self, **fields)
+
+    def identity(self, shape: tuple[int, ...], dtype: Any) -> str | None:
+        """A text that other models do not have, for a privacy ledger; asks the model nothing.
+
+        None: this model cannot be known again (a function on the host, say). shape, dtype: of one
+        row as the model sees it.
+        """
+        return identity(self, shape, dtype)
 
     def probe(self, rows: Any) -> Probe:
         """What the engine must know before it runs: asked of a few rows, as `Explainer` reads them.

@@ -25,3 +25,4 @@ class Source:
     decide: Callable[..., Any] | None = None  # rows -> the model's own class labels [R]
     classes: tuple[Any, ...] | None = None
     feature_names: tuple[str, ...] | None = None
+    estimator: Any = None  # the fitted object that all heads are methods of

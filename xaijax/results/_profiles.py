@@ -10,9 +10,12 @@ import numpy as np
 from xaijax._errors import InputError, InputTypeError
 from xaijax._explanation import Explanation
 from xaijax._frames import column, frame_kind
+from xaijax._private_explanation import PrivateExplanation
 
 
-def profiles_of(explanation: Explanation, given: Any) -> list[list[str | None]]:
+def profiles_of(
+    explanation: Explanation | PrivateExplanation, given: Any
+) -> list[list[str | None]]:
     """For each person a text per player [P]; None where a player has no single value to show.
 
     given: a frame or a list of mappings, one row a person; a player without a column there is taken

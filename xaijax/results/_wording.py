@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from xaijax._explanation import Explanation
+from xaijax._private_explanation import PrivateExplanation
 
 DIFFERENCES = {
     "l1": "the sum of absolute differences",
@@ -23,7 +24,7 @@ DIFFERENCES = {
 _ON_TOP = "its effect on top of other replaced inputs"
 
 
-def is_distance(explanation: Explanation) -> bool:
+def is_distance(explanation: Explanation | PrivateExplanation) -> bool:
     """Whether influences are shares of a distance."""
     return explanation.kind != "deegan-packel" and _difference(explanation) != "subtract"
 
@@ -33,7 +34,7 @@ def adds_up(explanation: Explanation) -> bool:
     return explanation.kind == "shapley"
 
 
-def _difference(explanation: Explanation) -> str:
+def _difference(explanation: Explanation | PrivateExplanation) -> str:
     return explanation.provenance.get("difference", "subtract")
 
 
@@ -193,7 +194,7 @@ def to_the_right(explanation: Explanation) -> str:
     return f"To the right: the input as it is raises what was measured, compared with {other}."
 
 
-def axis(explanation: Explanation) -> str:
+def axis(explanation: Explanation | PrivateExplanation) -> str:
     """The same in a few words, for an axis."""
     if explanation.kind == "deegan-packel":
         return ""

@@ -9,6 +9,7 @@ import numpy as np
 from xaijax._errors import InputError, InputTypeError
 from xaijax._explanation import Explanation
 from xaijax._optional import require
+from xaijax._private_explanation import PrivateExplanation
 from xaijax._summary import ranking
 
 if TYPE_CHECKING:
@@ -27,14 +28,25 @@ NO_SUM = ("unary", "deegan-packel")
 NAME_LIMIT = 30  # characters of a name on an axis
 
 
-def check(explanation: Any, max_display: Any) -> None:
+# What is drawn where neither base values nor data are needed.
+Shown = Explanation | PrivateExplanation
+
+
+def check(explanation: Any, max_display: Any, private: bool = False) -> None:
     """Refuse what no picture can be made of.
+
+    private: whether the picture is also drawn of a `PrivateExplanation`.
 
     Raises:
         InputTypeError: not an Explanation, or max_display is no integer.
         InputError: no instance, values that are not finite, or max_display below 1.
     """
-    if not isinstance(explanation, Explanation):
+    if isinstance(explanation, PrivateExplanation) and not private:
+        raise InputError(
+            "explanation: a private copy has neither base values nor data, which are needed "
+            "here. Draw it with xaijax.plots.bar, profile or beeswarm."
+        )
+    if not isinstance(explanation, Shown):
         raise InputTypeError(
             f"explanation: got {type(explanation).__name__}; pass an xaijax Explanation."
         )
@@ -52,8 +64,8 @@ def check(explanation: Any, max_display: Any) -> None:
         )
 
 
-def one_output(explanation: Explanation, output: int | str | None, plot: str) -> Explanation:
-    """The explanation [N, P] of one output.
+def one_output(explanation: Shown, output: int | str | None, plot: str) -> Any:
+    """The explanation [N, P] of one output, of the class that was given.
 
     Raises:
         InputError: K outputs and none chosen, one output and another chosen, or an unknown one.
@@ -77,7 +89,7 @@ def one_output(explanation: Explanation, output: int | str | None, plot: str) ->
     return chosen
 
 
-def lone_output(explanation: Explanation, why: str) -> Explanation:
+def lone_output(explanation: Shown, why: str) -> Any:
     """The explanation [N, P], for what takes no output=; why: "a profile is of one".
 
     Raises InputError: K outputs.
@@ -138,7 +150,7 @@ def elide(text: str, limit: int = NAME_LIMIT) -> str:
     return text[: limit - 1 - tail].rstrip() + "…" + text[len(text) - tail :].lstrip()
 
 
-def value_name(explanation: Explanation) -> str:
+def value_name(explanation: Shown) -> str:
     """The index in words: "Shapley value", say."""
     known = {
         "shapley": "Shapley value",
@@ -148,6 +160,13 @@ def value_name(explanation: Explanation) -> str:
         "deegan-packel": "Deegan-Packel index",
     }
     return known.get(explanation.kind, f"value ({elide(explanation.kind)})")
+
+
+def interval_words(explanation: Shown) -> str:
+    """What the lines beside values are."""
+    if isinstance(explanation, PrivateExplanation):
+        return f"lines: 95 % of the noise, epsilon {explanation.epsilon:g}"
+    return "lines: 95 % intervals"
 
 
 def beside(ax: Axes, end: float, row: int, text: str) -> None:
@@ -188,13 +207,13 @@ def dress(
         )
 
 
-def title_of(explanation: Explanation) -> str | None:
+def title_of(explanation: Shown) -> str | None:
     """The output that was chosen, where there were several."""
     selected = explanation.provenance.get("selected_output")
     return None if selected is None else f"output: {selected}"
 
 
-def title_of_one(one: Explanation) -> str | None:
+def title_of_one(one: Shown) -> str | None:
     """The name of the only instance, and the output that was chosen."""
     parts = [] if one.instance_names is None else [f"instance: {one.instance_names[0]}"]
     output = title_of(one)
@@ -206,8 +225,13 @@ def signed(value: float) -> str:
     return f"{value:+.3g}".replace("-", "−")
 
 
-def half_widths(explanation: Explanation) -> np.ndarray | None:
-    """Half 95 % intervals like values, NaN where unknown; None where there is nothing to draw."""
+def half_widths(explanation: Shown) -> np.ndarray | None:
+    """Half 95 % intervals like values, NaN where unknown; None where there is nothing to draw.
+
+    Of a private copy: of the noise.
+    """
+    if isinstance(explanation, PrivateExplanation):
+        return explanation.half_widths()
     if explanation.std_errors is None or not np.any(explanation.std_errors > 0):
         return None
     return explanation.half_widths()

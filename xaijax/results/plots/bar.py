@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xaijax._explanation import Explanation
+from xaijax._private_explanation import PrivateExplanation
 from xaijax._public import public
 from xaijax._summary import mean_abs, ranking
 from xaijax.results.plots import _style
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @public
 def bar(
-    explanation: Explanation,
+    explanation: Explanation | PrivateExplanation,
     ax: Axes | None = None,
     *,
     max_display: int = 12,
@@ -33,7 +34,7 @@ def bar(
     rest has none: that bound, summed over many players, would say nothing.
 
     Args:
-        explanation: values [N, P] or [N, P, K], N at least 1.
+        explanation: values [N, P] or [N, P, K], N at least 1; or a private copy.
         ax: where to draw; None makes a figure.
         max_display: players shown one by one, at least 1.
         output: name or position of one output; None: all.
@@ -45,7 +46,7 @@ def bar(
         InputError, InputTypeError: an argument that is not accepted.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
     """
-    _style.check(explanation, max_display)
+    _style.check(explanation, max_display, private=True)
     if output is not None:
         explanation = _style.one_output(explanation, output, "bar")
     size = mean_abs(explanation)
@@ -82,7 +83,9 @@ def bar(
     return axes
 
 
-def _half_widths(explanation: Explanation, shown: np.ndarray) -> np.ndarray | None:
+def _half_widths(
+    explanation: Explanation | PrivateExplanation, shown: np.ndarray
+) -> np.ndarray | None:
     """Half 95 % intervals of the shown players, all outputs together where there are several."""
     half = _style.half_widths(explanation)
     if half is None:
@@ -98,7 +101,7 @@ def _with_others(size: np.ndarray, shown: np.ndarray, others: np.ndarray) -> np.
     return np.concatenate([size[shown], size[others].sum(axis=0, keepdims=True)])
 
 
-def _xlabel(explanation: Explanation, intervals: bool) -> str:
+def _xlabel(explanation: Explanation | PrivateExplanation, intervals: bool) -> str:
     N = len(explanation)
     name = _style.value_name(explanation)
     text = f"mean |{name}| over {N:,} instances" if N > 1 else f"|{name}| of one instance"
@@ -106,7 +109,7 @@ def _xlabel(explanation: Explanation, intervals: bool) -> str:
         text = f"|{name}|"  # of a data set, which has no instances
     if explanation.output_names is not None:
         text += ", stacked by output"
-    return text + ("; lines: 95 % intervals" if intervals else "")
+    return text + (f"; {_style.interval_words(explanation)}" if intervals else "")
 
 
 def _single(ax: Axes, lengths: np.ndarray, has_others: bool) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from xaijax._explanation import Explanation
 from xaijax._optional import require
 from xaijax._player_data import as_numbers
+from xaijax._private_explanation import PrivateExplanation
 from xaijax._public import public
 from xaijax._summary import mean_abs
 from xaijax.results.plots import _style
@@ -23,7 +24,7 @@ BINS = 90  # over the width, for telling how crowded a place is
 
 @public
 def beeswarm(
-    explanation: Explanation,
+    explanation: Explanation | PrivateExplanation,
     ax: Axes | None = None,
     *,
     max_display: int = 12,
@@ -38,7 +39,7 @@ def beeswarm(
     instances, standard errors are drawn as 95 % intervals.
 
     Args:
-        explanation: values [N, P], or [N, P, K] with `output`; N at least 1.
+        explanation: values [N, P], or [N, P, K] with `output`; N at least 1; or a private copy.
         ax: where to draw; None makes a figure.
         max_display: players shown, at least 1.
         output: name or position of one output; needed with K outputs.
@@ -50,7 +51,7 @@ def beeswarm(
         InputError, InputTypeError: an argument that is not accepted.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
     """
-    _style.check(explanation, max_display)
+    _style.check(explanation, max_display, private=True)
     explanation = _style.one_output(explanation, output, "beeswarm")
     shown, others = _style.split(mean_abs(explanation), max_display)
     total = len(explanation)

@@ -8,6 +8,7 @@ import numpy as np
 
 from xaijax._errors import InputError
 from xaijax._explanation import Explanation
+from xaijax._private_explanation import PrivateExplanation
 from xaijax._public import public
 from xaijax._summary import ranking
 from xaijax.results._profiles import profiles_of
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @public
 def profile(
-    explanation: Explanation,
+    explanation: Explanation | PrivateExplanation,
     ax: Axes | None = None,
     *,
     profile: Any = None,
@@ -32,7 +33,7 @@ def profile(
     their sum. Where standard errors are known, 95 % intervals of the values that are shown.
 
     Args:
-        explanation: values [1, P] or [2, P], of one output.
+        explanation: values [1, P] or [2, P], of one output; or a private copy.
         ax: where to draw; None makes a figure.
         profile: what to write as the people's values: a frame or a list of dicts, one row a person,
             columns named like the players; None: taken from `explanation.data`.
@@ -45,7 +46,7 @@ def profile(
         InputError, InputTypeError: an argument that is not accepted.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
     """
-    _style.check(explanation, max_display)
+    _style.check(explanation, max_display, private=True)
     explanation = _style.lone_output(explanation, "a profile is of one")
     N = len(explanation)
     if N > 2:
@@ -87,7 +88,7 @@ def profile(
             )
     axes.axvline(0, color=_style.TEXT, linewidth=0.8)
     kind = _style.value_name(explanation)
-    note = "; lines: 95 % intervals" if half is not None else ""
+    note = f"; {_style.interval_words(explanation)}" if half is not None else ""
     title = _style.title_of_one(explanation) if N == 1 else None
     _style.dress(axes, names, f"{kind}{axis(explanation)}{note}", title, 52)
     if N == 2:
@@ -106,11 +107,11 @@ def _row_name(name: str, values: list[str | None]) -> str:
     return _style.elide(f"{name}: {' | '.join(_style.elide(one, 18) for one in known)}", 52)
 
 
-def _person(explanation: Explanation, n: int) -> str:
+def _person(explanation: Explanation | PrivateExplanation, n: int) -> str:
     names = explanation.instance_names
     return _style.elide(names[n]) if names is not None else f"person {'AB'[n]}"
 
 
-def largest(explanation: Explanation, count: int) -> np.ndarray:
+def largest(explanation: Explanation | PrivateExplanation, count: int) -> np.ndarray:
     """The places of the players with the largest |value| of either person."""
     return ranking(np.abs(explanation.values).max(axis=0))[:count]

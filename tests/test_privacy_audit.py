@@ -1,0 +1,313 @@
+"""An audit: what releases of two neighbours tell apart; test_privacy_controls.py must fail it.
+
+For every released quantity two neighbours are taken that are as far apart as brute force over tiny
+worlds finds them. 100,000 releases of each are drawn; every draw is of whole numbers that the
+public `release` itself hands to the noise, at its scale. The events are half-lines of the
+log-likelihood ratio, fixed beforehand, in both directions. Clopper-Pearson bounds at
+1 - 1e-6 / (2 m), m being all comparisons of this file's audits, so that a sound mechanism fails
+with chance 1e-6 a run at most; the chi-square tests of the noise add 4e-7.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import oracles_privacy as oracles
+import pytest
+from privacy_cases import chances, table_model
+
+import xaijax as xj
+from xaijax._subsample import Subsample
+from xaijax.privacy import mechanism
+
+pytest.importorskip("opendp", reason="needs the extra [privacy]")
+pytestmark = pytest.mark.filterwarnings("ignore:(X|pool)= all of its rows")
+
+DRAWS = 100_000
+EVENTS = (-0.5, 0.0, 0.4, 0.7, 0.9, 0.99)  # shares of the largest log-likelihood ratio
+LATTICE = 1 << 20
+
+
+def handed_over(explanation, monkeypatch, epsilon=1.0, **how):
+    """(whole numbers, scale) that `release` gives to the noise."""
+    taken = []
+
+    def spy(values, scale):
+        taken.append((list(values), scale))
+        return list(values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mechanism, "noisy", spy)
+        released = xj.privacy.release(explanation, epsilon, **how)
+    (one,) = taken
+    assert released.values.ravel().tolist() == [value / LATTICE for value in one[0]]
+    return one
+
+
+def draw(values, scale, draws=DRAWS):
+    """[draws, V] of whole numbers with noise."""
+    return np.array(mechanism.noisy(values * draws, scale)).reshape(draws, len(values))
+
+
+def ratios(out, one, other, scale):
+    """The log-likelihood ratio of outputs [draws, V], up to the noise of other values."""
+    return (np.abs(out - other) - np.abs(out - one)).sum(axis=1) / scale
+
+
+def measured(one, other, confidence):
+    """The largest epsilon that the events show, of statistics of both worlds [draws]."""
+    top = max(np.abs(one).max(), np.abs(other).max(), 1e-300)
+    shown = []
+    for share in EVENTS:
+        for first, second, sign in ((one, other, 1), (other, one, -1)):
+            hits = int((sign * first >= share * top).sum())
+            misses = int((sign * second >= share * top).sum())
+            shown.append(oracles.measured_epsilon(hits, misses, len(first), confidence))
+    return max(shown)
+
+
+def audit(a, b, scale, confidence):
+    """The measured epsilon of two worlds' whole numbers at one scale."""
+    first, second = draw(a, scale), draw(b, scale)
+    here = np.array(a), np.array(b)
+    return measured(ratios(first, *here, scale), ratios(second, *here, scale), confidence)
+
+
+# --- the worst neighbours of each quantity -------------------------------------------------------
+
+MEMBER = np.array([True, True, False, False])
+
+
+def worst(kind, index="shapley", member=None, x=2):
+    """(classifier, rows, rows of a neighbour) for values as far apart as any, n = 4."""
+    Q = oracles.tables(kind, 4, member, x=x)
+    v = Q[:, :, :1] - Q
+    values = v[:, :, 1:] if index == "unary" else v @ oracles.index_matrix(WEIGHTS)
+    return oracles.worst_neighbours(values, 4)[:3]
+
+
+WEIGHTS = oracles.weights_of("shapley", 2)
+
+
+def report(kind, labels, rows, index="shapley", **more):
+    """The explanation of the data, or of an individual who is (0, 1)."""
+    signed = kind == "signed"
+    quantity = "disparity" if signed else kind
+    members = MEMBER if quantity in ("group", "disparity") else None
+    qii = xj.QII(
+        table_model(labels),
+        oracles.bits(rows),
+        quantity=quantity,
+        members=members,
+        signed=signed,
+        **more,
+    )
+    given = (oracles.bits([2]),) if kind in ("individual", "actual") else ()
+    unary = isinstance(index, str) and index == "unary"
+    return qii.unary(*given) if unary else qii.explain(*given, index=index)
+
+
+def of_labels(kind, index="shapley", **more):
+    def make():
+        labels, rows, neighbour = worst(kind, index, MEMBER)
+        return [report(kind, labels, one, index, **more) for one in (rows, neighbour)]
+
+    return make
+
+
+def alone(kind):
+    """All columns as one player: the quantity itself, where its bound is attained."""
+
+    def make():
+        Q = oracles.tables(kind, 4, MEMBER, x=2)
+        v = (Q[:, :, :1] - Q)[:, :, 3:]
+        labels, rows, neighbour, _ = oracles.worst_neighbours(v, 4)
+        players = {"both": [0, 1]}
+        return [report(kind, labels, one, "unary", players=players) for one in (rows, neighbour)]
+
+    return make
+
+
+def of_scores():
+    """Scores far outside their bounds; the donor that is replaced takes one end, then the other."""
+    model = xj.as_model(lambda X: 7 * X[:, 0] - 3)
+    found = []
+    for rows in ([0, 0, 0, 1], [0, 0, 0, 0]):
+        qii = xj.QII(
+            model,
+            oracles.bits(rows),
+            players={"both": [0, 1]},
+            quantity="individual",
+            outcome="score",
+            bounds=(0.25, 0.75),
+        )
+        found.append(qii.unary(oracles.bits([0])))
+    return found
+
+
+def of_chances(difference="tv"):
+    model = xj.as_model(chances, output="proba", classes=["a", "b", "c"])
+    base = np.array([[9, 0, 0], [0, 9, 0], [0, 9, 0]], np.float32)
+    found = []
+    for row in ([0, 9, 0], [9, 0, 0]):
+        data = np.concatenate([base, [row]]).astype(np.float32)
+        qii = xj.QII(
+            model,
+            data,
+            players={"all": [0, 1, 2]},
+            quantity="individual",
+            outcome="proba",
+            difference=difference,
+        )
+        found.append(qii.unary(base[:1].copy()))
+    return found
+
+
+def of_weights():
+    labels, rows, neighbour = [0, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0]
+    given = [3.0, 1.0, 1.0, 1.0]
+    players = {"both": [0, 1]}
+    return [
+        report("average", labels, one, "unary", players=players, data_weights=given)
+        for one in (rows, neighbour)
+    ]
+
+
+def of_weighted_groups(quantity):
+    """A heavy record of the group turns, in the rows and among the donors."""
+
+    def make():
+        labels, rows, neighbour = [0, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0]
+        players = {"both": [0, 1]}
+        return [
+            report(quantity, labels, one, "unary", players=players, data_weights=[3.0, 1, 1, 1])
+            for one in (rows, neighbour)
+        ]
+
+    return make
+
+
+def of_sizes():
+    """Sets of at most one player: with two players Shapley's values, normalised or as printed."""
+    labels, rows, neighbour = worst("average", member=MEMBER)
+    index = xj.SizeLimited(1, normalised=False)
+    return [report("average", labels, one, index) for one in (rows, neighbour)]
+
+
+CHANCE = np.array([0.25, 0.5, 0.125, 0.125])
+
+
+def of_given_chances():
+    Q = oracles.tables("average", 4)
+    v = Q[:, :, :1] - Q
+    c = np.zeros((4, 2))
+    for i in range(2):
+        for S in range(4):
+            if not S >> i & 1:
+                c[S | 1 << i, i] += CHANCE[S]
+                c[S, i] -= CHANCE[S]
+    labels, rows, neighbour, _ = oracles.worst_neighbours(v @ c, 4)
+    return [report("average", labels, one, CHANCE) for one in (rows, neighbour)]
+
+
+def of_public_pool():
+    pool = [0, 1, 3]
+    Q = oracles.tables("rate", 4, pool=pool)
+    phi = (Q[:, :, :1] - Q) @ oracles.index_matrix(WEIGHTS)
+    labels, rows, neighbour, _ = oracles.worst_neighbours(phi, 4)
+    return [report("rate", labels, one, pool=oracles.bits(pool)) for one in (rows, neighbour)]
+
+
+CASES = {
+    "individual": (alone("individual"), {}),
+    "actual": (alone("actual"), {}),
+    "average": (of_labels("average"), {}),
+    "average, one by one": (of_labels("average"), {"composition": "sequential"}),
+    "average, Banzhaf": (of_labels("average", "banzhaf"), {}),
+    "rate, unary": (of_labels("rate", "unary"), {}),  # of two players Shapley's are always 0
+    "rate, public pool": (of_public_pool, {}),
+    "group": (of_labels("group"), {}),
+    "disparity": (of_labels("disparity"), {}),
+    "disparity, signed": (of_labels("signed"), {}),
+    "scores": (of_scores, {}),
+    "chances": (of_chances, {}),
+    "weights": (of_weights, {}),
+    "group, weights": (of_weighted_groups("group"), {}),
+    "disparity, weights": (of_weighted_groups("disparity"), {}),
+    "sets of limited size": (of_sizes, {}),
+    "Pr[S]": (of_given_chances, {}),
+    "chances, class by class": (lambda: of_chances("subtract"), {}),
+    "chances, L1": (lambda: of_chances("l1"), {}),
+    "chances, L2": (lambda: of_chances("l2"), {}),
+    "chances, Linf": (lambda: of_chances("linf"), {}),
+}
+AUDITS = len(CASES) + 2  # and the subsample, without and with a public pool
+COMPARISONS = AUDITS * len(EVENTS) * 2
+CONFIDENCE = 1 - 1e-6 / (2 * COMPARISONS)
+# The share of epsilon that the worst neighbours of a world of two bits use up, at least.
+SHARE = (
+    dict.fromkeys(CASES, 0.2)
+    | {"group, weights": 0.15}
+    | dict.fromkeys(["individual", "actual", "scores"], 0.99)
+)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_release_shows_more_than_epsilon(case, monkeypatch, record_property):
+    make, how = CASES[case]
+    (a, scale), (b, same) = (handed_over(one, monkeypatch, **how) for one in make())
+    assert scale == same
+    apart = sum(abs(x - y) for x, y in zip(a, b, strict=True)) / scale
+    assert SHARE[case] < apart <= 1.0  # the neighbours are worth auditing
+    found = audit(a, b, scale, CONFIDENCE)
+    record_property("epsilon", found)
+    assert 0.1 < found <= 1.0, f"{case}: measured {found:.3f}, claimed 1 (exactly {apart:.3f})"
+
+
+def samples(rows, size, **more):
+    """An explanation for each subsample of the rows."""
+    labels = [0, 1, 1, 1]
+    model = table_model(labels)
+    for places in itertools.combinations(range(len(rows)), size):
+        drawn = Subsample(oracles.bits(rows), np.array(places))
+        yield xj.QII(model, drawn, players={"both": [0, 1]}, quantity="rate", **more).unary()
+
+
+def test_a_subsample_is_amplified_and_no_more(monkeypatch, record_property):
+    worlds = []
+    for rows in ([1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]):
+        taken = [handed_over(one, monkeypatch) for one in samples(rows, 2)]
+        (scale,) = {scale for _, scale in taken}
+        which = np.random.default_rng(7).integers(len(taken), size=DRAWS)
+        values = np.array([value[0] for value, _ in taken])
+        worlds.append(draw([0], scale)[:, 0] + values[which])
+    # Samples of 2 of 6 may spend ln(1 + 3 (e - 1)) = 1.82 for a report of epsilon 1.
+    sensitivity = math.ceil(LATTICE * (3 * 2 - 1) / 4) + 1
+    assert scale == pytest.approx(sensitivity / math.log1p(3 * math.expm1(1)), rel=1e-9)
+    shift = np.abs(values).max() or 1
+    found = measured(worlds[0] / shift, worlds[1] / shift, CONFIDENCE)
+    record_property("epsilon", found)
+    assert found <= 1.0
+
+
+def of_samples(worlds, size, monkeypatch, **more):
+    """[draws] of each world in lattice steps, over all samples, and the scale."""
+    out = []
+    for rows in worlds:
+        taken = [handed_over(one, monkeypatch) for one in samples(rows, size, **more)]
+        (scale,) = {scale for _, scale in taken}
+        which = np.random.default_rng(7).integers(len(taken), size=DRAWS)
+        values = np.array([value[0] for value, _ in taken])
+        out.append(draw([0], scale)[:, 0] + values[which])
+    return (*out, scale)
+
+
+def test_a_subsample_with_a_public_pool_shows_no_more(monkeypatch, record_property):
+    worlds = [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]
+    pool = oracles.bits([3, 0])
+    first, second, scale = of_samples(worlds, 5, monkeypatch, pool=pool)
+    found = measured(first / LATTICE, second / LATTICE, CONFIDENCE)
+    record_property("epsilon", found)
+    assert found <= 1.0

@@ -1,0 +1,34 @@
+"""Federated Shapley between parties that do not trust each other with their rows.
+
+    guest = xj.federated.Guest(rows, identifiers, part)          # in one process
+    xj.federated.serve(guest, "0.0.0.0:7443", tls)
+
+    shop = xj.federated.Connection("shop.example:7443", tls)     # in another
+    host = xj.federated.Host(split.host, background, {"shop": shop}, identifiers)
+    explanation = host(X)
+
+docs/federated.md has the protocol, the threat model, and what it does not protect against. Needs
+`pip install "xaijax[federated]"`.
+"""
+
+from xaijax.federated.arbiter import Arbiter as Arbiter
+from xaijax.federated.audit import verify_audit as verify_audit
+from xaijax.federated.certificates import make_certificates as make_certificates
+from xaijax.federated.grpc_transport import Connection as Connection
+from xaijax.federated.grpc_transport import Server as Server
+from xaijax.federated.grpc_transport import serve as serve
+from xaijax.federated.guest import Guest as Guest
+from xaijax.federated.host import Host as Host
+from xaijax.federated.parts import FunctionPart as FunctionPart
+from xaijax.federated.parts import Part as Part
+from xaijax.federated.parts import load_part as load_part
+from xaijax.federated.policy import Policy as Policy
+from xaijax.federated.split import Split as Split
+from xaijax.federated.split import SplitModel as SplitModel
+from xaijax.federated.split import load_split as load_split
+from xaijax.federated.split_models import split_logistic as split_logistic
+from xaijax.federated.split_models import split_neighbours as split_neighbours
+from xaijax.federated.split_models import split_trees as split_trees
+from xaijax.federated.split_network import split_network as split_network
+from xaijax.federated.tls import Tls as Tls
+from xaijax.federated.transport import InMemory as InMemory

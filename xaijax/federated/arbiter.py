@@ -1,0 +1,179 @@
+"""`Arbiter`: a third process, which both sides trust, in which a joint model runs.
+
+It gets blocks of rows from guests under tokens that it cannot resolve, and rows of the host's
+columns from the host; it answers with what the model says, and keeps a run's blocks in memory only.
+
+Letters: N instances, R rows, F columns of the model, H columns of the host, m guests.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from xaijax import _checks
+from xaijax._errors import FederatedProtocolError, InputError, InputTypeError
+from xaijax._players import column_labels
+from xaijax._public import public_class
+from xaijax.federated.messages import LARGEST, VERSION, numbers, rows_of
+from xaijax.federated.party import Names, Refused, Transport, ask, check_version, handled
+from xaijax.federated.policy import positive
+from xaijax.federated.sessions import LIFETIME
+from xaijax.federated.tokens import SESSION, split_tokens
+from xaijax.methods._parties import parties_of
+
+MOST_RUNS = 8  # of one host; the oldest gives way
+
+
+@dataclass
+class _Run:
+    names: Names
+    touched: float
+    blocks: dict[str, np.ndarray] = field(default_factory=dict)  # guest -> [N + 1, its columns]
+
+
+@public_class
+class Arbiter:
+    """Runs a joint model on the blocks of all parties.
+
+    Arguments:
+        model: from `as_model`, on rows [R, F] of all columns.
+        columns: F.
+        guests: {"name": [places of its columns]}; the rest are the host's.
+        transports: {"name": transport} to each guest, whose policy must name this arbiter.
+        hosts: names of certificates that may ask; empty: any that the arbiter's authority signed.
+        deadline: seconds for one request to a guest.
+
+    Raises `InputError`, `InputTypeError` for what is not accepted.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        columns: int,
+        guests: Mapping[str, Any],
+        transports: Mapping[str, Transport],
+        hosts: Sequence[str] = (),
+        deadline: float = 30.0,
+    ) -> None:
+        if not hasattr(model, "predict"):
+            raise InputTypeError(
+                f"model must come from xaijax.as_model, got {type(model).__name__}."
+            )
+        self._model, self._F = model, _checks.whole_number(columns, "columns", least=2)
+        self._parties = parties_of(guests, column_labels((self._F,)))
+        if set(transports) != set(self._parties.guests) or not transports:
+            raise InputError(
+                f"transports are to {sorted(transports)}, guests are "
+                f"{sorted(self._parties.guests)}; one to each is needed."
+            )
+        self._transports, self._hosts = dict(transports), tuple(hosts)
+        self._deadline = positive(deadline, "deadline")
+        self._runs: dict[bytes, _Run] = {}
+        self._lock = threading.Lock()
+
+    def handle(self, method: str, names: Names, data: bytes) -> bytes:
+        """The bytes of the Reply to one request of the host with these names; never raises."""
+        answerers = {"Start": self._start, "Load": self._load, "Predict": self._predict}
+        with self._lock:
+            return handled(answerers, lambda *_: None, method, names, data)
+
+    def close(self) -> None:
+        """Forget all blocks."""
+        with self._lock:
+            self._runs.clear()
+
+    @property
+    def most(self) -> int:
+        """Rows of one Predict, at most; what travels back is narrower or as wide."""
+        return (LARGEST - 1024) // (8 * max(self._F, 64))
+
+    def _start(self, names: Names, request: Any) -> dict[str, Any]:
+        check_version(request.version)
+        if self._hosts and not set(self._hosts) & set(names):
+            raise Refused(
+                "policy", "hosts: the certificate's name is not among those that may ask."
+            )
+        now = time.monotonic()
+        for run in [k for k, one in self._runs.items() if now - one.touched > LIFETIME]:
+            del self._runs[run]
+        own = [run for run, one in self._runs.items() if one.names == names]
+        if len(own) >= MOST_RUNS:
+            del self._runs[min(own, key=lambda run: self._runs[run].touched)]
+        run = secrets.token_bytes(SESSION)
+        self._runs[run] = _Run(names, now)
+        return {
+            "version": VERSION,
+            "run": run,
+            "columns": len(self._parties.host),
+            "guests": list(self._parties.guests),
+            "most": self.most,
+        }
+
+    def _load(self, names: Names, request: Any) -> dict[str, Any]:
+        run = self._found(request.run, names)
+        guest = request.guest
+        if guest not in self._transports or guest in run.blocks:
+            raise Refused("message", "guest: unknown, or loaded already in this run.")
+        tokens = split_tokens(request.tokens)
+        if len(tokens) < 2:
+            raise Refused("message", "tokens: the special one and at least one other are needed.")
+        width, blocks = len(self._parties.guests[guest]), []
+        fits = max(1, min(request.most, (LARGEST - 1024) // max(32, 8 * width)))
+        who = f"guest {guest!r}"
+        # In the tokens' own order, which tells the guest nothing of the host's rows.
+        order = np.array(sorted(range(len(tokens)), key=lambda place: tokens[place]))
+        for places in np.array_split(order, -(-len(tokens) // fits)):
+            asked = b"".join(tokens[place] for place in places)
+            try:
+                said = ask(
+                    self._transports[guest],
+                    who,
+                    "Block",
+                    self._deadline,
+                    session=request.session,
+                    tokens=asked,
+                )
+                if said.columns != width:
+                    raise FederatedProtocolError(
+                        f"{who}: its rows have {said.columns} columns, the joint model takes "
+                        f"{width}."
+                    )
+                blocks.append(rows_of(said.values, len(places), width, f"{who}: rows"))
+            except FederatedProtocolError as error:
+                raise Refused("arbiter", str(error)) from None
+        run.blocks[guest] = np.concatenate(blocks)[np.argsort(order)]
+        return {"count": len(tokens)}
+
+    def _predict(self, names: Names, request: Any) -> dict[str, Any]:
+        run = self._found(request.run, names)
+        absent = [guest for guest in self._parties.guests if guest not in run.blocks]
+        if absent:
+            raise Refused("message", f"guests: the rows of {absent} are not loaded (Load).")
+        H, m = len(self._parties.host), len(self._parties.guests)
+        if not 0 < request.rows <= self.most:
+            raise Refused("size", f"rows: {request.rows:,} in one request; 1 to {self.most:,}.")
+        asked = rows_of(request.values, request.rows, H + m, "rows")
+        rows = np.empty((len(asked), self._F))
+        rows[:, list(self._parties.host)] = asked[:, :H]
+        for column, (guest, places) in enumerate(self._parties.guests.items(), H):
+            block, numbered = run.blocks[guest], asked[:, column]
+            if not ((numbered >= 0) & (numbered < len(block)) & (numbered % 1 == 0)).all():
+                raise Refused("token", f"rows: a number of a token of {guest!r} that is not there.")
+            rows[:, list(places)] = block[numbered.astype(np.int64)]
+        found = self._model.predict(rows)
+        width = 0 if found.ndim == 1 else found.shape[1]
+        return {"width": width, "values": numbers(found)}
+
+    def _found(self, name: bytes, names: Names) -> _Run:
+        run = self._runs.get(name)
+        if run is None or run.names != names:
+            raise Refused("session", "run: unknown, or closed since; start another one.")
+        run.touched = time.monotonic()
+        return run

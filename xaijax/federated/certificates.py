@@ -1,0 +1,112 @@
+"""Certificates for trials on one machine: an authority, and what it signs."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xaijax._optional import require
+from xaijax._public import public
+from xaijax.federated.messages import INSTALL
+from xaijax.federated.tls import Tls
+
+DAYS = 30
+
+
+@public
+def make_certificates(folder: str | Path, names: Sequence[str]) -> dict[str, Tls]:
+    """Make an authority and, for each name, a certificate and a key that it signed.
+
+    The certificates are good for `localhost` and 127.0.0.1, for 30 days: for tests and trials. Real
+    parties get theirs from an authority that both know. Keys are written for the owner's eyes only.
+
+    Returns:
+        {name: Tls}, files in `folder`. A certificate's first name is the one given here.
+
+    Raises ImportError without the extra [federated].
+    """
+    x509 = require("cryptography.x509", INSTALL)
+    ec = require("cryptography.hazmat.primitives.asymmetric.ec", INSTALL)
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    key = ec.generate_private_key(ec.SECP256R1())
+    title = _name(x509, "xaijax trial authority")
+    basic = x509.BasicConstraints(ca=True, path_length=0)
+    usage = _usage(x509, signs_certificates=True)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    authority = _signed(x509, title, title, key.public_key(), key, [basic, usage, identifier])
+    _write(place / "authority.pem", _pem(authority))
+    found = {}
+    for name in names:
+        own = ec.generate_private_key(ec.SECP256R1())
+        local = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        known_as = [x509.DNSName(name), x509.DNSName("localhost"), local]
+        extensions = [
+            x509.BasicConstraints(ca=False, path_length=None),
+            _usage(x509, signs_certificates=False),
+            x509.SubjectAlternativeName(known_as),
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
+            x509.SubjectKeyIdentifier.from_public_key(own.public_key()),
+        ]
+        certificate = _signed(x509, _name(x509, name), title, own.public_key(), key, extensions)
+        _write(place / f"{name}.pem", _pem(certificate))
+        _write(place / f"{name}.key", _private_pem(own))
+        found[name] = Tls(place / "authority.pem", place / f"{name}.pem", place / f"{name}.key")
+    return found
+
+
+def _name(x509: Any, text: str) -> Any:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
+
+
+def _usage(x509: Any, signs_certificates: bool) -> Any:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _signed(x509: Any, subject: Any, issuer: Any, public_key: Any, key: Any, facts: Any) -> Any:
+    hashes = require("cryptography.hazmat.primitives.hashes", INSTALL)
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=DAYS))
+    )
+    for fact in facts:
+        critical = isinstance(fact, x509.BasicConstraints | x509.KeyUsage)
+        builder = builder.add_extension(fact, critical=critical)
+    return builder.sign(key, hashes.SHA256())
+
+
+def _pem(certificate: Any) -> bytes:
+    forms = require("cryptography.hazmat.primitives.serialization", INSTALL)
+    return certificate.public_bytes(forms.Encoding.PEM)
+
+
+def _private_pem(key: Any) -> bytes:
+    forms = require("cryptography.hazmat.primitives.serialization", INSTALL)
+    plain = forms.NoEncryption()
+    return key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, plain)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        os.chmod(path, 0o600)  # one that was there before keeps its mode
+        file.write(data)

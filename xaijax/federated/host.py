@@ -1,0 +1,262 @@
+"""`Host`: the party that explains. It asks guests once, and then is the in-process explainer.
+
+Letters: N instances, H columns of the host, P players, L identifiers of the aligned list, E numbers
+of a guest's answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xaijax import _checks
+from xaijax._errors import InputError
+from xaijax._explanation import Explanation
+from xaijax._frames import frame_kind
+from xaijax._index import Index
+from xaijax._public import public_class
+from xaijax.federated import psi
+from xaijax.federated.answers import REFERENCE, Answers
+from xaijax.federated.asking import Conversation
+from xaijax.federated.host_arguments import (
+    check_model,
+    host_reference,
+    joined,
+    split_model,
+    transports_of,
+    version_of,
+)
+from xaijax.federated.joint import JointRun
+from xaijax.federated.party import Transport
+from xaijax.federated.policy import positive
+from xaijax.federated.split import SplitModel
+from xaijax.federated.tokens import identifiers_of
+from xaijax.methods.federated import END_WEIGHT, FederatedExplainer
+
+BATCH = 256
+
+
+@public_class
+class Host:
+    """Federated Shapley values between parties: `FederatedExplainer` with remote guests.
+
+    The host keeps labels, its rows, the reference and the explanation. Each guest is asked once for
+    g(x) of an instance and once for g(reference), and never learns which coalitions are asked:
+    these are built here, on the rows [host's columns | guests' answers]. Answers are kept as
+    long as this object (`forget` drops them), so that explaining again asks for nothing, and
+    explaining after a `FederatedPeerLost` asks only for what was not answered.
+
+    Arguments:
+        model: a `SplitModel`; None with arbiter=, which holds a joint model.
+        background: the host's columns [B, H] of the rows of which its reference is made.
+        guests: {"name": transport}: a `Connection`, or `InMemory`.
+        identifiers: [L], the aligned list: identifiers that the host and every guest have; see
+            `align`.
+        reference: "median", "na" or a row [H], of the host's columns; guests have their own.
+        version: the model version asked of the guests; a text, {"name": text}, or None: the only
+            one that a guest answers.
+        arbiter: the transport to the third process in which a joint model runs.
+        batch: instances in one request to a guest, at most; a guest may have a lower limit.
+        deadline: seconds for one request.
+        answers: a folder that keeps answers over restarts; None: in memory only.
+        index, estimator, end_weight, budget, link, seed, batch_size, max_memory, devices,
+            tolerance, tile: as of `FederatedExplainer`.
+
+    Raises `InputError`, `InputTypeError` for what is not accepted. No party is asked before the
+    first explanation.
+    """
+
+    interaction_ = None  # it asks single columns, and those of a remote guest cannot be asked
+
+    def __init__(
+        self,
+        model: SplitModel | None,
+        background: Any,
+        guests: Mapping[str, Transport],
+        identifiers: Any,
+        reference: Any = "median",
+        index: Index = "shapley",
+        estimator: str = "auto",
+        end_weight: float = END_WEIGHT,
+        version: Any = None,
+        arbiter: Transport | None = None,
+        batch: int = BATCH,
+        deadline: float = 30.0,
+        answers: str | Path | None = None,
+        budget: int | None = None,
+        link: Any = "identity",
+        seed: int = 0,
+        batch_size: int | str = "auto",
+        max_memory: int | None = None,
+        devices: Any = None,
+        tolerance: float | None = None,
+        tile: int | None = None,
+    ) -> None:
+        check_model(model, arbiter)
+        transports = self._transports = transports_of(guests, model)
+        self._identifiers = identifiers_of(identifiers, "identifiers")
+        self._place = {one: place for place, one in enumerate(self._identifiers)}
+        self._batch = _checks.whole_number(batch, "batch", least=2)
+        self._deadline = positive(deadline, "deadline")
+        self._conversations = {
+            name: Conversation(
+                name, one, self._identifiers, version_of(version, name, transports), self._deadline
+            )
+            for name, one in transports.items()
+        }
+        folder = None if answers is None else Path(answers)
+        self._answers = {
+            name: Answers(folder and folder / f"{place}.answers", name, self._identifiers)
+            for place, name in enumerate(transports)
+        }
+        self._joint = None if arbiter is None else JointRun(arbiter, self._deadline)
+        self.model = self._joint.model if self._joint is not None else split_model(model).model
+        self._widths = {name: 1 if model is None else model.widths[name] for name in transports}
+        self._row, self._reference_kind = host_reference(reference, background, self.model)
+        if model is None and frame_kind(self._row):
+            raise InputError(
+                "background must be an array with arbiter=: numbers alone travel to it. Say "
+                "background.to_numpy()."
+            )
+        if model is not None and self._row.shape[1] != model.columns:
+            raise InputError(
+                f"background has {self._row.shape[1]} columns, the model's host side "
+                f"{model.columns}; give the host's columns, in the order of the model."
+            )
+        self._common: dict[str, Any] = {
+            "index": index,
+            "estimator": estimator,
+            "end_weight": end_weight,
+            "budget": budget,
+            "link": link,
+            "seed": seed,
+            "batch_size": batch_size,
+            "max_memory": max_memory,
+            "devices": devices,
+            "tolerance": tolerance,
+            "tile": tile,
+        }
+        # Checks all of these now; the guests' references are put in when they are known.
+        self._off = np.zeros((1, sum(self._widths.values())))
+        self._explainer = self._explainer_of(self._off)
+
+    def __call__(
+        self, X: Any, identifiers: Any = None, progress: bool | None = None
+    ) -> Explanation:
+        """Explain instances X [N, H], the host's columns: values [N, P], guests last.
+
+        identifiers: [N], of the rows; None: X are all rows of the aligned list, in its order.
+
+        Raises InputError and InputTypeError before any party is asked; FederatedProtocolError,
+        FederatedPolicyError and FederatedPeerLost, after which what was answered is kept; and what
+        a call of `FederatedExplainer` raises.
+        """
+        places = self._places(X, identifiers)
+        # Guests count queries, so rows that cannot be explained must not cost any.
+        blank = np.zeros((len(places), self._off.shape[1]))
+        self._explainer.check(joined(X, blank, self._labels()))
+        messages = sum(one.messages for one in self._conversations.values())
+        if self._joint is None:
+            answers, off, asked = self._asked(places)
+        else:
+            answers, off, asked = self._joint.loaded(
+                self._conversations, places, self._row.shape[1]
+            )
+        if not np.array_equal(off, self._off):
+            self._off, self._explainer = off, self._explainer_of(off)
+        found = self._explainer(joined(X, answers, self._labels()), progress)
+        provenance = dict(found.provenance) | {
+            "reference": self._reference_kind,
+            "remote": {name: one.version for name, one in self._answers.items()},
+        }
+        messages = sum(one.messages for one in self._conversations.values()) - messages
+        stats = dict(found.stats) | {"messages": messages, "rows_asked": asked}
+        return dataclasses.replace(found, stats=stats, provenance=provenance)
+
+    def align(self) -> tuple[bytes, ...]:
+        """Find the identifiers that all parties have, by private set intersection with each guest.
+
+        Afterwards they are the aligned list, here and at the guests, in the order of the list that
+        was given. Needs openmined-psi on all sides, and guests whose policy allows it.
+
+        Returns:
+            The common identifiers as UTF-8 bytes.
+
+        Raises FederatedProtocolError and its kinds, ImportError without openmined-psi.
+        """
+        common = self._identifiers
+        for _ in range(2 if len(self._conversations) > 1 else 1):  # once more with what all have
+            for name, one in self._conversations.items():
+                common = psi.intersect(self._transports[name], one.who, common, self._deadline)
+                if not common:
+                    raise InputError(f"identifiers: none is common with guest {name!r}.")
+        for held in self._answers.values():  # all or nothing: places are those of one list
+            held.check_list(common)
+        self._identifiers = common
+        self._place = {one: place for place, one in enumerate(common)}
+        for name, one in self._conversations.items():
+            one.identifiers = common
+            self._answers[name].realign(common)
+        return common
+
+    def forget(self) -> None:
+        """Drop the guests' answers; the next explanation asks for all again."""
+        for one in self._answers.values():
+            one.forget()
+
+    def __repr__(self) -> str:
+        guests = ", ".join(self._conversations)
+        kind = "split model" if self._joint is None else "joint model at an arbiter"
+        return f"Host({self._row.shape[1]} columns; guests: {guests}; {kind})"
+
+    def _places(self, X: Any, identifiers: Any) -> list[int]:
+        """Where the rows X stand in the aligned list; [N]."""
+        N = _checks.rows_given(X)
+        if N == 0:
+            raise InputError("X has 0 rows; at least 1 is needed.")
+        if identifiers is None:
+            if N != len(self._identifiers):
+                raise InputError(
+                    f"X has {N:,} rows, the aligned list {len(self._identifiers):,} identifiers. "
+                    "Say identifiers= of the rows."
+                )
+            return list(range(N))
+        named = identifiers_of(identifiers, "identifiers")
+        if len(named) != N:
+            raise InputError(f"identifiers has {len(named):,} entries for {N:,} rows; one each.")
+        unknown = sum(one not in self._place for one in named)
+        if unknown:
+            raise InputError(
+                f"identifiers: {unknown:,} of {N:,} are not in the aligned list that the Host was "
+                "made with. Explain rows of common identifiers only."
+            )
+        return [self._place[one] for one in named]
+
+    def _asked(self, places: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
+        """All guests' answers side by side: of the instances, of the reference; how many asked."""
+        asked = 0
+        for name, one in self._conversations.items():
+            held, width = self._answers[name], self._widths[name]
+            asked += one.fetch(held, places, width, self._batch)
+        held = list(self._answers.values())
+        answers = np.concatenate([one.rows(places) for one in held], axis=1)
+        off = np.concatenate([one.rows([REFERENCE]) for one in held], axis=1)
+        return answers, off, asked
+
+    def _labels(self) -> list[str]:
+        """Names of the columns that hold the guests' answers, in frames."""
+        return [f"{name}.{j}" for name, width in self._widths.items() for j in range(width)]
+
+    def _explainer_of(self, off: np.ndarray) -> FederatedExplainer:
+        row = joined(self._row, off, self._labels())
+        ends = np.cumsum([self._row.shape[1], *self._widths.values()])
+        guests = {
+            name: list(range(start, stop))
+            for name, start, stop in zip(self._widths, ends[:-1], ends[1:], strict=True)
+        }
+        one = row if frame_kind(row) else row[0]
+        return FederatedExplainer(self.model, row, guests, reference=one, **self._common)

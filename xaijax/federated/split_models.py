@@ -1,0 +1,189 @@
+"""Split models that are made from one table: logistic regression, networks, trees, neighbours.
+
+They are trained where all columns are at hand; the parts go to the parties afterwards.
+
+Letters: N rows, F columns, E numbers of an answer, T trees, D depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xaijax import _checks
+from xaijax._errors import InputError
+from xaijax._optional import require
+from xaijax._players import column_labels
+from xaijax._public import public
+from xaijax.federated.parts import Part
+from xaijax.federated.policy import positive
+from xaijax.federated.split import Split, split_of
+from xaijax.methods._parties import HOST, Parties, parties_of
+
+
+@public
+def split_logistic(coefficients: Any, intercept: float, guests: Mapping[str, Any]) -> Split:
+    """Vertical logistic regression: sigmoid(intercept + sum over parties of x_party . c_party).
+
+    Args:
+        coefficients: [F], of a fitted binary model (`model.coef_[0]`).
+        intercept: a number.
+        guests: {"name": [places of its columns]}.
+
+    Returns:
+        The host's side and a part of one number for each guest.
+
+    Raises InputError and InputTypeError for what is not accepted.
+    """
+    c = _checks.as_array(coefficients, "coefficients").astype(np.float64)
+    if c.ndim != 1:
+        raise InputError(f"coefficients must be [F], got shape {c.shape}. Say model.coef_[0].")
+    parties = split_parties(guests, len(c))
+    own = Part("linear", {"weights": c[list(parties.host)]})
+    parts = {
+        name: Part("linear", {"weights": c[list(places)]})
+        for name, places in parties.guests.items()
+    }
+    join = {"intercept": np.array(intercept, np.float64)}
+    return split_of(own, parts, parties.guests, parties.host, "logistic", join)
+
+
+@public
+def split_neighbours(rows: Any, labels: Any, guests: Mapping[str, Any], k: int = 5) -> Split:
+    """k nearest neighbours: parts answer with squared distances to all training rows.
+
+    **These answers give the guest's table away**; guests refuse them unless their policy says
+    allow_distance_leak=True. Explain neighbours in one process instead.
+
+    Args:
+        rows: training rows [N, F]. labels: [N], True (or 1) for the class that is explained.
+        guests: {"name": [places of its columns]}. k: neighbours.
+
+    Raises InputError and InputTypeError for what is not accepted.
+    """
+    X = _checks.matrix(rows, "rows").astype(np.float64)
+    y = labels_of(labels, len(X))
+    parties = split_parties(guests, X.shape[1])
+    if _checks.whole_number(k, "k") > len(X):
+        raise InputError(f"k={k} neighbours of {len(X)} training rows; give at most as many.")
+    own = Part("distances", {"training": X[:, list(parties.host)]})
+    parts = {
+        name: Part("distances", {"training": X[:, list(places)]})
+        for name, places in parties.guests.items()
+    }
+    join = {"labels": y, "k": np.array(k)}
+    return split_of(own, parts, parties.guests, parties.host, "neighbours", join)
+
+
+@public
+def split_trees(
+    rows: Any,
+    labels: Any,
+    guests: Mapping[str, Any],
+    rounds: int = 30,
+    depth: int = 3,
+    rate: float = 0.2,
+) -> Split:
+    """Additive trees: boosting in which each tree sees the columns of one party only.
+
+    In a round every party in turn gets a regression tree (scikit-learn's) of the residual, with
+    Newton's value in each leaf, as gradient boosting for the logistic loss has it (Friedman 2001,
+    "Greedy function approximation"). So log odds are a sum over parties, and each answer is one
+    number.
+
+    Args:
+        rows: [N, F]. labels: [N], True or 1 for the class that is explained.
+        guests: {"name": [places of its columns]}.
+        rounds, depth, rate: trees of each party, their depth, and how much of each is added.
+
+    Raises InputError and InputTypeError for what is not accepted.
+    """
+    X = _checks.matrix(rows, "rows").astype(np.float32)
+    y = labels_of(labels, len(X))
+    parties = split_parties(guests, X.shape[1])
+    _checks.whole_number(rounds, "rounds")
+    _checks.whole_number(depth, "depth")
+    positive(rate, "rate")
+    blocks = {HOST: parties.host, **parties.guests}
+    start = float(np.log(y.mean() / (1 - y.mean())))
+    score = np.full(len(y), start)
+    found: dict[str, list[Any]] = {name: [] for name in blocks}
+    for _ in range(rounds):
+        for name, places in blocks.items():
+            tree = _newton_tree(X[:, list(places)], y, score, depth, rate)
+            score += tree["value"][0, _leaves(tree, X[:, list(places)])]
+            found[name].append(tree)
+    made = {name: _forest(trees, len(blocks[name])) for name, trees in found.items()}
+    own = made.pop(HOST)
+    join = {"intercept": np.array(start)}
+    return split_of(own, made, parties.guests, parties.host, "logistic", join)
+
+
+def _newton_tree(
+    X: np.ndarray, y: np.ndarray, score: np.ndarray, depth: int, rate: float
+) -> dict[str, np.ndarray]:
+    """One tree of the residual as a full binary tree; see `Part`."""
+    trees = require("sklearn.tree", "scikit-learn")
+    chance = 1 / (1 + np.exp(-score))
+    fitted = trees.DecisionTreeRegressor(max_depth=depth, random_state=0).fit(X, y - chance)
+    at, tree = fitted.apply(X), fitted.tree_
+    gradient = np.bincount(at, y - chance, tree.node_count)
+    curvature = np.bincount(at, chance * (1 - chance), tree.node_count)
+    steps = rate * gradient / np.maximum(curvature, 1e-12)
+    inner = 2**depth - 1
+    feature, threshold = np.zeros(inner, np.int32), np.full(inner, np.inf, np.float32)
+    value = np.zeros(inner + 1)
+
+    def place(node: int, slot: int) -> None:
+        leaf = tree.children_left[node] < 0
+        if slot >= inner:
+            value[slot - inner] = steps[node]
+        elif leaf:  # all rows go on to the left, down to the last level
+            place(node, 2 * slot + 1)
+        else:
+            feature[slot], threshold[slot] = tree.feature[node], _below(tree.threshold[node])
+            place(tree.children_left[node], 2 * slot + 1)
+            place(tree.children_right[node], 2 * slot + 2)
+
+    place(0, 0)
+    return {"feature": feature[None], "threshold": threshold[None], "value": value[None]}
+
+
+def _below(threshold: float) -> np.float32:
+    """The largest float32 that is not above: rows in float32 fall on the same side of it."""
+    near = np.float32(threshold)
+    return near if near <= threshold else np.nextafter(near, np.float32(-np.inf))
+
+
+def _leaves(tree: Mapping[str, np.ndarray], X: np.ndarray) -> np.ndarray:
+    node = np.zeros(len(X), np.int64)
+    inner = tree["feature"].shape[1]
+    for _ in range(inner.bit_length()):
+        right = X[np.arange(len(X)), tree["feature"][0, node]] > tree["threshold"][0, node]
+        node = 2 * node + 1 + right
+    return node - inner
+
+
+def _forest(trees: Sequence[Mapping[str, np.ndarray]], columns: int) -> Part:
+    arrays = {name: np.concatenate([one[name] for one in trees]) for name in trees[0]}
+    return Part("trees", arrays | {"columns": np.arange(columns)})
+
+
+def split_parties(guests: Any, F: int) -> Parties:
+    """The parties of a table of F columns; at least one guest."""
+    parties = parties_of(guests, column_labels((F,)))
+    if not parties.guests:
+        raise InputError("guests is empty, so there is nothing to split; name at least one.")
+    return parties
+
+
+def labels_of(labels: Any, N: int) -> np.ndarray:
+    """Labels 0 and 1 as float64 [N], both of which occur."""
+    y = _checks.as_array(labels, "labels").astype(np.float64)
+    if y.shape != (N,):
+        raise InputError(f"labels has shape {y.shape}; [{N}] is needed, one per row.")
+    if set(np.unique(y)) != {0.0, 1.0}:
+        raise InputError("labels must be True and False (or 1 and 0), with both of them there.")
+    return y

@@ -1,0 +1,220 @@
+"""What a release must know of an explanation: read from its provenance, or refused with the reason.
+
+Only public facts are read here; no value, and no row. Letters: P players, K scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax._errors import InputTypeError, PrivacyError
+from xaijax._explanation import Explanation
+from xaijax._private_explanation import PrivateExplanation
+from xaijax.privacy.sensitivity import QUANTITIES
+
+# Facts without which no sensitivity can be proved.
+NEEDED = (
+    "quantity",
+    "signed",
+    "outcome",
+    "bounds",
+    "difference",
+    "index",
+    "intervention",
+    "pool_rows",
+    "whose_pool",
+    "pool_weights",
+    "data_rows",
+    "data_weights",
+    "members",
+    "rest",
+    "instances",
+    "explained",
+    "players",
+    "positive_given",
+    "scheme",
+    "samples",
+    "subsample",
+)
+
+# What the released copy says of how it was made: none of it depends on a private row. Whose the
+# pool is follows from what was passed, not from its values.
+PUBLIC = (
+    "method",
+    "quantity",
+    "quantity_words",
+    "signed",
+    "outcome",
+    "positive",
+    "bounds",
+    "difference",
+    "index",
+    "intervention",
+    "pool_rows",
+    "pool_is_data",
+    "pool_weights",
+    "data_rows",
+    "data_weights",
+    "members",
+    "rest",
+    "subsample",
+    "instances",
+    "players",
+    "player_columns",
+)
+
+MOST_PLAYERS = 20
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The provenance as read."""
+
+    quantity: str
+    outcome: str  # "label" | "score" | "proba"
+    difference: str
+    signed: bool
+    unary: bool
+    weights: tuple[float, ...] | None  # of one set of size s [P]; None: unary, or chances
+    games: int  # N
+    players: int
+    data_rows: int
+    members: int | None
+    rest: int | None
+    pool_rows: int
+    public_pool: bool
+    weighted: bool
+
+
+def facts_of(explanation: Any) -> Facts:
+    """Read the provenance; refuses what has no bound, and what does not say enough."""
+    if isinstance(explanation, PrivateExplanation):
+        raise PrivacyError("explanation is a private copy already; it can be shown as it is.")
+    if not isinstance(explanation, Explanation):
+        raise InputTypeError(
+            "explanation must be the Explanation that QII(...).explain or .unary returned, got "
+            f"{type(explanation).__name__}. Of what influence, marginal and game return no release "
+            "is made: for a set S say players={'S': [...]} and unary()."
+        )
+    told = explanation.provenance
+    _refuse_method(explanation, told)
+    missing = [name for name in NEEDED if name not in told]
+    if missing:
+        raise _refused(
+            f"its provenance does not say {', '.join(map(repr, missing))}, which the sensitivity "
+            "needs. Release what xaijax.QII of this version returned"
+        )
+    _refuse_rows(told)
+    if not np.isfinite(explanation.values).all():
+        raise _refused("it holds values that are not finite")
+    members = told["members"]
+    return Facts(
+        quantity=told["quantity"],
+        outcome=told["outcome"],
+        difference=told["difference"],
+        signed=bool(told["signed"]),
+        unary=explanation.kind == "unary",
+        weights=_weights(told),
+        games=int(told["instances"]),
+        players=int(told["players"]),
+        data_rows=int(told["data_rows"]),
+        members=None if members is None else int(members),
+        rest=None if told["rest"] is None else int(told["rest"]),
+        pool_rows=int(told["pool_rows"]),
+        public_pool=told["whose_pool"] == "other",
+        weighted=told["data_weights"] == "given" or told["pool_weights"] == "given",
+    )
+
+
+def public_facts(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What may be said of how a released copy was made."""
+    found = {name: _plain(told[name]) for name in PUBLIC if name in told}
+    found["pool_is_data"] = told["whose_pool"] == "data"
+    if not told["positive_given"]:
+        found["positive"] = 1  # whichever of 0 and 1 was seen last
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """In a form that JSON keeps."""
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _refused(reason: str) -> PrivacyError:
+    return PrivacyError(f"explanation cannot be released: {reason}.")
+
+
+def _refuse_method(explanation: Explanation, told: Mapping[str, Any]) -> None:
+    if told.get("method") != "QII":
+        raise _refused(
+            f"sensitivities are proved for xaijax.QII, not for method={told.get('method')!r}"
+        )
+    if told.get("index") == "deegan-packel" or explanation.kind == "deegan-packel":
+        raise _refused(
+            "the Deegan-Packel index jumps as a value crosses the threshold, so one record can "
+            "move it by up to 1. Say index='shapley' or 'banzhaf'"
+        )
+    difference = told.get("difference")
+    if difference in ("kl", "js"):
+        raise _refused(
+            f"difference={difference!r} has no bound: a logarithm moves without limit as a chance "
+            "nears 0. Say difference='tv', 'l1', 'l2', 'linf' or 'subtract'"
+        )
+    if difference not in ("subtract", "l1", "tv", "l2", "linf", None):
+        raise _refused("its difference is a function of your own, whose bound nobody has proved")
+    if told.get("intervention") == "sampler":
+        raise _refused("its donors came from a sampler of your own, about which nothing is proved")
+    if told.get("samples") is not None or told.get("scheme", "exact") != "exact":
+        raise _refused(
+            "its rows and donors were drawn with replacement, so one record may be all of them and "
+            "move a value by up to 1; a known seed hides nothing either. Say samples=None, on "
+            "xaijax.privacy.subsample(data, rate) where that is too large"
+        )
+    if not explanation.exact or explanation.std_errors is not None:
+        raise _refused("it is not exact. Say samples=None and a deterministic model")
+    quantity = told.get("quantity")
+    if quantity == "ratio":
+        raise _refused(
+            "quantity='ratio' has no bound: the rate that it divides by may be 0. Say "
+            "quantity='disparity'"
+        )
+    if quantity is not None and quantity not in QUANTITIES:
+        raise _refused("its quantity is one of your own, whose bound nobody has proved")
+    if "selected_output" in told:
+        raise _refused("an output was selected. Release what xaijax.QII returned, whole")
+
+
+def _refuse_rows(told: Mapping[str, Any]) -> None:
+    if told["explained"] in ("data", "part"):
+        raise _refused(
+            "it explains private rows themselves (X= was left out, is the data, or shares memory "
+            "with it), and each of its values is about one of them. Explain people who are public, "
+            "or say quantity='rate', 'average', 'group' or 'disparity'"
+        )
+    if told["whose_pool"] == "part":
+        raise _refused(
+            "its pool= shares memory with the data (or with all rows of its subsample), so it is "
+            "as private as they are. Leave pool= out, or give rows that are public"
+        )
+    if int(told["players"]) > MOST_PLAYERS:
+        raise _refused(f"it has {told['players']} players, and at most {MOST_PLAYERS} are counted")
+
+
+def _weights(told: Mapping[str, Any]) -> tuple[float, ...] | None:
+    """By the number of players replaced; None: unary, or chances Pr[S] (which are not told)."""
+    if told["index"] == "none":
+        return None
+    given = told.get("index_weights")
+    if isinstance(given, list | tuple) and len(given) == told["players"]:
+        return tuple(float(one) for one in given)
+    if isinstance(given, Mapping) and told["index"] == "Pr[S]":
+        return None
+    raise _refused("its provenance does not say the weights of its index ('index_weights')")

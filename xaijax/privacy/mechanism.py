@@ -1,0 +1,95 @@
+"""The noise: OpenDP's integer discrete Laplace, and nothing else, ever.
+
+Floating-point Laplace noise tells the value it was added to: the sums that can come out differ from
+value to value in their last bits, and in float32 a sizeable share of draws identifies it. So values
+are whole numbers (multiples of 2^-20), and whole noise is added, drawn exactly.
+
+P(noise = k) = (1 - q) / (1 + q) q^|k|, q = exp(-1 / scale).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from xaijax._errors import InputError, PrivacyError
+from xaijax._exact_sums import LATTICE
+from xaijax._optional import require
+
+LARGEST = 1 << 50  # of scales and of values; OpenDP's i64 would saturate far beyond
+
+
+def library() -> Any:
+    """OpenDP; raises ImportError that names the extra."""
+    dp = require("opendp.prelude", "xaijax[privacy]")
+    dp.enable_features("contrib")
+    return dp
+
+
+def measurement(scale: float) -> Any:
+    """The mechanism on vectors of whole numbers, by their L1 distance.
+
+    T="i64" and not T=int, which is 32 bits wide and saturates. Refuses what OpenDP lets pass: a
+    scale of 0, one that is not finite, or one so large that whole numbers end.
+    """
+    if isinstance(scale, bool) or not isinstance(scale, int | float):
+        raise InputError(f"scale must be a number above 0, got {type(scale).__name__}.")
+    if not math.isfinite(scale) or not 0 < scale < LARGEST:
+        raise PrivacyError(
+            f"the noise would need a scale of {scale:g} lattice steps, and only scales above 0 and "
+            "below 2^50 are drawn. Choose a larger epsilon=, or more rows."
+        )
+    dp = library()
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+    return dp.m.make_laplace(*space, scale=float(scale))
+
+
+def scale_for(sensitivity: int, epsilon: float) -> float:
+    """A scale, in lattice steps, for which OpenDP itself proves `epsilon`.
+
+    sensitivity / epsilon, or the first one above it (steps double) that OpenDP's rounding accepts.
+    """
+    if sensitivity < 1:
+        raise PrivacyError("a sensitivity of 0 needs no noise, and none is drawn.")
+    scale = sensitivity / epsilon
+    step = math.ulp(scale)
+    for _ in range(64):
+        if measurement(scale).map(sensitivity) <= epsilon:
+            return scale
+        scale, step = scale + step, 2 * step
+    raise PrivacyError(f"no scale was found for epsilon={epsilon:g}. Choose a larger one.")
+
+
+def noisy(values: Sequence[int], scale: float) -> list[int]:
+    """Whole numbers plus independent discrete Laplace noise."""
+    refuse_large(values)
+    return list(measurement(scale)([int(one) for one in values]))
+
+
+def refuse_large(values: Sequence[int]) -> None:
+    """Raise PrivacyError where i64 nears its end: scores some 2^29 wide and more."""
+    if any(abs(int(one)) >= LARGEST for one in values):
+        raise PrivacyError(
+            "explanation cannot be released: a value could have 2^50 steps of 2^-20. Rescale the "
+            "score, and with it bounds=."
+        )
+
+
+def standard_error(scale: float) -> float:
+    """Of the noise, as a value: sqrt(2 q) / (1 - q) lattice steps."""
+    q = math.exp(-1 / scale)
+    return math.sqrt(2 * q) / -math.expm1(-1 / scale) / LATTICE
+
+
+def amplified(epsilon: float, rate: float) -> float:
+    """What the mechanism may spend on a sample, for `epsilon` on all rows.
+
+    ln(1 + (e^epsilon - 1) / rate) for samples without replacement and neighbours of equal size
+    (Balle, Barthe and Gaboardi 2018, theorem 9); a hair less, for rounding.
+    """
+    if rate >= 1:
+        return epsilon
+    if epsilon > 500:  # e^epsilon has no float; what is left out is below one part in e^500
+        return (epsilon - math.log(rate)) * (1 - 1e-12)
+    return math.log1p(math.expm1(epsilon) / rate) * (1 - 1e-12)

@@ -1,0 +1,216 @@
+"""`release`: an explanation with noise, and with nothing else that depends on a private row.
+
+    facts of the provenance -> sensitivity -> exact sums -> index on the lattice -> charge -> noise
+
+Letters: N people explained (1 for quantities of the data), P players, K outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from xaijax import _checks
+from xaijax._errors import InputTypeError, PrivacyError
+from xaijax._exact_sums import LATTICE, Recount, remembered
+from xaijax._explanation import Explanation
+from xaijax._private_explanation import PrivateExplanation
+from xaijax._public import public
+from xaijax.privacy import mechanism
+from xaijax.privacy.amounts import positive
+from xaijax.privacy.facts import facts_of, public_facts
+from xaijax.privacy.ledger import Ledger
+from xaijax.privacy.plan import Plan, planned
+
+COMPOSITIONS = ("l1", "sequential")
+CALIBRATIONS = ("proved", "paper")
+
+
+@public
+def release(
+    explanation: Explanation,
+    epsilon: float,
+    ledger: Ledger | None = None,
+    composition: str = "l1",
+    calibration: str = "proved",
+) -> PrivateExplanation:
+    """A copy of a QII report that is `epsilon`-differentially private for the rows of the data.
+
+    Neighbours have one record replaced. Public, and the same for both: the model, the positive
+    class, the players, the people explained (X=), weights and group of every record's place,
+    chances Pr[S], and a pool= that was passed: what shares memory with the data is refused, and an
+    XaiWarning tells where all rows of X= or pool= are equal to rows of the data. Warnings and
+    errors are as private as the data. All values of the report together are `epsilon`-private.
+
+    Labels, or scores clipped and rounded to multiples of 2^-20, are counted once more, row by row,
+    as exact integers; the index is computed from them as fractions and rounded once; the noise is
+    OpenDP's discrete Laplace (`pip install "xaijax[privacy]"`), by a sensitivity that is proved
+    (docs/privacy.md). The model is asked again, 2^P rows for each pair of a row and a donor.
+
+    Arguments:
+        explanation: what `QII(...).explain` or `.unary` returned, whole, in this process: exact
+            (samples=None), on the data or on `xaijax.privacy.subsample(data, rate)`.
+        epsilon: for the whole report, on the full data.
+        ledger: what to charge; None: nothing is charged, and the copy says so. Asked again, the
+            same question is answered from it free of charge, where the model can be known again
+            (`mechanism["free_again"]`): traced by JAX without callbacks, or scikit-learn's own.
+        composition: "l1": noise by the L1 sensitivity of all values together; "sequential":
+            epsilon divided among the values (more noise).
+        calibration: "proved"; or "paper": the noise of Datta, Sen and Zick, for comparison. It is
+            NOT private (an XaiWarning says so) and never charges the ledger.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+        PrivacyError: no sensitivity can be proved for this explanation; the text says why.
+        BudgetExceededError: the ledger has less than epsilon left.
+        EnumerationLimitError: too many rows to be counted one by one.
+        ImportError: opendp is not installed.
+    """
+    spent = positive(epsilon, "epsilon")
+    _checks.one_of(composition, "composition", COMPOSITIONS)
+    _checks.one_of(calibration, "calibration", CALIBRATIONS)
+    if ledger is not None and not isinstance(ledger, Ledger):
+        raise InputTypeError(
+            f"ledger must be an xaijax.privacy.Ledger or None, got {type(ledger).__name__}."
+        )
+    facts = facts_of(explanation)
+    recount = _recount_of(explanation)
+    mechanism.library()  # that it is missing is told before any work
+    _warn(recount, calibration)
+    if ledger is None or calibration == "paper":
+        plan = planned(explanation, facts, recount, spent, composition, calibration)
+        _claim(recount)
+        return _copy(explanation, spent, _with_noise(plan), charged=False)
+    query = _query(explanation, recount, composition, spent)
+    answer = ledger._known(query, spent)
+    if answer is None:
+        _refuse_used(recount)
+        plan = planned(explanation, facts, recount, spent, composition, calibration)
+        # Once more: from now on the recount tells the model that was really asked.
+        query = _query(explanation, recount, composition, spent)
+        answer = ledger._answer(
+            query, spent, lambda: _with_noise(plan), may=lambda: _claim(recount)
+        )
+    return _copy(explanation, spent, answer, charged=True, known=query is not None)
+
+
+def _warn(recount: Recount, calibration: str) -> None:
+    """What the curator should know; no part of the copy."""
+    if calibration == "paper":
+        _checks.warn(
+            "calibration='paper' is not private: its sensitivities are too small, and each value "
+            "gets all of epsilon. For comparison only; the ledger is not charged."
+        )
+    for name in recount.copies():
+        _checks.warn(
+            f"{name} all of its rows are equal to rows of the data. A release takes them to be "
+            "public: if they were copied from the data, the copy is NOT private. This warning is "
+            "as private as the data."
+        )
+    if recount.other_labels():
+        _checks.warn(
+            "positive: the data show labels other than 0 and 1. Without positive= or classes= (in "
+            "as_model) a release takes 1 for the positive class, whatever the data show; the "
+            "report may have taken another one. Say positive=, which this question is about."
+        )
+
+
+def _recount_of(explanation: Explanation) -> Recount:
+    recount = remembered(explanation)
+    if recount is None:
+        raise PrivacyError(
+            "explanation cannot be released: it is a slice, a copy, a merged or a loaded one, and "
+            "its exact sums are not kept in files. Release what xaijax.QII returned, in the "
+            "process that asked; for some rows or players ask QII about these."
+        )
+    reason = recount.refused()
+    if reason is not None:
+        raise PrivacyError(f"explanation cannot be released: {reason}.")
+    return recount
+
+
+def _with_noise(plan: Plan) -> dict[str, Any]:
+    """The answer: whole numbers with noise, and what may be said of it."""
+    return {"noisy": mechanism.noisy(plan.values, plan.needed.scale), **plan.told}
+
+
+_USED = {
+    "again": "has been released once, and the privacy that a sample adds is used up",
+    "here": "was drawn in another process, of which this one is a fork; both might release it",
+}
+
+
+def _refuse_used(recount: Recount) -> None:
+    if recount.sample is not None:
+        _refuse_sample(recount.sample.release.refused())
+
+
+def _claim(recount: Recount) -> None:
+    """Use the sample up, before anything is drawn or charged.
+
+    A second report of one sample would be amplified less than its epsilon says: both together spend
+    ln(1 + rate (e^(e1 + e2) - 1)), more than the sum of what each is charged.
+    """
+    if recount.sample is not None:
+        _refuse_sample(recount.sample.release.take())
+
+
+def _refuse_sample(why: str | None) -> None:
+    if why is not None:
+        raise PrivacyError(
+            f"explanation cannot be released: its subsample {_USED[why]}. Draw another one "
+            "(xaijax.privacy.subsample)."
+        )
+
+
+def _copy(
+    explanation: Explanation,
+    epsilon: float,
+    answer: Mapping[str, Any],
+    charged: bool,
+    known: bool = False,
+) -> PrivateExplanation:
+    told = dict(answer["mechanism"])
+    steps = np.array(answer["noisy"], np.float64)
+    return PrivateExplanation(
+        values=steps.reshape(explanation.values.shape) / LATTICE,
+        epsilon=epsilon,
+        noise_error=mechanism.standard_error(told["scale"] * LATTICE),
+        mechanism=told | {"charged": charged, "free_again": charged and known},
+        feature_names=explanation.feature_names,
+        output_names=explanation.output_names,
+        kind=explanation.kind,
+        provenance=answer["provenance"],
+    )
+
+
+def _query(
+    explanation: Explanation, recount: Recount, composition: str, epsilon: float
+) -> dict[str, Any] | None:
+    """What makes two releases the same question to the same data: public facts and digests.
+
+    None: the model cannot be known again, so neither can the question.
+
+    It must not look at sums: that two questions happen to have equal answers is private. How many
+    members a subsample has varies from draw to draw, and is no part of the question.
+    """
+    identity = recount.identity()
+    if identity is None:
+        return None
+    told = public_facts(explanation.provenance)
+    sampled = told.get("subsample")
+    if sampled is not None:
+        left_out = ("members", "rest")
+        told = {name: fact for name, fact in told.items() if name not in left_out}
+        told["subsample"] = [sampled["rows"], sampled["full_rows"]]
+    return {
+        "facts": told,
+        "kind": explanation.kind,
+        "index_weights": repr(explanation.provenance.get("index_weights")),
+        "names": [explanation.feature_names, explanation.output_names],
+        "identity": dict(identity),
+        "composition": composition,
+        "epsilon": repr(epsilon),
+    }
