@@ -14,7 +14,13 @@ pytest.importorskip("pandas", reason="needs the extra [data]")
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 ADULT = Path(os.environ.get("XAIJAX_DATA") or "nowhere") / "adult" / "adult.test"
 WINE = ADULT.parent.parent / "wine" / "winequality-red.csv"
-NEED = {"sklearn_pipeline": ADULT, "qii_report": ADULT, "wine_collinearity": WINE}
+TITANIC = ADULT.parent.parent / "titanic"
+NEED = {
+    "sklearn_pipeline": ADULT,
+    "qii_report": ADULT,
+    "wine_collinearity": WINE,
+    "anchors": TITANIC,
+}
 SHAPES = {
     "sklearn_pipeline": (50, 12),
     "image_players": (20, 16, 10),
@@ -26,12 +32,16 @@ SHAPES = {
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs(path, tmp_path, monkeypatch):
-    if path.stem in NEED and not NEED[path.stem].is_file():
+    if path.stem in NEED and not NEED[path.stem].exists():
         pytest.skip(f"needs {NEED[path.stem].name}: XAIJAX_DATA is not set")
     assert len(path.read_text().splitlines()) < 80
     matplotlib.use("Agg")
     picture = tmp_path / "picture.png"
     explanation = runpy.run_path(str(path))["main"](str(picture))
+    if path.stem == "anchors":  # rules, not shares
+        assert picture.read_bytes().startswith(b"\x89PNG") and len(explanation) == 60
+        assert all(rule.precision >= 0.85 for rule in explanation if rule.accepted)
+        return
     matplotlib.pyplot.close("all")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert explanation.shape == SHAPES[path.stem] and explanation.exact

@@ -30,7 +30,9 @@ from xaijax_kernels.hybrids import (
 from xaijax_kernels.indices import semivalue, shapley_weights
 from xaijax_kernels.listed import group_means, list_means
 from xaijax_kernels.newton import fit_sums, logistic_sums, replicate_sums
+from xaijax_kernels.perturb import Pool, Space, Subjects, mixed, perturbed, place_of
 from xaijax_kernels.reduce import reduce_pairs, reduce_pieces
+from xaijax_kernels.rule_tiles import PullShape, filled, pack_bits, run_pulls
 from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
 from xaijax_kernels.tables import put
 from xaijax_kernels.tiles import TileShape, over_tiles, run_tiles, traced_once
@@ -97,6 +99,7 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
         partial(run_tiles, once, shape, mesh, kind="mixed"),
         (NETWORK, f32(N, P), f32(B, P), i32(P), split(i32(devices)), slots, u32(48, 1)),
     )
+    yield from pulls(mesh, split, T)
     walk = WalkShape(P, 2, 3, 4, K, "float32")
     fixed = (NETWORK, f32(N, P), f32(2, 3, P), f32(2, 3), i32(4, P), split(i32(devices)))
     yield (
@@ -109,6 +112,38 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
     pieces = over_tiles(reduce_pieces, mesh, (True, False, True))
     low = R.bit_length() - 1
     yield "reduce_pieces", pieces, (values, f32(3, R, low + 2), split(i32(T)))
+
+
+D, V = 6, 3  # listed draws, bins
+SPACES = (
+    Space(P, "own", listed=True),
+    Space(P, "bin", stays=True, weighted=True),
+    Space(P, "bin", takes=1 << 31, listed=True),
+    Space(P, "own", masks=True, listed=True),
+    Space(P, "donor", listed=True),
+)
+
+
+def pool_and_subjects() -> tuple[Pool, Subjects]:
+    """The arrays of a perturbation space."""
+    bins = i32(P, V), i32(P, V)
+    pool = Pool(f32(B, P, 1), i32(D), i32(B, P), i32(P, B), *bins, f32(P + 1, B), i32(P + 1, B))
+    return pool, Subjects(f32(N, P, 1), i32(N, P), f32(N, K))
+
+
+def pulls(
+    mesh: Any, split: Callable[[Any], Any], T: int
+) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    """The loop of Anchors; 100 draws of a pull leave rows of a tile over."""
+
+    def agrees(out: jax.Array, own: jax.Array) -> jax.Array:
+        return (out[:, :1] == own[:, :1]).astype(out.dtype)
+
+    shape = PullShape((P,), R, 100)
+    for space in SPACES[:2]:
+        run = partial(run_pulls, network, agrees, space, shape, mesh)
+        arguments = (*pool_and_subjects(), split(i32(mesh.size)))
+        yield "run_pulls", run, (NETWORK, *arguments, split(i32(T, shape.pulls, 4 + P)))
 
 
 def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
@@ -140,6 +175,16 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     yield "hybrid_rows", one_each, (u32(N, P), u32(B, P), i32(S, SLOT_COLUMNS))
     yield "ranks", partial(ranks, P=P), (u32(S, 1),)
     yield "put", put, (f32(8 * R, K), f32(4, R, K), i32(4), i32())
+    named = Space(P, "own", listed=True, named=True)
+    arguments = (*pool_and_subjects(), i32(S, 4 + P + 3))
+    yield "perturbed", partial(perturbed, named, draws=3), arguments
+    for space in SPACES:
+        draw = partial(perturbed, space, draws=3)
+        yield "perturbed", draw, (*pool_and_subjects(), i32(S, 4 + P))
+    yield "mixed", mixed, (u32(S, 3),)
+    yield "place_of", place_of, (u32(S, 3), i32(S, 1))
+    yield "filled", partial(filled, count=R), (f32(S, 3, P, 1),)
+    yield "pack_bits", pack_bits, (jax.ShapeDtypeStruct((S, 100), bool),)
     rows, each = f32(2 * R), f32(P)
     yield "fit_sums", fit_sums, (f32(2), rows, f32(), f32(), rows, rows)
     fits = (f32(P, 2), f32(P, 2 * R), each, each)

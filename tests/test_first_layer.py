@@ -207,7 +207,7 @@ def test_a_structure_that_is_not_the_models_is_refused() -> None:
     wrong: Any = "dense"
     with pytest.raises(xj.InputTypeError, match="structure= must be a xaijax.FirstLayer"):
         xj.as_model(f, params, structure=wrong)
-    with pytest.raises(xj.InputError, match="runs on the host"):
+    with pytest.raises(xj.InputError, match="is none. Leave it out"):
         xj.as_model(lambda X: X[:, 0], backend="host", structure=xj.FirstLayer(weights, head))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.methods import explainer
+from xaijax.methods import anchors, explainer
 
 
 class Bar:
@@ -45,3 +45,29 @@ def test_the_bar_ends_at_the_model_rows(monkeypatch, backend, link):
     # asked differ. A host model is asked for no padding.
     assert (explanation.stats["padded_rows"] > 0) == (backend == "jax")
     assert bar.n == bar.total == explanation.stats["model_rows"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"search": "kl-lucb"}, {"confirm": 0.5}, {"beam_size": None}, {"beam_size": 2}]
+)
+def test_the_bar_of_anchors_ends_at_the_instances(monkeypatch, options):
+    data = np.random.default_rng(0).integers(0, 3, (30, 4)).astype(np.float32)
+    bar = Bar()
+
+    def drawn(progress, total, counted):
+        assert progress is True and counted == "instances"
+        bar.total = total
+        return bar
+
+    monkeypatch.setattr(anchors, "progress_bar", drawn)
+    model = xj.as_model(lambda rows: (rows[:, 0] * rows[:, 1] > 1) * 1, output="label")
+    search = xj.AnchorExplainer(model, data, categories=[0, 1, 2, 3], perturbation="row")
+    search.explain(data, progress=True, **options)
+    assert bar.n == bar.total == 30
+
+
+def test_progress_is_none_true_or_false():
+    data = np.zeros((4, 2), np.float32)
+    model = xj.as_model(lambda rows: rows[:, 0], output="label")
+    with pytest.raises(xj.InputTypeError, match="progress must be None, True or False, got 'yes'"):
+        xj.AnchorExplainer(model, data).explain(data, progress="yes")

@@ -22,9 +22,15 @@ from xaijax_kernels.structures.product import Boxes, Gaussians, Product
 EPS = 4 * 2.0**-24
 
 
-def slots(rng: np.random.Generator, S: int, s: int, F: int, P: int) -> tuple[np.ndarray, ...]:
-    """(x, donors, kept, hybrids [S 2^s, F]): slots of which bit t of a corner keeps a player."""
+def slots(
+    rng: np.random.Generator, S: int, s: int, F: int, P: int, large: float = 1.0
+) -> tuple[np.ndarray, ...]:
+    """(x, donors, kept, hybrids [S 2^s, F]): slots of which bit t of a corner keeps a player.
+
+    large: what stands in the first column of the donors.
+    """
     x, donors = (rng.normal(size=(S, F)).astype(np.float32) for _ in range(2))
+    donors[:, 0] *= large
     player = np.concatenate([np.arange(P), rng.integers(0, P, F - P)])
     kept = np.zeros((S, s + 1, F), bool)
     for i in range(S):
@@ -58,7 +64,7 @@ def test_a_dense_layer_at_corners(
     rng = np.random.default_rng(seed)
     P = max(1, s + more_players)
     F = P + more_columns
-    x, donors, kept, rows = slots(rng, S, s, F, P)
+    x, donors, kept, rows = slots(rng, S, s, F, P, large=1e8)
     weights, bias = (rng.normal(size=d).astype(np.float32) for d in ((F, H), H))
     layer = Dense(jnp.asarray(weights), jnp.asarray(bias))
     asked = []
@@ -69,9 +75,9 @@ def test_a_dense_layer_at_corners(
 
     got = np.asarray(layer.corners(head, *(jnp.asarray(a) for a in (x, donors, kept))))
     wanted = rows.astype(float) @ weights.astype(float) + bias
-    # Terms (x - b) w of the subsets come on top of the donor's own.
-    size = (np.abs(x).max() + 2 * np.abs(donors).max()) * np.abs(weights).max() + np.abs(bias).max()
-    np.testing.assert_allclose(got, wanted, rtol=0, atol=EPS * (F + s + 2) * (F + 1) * size)
+    # Of the corner's own terms alone: a donor's 1e8 must not be seen where x's value is kept.
+    size = np.abs(rows).astype(float) @ np.abs(weights) + np.abs(bias)
+    assert (np.abs(got - wanted) <= EPS * (F + s + 2) * size).all()
     assert set(asked) == {(layer.block(S << s), H)}
 
 
@@ -138,6 +144,8 @@ LAYERED: dict[str, Any] = {
     "a network each": lambda X: jnp.tanh(jnp.tanh(X[:, :, None] @ W[:1]).max(axis=2) @ W),
     "no product": lambda X: jnp.sin(X).sum(axis=1),
 }
+AFFINE = {"einsum", "squared", "cleaned", "turned round", "encoded", "looked up", "no product"}
+LAYERED |= {f"tanh of {name}": lambda X, f=LAYERED[name]: jnp.tanh(f(X)) for name in AFFINE}
 OTHERS: dict[str, Any] = {
     "skip": lambda X: jax.nn.relu(X @ W).sum(axis=1) + X[:, 0],
     "two layers": lambda X: X @ W[:, 0] + jnp.sin(X @ W[:, 1]),
@@ -148,6 +156,12 @@ OTHERS: dict[str, Any] = {
     "sorted": lambda X: jnp.sort(X, axis=1) @ W,
     "by place": lambda X: (X + jnp.arange(len(X))[:, None] * 0) @ W,
     "of a pair": lambda X: (X[:, None] @ W)[:, 0],
+    "a place that the row says": jax.vmap(
+        lambda x: jnp.tanh(jax.lax.dynamic_slice(x, ((x[0] > 0).astype(int),), (3,)) @ W[:3]) @ V
+    ),
+    "a sum from such a place": jax.vmap(
+        lambda x: jax.lax.dynamic_slice(x, ((x[0] > 0).astype(int),), (3,)).sum()
+    ),
     "half precision": lambda X: (X.astype(jnp.bfloat16) @ W.astype(jnp.bfloat16)).astype(float),
 }
 
@@ -161,7 +175,7 @@ def data(seed: int, N: int, F: int = 5) -> np.ndarray:
 def test_a_first_layer_is_found(name: str, index: Any) -> None:
     f, X, background = LAYERED[name], data(1, 6), data(2, 7)
     got = xj.Explainer(xj.as_model(f), background, index=index)(X)
-    assert got.stats["structure"] == "first layer"
+    assert got.stats["structure"] == ("additive" if name in AFFINE else "first layer")
 
     def rows(Z: np.ndarray) -> np.ndarray:
         out = np.asarray(f(jnp.asarray(Z, jnp.float32)), np.float64)

@@ -33,12 +33,15 @@ from xaijax._explanation import Explanation as Explanation
 from xaijax._explanation import load as load
 from xaijax._index import SizeLimited as SizeLimited
 from xaijax._merge import merge as merge
+from xaijax._rules import Rule as Rule
+from xaijax._rules import Rules as Rules
 from xaijax._version import __version__ as __version__
 from xaijax._worth import GuestWorth as GuestWorth
 from xaijax.games import quantities as quantities
 from xaijax.games.replacement import Baseline as Baseline
 from xaijax.methods import observational as observational
 from xaijax.methods._samples_needed import samples_needed as samples_needed
+from xaijax.methods.anchors import AnchorExplainer as AnchorExplainer
 from xaijax.methods.explainer import Explainer as Explainer
 from xaijax.methods.federated import FederatedExplainer as FederatedExplainer
 from xaijax.methods.movement import MovementSteps as MovementSteps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.cases import (
     aec,
+    anchors,
     background,
     estimators,
     exact,
@@ -32,6 +33,7 @@ NUMBERED = (
     *aec.CASES,
     *qii.CASES,
     *structures.CASES,
+    *anchors.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case

@@ -12,28 +12,26 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from xaijax_kernels.lattice import Dispatch
-
 LOOK_AHEAD = 2  # tiles drawn before the one in hand is answered
 
 
 class Answered(NamedTuple):
     """One piece of the stream and the model's answers to it."""
 
-    piece: Dispatch
+    piece: Any  # a `lattice.Dispatch`, or what else has `rows`
     values: np.ndarray  # float64 [rows, K]
 
 
 def run_on_host(
-    draw: Callable[[Dispatch], jax.Array],  # a piece -> hybrids [R, C] on the device
-    answer: Callable[[np.ndarray, Dispatch], np.ndarray],  # hybrids [rows, C] -> float64 [rows, K]
-    pieces: Iterable[Dispatch],
+    draw: Callable[[Any], jax.Array],  # a piece -> hybrids [R, C] on the device
+    answer: Callable[[np.ndarray, Any], np.ndarray],  # hybrids [rows, C] -> float64 [rows, K]
+    pieces: Iterable[Any],
 ) -> Iterator[Answered]:
     """Answer the pieces in order. While the model works on one, the next are drawn and copied.
 
     The model is called from the calling thread, once per piece; its exceptions pass through.
     """
-    waiting: deque[tuple[Dispatch, Any]] = deque()
+    waiting: deque[tuple[Any, Any]] = deque()
 
     def take() -> Answered:
         piece, drawn = waiting.popleft()

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 # First words of the seed sequence, so that no two uses of one seed share a stream.
-ORDERS, COALITIONS, SIZES, OFFSETS, KEYS, DONORS, ROWS, CHANCES = range(8)
+ORDERS, COALITIONS, SIZES, OFFSETS, KEYS, DONORS, ROWS, CHANCES, HELD_OUT = range(9)
 
 # Sizes with no more sets than this are put into random order as a whole. A size with more is drawn
 # by rejection, which is slow only where nearly all of its sets are wanted.

@@ -88,8 +88,10 @@ def _made(evaluator: Evaluator, p: np.ndarray, head: Any) -> ClosedForm | None:
     donors, weights = columns(evaluator.replacement.codes), evaluator.replacement.weights
     inner, P = known.inner, len(p)
     if isinstance(inner, Dense):
-        form: _Form = _Additive(inner, donors, weights, player, P, induced_weights(p, 1)[0])
-        return ClosedForm(evaluator, form, head, columns)
+        share = induced_weights(p, 1)[0]
+        form: _Form = _Additive(inner, head, donors, weights, player, P, share)
+        K = len(head[1])  # the units are folded into the outputs, of which there may be far fewer
+        return ClosedForm(evaluator, form, (np.eye(K), np.zeros(K)), columns)
     if not (isinstance(inner, Product) and isinstance(inner.factors, Boxes)):
         return None
     low, high = np.asarray(inner.factors.low), np.asarray(inner.factors.high)
@@ -102,13 +104,14 @@ def _made(evaluator: Evaluator, p: np.ndarray, head: Any) -> ClosedForm | None:
 
 
 class _Additive:
-    """layer = sum over columns z_c W_c."""
+    """f = sum over columns z_c (W A)_c, and a constant."""
 
     name = "additive"
 
     def __init__(
         self,
         dense: Dense,
+        head: tuple[np.ndarray, np.ndarray],
         donors: np.ndarray,
         weights: np.ndarray,
         player: np.ndarray,
@@ -116,8 +119,9 @@ class _Additive:
         share: float,
     ) -> None:
         """player int [C]; share: what the semivalue gives a player of an additive game."""
-        self._weights = np.asarray(dense.weights, np.float64)
-        self._bias = np.asarray(dense.bias, np.float64)
+        A, c = head
+        self._weights = np.asarray(dense.weights, np.float64) @ A
+        self._bias = np.asarray(dense.bias, np.float64) @ A + c
         donors = donors.astype(np.float64)
         self._mean = weights @ donors
         self._player = (player[:, None] == np.arange(P)) * share  # [C, P]

@@ -63,7 +63,7 @@ class DeviceBackend:
 
     def __init__(self, programs: Programs) -> None:
         """programs: of the sizes and the devices to run on."""
-        self._programs = programs
+        self.programs = programs
         self.sizes, self.mesh, self.clock = programs.sizes, programs.mesh, programs.clock
         self.clock.tile = self.sizes.tile.rows
         self._same, self._split = programs.same, programs.split
@@ -89,14 +89,14 @@ class DeviceBackend:
         the model's answers themselves.
         """
         bits = stream.slot_bits if stream.kind == "structured" else None
-        run = self._programs.run(stream.kind, scored, bits)
+        run = self.programs.run(stream.kind, scored, bits)
         words = None
         if stream.kind not in ("corners", "structured"):
             assert masks is not None
-            words = jax.device_put(list_words(masks, self._programs.listed), self._same)
+            words = jax.device_put(list_words(masks, self.programs.listed), self._same)
         self._weights.clear()
-        slots = self._programs.shape(stream.kind, scored, bits).slots
-        own = x.own if self._programs.reads_own(scored) else None
+        slots = self.programs.shape(stream.kind, scored, bits).slots
+        own = x.own if self.programs.reads_own(scored) else None
         fixed = (self._padded(x.codes), None if own is None else self._padded(own), words)
         waiting: list[Answers] = []
         for piece in stream.dispatches(self.sizes.rows):
@@ -116,7 +116,7 @@ class DeviceBackend:
         weights = self._weights_on_device(matrix, answers.values.dtype)
         tile, platform = self.sizes.tile, self.mesh.devices.flat[0].platform
         reduce = partial(reduce_pairs, k=k, group=group_tiles(tile.rows, tile.outputs, platform))
-        program = self._programs.reduction(("pairs", k, matrix.shape), reduce, weights)
+        program = self.programs.reduction(("pairs", k, matrix.shape), reduce, weights)
         sums = program(answers.values, weights)
         return lambda: self._read(answers, sums).reshape(-1, *sums.shape[2:])
 
@@ -131,7 +131,7 @@ class DeviceBackend:
         padded[answers.place] = high_bits
         bits = jax.device_put(padded, self._split)
         weights = self._weights_on_device(matrices, answers.values.dtype)
-        program = self._programs.reduction(("pieces", matrices.shape), reduce_pieces, weights, bits)
+        program = self.programs.reduction(("pieces", matrices.shape), reduce_pieces, weights, bits)
         sums = program(answers.values, weights, bits)
         return lambda: self._read(answers, sums)
 
@@ -203,7 +203,7 @@ class DeviceBackend:
             place[: len(answers.place)] = answers.place
             part = (jax.device_put(answers.values, home), place)
             first = np.int32(answers.piece.first_row)
-            program = self._programs.compiled(
+            program = self.programs.compiled(
                 ("put", values.shape), put, (values, *part, first), (0,)
             )
             values = program(values, *part, first)
@@ -222,7 +222,7 @@ class DeviceBackend:
         scale = question.donor_weights.max()
         everything = (*arguments, (question.donor_weights / scale).astype(self._dtype))
         key = (*key, *(a.shape for a in everything))
-        high, low = self._programs.compiled(key, function, everything)(*everything)
+        high, low = self.programs.compiled(key, function, everything)(*everything)
         means = np.asarray(high).astype(np.float64)
         means += np.asarray(low)
         means *= scale  # in place: with one donor these arrays are as long as the answers
@@ -264,7 +264,7 @@ class DeviceBackend:
         if tiles < T:
             filled, slots = slots, np.zeros((T, *slots.shape[1:]), np.int32)
             slots[place] = filled
-        p = self._programs
+        p = self.programs
         arguments = (p.params, x, p.donors, p.players, counts, slots, masks, own)
         self.clock.model_calls += 1
         self.clock.padded_rows += tiles * self.sizes.tile.rows - piece.rows

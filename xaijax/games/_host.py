@@ -88,7 +88,7 @@ class HostBackend:
         """
         score = self._score if scored else None
         draw = self._drawer(x.codes, stream.kind, masks)
-        for answered in self._answered(draw, stream.dispatches(self._rows)):
+        for answered in self.answered(draw, stream.dispatches(self._rows)):
             if score is None:
                 yield answered
                 continue
@@ -96,10 +96,15 @@ class HostBackend:
             own = x.own[piece.slots[:, 1]] if score.reads_own and x.own is not None else None
             yield Answered(piece, score(answers, own).astype(np.float64, copy=False))
 
-    def _answered(
-        self, draw: Callable[[Dispatch], jax.Array], pieces: Iterator[Dispatch]
+    @property
+    def rows_per_call(self) -> int:
+        """Rows of one call of the model."""
+        return self._call
+
+    def answered(
+        self, draw: Callable[[Any], jax.Array], pieces: Iterator[Any]
     ) -> Iterator[Answered]:
-        """The model's answers, piece by piece."""
+        """The model's answers to the rows that `draw` makes of each piece; [rows, A]."""
         if self._sharing is None:
             yield from run_on_host(draw, self._asked, pieces)
             return

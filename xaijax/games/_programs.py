@@ -56,7 +56,7 @@ class Programs:
         self.params = jax.device_put(params, self.same)
         self.donors = jax.device_put(donors, self.same)
         self.players = None if players is None else jax.device_put(players, self.same)
-        self._apply, self._cache, self._max_memory = apply, cache, max_memory
+        self._apply, self._cache, self.max_memory = apply, cache, max_memory
         self._score, self._outputs, self._structure = score, outputs, structure
         self._runs: dict[tuple[str, int | None, bool], Any] = {}  # the programs that hold the model
 
@@ -94,7 +94,7 @@ class Programs:
 
             run = partial(
                 run_tiles,
-                self._traced() if known is None else self._head(known),
+                self.traced() if known is None else self._head(known),
                 shape,
                 self.mesh,
                 kind=kind,
@@ -119,16 +119,16 @@ class Programs:
         compiled = self._cache[key]
         # Dispatches that run ahead hold their results beside the one at work.
         needed = program_bytes(compiled) * (LOOK_AHEAD + 1)
-        if needed > self._max_memory:
+        if needed > self.max_memory:
             raise MemoryPlanError(
-                f"max_memory={self._max_memory:,} bytes, but a dispatch of {s.tiles} tiles of "
+                f"max_memory={self.max_memory:,} bytes, but a dispatch of {s.tiles} tiles of "
                 f"{shape.rows} rows needs {needed:,}. Raise max_memory=, or lower batch_size= or "
                 f"tile= (at least {SMALLEST_TILE})."
             )
         self._runs[kind, bits, scored] = compiled
         return compiled
 
-    def _traced(self) -> Callable[[Any, jax.Array], jax.Array]:
+    def traced(self) -> Callable[[Any, jax.Array], jax.Array]:
         """The model for one tile of rows: one trace serves all programs."""
         shape = self.sizes.tile
         dims, dtype = (shape.rows, *shape.instance_shape), self.donors.dtype

@@ -21,6 +21,7 @@ from xaijax_kernels.lattice import differing as _differ
 from xaijax_kernels.rows import RowStream
 
 ROWS_AT_A_TIME = 1 << 22  # asked one by one, held together
+MOST_UNEVEN = 1 << 12  # by which 24 bits leave 12 for usual numbers
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Questions:
         self.evaluator, self._progress = evaluator, progress
         self.table_of_rows, self.codes = evaluator.encoded(rows)  # codes [N, C]
         self.count = Count()
-        self._finite: bool | None = None
+        self._largest: np.ndarray | None = None  # [N + B]
         self._own: np.ndarray | None = None  # f(x), where the score looks at it
         # Distinct answers to the donors, their weights, and a donor of each.
         self._donors: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
@@ -104,16 +105,28 @@ class Questions:
             yield here, pairs
 
     @property
-    def finite(self) -> bool:
-        """Whether no number is missing or infinite, in the instances, in the donors, and in what a
-        structure makes of their columns.
-
-        A structure adds and multiplies what the model might have looked at first.
-        """
-        if self._finite is None:
+    def largest(self) -> np.ndarray:
+        """Of what a structure makes of each instance and donor; see `Evaluator.largest`."""
+        if self._largest is None:
             parts = (self.codes, self.evaluator.replacement.codes)
-            self._finite = all(map(self.evaluator.finite, parts))
-        return self._finite
+            self._largest = np.concatenate(list(map(self.evaluator.largest, parts)))
+        return self._largest
+
+    @property
+    def finite(self) -> bool:
+        """Whether what a structure makes of the instances and donors is finite: it adds and
+        multiplies what the model might have looked at first.
+        """
+        return bool(np.isfinite(self.largest).all())
+
+    @property
+    def walks(self) -> bool:
+        """Whether orders may be walked: no number is so large that the changes of a layer along an
+        order, from it to others, would lose these.
+        """
+        if not self.evaluator.walks or not self.finite:
+            return False
+        return bool(self.largest.max() <= MOST_UNEVEN * np.median(self.largest))
 
     @property
     def crosses(self) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from xaijax import _checks
@@ -33,6 +32,7 @@ from xaijax.games.score import Score
 from xaijax_kernels.hybrids import SLOT_BITS
 from xaijax_kernels.lattice import LISTED
 from xaijax_kernels.memory import free_memory
+from xaijax_kernels.structures.columnwise import largest
 from xaijax_kernels.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, widest_layer
 
 PROBE_ROWS = 32
@@ -57,13 +57,16 @@ class Evaluator:
         coalitions: int = 0,
         score: Score | None = None,
         plain: bool = False,
+        tile_parts: int = 1,
     ) -> None:
         """coalitions: the most that will be given as a list; 0: none ever, all by corner index.
 
         score: what is made of the answer to a row; None: the answer itself. plain: every row is
-        asked where it stands, by the model as it is: no two as one, no structure.
+        asked where it stands, by the model as it is: no two as one, no structure. tile_parts: by
+        how much tiles are smaller than usual, where many questions are short.
         """
         self._plain = plain
+        self._tile_parts = tile_parts
         self.score = score
         self.model, self.players = model.settled(), players
         self._compared = False  # a translated estimator, with its own answers
@@ -187,8 +190,9 @@ class Evaluator:
     @property
     def structure(self) -> Any:
         """What is known of the model beyond its answers, once it is probed; None: nothing."""
-        left = self.findings is None or self.model.backend == "host"  # its translation, perhaps
-        if left or self._plain:
+        if self.findings is None or self._plain:
+            return None
+        if self.model.backend == "host":  # where a translation was left
             return None
         return self.findings.structure
 
@@ -201,22 +205,21 @@ class Evaluator:
         apart = self.score is None or not self.score.reads_own
         return self.structure is not None and self.model.deterministic and apart
 
-    def finite(self, codes: np.ndarray) -> bool:
-        """Whether codes [R, C] and what the structure makes of them are finite."""
+    def largest(self, codes: np.ndarray) -> np.ndarray:
+        """The largest size of what the structure makes of each row of codes [R, C]; [R].
+
+        Of a layer's columns, each times its largest weight. Not finite where one of them is not.
+        """
         structure, cache = self.structure, self.model.compiled
-        key = ("columns", structure)
-        if structure is not None and key not in cache:
-            cache[key] = jax.jit(
-                lambda params, rows: jnp.isfinite(structure.of(params).columns(rows)).all()
-            )
+        key = ("largest", structure)
+        if key not in cache:
+            cache[key] = jax.jit(lambda params, rows: largest(structure.of(params), rows))
+        parts = [np.zeros(0)]
         for first in range(0, len(codes), ROWS_MADE):  # a memory map is read in pieces
             some = np.asarray(codes[first : first + ROWS_MADE])
-            if not np.isfinite(some).all():
-                return False
-            some = np.pad(some, ((0, ROWS_MADE - len(some)), (0, 0)), mode="edge")
-            if structure is not None and not cache[key](self.model.params, some):
-                return False
-        return True
+            filled = np.pad(some, ((0, ROWS_MADE - len(some)), (0, 0)), mode="edge")
+            parts.append(np.asarray(cache[key](self.model.params, filled))[: len(some)])
+        return np.concatenate(parts)
 
     @property
     def walks(self) -> bool:
@@ -278,6 +281,7 @@ class Evaluator:
             most_rows=most_rows,
             default_tiles=TILES_PER_DISPATCH,
             max_memory=self.max_memory,
+            tile_parts=self._tile_parts,
         )
         programs = Programs(
             columns(model.apply),

@@ -72,7 +72,7 @@ class Game:
     def walks(self) -> bool:
         """Whether `walk` can be asked; the first question probes the model."""
         self.ask.backend()
-        return self.evaluator.walks and self.ask.finite
+        return self.ask.walks
 
     @property
     def outputs(self) -> int:

@@ -123,6 +123,12 @@ class Replacement:
     kind: str  # "rows" | "baseline" | "sampler"
     rows: Any = None  # of a translated estimator: the donor rows as it takes them itself
 
+    @property
+    def as_read(self) -> Any:
+        """The donors [B] as the table reads rows: arrays or frames, no codes of a translation."""
+        there = self.on_host()
+        return there.table.decode(there.codes)
+
     def on_host(self) -> Replacement:
         """The same rows, for the estimator itself where its translation took them."""
         if not isinstance(self.table, CodedTable):
@@ -164,6 +170,17 @@ def intervention_of(
     rows = table.read(given, "pool", model.allow_nan, "the data")
     checked = _checks.row_weights(weights, len(rows), "pool_weights", "the pool")
     return _replacement(model, table, rows, checked, kind)
+
+
+def pool_of(model: Any, data: Any, weights: Any) -> Replacement:
+    """Read the `data=` and `weights=` of Anchors: the rows that perturbations are made of.
+
+    Raises InputError and InputTypeError as `replacement_of`.
+    """
+    table = table_of(model, data, "data")
+    rows = table.read(data, "data", model.allow_nan, "the model")
+    checked = _checks.row_weights(weights, len(rows), "weights", "the data")
+    return _replacement(model, table, rows, checked, "rows")
 
 
 def _replacement(

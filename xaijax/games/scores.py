@@ -39,6 +39,17 @@ class Agrees:
 
 
 @dataclass(frozen=True)
+class Within:
+    """1 where the answer is at most `tolerance` away from that of the original row, else 0."""
+
+    tolerance: float
+
+    def __call__(self, answers: Any, own: Any) -> Any:
+        """[R, 1] -> [R, 1]."""
+        return (abs(answers - own) <= self.tolerance).astype(answers.dtype)
+
+
+@dataclass(frozen=True)
 class Column:
     """The column of the positive class, cut to [low, high].
 

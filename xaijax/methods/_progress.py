@@ -1,4 +1,4 @@
-"""The progress bar of a run, counted in model rows."""
+"""The progress bar of a run, counted in model rows or instances."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ with warnings.catch_warnings():
     from tqdm.auto import tqdm
 
 
-def progress_bar(progress: Any, rows: int) -> tqdm:
-    """A bar over `rows` model rows; None: in a terminal or notebook once a run takes a while."""
+def progress_bar(progress: Any, total: int, counted: str = "model rows") -> tqdm:
+    """A bar over `total`; progress None: in a terminal or notebook once a run takes a while."""
     if progress is not None and not isinstance(progress, bool):
         raise InputTypeError(f"progress must be None, True or False, got {progress!r}.")
     shown = progress
     if shown is None:
         shown = sys.stderr.isatty() or "ipykernel" in sys.modules
     return tqdm(
-        total=rows,
+        total=total,
         unit="row",
         unit_scale=True,
-        desc="model rows",
+        desc=counted,
         disable=not shown,
         delay=0.5 if progress is None else 0,
     )

@@ -14,7 +14,7 @@ import numpy as np
 from xaijax.models._column_map import MOVES
 
 # Affine in what is moved or converted; the indices of moves must be constants.
-KEPT = MOVES | {"convert_element_type", "copy", "neg", "reduce_sum", "stop_gradient"}
+KEPT = MOVES | {"copy", "neg", "reduce_sum", "reshard", "stop_gradient"}
 SUMS = {"add", "sub", "add_any"}
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr"}
 R = 8
@@ -31,11 +31,12 @@ def affine(head: Any, params: Any, width: int, dtype: Any) -> tuple[np.ndarray, 
     inputs = [False] * (len(traced.jaxpr.invars) - 1) + [True]
     if not all(_outputs(traced.jaxpr, inputs) or [False]):
         return None
-    rows = jnp.concatenate([jnp.eye(width, dtype=dtype), jnp.zeros((1, width), dtype)])
-    whole = jnp.pad(rows, ((0, -len(rows) % R), (0, 0))).reshape(-1, R, width)
-    answers = [np.asarray(head(params, some), np.float64).reshape(R, -1) for some in whole]
-    found = np.concatenate(answers)[: width + 1]
-    return found[:-1] - found[-1], found[-1]
+    # By the derivative: differences of answers would drown in a large c.
+    zero = jnp.zeros((R, width), dtype)
+    constant, change = jax.linearize(lambda hidden: head(params, hidden).reshape(R, -1), zero)
+    whole = jnp.pad(jnp.eye(width, dtype=dtype), ((0, -width % R), (0, 0))).reshape(-1, R, width)
+    found = np.concatenate([np.asarray(change(some), np.float64) for some in whole])
+    return found[:width], np.asarray(constant, np.float64)[0]
 
 
 def _outputs(jaxpr: Any, inputs: list[bool]) -> list[bool] | None:
@@ -65,6 +66,9 @@ def _is_affine(equation: Any, name: str, own: list[bool]) -> bool:
     floats = all(jnp.issubdtype(v.aval.dtype, jnp.floating) for v in equation.outvars)
     if not floats or (name in ("reduce_sum",) and 0 in equation.params["axes"]):
         return False
+    if name == "convert_element_type":  # to fewer digits it is a rounding
+        before, after = equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype
+        return bool(jnp.finfo(after).bits >= jnp.finfo(before).bits)
     if name in SUMS or name == "concatenate":
         return True
     if name in KEPT:

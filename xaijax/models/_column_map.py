@@ -22,8 +22,8 @@ NONE = -1  # the owner of a number that is the same for all rows
 ELEMENTWISE = frozenset(
     "abs add and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy cos cosh "
     "div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le log log1p "
-    "logistic lt max min mul ne neg nextafter not or pow rem round rsqrt select_n sign sin sinh "
-    "sqrt square stop_gradient sub tan tanh xor".split()
+    "logistic lt max min mul ne neg nextafter not or pow rem reshard round rsqrt select_n sign sin "
+    "sinh sqrt square stop_gradient sub tan tanh xor".split()
 )
 MOVES = frozenset(
     "broadcast_in_dim concatenate dynamic_slice expand_dims gather pad reshape rev slice squeeze "
@@ -159,7 +159,7 @@ def _times_a_matrix(equation: Any, inputs: list[Any]) -> np.ndarray:
     free = bare(matrix).ndim - len(right)
     owner = reduced(rows, tuple(left))
     whole = [n for axis, n in enumerate(bare(matrix).shape) if axis not in right]
-    return np.broadcast_to(owner.reshape(*owner.shape, *[1] * free), (*owner.shape, *whole))
+    return np.broadcast_to(owner.reshape((*owner.shape, *[1] * free)), (*owner.shape, *whole))
 
 
 def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
@@ -173,7 +173,8 @@ def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarr
             of_row = row.reshape(R, *[1] * (len(x.shape) - 1)) * names
             owner = x.owner if isinstance(x, Rows) else np.full(x.shape[1:], NONE)
             return jnp.asarray(of_row + owner[None] + 1, "int32")
-        if isinstance(x, Tracer) and place:  # indices that are parameters
+        beside = place and equation.primitive.name != "concatenate"
+        if beside and isinstance(x, Tracer | Rows | Uniform):  # a place that a row chooses
             raise NoLayer
         if equation.primitive.name == "concatenate":
             raise NoLayer

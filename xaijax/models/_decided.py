@@ -70,6 +70,13 @@ class Codes:
         """The number of a label."""
         return float(label) if self._raw else float(self._number(label))
 
+    def label(self, code: float) -> Any:
+        """The label of a number; what stands for itself, where no class has it."""
+        if self._raw:
+            return int(code) if float(code).is_integer() else float(code)
+        by_number = {number: label for label, number in self._code.items()}
+        return by_number.get(int(code), int(code))
+
     def _number(self, label: Any) -> int:
         if self._known and label not in self._code:
             raise ModelOutputError(

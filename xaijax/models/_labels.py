@@ -53,7 +53,8 @@ def decided_place(
             f"the model returns one score per row with output={output!r}, and nothing says from "
             f"which score on a row is positive: say output='label', threshold= or classes= in "
             f"as_model (classes= for a model with a column per class; output='proba' decides at "
-            f"0.5, output='decision' at 0)."
+            f"0.5, output='decision' at 0). Rules about the number itself: tolerance= of "
+            f"AnchorExplainer."
         )
     above = scores > cut
     if classes is None:

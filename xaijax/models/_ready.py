@@ -58,8 +58,8 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     answer, noise = _probed(model, evaluate, rows)
     if model.structure not in (None, PLAIN):
         layer = model.structure
-        refuse_other(model, rows, answer)
-    elif layer is not None and difference(layer, model, rows, answer):
+        refuse_other(model, rows, evaluate)
+    elif layer is not None and difference(layer, model, rows, evaluate):
         layer = None
     found = _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
     return dataclasses.replace(found, structure=layer)

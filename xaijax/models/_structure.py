@@ -19,6 +19,7 @@ from xaijax_kernels.structures.dense import Dense
 # Two roundings of one float32 network, whose sums go in another order, differ by far less; a layer
 # that is not the model's differs by as much as the answers do.
 AGREES = 1e-3
+HYBRIDS = 4  # masks by which probe rows are mixed
 ROUNDINGS = 64  # of the level, by layers that are added up in another order
 PLAIN = "plain"  # the model is asked whole rows
 EPS = {"float32": 2.0**-23, "tf32": 2.0**-10, "float64": 2.0**-52}
@@ -73,7 +74,8 @@ def ready(
         )
     if backend != "jax":
         raise InputError(
-            f"structure= describes functions that JAX traces, and {name} runs on the host."
+            f"structure= describes functions that JAX traces, and {name} is none. Leave it out: "
+            "what is known of an estimator that runs in JAX is found."
         )
     weights, head = structure.weights, structure.head
     own_weights: Any = weights if has_params else lambda _: weights()
@@ -81,11 +83,11 @@ def ready(
     return Walk(own_weights, Selected(traced(own_head, precision, name), select, precision))
 
 
-def refuse_other(model: Any, rows: np.ndarray, answer: np.ndarray) -> None:
-    """Raise InputError where the structure does not describe the model.
+Evaluate = Callable[[Any], np.ndarray]  # rows [R, *F] -> the model's answer, [R] or [R, K]
 
-    rows [R, *F] are the probe rows, answer [R] or [R, K] the model's.
-    """
+
+def refuse_other(model: Any, rows: np.ndarray, evaluate: Evaluate) -> None:
+    """Raise InputError where the structure does not describe the model; rows: the probe's."""
     weights, bias = model.structure.weights(model.params)
     F = rows[0].size
     if weights.shape[:1] != (F,) or bias.shape != weights.shape[1:]:
@@ -93,33 +95,52 @@ def refuse_other(model: Any, rows: np.ndarray, answer: np.ndarray) -> None:
             f"structure=: the first layer of {model.name} must have weights [{F}, H] and a bias "
             f"[H]; got {list(weights.shape)} and {list(bias.shape)}."
         )
-    off = difference(model.structure, model, rows, answer)
+    off = difference(model.structure, model, rows, evaluate)
     if off:
         raise InputError(
-            f"structure= does not describe {model.name}: on {len(rows)} probe rows "
-            f"head(X W + b) differs from the model ({off}). Fold what is done to the input "
+            f"structure= does not describe {model.name}: on {len(rows)} probe rows and hybrids of "
+            f"them head(X W + b) differs from the model ({off}). Fold what is done to the input "
             "before the layer into W and b, or leave structure= out."
         )
 
 
-def difference(structure: Any, model: Any, rows: np.ndarray, answer: np.ndarray) -> str:
-    """How head(X W + b) differs from the model's answer to rows [R, *F]; empty: it does not."""
+def difference(structure: Any, model: Any, rows: np.ndarray, evaluate: Evaluate) -> str:
+    """How head(structure) differs from the model's answer to rows [R, *F] and to hybrids of them,
+    each made of two parts as the engine makes it; empty: it does not.
 
-    def whole(params: Any, flat: Any) -> Any:
+    Whole rows alone would not show that a number is taken for that of another column.
+    """
+    R, shape = len(rows), rows.shape[1:]
+    flat, donors = rows.reshape(R, -1), np.roll(rows, 1, axis=0).reshape(R, -1)
+    some = np.random.default_rng(0).random((HYBRIDS, flat.shape[1])) < 0.5
+    every = np.ones((1, flat.shape[1]), bool)
+
+    def mixed(params: Any, flat: Any, donors: Any, kept: Any) -> tuple[Any, Any]:
         with jax.default_matmul_precision(MATMUL[model.precision]):
-            hidden = structure.of(params).hidden(flat)
-        return structure.head(params, hidden)
+            known = structure.of(params)
+            x, other = known.columns(flat), known.columns(donors)
+            own = known.kept_columns(kept)
+            parts = known.part(x, own), known.part(other, ~own)
+            hidden = jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(*parts)
+        usable = jnp.isfinite(x).all(axis=1) & jnp.isfinite(other).all(axis=1)
+        return structure.head(params, hidden), usable
 
-    flat = jnp.asarray(rows.reshape(len(rows), -1))
-    found = np.asarray(jax.jit(whole)(model.params, flat), np.float64)
-    return _difference(found, np.asarray(answer, np.float64), EPS[model.precision])
+    run = jax.jit(mixed)
+    for kept in np.concatenate([every, some]):
+        found, usable = (np.asarray(one) for one in run(model.params, flat, donors, kept))
+        answer = evaluate(np.where(kept, flat, donors).reshape(R, *shape))
+        if found.shape != answer.shape:
+            return f"shapes {found.shape} and {answer.shape}"
+        found, answer = (one[usable].astype(np.float64) for one in (found, answer))
+        off = _difference(found, answer, EPS[model.precision])
+        if off:
+            return off
+    return ""
 
 
 def _difference(found: np.ndarray, answer: np.ndarray, eps: float) -> str:
     """How two answers [R] or [R, K] to the same rows differ; empty where only rounding tells them
     apart. Rows whose answers are not finite must be the same ones, and say nothing more."""
-    if found.shape != answer.shape:
-        return f"shapes {found.shape} and {answer.shape}"
     finite = np.isfinite(answer).reshape(len(answer), -1).all(axis=1)
     if (np.isfinite(found).reshape(len(found), -1).all(axis=1) != finite).any():
         return "other answers are not finite"

@@ -100,6 +100,7 @@ class Comparison:
         """
         if self.reason is not None:
             return
+        seen = []
         for some in rows:
             first = _first(some)
             try:
@@ -111,7 +112,20 @@ class Comparison:
             if difference is not None:
                 self.to_host(difference)
                 return
+            seen.append(codes)
+        undecided = self.found.translation.undecided
+        if seen and undecided is not None and not self.forced:
+            ties = undecided(_hybrids(np.concatenate(seen)))
+            if ties.any():
+                self.to_host(self._hangs(ties, "hybrids of the first rows"))
+                return
         self.done |= bool(rows)
+
+    def _hangs(self, ties: np.ndarray, of: str) -> str:
+        return (
+            f"in {int(ties.sum())} of {len(ties)} {of} the answer of {self.name} hangs on which of "
+            "equally near neighbours its search meets first"
+        )
 
     def to_host(self, reason: str) -> None:
         """Let the estimator itself answer from now on; an InputError where that is refused."""
@@ -131,10 +145,7 @@ class Comparison:
         if self.found.translation.undecided is not None:
             sure = ~self.found.translation.undecided(codes)
         if not sure.all() and not self.forced:
-            return (
-                f"in {int((~sure).sum())} of {len(sure)} rows the answer of {self.name} hangs on "
-                f"which of equally near neighbours its search meets first"
-            )
+            return self._hangs(~sure, "rows")
         wanted = wanted[:, 0] if wanted.ndim == 2 and wanted.shape[1] == 1 else wanted
         tolerance = tolerance_of(wanted, codes.dtype)
         difference = differs(found[sure], wanted[sure], tolerance)
@@ -183,6 +194,12 @@ def _near_tie(scores: np.ndarray, tolerance: Any) -> np.ndarray:
         return np.abs(scores) <= 2 * tolerance
     largest = np.sort(scores, axis=1)[:, -2:]
     return largest[:, 1] - largest[:, 0] <= 2 * tolerance
+
+
+def _hybrids(codes: np.ndarray) -> np.ndarray:
+    """Rows [M, F] of which each column is taken from any row; where rows have no ties these may."""
+    rng = np.random.default_rng(0)
+    return codes[rng.integers(0, len(codes), (COMPARED, codes.shape[1])), np.arange(codes.shape[1])]
 
 
 def _first(rows: Any) -> Any:

@@ -78,3 +78,14 @@ class Columnwise:
         both = self.columns(jnp.concatenate([x, donors]))
         own = kept[:, :, np.maximum(self.owners, 0)]
         return self.inner.corners(head, both[: len(x)], both[len(x) :], own)
+
+
+def largest(structure: Any, rows: jax.Array) -> jax.Array:
+    """The largest size of a column that the structure reads of rows [R, F]; [R].
+
+    Times its largest weight, where a dense layer follows.
+    """
+    columns = jnp.abs(structure.columns(rows))
+    if hasattr(structure, "weights"):
+        columns = columns * jnp.abs(structure.weights).max(axis=1)
+    return columns.max(axis=1, initial=0)

@@ -1,7 +1,9 @@
 """A dense first layer at the corners of a pair: head(z W + b), one addition a unit and corner.
 
-The layer is a sum over columns, so the corners of a slot are the layer of its first corner and the
-sums of the changes of the players that its bits keep: each bit doubles what is there.
+The layer is a sum over columns, so the corners of a slot are sums of what its players add, each
+with x's values or the donor's: each bit doubles what is there. Not the donor's layer and changes
+x - b: with a donor's 99999999 in one column the layer of a corner that keeps x's value there would
+be a difference of large numbers.
 
 Letters: S slots of 2^s corners, F columns, H units, R rows.
 """
@@ -21,11 +23,12 @@ BLOCK = 1 << 14  # numbers of the layer that are made at a time: half of a core'
 Head = Callable[[jax.Array], jax.Array]  # hidden [R, H] -> answers [R, A]
 
 
-def sums_of_subsets(start: jax.Array, terms: jax.Array) -> jax.Array:
-    """start [S, 1, H] plus each subset of terms [S, t, H]; [S, 2^t, H], bit i for term i."""
+def sums_of_choices(start: jax.Array, choices: jax.Array) -> jax.Array:
+    """start [S, 1, H] plus one of each two choices [S, t, 2, H]; [S, 2^t, H], bit i says which."""
     out = start
-    for t in range(terms.shape[1]):
-        out = jnp.concatenate([out, out + terms[:, t, None]], axis=1)
+    for t in range(choices.shape[1]):
+        both = choices[:, t, :, None]  # [S, 2, 1, H]
+        out = jnp.concatenate([out + both[:, 0], out + both[:, 1]], axis=1)
     return out
 
 
@@ -69,25 +72,29 @@ class Dense:
         """
         S, Q, F = kept.shape
         s, H = Q - 1, self.width
-        change = jnp.where(kept, (x - donors)[:, None], 0)
-        rows = jnp.concatenate([donors[:, None], change], axis=1)
-        terms = self._times(rows.reshape(-1, F)).reshape(S, Q + 1, H)
-        start = terms[:, :1] + self.bias + terms[:, Q:]
+        own, always = kept[:, :s], kept[:, s:]
+        never = ~kept.any(axis=1, keepdims=True)
+        same = jnp.where(always, x[:, None], jnp.where(never, donors[:, None], 0))
+        either = jnp.stack([donors, x], axis=1)[:, None]  # [S, 1, 2, F]
+        either = jnp.where(own[:, :, None], either, 0).reshape(S, 2 * s, F)
+        rows = jnp.concatenate([same, either], axis=1)
+        terms = self._times(rows.reshape(-1, F)).reshape(S, 2 * s + 1, H)
+        start, terms = terms[:, :1] + self.bias, terms[:, 1:].reshape(S, s, 2, H)
         # A block stays in a core's fast memory from the sums to the head: the low bits of one
         # corner index, or a few whole slots.
         rows_of_block = self.block(S << s)
         low = min(s, rows_of_block.bit_length() - 1)
         together = rows_of_block >> low
-        high = sums_of_subsets(jnp.zeros_like(start), terms[:, low + 1 : Q])  # [S, 2^(s - low), H]
+        high = sums_of_choices(jnp.zeros_like(start), terms[:, low:])  # [S, 2^(s - low), H]
 
         def few(slots: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
             start, terms, high = slots  # of `together` slots
-            sums = sums_of_subsets(start, terms)
+            sums = sums_of_choices(start, terms)
             if low == s:
                 return head(sums.reshape(-1, H))
             return jax.lax.map(lambda h: head(sums[0] + h), high[0])
 
-        parts = (start, terms[:, 1 : low + 1], high)
+        parts = (start, terms[:, :low], high)
         if together == S:
             return few(parts).reshape(S << s, -1)
         parts = tuple(a.reshape(-1, together, *a.shape[1:]) for a in parts)

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from xaijax_kernels.structures.dense import Head
 
 HIGHEST = jax.lax.Precision.HIGHEST
+LARGEST = 1e30  # an exponent: its factor is 0, and 0 times it is 0, as it is not of infinity
 
 
 class Factors(Protocol):
@@ -49,12 +50,14 @@ class Gaussians:
 
     def exponents(self, rows: jax.Array) -> jax.Array:
         """See `Factors`."""
-        return jnp.square(rows[:, :, None] - self.centres.T) * jnp.reshape(self.gamma, (-1, 1))
+        far = jnp.square(rows[:, :, None] - self.centres.T) * jnp.reshape(self.gamma, (-1, 1))
+        return jnp.minimum(far, LARGEST)
 
     def of_column(self, rows: jax.Array, column: jax.Array) -> jax.Array:
         """See `Factors`."""
         gamma = jnp.broadcast_to(self.gamma, rows.shape[1:])[column]
-        return jnp.square(rows[:, column, None] - self.centres[:, column]) * gamma
+        far = jnp.square(rows[:, column, None] - self.centres[:, column]) * gamma
+        return jnp.minimum(far, LARGEST)
 
     def unit(self, exponents: jax.Array) -> jax.Array:
         """See `Factors`."""

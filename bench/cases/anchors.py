@@ -1,0 +1,409 @@
+"""T13 to T16: Anchors against alibi 0.9.6 and anchor-exp, with a check on fresh draws beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+from unittest import mock
+
+import jax
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.neural_network import MLPClassifier
+
+import xaijax
+from bench.environments import HERE, Worker, environment
+from bench.frame import (
+    LEAST_SECONDS,
+    Agreement,
+    Case,
+    Contender,
+    Duel,
+    Figure,
+    Outcome,
+    Several,
+    Size,
+    Timing,
+    ratio,
+)
+from bench.models import adult_table, forward
+from xaijax.games.rules import RuleGame
+
+OURS, ALIBI, AUTHOR, FORWARD = "xaijax", "alibi", "anchor-exp", "plain forward"
+CATEGORIES = [1, 3, 4, 5, 6, 7, 11]
+SETTINGS = {"threshold": 0.95, "delta": 0.1, "tau": 0.15, "batch_size": 100}
+FOREST: dict[str, Any] = {"n_estimators": 100, "max_depth": 10, "random_state": 0}
+THRESHOLD, STOP = 0.95, 0.05
+FRESH = 10_000
+SIGMAS = 5.0
+PROMISE = (
+    "accepted rules below threshold - 0.05 on 10,000 fresh draws: a share of delta = 0.1 is "
+    "promised, and 5 standard errors of the draws are let pass"
+)
+
+
+class Task:
+    """A model on Adult's codes, the rows to explain and the data of the spaces."""
+
+    def __init__(self, kind: str, size: Size) -> None:
+        self.kind, self.size = kind, size
+        X, y = adult_table("shap")
+        rows, labels = X.to_numpy(np.float32), y.to_numpy().astype(int)
+        full = size == "full"
+        self.B, N, train = (1_000, 1_000, 5_000) if full else (60, 4, 300)
+        N = N if kind == "network" or not full else 200
+        self.data = rows[: self.B]
+        known = np.all([np.isin(rows[:, j], self.data[:, j]) for j in CATEGORIES], axis=0)
+        self.X = rows[train:][known[train:]][:N]
+        self.train, self.labels = rows[:train], labels[:train]
+        self.model = self._network() if kind == "network" else self._forest()
+
+    def _network(self) -> Any:
+        shift, scale = self.train.mean(axis=0), self.train.std(axis=0) + 1e-6
+        rounds = 40 if self.size == "full" else 5
+        fitted = MLPClassifier(
+            (64, 64), max_iter=rounds, random_state=0, tol=0, n_iter_no_change=99
+        )
+        with np.errstate(all="ignore"):
+            import warnings  # noqa: PLC0415 - the fit is cut short on purpose, and says so
+
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                fitted.fit((self.train - shift) / scale, self.labels)
+        layers = [
+            (w.astype(np.float32), b.astype(np.float32))
+            for w, b in zip(fitted.coefs_, fitted.intercepts_, strict=True)
+        ]
+        self.params = {"shift": shift, "scale": scale, "layers": layers}
+        return xaijax.as_model(forward, self.params, output="decision")
+
+    def _forest(self) -> Any:
+        fitted = RandomForestClassifier(**FOREST).fit(self.train, self.labels)
+        return xaijax.as_model(fitted)
+
+    def anchors(self, space: str) -> xaijax.AnchorExplainer:
+        """Ours in one space."""
+        return xaijax.AnchorExplainer(
+            self.model, self.data, categories=CATEGORIES, perturbation=space
+        )
+
+    def answers(self) -> np.ndarray:
+        """Classes 0 and 1 of the data."""
+        return np.asarray(self.model.labels(self.data)).astype(int)
+
+    def sent(self) -> dict[str, np.ndarray]:
+        """What the peer needs to have the same model."""
+        if self.kind == "forest":
+            return {"data": self.data, "train": self.train, "labels": self.labels}
+        arrays = {"data": self.data, "shift": self.params["shift"], "scale": self.params["scale"]}
+        for i, (weight, bias) in enumerate(self.params["layers"]):
+            arrays |= {f"weight{i}": weight, f"bias{i}": bias}
+        return arrays
+
+
+@cache
+def task(kind: str, size: Size) -> Task:
+    """Fitted once for all cases of a run."""
+    return Task(kind, size)
+
+
+class _Peer:
+    """A worker with the same model."""
+
+    def __init__(self, name: str, one: Task) -> None:
+        script = HERE / "peers" / f"{name.replace('-', '_')}_worker.py"
+        self.worker = Worker(environment(name), script)
+        options: dict[str, Any] = {"settings": {**SETTINGS, "beam_size": 1}}
+        options["categories"] = CATEGORIES
+        if name == AUTHOR:  # its beam width cannot be chosen
+            options["settings"] = SETTINGS
+        if one.kind == "forest":
+            options["forest"] = FOREST
+        answers = self.worker.call("fit", options=options, **one.sent())[1]["answers"]
+        self.differs = float((answers != one.answers()).mean())
+
+    def explain(self, X: np.ndarray) -> dict[str, np.ndarray]:
+        """Its findings."""
+        return self.worker.call("explain", X=X)[1]
+
+    def check(self, count: int) -> np.ndarray:
+        """Fresh precision of what it explained last."""
+        return self.worker.call("check", count=np.array(count))[1]["precision"]
+
+    def __enter__(self) -> _Peer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.worker.close()
+
+
+def _same_model(name: str, peer: _Peer) -> Agreement:
+    reason = "float32 products of another library; trees by another version"
+    return Agreement(f"classes of the data, ours and {name}'s", peer.differs, 0.005, reason)
+
+
+def _promised(name: str, rules: Any, fresh: np.ndarray) -> Agreement:
+    held = np.array([rule.accepted for rule in rules])
+    margin = SIGMAS * np.sqrt(0.09 / FRESH)
+    missed = (fresh < THRESHOLD - STOP - margin)[held].mean() if held.any() else 0.0
+    return Agreement(f"{name}: {PROMISE}", float(missed), 0.1, "the promise itself")
+
+
+def _mean(rules: Any, name: str) -> float:
+    return float(np.mean([getattr(rule, name) for rule in rules]))
+
+
+class _Contest:
+    """Ours against alibi (and anchor-exp), one space and one search."""
+
+    def __init__(self, size: Size, kind: str, space: str, search: str, goals: Any) -> None:
+        self.size: Size = size
+        self.kind, self.space, self.search, self.goals = kind, space, search, goals
+        self.fresh = np.zeros(0)  # precision of our rules on fresh draws
+
+    def measure(self) -> Outcome:
+        """In turn, then the check of ours on fresh draws."""
+        one = task(self.kind, self.size)
+        anchors = one.anchors(self.space)
+        with _Peer(ALIBI, one) as alibi:
+            return self._against(one, anchors, alibi)
+
+    def _against(self, one: Task, anchors: Any, alibi: _Peer) -> Outcome:
+        N = len(one.X)
+        given = {"threshold": THRESHOLD, "beam_size": 1, "search": self.search}
+
+        def ours(count: int) -> Any:
+            return anchors.explain(one.X[:count], **given)
+
+        def check(results: Mapping[str, Any]) -> list[Agreement]:
+            rules = results[OURS]
+            self.fresh = anchors.check(rules, one.X, FRESH)
+            found = [_same_model(ALIBI, alibi)]
+            if self.search == "kl-lucb":
+                found.append(_promised(f"{self.kind}, {self.space}", rules, self.fresh))
+            else:
+                held = [rule.precision for rule in rules if rule.accepted]
+                gap = max(0.0, THRESHOLD - min(held, default=1.0))
+                found.append(Agreement("accepted below the threshold on its rows", gap, 0, "exact"))
+            return found
+
+        def figures(timings: Mapping[str, Timing], results: Mapping[str, Any]) -> list[Figure]:
+            rules, other = results[OURS], results[ALIBI]
+            target, stretch = self.goals
+            speed = ratio(timings, ALIBI, OURS)
+            found = [Figure("alibi / ours", speed, target, stretch, "more", "x")]
+            held = np.array([rule.accepted for rule in rules])
+            good = (self.fresh >= THRESHOLD)[held].mean() if held.any() else 0.0
+            found.append(Figure("accepted", float(held.mean())))
+            found.append(Figure("accepted with fresh precision >= threshold", float(good)))
+            found.append(Figure("fresh precision of the accepted", float(self.fresh[held].mean())))
+            if self.search == "kl-lucb":
+                own = rules.stats["model_rows"] / len(rules)
+                theirs = float(other["rows"]) / len(other["size"])
+                goal = 3.0 if self.kind == "network" else None
+                found.append(Figure("rows of an instance / alibi's", own / theirs, goal, 1.5))
+            else:
+                calls = rules.stats["model_calls"]
+                found.append(Figure("model calls", calls, 2 + 2 * one.data.shape[1]))
+            if self.kind == "network":
+                forward_ = timings[FORWARD].best * rules.stats["model_rows"] / _rows(one)
+                whole = timings[OURS].best / forward_
+                found.append(Figure("the whole run / forward of its rows", whole))
+                if self.search == "kl-lucb":
+                    row = timings[FORWARD].best / _rows(one)
+                    label = "rounds of nine tenths of the instances / forward of their rows"
+                    found.append(Figure(label, _rounds(lambda: ours(N), 0.9 * N) / row, 3.0))
+            return found
+
+        contenders = [Contender(OURS, ours, N)]
+        least = LEAST_SECONDS if self.size == "full" else 0.0
+        contenders.append(Contender(ALIBI, lambda n: alibi.explain(one.X[:n]), N, least))
+        if self.kind == "network":
+            contenders.append(Contender(FORWARD, lambda n: _forward(one, n), 1))
+        rounds = 3 if self.size == "full" and self.kind == "network" else 1
+        notes = ("alibi draws from the space that is 'joint' here, ours from " + self.space,)
+        return Duel(contenders, check, figures, rounds=rounds, notes=notes).measure()
+
+
+def _rounds(run: Callable[[], Any], least: float) -> float:
+    """Seconds a row of the rounds in which at least so many instances take part, own work included.
+
+    Taken between the ends of two questions to the game, so that each round has the search's steps
+    before it; the later rounds of few instances are bound by those.
+    """
+    seconds, asked, ended = 0.0, 0, [time.perf_counter()]
+    plain = RuleGame.hits
+
+    def timed(game: Any, who: np.ndarray, *rest: Any) -> Any:
+        nonlocal seconds, asked
+        found = plain(game, who, *rest)
+        ended.append(time.perf_counter())
+        if len(np.unique(who)) >= least and len(ended) > 2:  # the first one begins with the call
+            seconds += ended[-1] - ended[-2]
+            asked += int(np.sum(rest[-1]))
+        return found
+
+    with mock.patch.object(RuleGame, "hits", timed):
+        run()
+    return seconds / max(asked, 1)
+
+
+TILES = 16
+
+
+def _rows(one: Task) -> int:
+    return TILES * (16_384 if one.size == "full" else 256)
+
+
+@cache
+def _tiles(one: Task) -> jax.Array:
+    """Rows for the plain forward, on the device: making them is no part of it."""
+    tile = _rows(one) // TILES
+    return jax.device_put(np.resize(one.data, (TILES, tile, one.data.shape[1])))
+
+
+def _forward(one: Task, count: int) -> None:
+    del count
+    _mapped(one.params, _tiles(one)).block_until_ready()
+
+
+@jax.jit
+def _mapped(params: Any, tiles: jax.Array) -> jax.Array:
+    return jax.lax.map(lambda rows: forward(params, rows), tiles)
+
+
+class _Author:
+    """The bandit against anchor-exp."""
+
+    def __init__(self, size: Size) -> None:
+        self.size: Size = size
+
+    def measure(self) -> Outcome:
+        """In turn, in the space that both have: row_bin."""
+        one = task("network", self.size)
+        anchors = one.anchors("row_bin")
+        with _Peer(AUTHOR, one) as author:
+
+            def ours(count: int) -> Any:
+                return anchors.explain(one.X[:count], beam_size=1, search="kl-lucb")
+
+            def figures(timings: Mapping[str, Timing], results: Mapping[str, Any]) -> list[Figure]:
+                rules, other = results[OURS], results[AUTHOR]
+                share = len(other["size"])
+                own = rules.stats["model_rows"] / len(rules)
+                return [
+                    Figure("anchor-exp / ours", ratio(timings, AUTHOR, OURS), 25, 60, "more", "x"),
+                    Figure("rows of an instance / theirs", own * share / float(other["rows"])),
+                    Figure("mean coverage, ours", _mean(rules[:share], "coverage")),
+                    Figure("mean coverage, theirs", float(other["coverage"].mean())),
+                ]
+
+            least = LEAST_SECONDS if self.size == "full" else 0.0
+            N = len(one.X)
+            return Duel(
+                [
+                    Contender(OURS, ours, N),
+                    Contender(AUTHOR, lambda n: author.explain(one.X[:n]), N, least),
+                ],
+                lambda results: [_same_model(AUTHOR, author)],
+                figures,
+                rounds=3 if self.size == "full" else 1,
+                notes=("anchor-exp takes no beam size: it searches with 1",),
+            ).measure()
+
+
+class _Coverage:
+    """T16: mean coverage at the same threshold and beam, precision on fresh draws beside it."""
+
+    def __init__(self, size: Size, kind: str, goal: float, searches: Mapping[str, str]) -> None:
+        self.size: Size = size
+        self.kind, self.goal, self.searches = kind, goal, searches
+
+    def measure(self) -> Outcome:
+        """200 instances each."""
+        one = task(self.kind, self.size)
+        X = one.X[:200]
+        figures, agreements = [], []
+        with _Peer(ALIBI, one) as alibi:
+            other = alibi.explain(X)
+            fresh = alibi.check(FRESH)
+            agreements.append(_same_model(ALIBI, alibi))
+        theirs = float(other["coverage"].mean())
+        sure = fresh >= THRESHOLD - STOP
+        figures.append(Figure("alibi's coverage", theirs))
+        figures.append(Figure("alibi's fresh precision >= 0.90", float(sure.mean())))
+        for space, search in self.searches.items():
+            anchors = one.anchors(space)
+            rules = anchors.explain(X, threshold=THRESHOLD, beam_size=1, search=search)
+            cover, own = _mean(rules, "coverage"), anchors.check(rules, X, FRESH)
+            label = f"{space}, {search}: coverage / alibi's"
+            figures.append(Figure(label, cover / theirs, self.goal, 1.1, "more"))
+            good = float((own >= THRESHOLD - STOP).mean())
+            figures.append(Figure(f"{space}, {search}: fresh precision >= 0.90", good))
+            if search == "kl-lucb":
+                agreements.append(_promised(f"{self.kind}, {space}", rules, own))
+        return Outcome(tuple(figures), agreements=tuple(agreements), notes=(f"{len(X)} instances",))
+
+
+def _known(size: Size) -> Several:
+    """T13."""
+    goals = (40, 200)
+    ways = {"row, exact": ("row", "exact"), "row_bin, table": ("row_bin", "table")}
+    return Several({name: _Contest(size, "network", *way, goals) for name, way in ways.items()})
+
+
+def _bandit(size: Size) -> Several:
+    """T14."""
+    against = {s: _Contest(size, "network", s, "kl-lucb", (15, 60)) for s in ("row_bin", "row")}
+    return Several({**against, "row_bin, the author's": _Author(size)})
+
+
+def _host(size: Size) -> Several:
+    """T15."""
+    spaces = ("row_bin", "row")
+    return Several({s: _Contest(size, "forest", s, "kl-lucb", (1.5, 5)) for s in spaces})
+
+
+def _coverage(size: Size) -> Several:
+    """T16."""
+    network = {"row_bin": "kl-lucb", "row": "kl-lucb", "joint": "kl-lucb"}
+    return Several(
+        {
+            "network": _Coverage(size, "network", 1.0, network),
+            "forest": _Coverage(size, "forest", 0.9, network),
+        }
+    )
+
+
+CASES = (
+    Case(
+        "T13",
+        "Anchors of 1,000 rows of Adult with known precisions, a network, against alibi",
+        "alibi / ours >= 40; at most 2 + 2 F model calls",
+        "200x",
+        _known,
+    ),
+    Case(
+        "T14",
+        "the same with the lockstep bandit, against alibi and anchor-exp",
+        "alibi 15x, anchor-exp 25x; rows of an instance / alibi's <= 3; a round / forward <= 3",
+        "60x; 1.5",
+        _bandit,
+    ),
+    Case(
+        "T15",
+        "the lockstep bandit with a scikit-learn forest, 200 rows, against alibi",
+        "alibi / ours >= 1.5",
+        "5x",
+        _host,
+    ),
+    Case(
+        "T16",
+        "mean coverage of 200 rules at the same threshold and beam, against alibi",
+        "network 1.0, forest 0.9",
+        "1.1",
+        _coverage,
+    ),
+)

@@ -1,0 +1,178 @@
+"""Structures where numbers are large, missing or few: right as whole rows are, or left aside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.svm import SVC
+
+import xaijax as xj
+from tests import oracles
+
+RNG = np.random.default_rng(12)
+X = RNG.normal(size=(300, 4))
+SCORE = X[:, 0] - X[:, 1] * X[:, 2]
+
+
+def wanted(f: Any, rows: np.ndarray, background: np.ndarray) -> np.ndarray:
+    """Shapley values [N, P, K] by the definition."""
+    weight = oracles.shapley_weight(rows.shape[1])
+    return oracles.explain(lambda Z: f(Z).reshape(len(Z), -1), rows, background, weight)[0]
+
+
+@pytest.mark.parametrize(
+    "kind", [LinearRegression, GradientBoostingRegressor, HistGradientBoostingRegressor]
+)
+@pytest.mark.parametrize("level", [3e7, 2e9])
+def test_a_closed_form_of_large_answers(kind: Any, level: float) -> None:
+    """A constant of 2^24 and more has no place for the changes beside it in float32."""
+    model = kind().fit(X, level * (1 + SCORE / 10))
+    got = xj.Explainer(xj.as_model(model), X[:9])(X[20:24])
+    assert got.stats["structure"] in ("additive", "trees")
+    truth = wanted(model.predict, X[20:24], X[:9])
+    # Coefficients and leaves are float32: 2^-24 of each of at most 100 that are added up.
+    size = 100 * 2.0**-24 * np.abs(truth).max()
+    np.testing.assert_allclose(got.values, truth.reshape(got.values.shape), rtol=0, atol=size)
+    answers = model.predict(X[20:24])
+    sums = got.base_values.ravel() + got.values.sum(axis=1).ravel()
+    np.testing.assert_allclose(sums, answers, rtol=2.0**-22)
+
+
+@pytest.mark.parametrize("large", [1e6, 99999999.0, 1e12])
+def test_one_donor_with_a_large_number(large: float) -> None:
+    """Where x's value is kept the donor's must not be seen, not even as rounding."""
+    w = jnp.asarray([0.7, -0.4, 0.2, 0.5], jnp.float32)
+    background = X[:10].astype(np.float32)
+    background[3, 1] = large
+    rows = X[20:26].astype(np.float32)
+    got = xj.Explainer(xj.as_model(lambda Z: jax.nn.sigmoid(Z @ w)), background)(rows)
+    assert got.stats["structure"] == "first layer"
+    with np.errstate(over="ignore"):
+        truth = wanted(
+            lambda Z: 1 / (1 + np.exp(-(Z @ np.asarray(w, float)))), rows, background.astype(float)
+        )
+    # Scores of at most about 4: a few roundings of these, halved by the sigmoid.
+    np.testing.assert_allclose(got.values, truth[..., 0], rtol=0, atol=16 * 2.0**-24)
+
+
+def test_orders_are_not_walked_past_a_large_number() -> None:
+    w = RNG.normal(size=(30, 3)).astype(np.float32) / 5
+    rows, background = (RNG.normal(size=(n, 30)).astype(np.float32) for n in (2, 4))
+    said = {}
+    for large in (1.0, 99999999.0):
+        background[1, 2] = large
+        model = xj.as_model(lambda Z: jnp.tanh(Z @ w).sum(axis=1))
+        explain = xj.Explainer(model, background, estimator="permutation", budget=120, seed=0)
+        said[large] = explain(rows).stats["structure"]
+    assert said == {1.0: "first layer", 99999999.0: None}
+
+
+def test_models_of_one_column() -> None:
+    one = X[:, :1]
+    codes = np.round(one).astype(int)
+    models: dict[str, tuple[Any, Any, Any]] = {
+        "linear": (LinearRegression().fit(one, SCORE), one, None),
+        "logistic": (LogisticRegression().fit(one, SCORE > 0), one, 1),
+        "one-hot": (
+            make_pipeline(
+                OneHotEncoder(
+                    min_frequency=60,
+                    handle_unknown="infrequent_if_exist",
+                    drop="first",
+                    sparse_output=False,
+                ),
+                LogisticRegression(),
+            ).fit(codes, SCORE > 0),
+            codes,
+            1,
+        ),
+    }
+    for name, (model, rows, output) in models.items():
+        got = xj.Explainer(xj.as_model(model, output=output), rows[:9])(rows[20:24])
+        f = model.predict if output is None else lambda Z, m=model: m.predict_proba(Z)[:, 1]
+        truth = f(rows[20:24]) - f(rows[:9]).mean()
+        np.testing.assert_allclose(got.values[:, 0], truth, rtol=0, atol=1e-6, err_msg=name)
+
+
+def test_a_far_donor_of_a_radial_machine() -> None:
+    model = SVC(gamma=1.0).fit(X, SCORE > 0)
+    background = X[:6].copy()
+    background[2, 0] = 1e20  # its exponent is not finite in float32; its factor is 0
+    got = xj.Explainer(xj.as_model(model), background)(X[20:24])
+    assert got.stats["structure"] == "sum of products"
+    truth = wanted(model.decision_function, X[20:24], background)
+    # Some 200 terms of size 1 at most.
+    np.testing.assert_allclose(got.values, truth[..., 0], rtol=0, atol=200 * 2.0**-23)
+
+
+def test_numbers_whose_difference_is_too_large() -> None:
+    w = jnp.full((4, 2), 2e-38, jnp.float32)
+    rows = np.full((2, 4), 2e38, np.float32)
+    got = xj.Explainer(xj.as_model(lambda Z: jnp.tanh(Z @ w)[:, 0]), -rows)(rows)
+    np.testing.assert_allclose(got.values, 2 * np.tanh(16) / 4, rtol=1e-6)
+
+
+def test_gaps_that_an_imputer_fills_leave_the_structure() -> None:
+    gaps = np.where(RNG.random(X.shape) < 0.2, np.nan, X)
+    model = make_pipeline(SimpleImputer(), LogisticRegression()).fit(gaps, SCORE > 0)
+    wrapped = xj.as_model(model, output=1, allow_nan=True)
+    got = xj.Explainer(wrapped, gaps[:9])(gaps[20:24])
+    assert got.stats["structure"] == "first layer"
+    truth = wanted(lambda Z: model.predict_proba(Z)[:, 1], gaps[20:24], gaps[:9])
+    np.testing.assert_allclose(got.values, truth[..., 0], rtol=0, atol=16 * 2.0**-24)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0])
+def test_neighbours_among_many_rows(p: float) -> None:
+    """So many training rows that they are looked at by blocks, the last one not full."""
+    many = RNG.normal(size=(3_001, 3))
+    model = KNeighborsRegressor(4, p=p).fit(many, many[:, 0] + 3 * many[:, 1])
+    found = xj.as_model(model, backend="jax").predict(X[:, :3])
+    # The mean of four targets of size ten.
+    np.testing.assert_allclose(found, model.predict(X[:, :3]), rtol=0, atol=40 * 2.0**-24)
+
+
+def test_neighbours_that_tie_in_hybrids_stay_on_the_host() -> None:
+    """No row has ties, but hybrids do, where either answer would be right and they differ."""
+    grid = np.round(RNG.normal(size=(400, 3)), 1)
+    model = KNeighborsRegressor(5).fit(grid, grid @ [1.0, -2.0, 3.0])
+    far = np.sort(np.linalg.norm(grid[:, None] - grid, axis=2), axis=1)
+    untied = grid[far[:, 5] - far[:, 4] > 1e-6]
+    wrapped = xj.as_model(model)
+    got = xj.Explainer(wrapped, untied[:8])(untied[10:13])
+    assert "hybrids of the first rows" in repr(wrapped)
+    truth = wanted(model.predict, untied[10:13], untied[:8])
+    np.testing.assert_allclose(got.values, truth[..., 0], rtol=0, atol=1e-12)
+
+
+def test_broken_ties_of_votes() -> None:
+    """Three classes in a circle: each beats the next, so that votes tie and the decision says."""
+    angles = RNG.uniform(0, 2 * np.pi, 300)
+    rows = np.stack([np.cos(angles), np.sin(angles)], axis=1) * RNG.uniform(0.1, 2, (300, 1))
+    classes = (angles // (2 * np.pi / 3)).astype(int)
+    classes = np.where(RNG.random(300) < 0.3, RNG.integers(0, 3, 300), classes)
+    model = SVC(break_ties=True, decision_function_shape="ovr", gamma=5.0).fit(rows, classes)
+    plain = SVC(break_ties=False, decision_function_shape="ovr", gamma=5.0).fit(rows, classes)
+    fresh = RNG.normal(size=(4_000, 2))
+    assert (model.predict(fresh) != plain.predict(fresh)).any()
+    labels = xj.as_model(model, backend="jax").labels(fresh)
+    np.testing.assert_array_equal(labels, model.predict(fresh))
+
+
+def test_the_bound_of_a_closed_form_is_of_its_widest_row() -> None:
+    """The efficiency bound grows with the largest distance between an answer and a donor's."""
+    near = X[:4] * 1e-3
+    model = xj.as_model(LinearRegression().fit(X, SCORE))
+    small = xj.Explainer(model, near)(near).stats["efficiency_bound"]
+    wide = xj.Explainer(model, np.concatenate([near, X[:1] * 1e3]))(near)
+    assert np.min(wide.stats["efficiency_bound"]) > 100 * np.max(small)
