@@ -8,6 +8,8 @@ from bench.cases import (
     estimators,
     exact,
     federated,
+    gpu,
+    gpu_captum,
     growth,
     host,
     process,
@@ -41,5 +43,7 @@ CASES: dict[str, Case] = {
         *wire.CASES,
         *estimators.CASES,
         *stream.CASES,
+        *gpu.CASES,
+        *gpu_captum.CASES,
     )
 }
