@@ -18,7 +18,7 @@ help:
 	@echo "make demo       install and explain 1,000 real rows; writes xaijax-demo/"
 	@echo "make test       install and run the tests (ARGS='-k name' for some)"
 	@echo "make bench      measure against the peers; rewrites bench/README.md (CASE=T1 for one)"
-	@echo "make bench-gpu  the same on a GPU; fails where there is none"
+	@echo "make bench-gpu  the same on a GPU (bench/GPU.md); fails where there is none"
 	@echo "make lint       ruff and pyright"
 	@echo "make setup      only make .venv, with what development needs"
 

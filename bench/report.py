@@ -22,6 +22,7 @@ from bench.frame import Case, Figure, Outcome, Size, Timing, timed
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+LAST = "Last run: "
 COLUMNS = (
     "case",
     "on",
@@ -132,7 +133,10 @@ def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]
 
 
 def update_table(path: Path, new: list[list[str]], where: dict[str, Any]) -> None:
-    """Replace the lines of the cases that were run in the table of a Markdown file, keep others."""
+    """Replace the lines of the cases that were run in the table of a Markdown file, keep others.
+
+    Lines of another device are others, and so is what stands above the table about its last run.
+    """
     text = path.read_text()
     head, old, tail = _parts(text)
     kept = [_cells(line) for line in old.splitlines() if line.startswith("| ")]
@@ -141,7 +145,11 @@ def update_table(path: Path, new: list[list[str]], where: dict[str, Any]) -> Non
     merged = [line for line in kept if (line[0], line[1]) not in ran] + new
     merged.sort(key=lambda line: (line[1] != "cpu", line[1], _place(line[0])))
     table = _markdown([COLUMNS, *merged])
-    path.write_text("\n".join([head + BEGIN, _last(where), "", *table, END]) + tail)
+    here = f"device {where['device']}, "
+    last = [line for line in old.splitlines() if line.startswith(LAST) and here not in line]
+    last = sorted([*last, _last(where)], key=lambda line: "device cpu, " not in line)
+    above = [line for one in last for line in (one, "")]
+    path.write_text("\n".join([head + BEGIN, *above, *table, END]) + tail)
 
 
 def write_page(path: Path, outcome: Outcome, where: dict[str, Any]) -> None:
@@ -168,7 +176,7 @@ def _place(name: str) -> tuple[float, str]:
 def _last(where: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {value}" for name, value in where["versions"].items() if value)
     return (
-        f"Last run: {where['date'][:10]}, commit {where['commit']}, {where['cpus']} processors "
+        f"{LAST}{where['date'][:10]}, commit {where['commit']}, {where['cpus']} processors "
         f"({where['processor']}), {where['gflops']:.0f} GFLOP/s in float32 products, device "
         f"{where['device']}, Python {where['python']}, {versions}."
     )

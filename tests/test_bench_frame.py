@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -143,6 +144,20 @@ def test_a_run_writes_its_lines_and_keeps_others(
     assert len(stored["timings"][0]["seconds"]) == 2
 
 
+def test_a_gpu_keeps_the_rows_of_a_cpu(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(written, monkeypatch, case("T1"))
+    gpu = WHERE | {"platform": "gpu", "device": "G 100"}
+    monkeypatch.setattr(report, "machine", lambda: gpu)
+    for _ in range(2):
+        _, text = run(written, monkeypatch, case("T1"))
+    lines = text.splitlines()
+    rows = [line.split(" | ")[:2] for line in lines if line.startswith("| T1")]
+    assert rows == [["| T1", "cpu"], ["| T1", "G 100"]]
+    last = [line for line in lines if line.startswith(report.LAST)]
+    assert ["device cpu, " in line for line in last] == [True, False]
+    assert {path.name for path in (written / "out").iterdir()} == {"T1.json", "T1-gpu.json"}
+
+
 def test_a_long_case_runs_only_by_its_name_and_writes_its_page(
     written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,6 +213,21 @@ def test_not_run_says_why(written: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "not run: the peer is not here" in text and "not run: KeyError: 'a mistake'" in text
     status, _ = run(written, monkeypatch, cases[0])
     assert status == 0
+
+
+@pytest.mark.parametrize(("backend", "precision"), [("cpu", None), ("gpu", "highest")])
+def test_products_are_in_float32_on_every_device(
+    written: Path, monkeypatch: pytest.MonkeyPatch, backend: str, precision: str | None
+) -> None:
+    seen: list[str | None] = []
+
+    def setup(size: str) -> Duel:
+        seen.append(jax.config.jax_default_matmul_precision)
+        return duel()
+
+    monkeypatch.setattr(command.jax, "default_backend", lambda: backend)
+    run(written, monkeypatch, Case("T1", "a fake", "", "", setup))
+    assert seen == [precision]
 
 
 def test_an_unknown_case_and_a_missing_gpu_are_refused(

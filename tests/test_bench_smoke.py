@@ -10,7 +10,7 @@ from bench.cases import CASES
 from bench.environments import HERE
 
 NEED_ADULT = {"T3", "T6", "T11", "T12", "T24", "qii-table"}
-OWN_ENVIRONMENT = {"qii-sharp"}
+OWN_ENVIRONMENT = {"qii-sharp": "sharp", "gpu-captum": "captum"}
 # The newest shapiq for Python 3.11 is older than LeverageSHAP; the whole bench runs on a newer one.
 NO_PEER = ("shap is not installed", "shapiq is not installed", "this shapiq has no LeverageSHAP")
 NO_EXTRA = ("grpc is not installed",)
@@ -20,7 +20,8 @@ NO_EXTRA = ("grpc is not installed",)
 def test_case_runs_and_agrees(name: str) -> None:
     if name in NEED_ADULT and not os.environ.get("XAIJAX_DATA"):
         pytest.skip("needs the Adult table: XAIJAX_DATA is not set")
-    if name in OWN_ENVIRONMENT and not (HERE / ".envs" / "sharp" / "installed").exists():
+    own = OWN_ENVIRONMENT.get(name)
+    if own and not (HERE / ".envs" / own / "installed").exists():
         pytest.skip("makes an environment of its own, in the bench only")
     outcome = CASES[name].run("smoke")
     if outcome.not_run.startswith((*NO_PEER, *NO_EXTRA)):

@@ -9,6 +9,8 @@ from bench.cases import (
     estimators,
     exact,
     federated,
+    gpu,
+    gpu_captum,
     growth,
     host,
     process,
@@ -43,5 +45,7 @@ CASES: dict[str, Case] = {
         *wire.CASES,
         *estimators.CASES,
         *stream.CASES,
+        *gpu.CASES,
+        *gpu_captum.CASES,
     )
 }
