@@ -65,7 +65,7 @@ def _is_affine(equation: Any, name: str, own: list[bool]) -> bool:
     floats = all(jnp.issubdtype(v.aval.dtype, jnp.floating) for v in equation.outvars)
     if not floats or (name in ("reduce_sum",) and 0 in equation.params["axes"]):
         return False
-    if name in SUMS or name == "concatenate":
+    if name in SUMS or name in ("concatenate", "stack"):
         return True
     if name in KEPT:
         return not any(own[1:])

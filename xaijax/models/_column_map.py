@@ -27,7 +27,7 @@ ELEMENTWISE = frozenset(
 )
 MOVES = frozenset(
     "broadcast_in_dim concatenate dynamic_slice expand_dims gather pad reshape rev slice squeeze "
-    "transpose".split()
+    "stack transpose".split()
 )
 REDUCTIONS = frozenset(
     "argmax argmin reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum".split()
@@ -175,7 +175,7 @@ def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarr
             return jnp.asarray(of_row + owner[None] + 1, "int32")
         if isinstance(x, Tracer) and place:  # indices that are parameters
             raise NoLayer
-        if equation.primitive.name == "concatenate":
+        if equation.primitive.name in ("concatenate", "stack"):
             raise NoLayer
         whole = np.issubdtype(np.asarray(x).dtype, np.integer)
         return x if whole and equation.primitive.name != "pad" else jnp.int32(-1)

@@ -110,8 +110,9 @@ def difference(structure: Any, model: Any, rows: np.ndarray, answer: np.ndarray)
             hidden = structure.of(params).hidden(flat)
         return structure.head(params, hidden)
 
-    flat = jnp.asarray(rows.reshape(len(rows), -1))
-    found = np.asarray(jax.jit(whole)(model.params, flat), np.float64)
+    flat, key = jnp.asarray(rows.reshape(len(rows), -1)), ("difference", structure)
+    program = model.compiled.setdefault(key, jax.jit(whole))  # once for all explainers of a model
+    found = np.asarray(program(model.params, flat), np.float64)
     return _difference(found, np.asarray(answer, np.float64), EPS[model.precision])
 
 
