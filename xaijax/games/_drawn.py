@@ -17,7 +17,8 @@ from xaijax.games._questions import Questions
 from xaijax.games._values import SHARE, Values, head_of, layer_of, values_of
 from xaijax_kernels.structures.drawn import drawn_scores
 
-DRAWS = 256  # of a tile: whole blocks of a product, whose hybrids stay in a core's fast memory
+DRAWS, MOST_DRAWS = 256, 1024  # of a tile: whole blocks of a product
+HYBRIDS = 1 << 14  # of a tile, where it has more draws than it must
 MOST_TILES = 1 << 10  # in one call
 MOST_COALITIONS = 1 << 7  # of a draw: the rest of the model is traced for all hybrids of a tile
 MOST_NUMBERS = 1 << 22  # of the layer of a tile
@@ -30,7 +31,7 @@ def drawn_values(ask: Questions, L: int) -> Values | None:
     if not ask.crosses:
         return None
     known = layer_of(evaluator)
-    if not known.adds or L > MOST_COALITIONS or DRAWS * L * known.width > MOST_NUMBERS:
+    if not known.adds or L > MOST_COALITIONS or MOST_DRAWS * L * known.width > MOST_NUMBERS:
         return None
     per_row = evaluator.players.count * known.width * evaluator.replacement.codes.itemsize
     if (ask.N + len(evaluator.replacement.codes)) * per_row > evaluator.max_memory // SHARE:
@@ -48,7 +49,7 @@ def drawn(
     evaluator = ask.evaluator
     (M, L, _), shape = masks.shape, instance.shape
     of_rows, of_donors = values.parts
-    tile = DRAWS
+    tile = min(MOST_DRAWS, max(DRAWS, 1 << ((HYBRIDS // L).bit_length() - 1)))
     run = _program(evaluator, L, tile, values.table.dtype)
     listed = np.broadcast_to(np.arange(shape[1]), shape) if M > 1 else np.zeros(shape, np.int32)
     flat = [np.ascontiguousarray(a, np.int32).ravel() for a in (instance, donor, listed)]
@@ -57,7 +58,7 @@ def drawn(
         some = [a[first : first + tile * MOST_TILES] for a in flat]
         count = len(some[0])
         tiles = -(-count // tile)
-        tiles = -(-tiles // 16) * 16 if tiles > 16 else 1 << (tiles - 1).bit_length()
+        tiles = -(-tiles // 4) * 4 if tiles > 4 else 1 << (tiles - 1).bit_length()
         some = [np.pad(a, (0, tiles * tile - count), mode="edge").reshape(tiles, -1) for a in some]
         scores, bad = run(evaluator.model.params, of_rows, of_donors, *some, masks)
         parts.append((scores, bad, count))
