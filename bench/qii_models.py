@@ -1,7 +1,8 @@
 """The paper's four classifiers on Adult: fitted by scikit-learn, and the same written in JAX.
 
 The protocol of the authors: 13 inputs one-hot, a missing value an all-zero block, 40 % for
-training; data and pool are the rest.
+training; data and pool are the rest. `pipeline` is the same estimator behind the encoder and the
+scaler, for rows of one code for each input: what a user of scikit-learn holds.
 
 Letters: R rows, F columns, P players.
 """
@@ -10,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -38,6 +41,8 @@ class Classifier:
     players: dict[str, list[int]]
     predict: Callable[[np.ndarray], np.ndarray]  # scikit-learn's own, -> bool [R]
     model: Any  # from as_model: the same in JAX
+    codes: np.ndarray  # float32 [R, P], numbers, and places of texts; -1: missing
+    pipeline: Pipeline  # codes -> the same classes
 
     @property
     def groups(self) -> list[np.ndarray]:
@@ -50,13 +55,22 @@ def classifiers(train: int | None = None, kinds: tuple[str, ...] = KINDS) -> lis
     frame, y = adult_table("raw")
     frame = frame.drop(columns="fnlwgt")
     blocks, players, width = [], {}, 0
+    codes, steps = [], []
     for name in frame.columns:
         column = frame[name]
         if column.dtype.kind in "if":
             block = column.to_numpy(np.float64)[:, None]
+            codes.append(block[:, 0])
+            steps.append((str(name), "passthrough", [len(steps)]))
         else:
             values = sorted(set(column) - {"?"})
+            codes.append(column.map({v: i for i, v in enumerate(values)}).fillna(-1))
             values = values[:1] if len(values) == 2 else values
+            known = np.arange(len(values), dtype=np.float32)
+            encoder = OneHotEncoder(
+                categories=cast("Any", [known]), handle_unknown="ignore", sparse_output=False
+            )
+            steps.append((str(name), encoder, [len(steps)]))
             block = np.stack([(column == value).to_numpy(np.float64) for value in values], axis=1)
         players[str(name)] = list(range(width, width + block.shape[1]))
         width += block.shape[1]
@@ -66,12 +80,21 @@ def classifiers(train: int | None = None, kinds: tuple[str, ...] = KINDS) -> lis
     used = cut if train is None else min(train, cut)
     scaler = StandardScaler().fit(rows[:cut])
     scaled = np.asarray(scaler.transform(rows)).astype(np.float32)
+    coded = np.stack(codes, axis=1).astype(np.float32)
+    encode = ColumnTransformer(steps).fit(coded[:cut])
+    if not np.array_equal(encode.transform(coded), rows):
+        raise AssertionError("the encoder makes other columns than the authors'")
     women = (frame["sex"] == "Female").to_numpy()[cut:]
     found = []
     for kind in kinds:
         fitted: Any = _estimator(kind).fit(scaled[:used], labels[:used])
         model = xaijax.as_model(_in_jax(fitted), output="decision", classes=[False, True])
-        found.append(Classifier(kind, scaled[cut:], women, players, fitted.predict, model))
+        pipeline = make_pipeline(encode, scaler, fitted)
+        found.append(
+            Classifier(
+                *(kind, scaled[cut:], women, players, fitted.predict, model, coded[cut:], pipeline)
+            )
+        )
     return found
 
 

@@ -121,10 +121,20 @@ class Wheel:
     """Rows drawn with replacement by weights [B], not all 0; any stretch of draws alone."""
 
     def __init__(self, weights: np.ndarray) -> None:
-        self._ends = np.cumsum(weights)
-        self._last = np.flatnonzero(weights)[-1]
+        self._rows = np.flatnonzero(weights)  # those that can be drawn
+        own = weights[self._rows]
+        self._ends = np.cumsum(own)
+        self._equal = bool((own == own[0]).all())
 
     def places(self, seed: int, stream: tuple[int, ...], first: int, stop: int) -> np.ndarray:
         """The rows of the draws first..stop-1; int64 [stop - first]."""
         turns = fractions(seed, stream, stop - first, first) * self._ends[-1]
-        return np.minimum(np.searchsorted(self._ends, turns, side="right"), self._last)
+        B = len(self._ends)
+        if self._equal:  # the place is known but for the rounding of the sums
+            place = np.minimum((turns * (B / self._ends[-1])).astype(np.int64), B - 1)
+            for _ in range(2):
+                place -= (place > 0) & (self._ends[place - 1] > turns)
+                place += (place < B - 1) & (self._ends[place] <= turns)
+        else:
+            place = np.minimum(np.searchsorted(self._ends, turns, side="right"), B - 1)
+        return self._rows[place]

@@ -35,6 +35,11 @@ class Design(Protocol):
         """Kept players of the draws first..stop-1; bool [D, L, P]."""
         ...
 
+    @property
+    def listed(self) -> np.ndarray | None:
+        """The coalitions bool [L, P] where all draws ask the same."""
+        ...
+
     def of(self, values: np.ndarray, first: int) -> np.ndarray:
         """Terms of scores [n, D, L, K]; [n, D, T, K]."""
         ...
@@ -51,6 +56,8 @@ class Orders:
     seed: int
     P: int
     p: np.ndarray  # [P], weights of single sets of replaced players
+
+    listed = None
 
     @property
     def coalitions(self) -> int:
@@ -91,6 +98,8 @@ class Sets:
     seed: int
     P: int
     chance: np.ndarray | None = None  # [2^P]; None: every set alike
+
+    listed = None
 
     @property
     def coalitions(self) -> int:
@@ -146,10 +155,20 @@ class Listed:
         """T."""
         return len(self.contrast)
 
+    @property
+    def listed(self) -> np.ndarray:
+        """[L, P]."""
+        return self.kept
+
     def masks(self, first: int, stop: int) -> np.ndarray:
         """See `Design`."""
         return np.broadcast_to(self.kept, (stop - first, *self.kept.shape))
 
     def of(self, values: np.ndarray, first: int) -> np.ndarray:
         """See `Design`."""
+        whole = np.eye(len(self.kept))
+        if np.array_equal(self.contrast, whole):
+            return values
+        if np.array_equal(self.contrast, whole[:1] - whole[1:]):  # many times faster than einsum
+            return values[:, :, :1] - values[:, :, 1:]
         return np.einsum("tl,ndlk->ndtk", self.contrast, values)

@@ -16,7 +16,10 @@ import numpy as np
 
 from xaijax.estimators.designs import Design
 from xaijax.estimators.moments import Moments
+from xaijax.games._drawn import drawn as by_parts
+from xaijax.games._drawn import drawn_values
 from xaijax.games._fingerprints import fingerprints
+from xaijax.games._values import Values
 from xaijax.games.game import Game
 from xaijax_kernels import sampling
 
@@ -92,16 +95,28 @@ class Sampling:
         self.moments = Moments.zeros(n, self.rows.strata, self.design.terms, K, self.joint)
 
     def step(self, stop: int) -> None:
-        """Draw until `stop` draws are done."""
-        chunk = chunk_of(self.design)
+        """Draw until `stop` draws are done.
+
+        Chunks are asked together where that is possible, and added up one by one.
+        """
+        chunk, values = chunk_of(self.design), drawn_values(self.game.ask, self.design.coalitions)
+        rows = len(self.chosen) * self.design.coalitions * chunk
+        together = chunk * max(1, ROWS_AT_A_TIME // rows) if values is not None else chunk
         while self.done < stop:
-            last = min(stop, self.done - self.done % chunk + chunk)
-            drawn = [self.rows.drawn(int(one), self.done, last) for one in self.chosen]
-            terms = asked_terms(self.game, self.design, drawn, self.done, last)
-            for g in range(self.rows.strata):
-                start = (g - self.done) % self.rows.strata
-                self.moments.add(g, terms[:, start :: self.rows.strata])
-            self.done = last
+            first = self.done
+            last = min(stop, first - first % chunk + together)
+            drawn = [self.rows.drawn(int(one), first, last) for one in self.chosen]
+            terms = asked_terms(self.game, self.design, drawn, first, last, values)
+            if terms is None:  # asked again row by row, to name the answer that is wrong
+                values, together = None, chunk
+                continue
+            while self.done < last:
+                end = min(last, self.done - self.done % chunk + chunk)
+                part = terms[:, self.done - first : end - first]
+                for g in range(self.rows.strata):
+                    start = (g - self.done) % self.rows.strata
+                    self.moments.add(g, part[:, start :: self.rows.strata])
+                self.done = end
 
     def only(self, left: np.ndarray) -> Sampling:
         """The run of some of its games [bool n], to go on with."""
@@ -119,12 +134,20 @@ def asked_terms(
     drawn: list[tuple[np.ndarray, np.ndarray]],
     first: int,
     stop: int,
-) -> np.ndarray:
-    """The terms of the draws first..stop-1 of each game, which takes `drawn`; [n, D, T, K]."""
-    masks = design.masks(first, stop)
-    D, L, P = masks.shape
+    values: Values | None,
+) -> np.ndarray | None:
+    """The terms of the draws first..stop-1 of each game, which takes `drawn`; [n, D, T, K].
+
+    values: what answers without rows, see `drawn_values`; None: one of its answers is bad.
+    """
     instance = np.stack([i for i, _ in drawn])  # [n, D]
     donor = np.stack([u for _, u in drawn])
+    if values is not None:
+        masks = design.masks(first, stop) if design.listed is None else design.listed[None]
+        scores = by_parts(game.ask, values, instance, donor, masks)
+        return None if scores is None else design.of(scores, first)
+    masks = design.masks(first, stop)
+    D, L, P = masks.shape
     here, place = np.unique(instance, return_inverse=True)
     coalition = np.broadcast_to(np.arange(D * L).reshape(D, L), (len(drawn), D, L))
 

@@ -37,7 +37,8 @@ class Moments:
         rest = terms - mean[:, None]
         joint = self.square.shape[3] > 1
         if joint:
-            square = np.einsum("ndtk,ndsk->ntsk", rest, rest)
+            by_score = np.moveaxis(rest, 3, 1)  # [n, K, D, T]
+            square = np.moveaxis(by_score.swapaxes(2, 3) @ by_score, 1, 3)
         else:
             square = np.square(rest).sum(axis=1)[:, :, None]
         before, gap = self.count[g], mean - self.mean[:, g]

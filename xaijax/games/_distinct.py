@@ -16,6 +16,7 @@ import numpy as np
 
 from xaijax.games._crossed import crossed
 from xaijax.games._questions import ROWS_AT_A_TIME, Questions
+from xaijax.games._values import distinct
 from xaijax.games.replacement import agreement_codes
 
 WORTH = 0.75  # of the rows that the list would need
@@ -43,9 +44,7 @@ def entries_of(
     for c, kept in enumerate(masks):
         replaced = ~kept[code_players]
         if replaced.any():
-            codes = np.ascontiguousarray(donors[:, replaced])
-            whole = codes.view(f"V{codes.shape[1] * codes.itemsize}").ravel()
-            _, first, place = np.unique(whole, return_index=True, return_inverse=True)
+            first, place = distinct(donors[:, replaced])
         else:
             first, place = np.zeros(1, np.int64), np.zeros(len(donors), np.int64)
         coalition.append(np.full(len(first), c, np.int32))

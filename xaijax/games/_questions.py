@@ -14,12 +14,14 @@ import numpy as np
 from xaijax._errors import MemoryPlanError
 from xaijax.games._loop import Backend, Done, Instances, Question, Stream
 from xaijax.games._refuse import refuse_bad_answers, refuse_bad_scores
+from xaijax.games._values import values_of, whole
 from xaijax.games.evaluator import PROBE_ROWS, Evaluator
 from xaijax.games.replacement import agreement_codes
 from xaijax_kernels.lattice import Pairs, pack
 from xaijax_kernels.lattice import differing as _differ
 from xaijax_kernels.rows import RowStream
 
+LARGEST = "largest of the donors"
 ROWS_AT_A_TIME = 1 << 22  # asked one by one, held together
 MOST_UNEVEN = 1 << 12  # by which 24 bits leave 12 for usual numbers
 
@@ -108,8 +110,13 @@ class Questions:
     def largest(self) -> np.ndarray:
         """Of what a structure makes of each instance and donor; see `Evaluator.largest`."""
         if self._largest is None:
-            parts = (self.codes, self.evaluator.replacement.codes)
-            self._largest = np.concatenate(list(map(self.evaluator.largest, parts)))
+            kept, donors = self.evaluator.kept, self.evaluator.replacement.codes
+            if kept.get(LARGEST, (None,))[0] is not donors:  # once for all questions
+                kept[LARGEST] = donors, self.evaluator.largest(donors)
+            of_donors = kept[LARGEST][1]
+            same = np.array_equal(self.codes, donors)
+            own = of_donors if same else self.evaluator.largest(self.codes)
+            self._largest = np.concatenate([own, of_donors])
         return self._largest
 
     @property
@@ -131,8 +138,7 @@ class Questions:
     @property
     def crosses(self) -> bool:
         """Whether the model's structure answers instances crossed with donors."""
-        known = self.evaluator.structure is not None
-        return known and self.evaluator.model.deterministic and self.finite
+        return self.evaluator.crosses and self.finite
 
     @property
     def structured(self) -> bool:
@@ -243,13 +249,9 @@ class Questions:
         """
         evaluator = self.evaluator
         if self._donors is None:
-            B = len(evaluator.replacement.codes)
-            zero, none = np.zeros(B, np.int32), np.zeros((1, self.P), bool)
-            answers = self.rows_asked(np.zeros(1, int), zero, np.arange(B), zero, none, False)
-            distinct, first, place = np.unique(
-                answers, axis=0, return_index=True, return_inverse=True
-            )
-            weights = np.bincount(place.ravel(), evaluator.replacement.weights, len(distinct))
+            answers = self._answers_of_donors()
+            distinct, first, place = _distinct_rows(answers)
+            weights = np.bincount(place, evaluator.replacement.weights, len(distinct))
             self._donors = distinct, weights, first
         distinct, weights, donors = self._donors
         score = evaluator.score
@@ -257,8 +259,7 @@ class Questions:
             scores = distinct if score is None else np.asarray(score(distinct, None))
             refuse_bad_scores(evaluator, scores, donors)
             return np.repeat(weights[None] @ scores, len(here), axis=0)
-        own = self.instances(here).own
-        assert own is not None
+        own, _, place = _distinct_rows(self._answers_of_rows(here))
         step = max(1, ROWS_AT_A_TIME // len(distinct))
         parts = []
         for n in range(0, len(own), step):
@@ -268,7 +269,31 @@ class Questions:
             refuse_bad_scores(evaluator, scores, np.tile(donors, len(some)))
             scores = scores.reshape(len(some), len(distinct), -1)
             parts.append(np.tensordot(scores, weights, axes=(1, 0)))
-        return np.concatenate(parts)
+        return np.concatenate(parts)[place]
+
+    def _answers_of_donors(self) -> np.ndarray:
+        """The model's answers to the donors, [B, A]."""
+        B = len(self.evaluator.replacement.codes)
+        values = values_of(self.evaluator, self.codes) if self.crosses else None
+        if values is not None:
+            answers = whole(self.evaluator, values, values.of_donors)
+            if np.isfinite(answers).all():
+                self.answered(B)
+                return answers.astype(np.float64)
+        zero, none = np.zeros(B, np.int32), np.zeros((1, self.P), bool)
+        return self.rows_asked(np.zeros(1, int), zero, np.arange(B), zero, none, False)
+
+    def _answers_of_rows(self, here: np.ndarray) -> np.ndarray:
+        """The model's answers to the instances `here` themselves, [n, A]."""
+        values = values_of(self.evaluator, self.codes) if self.crosses else None
+        if values is not None:
+            answers = whole(self.evaluator, values, values.of_rows[here])
+            if np.isfinite(answers).all():
+                self.answered(len(here))
+                return answers.astype(np.float64)
+        own = self.instances(here).own
+        assert own is not None
+        return own
 
     def with_less_where_memory_is_short(
         self,
@@ -292,3 +317,10 @@ class Questions:
                     raise
             self.count = before
             backend = self.backend()
+
+
+def _distinct_rows(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(distinct answers [n, A], the first row of each, which of them every row is) of [R, A]."""
+    axis = 0 if answers.shape[1] > 1 else None  # numbers are sorted faster than rows
+    distinct, first, place = np.unique(answers, axis=axis, return_index=True, return_inverse=True)
+    return distinct.reshape(-1, answers.shape[1]), first, place.ravel()

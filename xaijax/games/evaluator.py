@@ -36,6 +36,7 @@ from xaijax_kernels.structures.columnwise import largest
 from xaijax_kernels.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, widest_layer
 
 PROBE_ROWS = 32
+LASTING = "codes of the lasting rows"
 ROWS_MADE = 4096  # looked at together
 SLOT = 1 << SLOT_BITS
 LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair is cut into
@@ -82,6 +83,7 @@ class Evaluator:
         self.clock = Clock()
         self._kept: DeviceBackend | None = None
         self._walker: WalkBackend | None = None
+        self.lasting: Any = None  # rows that every game of a QII is about, encoded once
         self.kept: dict[Any, Any] = {}  # what is worked out once for all questions
         self._take(replacement)
 
@@ -103,6 +105,16 @@ class Evaluator:
         table = self.replacement.table
         if not isinstance(table, CodedTable):
             return table.encode(rows)
+        if self.lasting is not None and rows is self.lasting:
+            kept = self.kept.get(LASTING)
+            if kept is None or kept[0] is not table:
+                found = self._encoded(rows)
+                kept = self.kept[LASTING] = (self.replacement.table, found)
+            return kept[1]
+        return self._encoded(rows)
+
+    def _encoded(self, rows: Any) -> tuple[Table, np.ndarray]:
+        table = self.replacement.table
         some = () if self._compared else (self.replacement.rows, rows)
         model, self._compared = self.model.settled(some), True
         if model is self.model:
@@ -195,6 +207,11 @@ class Evaluator:
         if self.model.backend == "host":  # where a translation was left
             return None
         return self.findings.structure
+
+    @property
+    def crosses(self) -> bool:
+        """Whether parts of instances and donors may be put together; see `Questions.crosses`."""
+        return self.structure is not None and not self._plain and self.model.deterministic
 
     @property
     def structured(self) -> bool:

@@ -127,6 +127,7 @@ class Problem:
         self.evaluator = Evaluator(
             self.outcome.model, replacement, self.players, coalitions=listed, **options
         )
+        self.evaluator.lasting = self.data
         self.positive: Any = None
         known = self.outcome.classes is not None
         self._asks_labels = self.outcome.kind == "label" and positive is not None and not known

@@ -24,6 +24,7 @@ from xaijax._frames import column, frame_kind
 from xaijax.games.game import Game
 from xaijax.games.replacement import Replacement
 
+KEPT = "digest of the donors"
 DEEP = 12  # functions within functions that are looked into
 
 
@@ -35,9 +36,13 @@ def fingerprint(game: Game) -> str:
     out.
     """
     evaluator, quantity = game.evaluator, game.quantity
-    digest = hashlib.blake2b(digest_size=16)
-    for part in _rows(evaluator.replacement):
-        digest.update(part)
+    kept = evaluator.kept.get(KEPT)
+    if kept is None or kept[0] is not evaluator.replacement:
+        digest = hashlib.blake2b(digest_size=16)
+        for part in _rows(evaluator.replacement):
+            digest.update(part)
+        kept = evaluator.kept[KEPT] = (evaluator.replacement, digest)
+    digest = kept[1].copy()
     for given in (evaluator.score, quantity.outer, quantity.combine):
         for part in _parts(given, DEEP):
             digest.update(part)

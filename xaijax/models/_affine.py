@@ -69,7 +69,7 @@ def _is_affine(equation: Any, name: str, own: list[bool]) -> bool:
     if name == "convert_element_type":  # to fewer digits it is a rounding
         before, after = equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype
         return bool(jnp.finfo(after).bits >= jnp.finfo(before).bits)
-    if name in SUMS or name == "concatenate":
+    if name in SUMS or name in ("concatenate", "stack"):
         return True
     if name in KEPT:
         return not any(own[1:])

@@ -27,7 +27,7 @@ ELEMENTWISE = frozenset(
 )
 MOVES = frozenset(
     "broadcast_in_dim concatenate dynamic_slice expand_dims gather pad reshape rev slice squeeze "
-    "transpose".split()
+    "stack transpose".split()
 )
 REDUCTIONS = frozenset(
     "argmax argmin reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum".split()
@@ -176,7 +176,7 @@ def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarr
         beside = place and equation.primitive.name != "concatenate"
         if beside and isinstance(x, Tracer | Rows | Uniform):  # a place that a row chooses
             raise NoLayer
-        if equation.primitive.name == "concatenate":
+        if equation.primitive.name in ("concatenate", "stack"):
             raise NoLayer
         whole = np.issubdtype(np.asarray(x).dtype, np.integer)
         return x if whole and equation.primitive.name != "pad" else jnp.int32(-1)

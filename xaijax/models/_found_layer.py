@@ -3,7 +3,8 @@
 The trace is run with stand-ins for the rows (`_column_map`). The first step that joins numbers of
 several columns is the layer: a product with a matrix, a sum, or a sum of products that says so by
 its name (`structures/named.py`); what comes after it no longer sees the rows. A model that does
-anything else with its rows has no layer here.
+anything else with its rows has no layer here. What a trace makes twice is made once
+(`_repeated.py`): a decided class comes from the layer of the scores that are looked at with it.
 
 Letters: R rows, F numbers of one instance, flattened, C columns made of them, H units.
 """
@@ -22,6 +23,7 @@ from jax.extend.core import Literal
 
 from xaijax.models._affine import affine
 from xaijax.models._column_map import NoLayer, Rows, Uniform, bare, evaluated, uniform, with_rows
+from xaijax.models._repeated import Repeated
 from xaijax_kernels.structures.columnwise import Columnwise
 from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.named import NAMED
@@ -99,7 +101,8 @@ class FoundLayer:
         owner = np.arange(math.prod(self.shape)).reshape(self.shape)
         value = None if rows is None else jnp.asarray(rows, self.dtype).reshape(shape)
         stand_in = Rows(owner, shape, value)
-        (out,) = _run(trace.jaxpr, trace.consts, [*jax.tree.leaves(params), stand_in], R, layer)
+        arguments = [*jax.tree.leaves(params), stand_in]
+        (out,) = _run(trace.jaxpr, trace.consts, arguments, R, layer, Repeated())
         if isinstance(out, Rows):
             raise NoLayer
         return bare(out)
@@ -116,8 +119,10 @@ def find(apply: Callable[..., Any], params: Any, rows: Any, trace: Any) -> Any:
     return replace(layer, name="sum of products") if products else layer
 
 
-def _run(jaxpr: Any, consts: Any, arguments: list[Any], R: int, layer: Layer) -> list[Any]:
-    """The outputs of a trace, in which arguments may stand for rows."""
+def _run(
+    jaxpr: Any, consts: Any, arguments: list[Any], R: int, layer: Layer, made: Repeated
+) -> list[Any]:
+    """The outputs of a trace, in which arguments may stand for rows; made: its steps so far."""
     values: dict[Any, Any] = {}
 
     def read(variable: Any) -> Any:
@@ -127,17 +132,21 @@ def _run(jaxpr: Any, consts: Any, arguments: list[Any], R: int, layer: Layer) ->
     values.update(zip(jaxpr.invars, arguments, strict=True))
     for equation in jaxpr.eqns:
         inputs = [read(v) for v in equation.invars]
-        if any(isinstance(v, Rows) for v in inputs):
-            outputs = _with_rows(equation, inputs, R, layer)
-        else:
-            outputs = evaluated(equation, [bare(v) for v in inputs])
-            if uniform(equation, inputs, R):
-                outputs = [Uniform(one) for one in outputs]
+        key = made.key(equation, inputs)
+        outputs = made.outputs(key)
+        if outputs is None:
+            if any(isinstance(v, Rows) for v in inputs):
+                outputs = _with_rows(equation, inputs, R, layer, made)
+            else:
+                outputs = evaluated(equation, [bare(v) for v in inputs])
+                if uniform(equation, inputs, R):
+                    outputs = [Uniform(one) for one in outputs]
+            made.keep(key, inputs, outputs)
         values.update(zip(equation.outvars, outputs, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
 
-def _with_rows(equation: Any, inputs: list[Any], R: int, layer: Layer) -> list[Any]:
+def _with_rows(equation: Any, inputs: list[Any], R: int, layer: Layer, made: Repeated) -> list[Any]:
     """The outputs of one step that reads the rows."""
     name, options = equation.primitive.name, equation.params
     shape, dtype = equation.outvars[0].aval.shape, equation.outvars[0].aval.dtype
@@ -148,7 +157,7 @@ def _with_rows(equation: Any, inputs: list[Any], R: int, layer: Layer) -> list[A
                 raise NoLayer
             return [layer(NAMED[options["name"]](*map(bare, others)), rows, shape)]
         inner = options[CALLS[name]]
-        return _run(inner.jaxpr, inner.consts, inputs, R, layer)
+        return _run(inner.jaxpr, inner.consts, inputs, R, layer, made)
     try:
         return [with_rows(equation, inputs)]
     except NoLayer:

@@ -125,7 +125,8 @@ def difference(structure: Any, model: Any, rows: np.ndarray, evaluate: Evaluate)
         usable = jnp.isfinite(x).all(axis=1) & jnp.isfinite(other).all(axis=1)
         return structure.head(params, hidden), usable
 
-    run = jax.jit(mixed)
+    key = ("difference", structure)
+    run = model.compiled.setdefault(key, jax.jit(mixed))  # once for all explainers of a model
     for kept in np.concatenate([every, some]):
         found, usable = (np.asarray(one) for one in run(model.params, flat, donors, kept))
         answer = evaluate(np.where(kept, flat, donors).reshape(R, *shape))

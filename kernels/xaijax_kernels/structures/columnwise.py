@@ -35,6 +35,16 @@ class Columnwise:
         return self.inner.width
 
     @property
+    def parts(self) -> int:
+        """Numbers of a part."""
+        return self.inner.parts
+
+    @property
+    def adds(self) -> bool:
+        """See `Dense.adds`."""
+        return self.inner.adds
+
+    @property
     def walks(self) -> bool:
         """Whether a dense layer follows, whose columns are each made of the one in its place."""
         return isinstance(self.inner, Dense) and self.owners == tuple(range(len(self.owners)))
@@ -58,12 +68,20 @@ class Columnwise:
         return self.made(self.params, rows)
 
     def kept_columns(self, kept: jax.Array) -> jax.Array:
-        """Which columns [C] are kept where columns [F] of the rows are."""
-        return kept[np.maximum(self.owners, 0)]
+        """Which columns [.., C] are kept where columns [.., F] of the rows are."""
+        return kept[..., np.maximum(self.owners, 0)]
 
     def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
         """See `Dense.part`, of columns [R, C]."""
         return self.inner.part(columns, own)
+
+    def nothing(self, rows: int, dtype: Any) -> jax.Array:
+        """See `Dense.nothing`."""
+        return self.inner.nothing(rows, dtype)
+
+    def both(self, one: jax.Array, other: jax.Array) -> jax.Array:
+        """See `Dense.both`."""
+        return self.inner.both(one, other)
 
     def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
         """See `Dense.joined`."""

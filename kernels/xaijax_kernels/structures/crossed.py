@@ -1,11 +1,12 @@
-"""One coalition beside all donors: every instance crossed with every donor, by a structure.
+"""A few coalitions beside all donors: every instance crossed with distinct donors, by a structure.
 
-With S kept, the layer of a hybrid is made of a part of x and a part of the donor: their sum for a
-dense layer, their product for each term of a sum of products. The parts cost one pass over the
-instances and one over the donors; a pair costs H additions or L multiplications in a product of
-matrices, and the rest of the model.
+What a value of a player adds to the layer (a term of a dense layer, a factor of a sum of products)
+stands in a table with a row for each player and value. With S kept, the layer of a hybrid is made
+of a part of x, from the rows of the players in S, and a part of the donor, from the other rows. A
+pair costs H additions, or L multiplications in a product of matrices, and the rest of the model.
 
-Letters: n instances of a block, V donors of a block, F columns, H numbers for the head, K scores.
+Letters: V rows of the table, F columns, P players, n instances of a block, C coalitions, D donors
+of a block, H numbers that a part has, K scores, A answers.
 """
 
 from __future__ import annotations
@@ -16,69 +17,131 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-INSTANCES, DONORS = 256, 64  # of one call of the head: 2^14 rows
+from xaijax_kernels.structures.dense import WHOLE_ROWS
+
+INSTANCES, DONORS = 128, 32  # of one call of the head: 2^12 rows
+
+
+def value_table(
+    structure: Callable[[Any], Any], params: Any, codes: jax.Array, own: jax.Array
+) -> jax.Array:
+    """What columns own bool [V, F] of rows [V, F] add to the layer, or multiply it by; [V, H].
+
+    In blocks of one shape, V whole ones: a product rounds a row by the number of rows beside it.
+    """
+    known = structure(params)
+
+    def of_block(block: tuple[jax.Array, jax.Array]) -> jax.Array:
+        rows, own = block
+        return known.part(known.columns(rows), known.kept_columns(own))
+
+    blocks = (a.reshape(-1, WHOLE_ROWS, a.shape[1]) for a in (codes, own))
+    table = jax.lax.map(of_block, tuple(blocks))
+    return table.reshape(len(codes), -1)
+
+
+def kept_part(known: Any, table: jax.Array, rows: jax.Array, kept: jax.Array) -> jax.Array:
+    """What the players kept bool [P] of rows int32 [n, P] make together; [n, H]."""
+
+    def add(p: jax.Array, part: jax.Array) -> jax.Array:
+        return jax.lax.cond(kept[p], lambda: known.both(part, table[rows[:, p]]), lambda: part)
+
+    return jax.lax.fori_loop(0, rows.shape[1], add, known.nothing(len(rows), table.dtype))
+
+
+def all_but_one(known: Any, table: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """([P, n, H] of rows int32 [n, P] without each player, [n, H] of all players).
+
+    Of the players before it and of those after it: three steps a player in place of P.
+    """
+
+    def add(part: jax.Array, term: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return known.both(part, term), part
+
+    terms, start = table[rows.T], known.nothing(len(rows), table.dtype)
+    everything, before = jax.lax.scan(add, start, terms)
+    _, after = jax.lax.scan(add, start, terms, reverse=True)
+    return known.both(before, after), everything
+
+
+def whole_answers(
+    structure: Callable[[Any], Any],
+    head: Callable[[Any, jax.Array], jax.Array],
+    params: Any,
+    table: jax.Array,  # [V, H]
+    rows: jax.Array,  # int32 [N, P], rows of the table; N whole blocks
+) -> jax.Array:
+    """Answers [N, A] to rows themselves; head: of one block."""
+    known = structure(params)
+
+    def of_block(rows: jax.Array) -> jax.Array:
+        everything = kept_part(known, table, rows, jnp.ones(rows.shape[1], bool))
+        return head(params, known.joined(everything, known.nothing(1, table.dtype))[:, 0])
+
+    answers = jax.lax.map(of_block, rows.reshape(-1, INSTANCES, rows.shape[1]))
+    return answers.reshape(len(rows), -1)
 
 
 def crossed_means(
     structure: Callable[[Any], Any],
     head: Callable[[Any, jax.Array], jax.Array],
+    own_head: Callable[[Any, jax.Array], jax.Array],
     score: Callable[[jax.Array, jax.Array], jax.Array],
     kept_scores: Callable[[jax.Array], jax.Array],
+    outputs: int,
+    singles: bool,
     params: Any,
-    x: jax.Array,  # [N, F], N whole blocks
-    donors: jax.Array,  # [B, F], B whole blocks
-    weights: jax.Array,  # [B], 0 for what fills up
-    kept: jax.Array,  # bool [F]
+    table: jax.Array,  # [V, H]
+    x: jax.Array,  # int32 [N, P], rows of the table; N whole blocks
+    kept: jax.Array,  # bool [C, P]
+    coalition: jax.Array,  # int32 [blocks], in order
+    begins: jax.Array,  # bool [blocks], whether the block is the first of its coalition
+    donors: jax.Array,  # int32 [blocks, D, P], rows of the table
+    weights: jax.Array,  # [blocks, D], 0 for what fills up
 ) -> tuple[jax.Array, jax.Array]:
-    """Weighted means over donors of the scores [N, K], and the scores that are bad, int32 [].
+    """Weighted means over donors of the scores [N, C, K], and the scores that are bad, int32 [].
 
-    head(params, hidden [n V, H]) -> [n V, A]; score(answers, own answers [n V, A]) -> [n V, K].
+    head(params, hidden [n D, H]) -> [n D, A], own_head the same of n rows; score(answers, own
+    answers) -> [.., K]. singles: each coalition keeps all players but one.
+
     A donor that agrees with x in all that is replaced leaves x's own answer, to the bit; and the
-    score of the first donor is taken away before the weighting, so that equal scores have that very
-    score for their mean.
+    score of a coalition's first donor is taken away before the weighting, so that equal scores have
+    that very score for their mean.
     """
     known = structure(params)
-    everything = jnp.ones(x.shape[1], bool)
-    columns_of_x, columns_of_donors = known.columns(x), known.columns(donors)
-    C = columns_of_x.shape[1]
+    N, P = x.shape
 
-    def crossed(rows: jax.Array, some: jax.Array, kept: jax.Array) -> jax.Array:
-        own = known.kept_columns(kept)
-        hidden = known.joined(known.part(rows, own), known.part(some, ~own))  # [n, V, H]
-        answers = head(params, hidden.reshape(-1, hidden.shape[-1]))
-        return answers.reshape(len(rows), DONORS, -1)
+    def of_block(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+        if singles:
+            parts, everything = all_but_one(known, table, rows)
+            place = jnp.argmin(kept, axis=1)  # the player replaced
+        else:
+            parts = jax.lax.map(lambda one: kept_part(known, table, rows, one), kept)
+            everything = kept_part(known, table, rows, jnp.ones(P, bool))
+            place = jnp.arange(len(kept))
+        nothing = known.nothing(1, table.dtype)
+        own = own_head(params, known.joined(everything, nothing)[:, 0])[:, None]  # [n, 1, A]
 
-    blocks = (
-        columns_of_donors.reshape(-1, DONORS, C),
-        donors.reshape(-1, DONORS, donors.shape[1]),
-        weights.reshape(-1, DONORS),
-    )
-
-    def of_block(block: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        rows, codes = block
-        own = crossed(rows, blocks[0][0], everything)[:, :1]  # [n, 1, A]
-
-        def scores(columns: jax.Array, donors: jax.Array) -> jax.Array:
-            same = (kept | (codes[:, None] == donors)).all(axis=2)  # [n, V]
-            answers = jnp.where(same[:, :, None], own, crossed(rows, columns, kept))
-            flat, A = (-1, answers.shape[2]), answers.shape[2]
-            beside = jnp.broadcast_to(own, answers.shape[:2] + (A,))
-            return score(answers.reshape(flat), beside.reshape(flat)).reshape(*same.shape, -1)
-
-        start = scores(blocks[0][0], blocks[1][0])[:, :1]
-
-        def step(carry: Any, part: Any) -> tuple[Any, None]:
-            (total, bad), (columns, donors, weight) = carry, part
-            found = scores(columns, donors)
+        def step(carry: Any, block: Any) -> tuple[Any, None]:
+            (start, total, bad), (c, first, some, weight) = carry, block
+            same = ((rows[:, None] == some) | kept[c]).all(axis=2)  # [n, D]
+            theirs = kept_part(known, table, some, ~kept[c])
+            hidden = known.joined(parts[place[c]], theirs)  # [n, D, H]
+            answers = head(params, hidden.reshape(-1, hidden.shape[-1])).reshape(*same.shape, -1)
+            answers = jnp.where(same[:, :, None], own, answers)
+            flat, beside = (-1, answers.shape[2]), jnp.broadcast_to(own, answers.shape)
+            found = score(answers.reshape(flat), beside.reshape(flat)).reshape(*same.shape, -1)
+            start = jnp.where(first, start.at[c].set(found[:, 0]), start)
             meant = weight[:, None] > 0
-            change = jnp.where(meant, found - start, 0)
-            total += jnp.einsum("nvk,v->nk", change, weight, precision=jax.lax.Precision.HIGHEST)
-            return (total, bad + jnp.sum(~kept_scores(found) & meant, dtype=jnp.int32)), None
+            change = jnp.where(meant, found - start[c][:, None], 0)
+            mean = jnp.einsum("nvk,v->nk", change, weight, precision=jax.lax.Precision.HIGHEST)
+            bad += jnp.sum(~kept_scores(found) & meant, dtype=jnp.int32)
+            return (start, total.at[c].add(mean), bad), None
 
-        zero = (jnp.zeros((len(rows), start.shape[2]), start.dtype), jnp.int32(0))
-        (total, bad), _ = jax.lax.scan(step, zero, blocks)
-        return start[:, 0] + total, bad
+        zero = jnp.zeros((len(kept), len(rows), outputs), table.dtype)
+        blocks = (coalition, begins, donors, weights)
+        (start, total, bad), _ = jax.lax.scan(step, (zero, zero, jnp.int32(0)), blocks)
+        return (start + total).swapaxes(0, 1), bad
 
-    rows = (columns_of_x.reshape(-1, INSTANCES, C), x.reshape(-1, INSTANCES, x.shape[1]))
-    means, bad = jax.lax.map(of_block, rows)
-    return means.reshape(len(x), -1), bad.sum(dtype=jnp.int32)
+    means, bad = jax.lax.map(of_block, x.reshape(-1, INSTANCES, P))
+    return means.reshape(N, len(kept), outputs), bad.sum(dtype=jnp.int32)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +45,16 @@ class Dense:
     def width(self) -> int:
         """H."""
         return self.bias.shape[0]
+
+    @property
+    def parts(self) -> int:
+        """Numbers of a part."""
+        return self.width
+
+    @property
+    def adds(self) -> bool:
+        """Whether parts are added up, and are no wider than the layer."""
+        return True
 
     @property
     def walks(self) -> bool:
@@ -101,12 +112,20 @@ class Dense:
         return jax.lax.map(few, parts).reshape(S << s, -1)
 
     def kept_columns(self, kept: jax.Array) -> jax.Array:
-        """Which columns of the layer are kept where columns of the rows are; bool [F]."""
+        """Which columns of the layer are kept where columns of the rows are; bool [.., F]."""
         return kept
 
     def part(self, rows: jax.Array, own: jax.Array) -> jax.Array:
-        """What the columns own [F] of rows [R, F] add to the layer; [R, H]."""
+        """What the columns own [R, F] of rows [R, F] add to the layer; [R, H]."""
         return self._times(jnp.where(own, rows, 0))
+
+    def nothing(self, rows: int, dtype: Any) -> jax.Array:
+        """The part of no columns, [R, H]."""
+        return jnp.zeros((rows, self.width), dtype)
+
+    def both(self, one: jax.Array, other: jax.Array) -> jax.Array:
+        """The part of the columns of two parts."""
+        return one + other
 
     def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
         """The layer of parts [n, H] of instances crossed with parts [V, H] of donors; [n, V, H]."""

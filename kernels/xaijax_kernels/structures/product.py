@@ -102,6 +102,16 @@ class Product:
         """A."""
         return self.intercept.shape[0]
 
+    @property
+    def parts(self) -> int:
+        """Numbers of a part."""
+        return self.coefficients.shape[0]
+
+    @property
+    def adds(self) -> bool:
+        """See `Dense.adds`: parts are L factors."""
+        return False
+
     def hidden(self, rows: jax.Array) -> jax.Array:
         """Of rows [R, F]; [R, A]."""
 
@@ -113,15 +123,23 @@ class Product:
         )
 
     def part(self, rows: jax.Array, own: jax.Array) -> jax.Array:
-        """The factors of the columns own [F] of rows [R, F], multiplied; [R, L]."""
+        """The factors of the columns own [R, F] of rows [R, F], multiplied; [R, L]."""
 
         def one(total: jax.Array, column: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
             number, is_own = column
-            return total + jnp.where(is_own, self.factors.of_column(rows, number), 0), None
+            return total + jnp.where(is_own[:, None], self.factors.of_column(rows, number), 0), None
 
         zero = jnp.zeros((len(rows), self.coefficients.shape[0]), rows.dtype)
-        columns = (jnp.arange(rows.shape[1]), own)
+        columns = (jnp.arange(rows.shape[1]), own.T)
         return self.factors.unit(jax.lax.scan(one, zero, columns)[0])
+
+    def nothing(self, rows: int, dtype: Any) -> jax.Array:
+        """The part of no columns, [R, L]."""
+        return jnp.ones((rows, self.coefficients.shape[0]), dtype)
+
+    def both(self, one: jax.Array, other: jax.Array) -> jax.Array:
+        """The part of the columns of two parts."""
+        return one * other
 
     def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
         """Sums of parts [n, L] of instances crossed with parts [V, L] of donors; [n, V, A]."""
