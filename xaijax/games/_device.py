@@ -6,9 +6,8 @@ columns.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,26 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax.games._beside import beside
 from xaijax.games._loop import Instances, Question, Stream
 from xaijax.games._programs import LOOK_AHEAD, Programs
 from xaijax_kernels.lattice import Dispatch, Pairs
 from xaijax_kernels.listed import ListedStream, group_means, list_means, list_words
 from xaijax_kernels.reduce import group_tiles, reduce_pairs, reduce_pieces
 from xaijax_kernels.tables import put, tables_of_pairs
-
-# XLA runs what one thread of the host dispatches to a CPU one after another, on one core where the
-# blocks are small; dispatches of two threads run beside each other.
-_threads: list[ThreadPoolExecutor] = []
-
-
-def _beside(program: Any, arguments: tuple[Any, ...]) -> Future[tuple[jax.Array, jax.Array]]:
-    if not _threads:
-        _threads.append(ThreadPoolExecutor(LOOK_AHEAD, "xaijax-dispatch"))
-    return _threads[0].submit(lambda: jax.block_until_ready(program(*arguments)))
-
-
-if hasattr(os, "register_at_fork"):  # a child has the list, but not the threads
-    os.register_at_fork(after_in_child=_threads.clear)
 
 
 @dataclass
@@ -268,7 +254,7 @@ class DeviceBackend:
         arguments = (p.params, x, p.donors, p.players, counts, slots, masks, own)
         self.clock.model_calls += 1
         self.clock.padded_rows += tiles * self.sizes.tile.rows - piece.rows
-        return Answers(piece, place, _beside(run, arguments))
+        return Answers(piece, place, beside(run, arguments))
 
 
 def _to_power_of_two(array: np.ndarray) -> np.ndarray:

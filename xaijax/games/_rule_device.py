@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax._errors import MemoryPlanError
-from xaijax.games._programs import Programs
+from xaijax.games._beside import THREADS, beside
+from xaijax.games._programs import LOOK_AHEAD, Programs
 from xaijax.games._rule_pulls import Pulls
 from xaijax.games.score import Score
 from xaijax_kernels.memory import program_bytes
@@ -23,7 +24,6 @@ from xaijax_kernels.rule_tiles import PullShape, run_pulls
 
 # Tiles of one dispatch: few programs, and a small question is not sent in a large array.
 LADDER = (4, 32, 256)
-LOOK_AHEAD = 1
 
 
 class RuleDevice:
@@ -48,23 +48,29 @@ class RuleDevice:
         shape = PullShape(programs.sizes.tile.instance_shape, self.rows_per_call, pulls.draws)
         G, devices = shape.pulls, programs.mesh.size
         needed = -(-len(pulls.header) // (G * devices))  # tiles of a device
-        T = devices * next((t for t in LADDER if t >= needed), LADDER[-1])
+        # A question of some length is cut for the threads, and once more where it is very long.
+        threads = THREADS if needed > LADDER[0] else 1
+        pieces = max(threads, -(-needed // LADDER[-1]))
+        each = -(-needed // pieces)
+        T = devices * next(t for t in LADDER if t >= each)
         pool = self._pool(pool)
         who = self._subjects(subjects)
         run = self._program(space, shape, T, pool, who, pulls.header.shape[1])
         out = np.empty((len(pulls.header), shape.words), np.uint32)
-        waiting: list[tuple[int, np.ndarray, Any, Any]] = []
+        waiting: list[tuple[int, np.ndarray, Any]] = []
         bad = -1
 
         def take() -> int:
-            first, place, bits, lost = waiting.pop(0)
+            first, place, under_way = waiting.pop(0)
+            bits, lost = under_way.result()
             part = np.asarray(bits)[place].reshape(-1, shape.words)
             out[first : first + G * len(place)] = part[: len(out) - first]
             wrong = np.flatnonzero(np.asarray(lost)[place])
             return first + int(wrong[0]) * G if len(wrong) else -1
 
-        for first in range(0, len(pulls.header), T * G):
-            part = pulls.header[first : first + T * G]
+        step = each * devices * G
+        for first in range(0, len(pulls.header), step):
+            part = pulls.header[first : first + step]
             tiles = -(-len(part) // G)
             share = -(-tiles // devices)
             at = np.arange(tiles)
@@ -73,8 +79,9 @@ class RuleDevice:
             full = np.zeros((T, G, part.shape[1]), np.int32)
             own = np.concatenate([part, np.repeat(part[-1:], tiles * G - len(part), axis=0)])
             full[place] = own.reshape(tiles, G, -1)
-            waiting.append((first, place, *run(programs.params, pool, who, counts, full)))
-            programs.clock.model_calls += 1
+            under_way = beside(run, (programs.params, pool, who, counts, full))
+            waiting.append((first, place, under_way))
+            programs.clock.model_calls += first // step % threads == 0  # given to all threads
             programs.clock.padded_rows += tiles * shape.rows - len(part) * pulls.draws
             if len(waiting) > LOOK_AHEAD:
                 bad = max(bad, take())

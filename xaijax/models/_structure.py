@@ -119,7 +119,7 @@ def difference(structure: Any, model: Any, rows: np.ndarray, evaluate: Evaluate)
         with jax.default_matmul_precision(MATMUL[model.precision]):
             known = structure.of(params)
             x, other = known.columns(flat), known.columns(donors)
-            own = known.kept_columns(kept)
+            own = known.kept_columns(jnp.broadcast_to(kept, flat.shape))
             parts = known.part(x, own), known.part(other, ~own)
             hidden = jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(*parts)
         usable = jnp.isfinite(x).all(axis=1) & jnp.isfinite(other).all(axis=1)
