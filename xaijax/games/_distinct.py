@@ -118,6 +118,8 @@ def by_distinct(
     whole = None
     if ask.crosses:
         whole = crossed(ask, masks[:-1][apart], entries, chosen, K)
+    if whole is not None:
+        ask.structure = ask.evaluator.structure.name
     for first in range(0, len(chosen), step):
         here = chosen[first : first + step]
         if whole is not None:

@@ -42,6 +42,7 @@ class Questions:
         self.evaluator, self._progress = evaluator, progress
         self.table_of_rows, self.codes = evaluator.encoded(rows)  # codes [N, C]
         self.count = Count()
+        self.structure: str | None = None  # what answered instead of the whole model, if anything
         self._largest: np.ndarray | None = None  # [N + B]
         self._own: np.ndarray | None = None  # f(x), where the score looks at it
         # Distinct answers to the donors, their weights, and a donor of each.

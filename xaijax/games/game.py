@@ -50,7 +50,6 @@ class Game:
         """rows: instances as read by the evaluator's table; progress(model rows done)."""
         self.evaluator, self.quantity = evaluator, quantity
         self.ask = Questions(evaluator, rows, progress)
-        self.structure: str | None = None  # what answered instead of the whole model, if anything
         self.largest = np.zeros(len(self.ask.codes), np.int64)  # players that differ, once surveyed
 
     @property
@@ -67,6 +66,11 @@ class Game:
     def P(self) -> int:
         """Players."""
         return self.evaluator.players.count
+
+    @property
+    def structure(self) -> str | None:
+        """What answered instead of the whole model, if anything."""
+        return self.ask.structure
 
     @property
     def walks(self) -> bool:
@@ -139,7 +143,7 @@ class Game:
                 self.ask.answered(len(here))
                 if groups is not None:
                     totals.add(groups[:, here], own)
-            self.structure = closed.name
+            self.ask.structure = closed.name
         if self._same_without_x:
             totals.empty[:] = totals.empty[:1]
         factors = self.quantity.combine
@@ -214,7 +218,7 @@ class Game:
     def _tell_structure(self) -> None:
         """Keep the name of what answered corners."""
         if self.ask.structured:
-            self.structure = self.evaluator.structure.name
+            self.ask.structure = self.evaluator.structure.name
 
     def walk(self, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """v(S) along orders int [D, P], by the declared first layer; float64 [n, D, 2, P, K].
@@ -232,7 +236,7 @@ class Game:
         # The two ends come with every order.
         self.ask.count.padded += len(rows) * donors * 2 * D * P - asked
         self.ask.told(asked)
-        self.structure = self.evaluator.structure.name
+        self.ask.structure = self.evaluator.structure.name
         flat = sums.reshape(len(rows), -1, sums.shape[-1])
         return self._measured(flat, flat.shape[1], self._walked(orders)).reshape(sums.shape)
 

@@ -110,6 +110,7 @@ def _stats(
         "model_rows": game.count.distinct - (clock.spared_rows - before.spared_rows),
         "padded_rows": game.count.padded + clock.padded_rows - before.padded_rows,
         "model_calls": clock.model_calls - before.model_calls,
+        "structure": game.structure,
         "tile": clock.tile,
         "seconds": seconds - compile_seconds,
         "compile_seconds": compile_seconds,
