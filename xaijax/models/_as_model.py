@@ -84,11 +84,11 @@ def as_model(
         estimator stays on the host then.
       precision: of JAX models: "float32" (full products), "tf32", or "float64" (needs
         jax_enable_x64). Host models get the dtypes given and are reduced in float64.
-      structure: what is known of a JAX model, by which corners and permutations cost one addition
-        a unit instead of a product with the first layer: None: the dense first layer that is found
-        in the model's own trace, if it has one; a `FirstLayer`: one that is declared; "plain":
-        nothing, so that the model answers whole rows. Compared with the model on probe rows;
-        `stats["structure"]` says what answered.
+      structure: what is known of a model that runs in JAX, by which hybrids cost less than whole
+        rows (docs/structures.md): None: what is found in the model's own trace, a dense first
+        layer, a sum of products, an additive model or trees; a `FirstLayer`: one that is declared;
+        "plain": nothing, so that the model answers whole rows. Compared with the model on probe
+        rows and hybrids of them; `stats["structure"]` says what answered.
       nonfinite: "raise" | "propagate": what a NaN or infinite answer does.
 
     A `Model` comes back as it is when no option is given.

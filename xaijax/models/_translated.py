@@ -240,8 +240,9 @@ def check_version(estimator: Any, name: str) -> None:
 
 
 def _parts(estimator: Any) -> list[Any]:
-    """The estimator and, of a Pipeline or ColumnTransformer, its steps."""
+    """The estimator and, of a Pipeline or ColumnTransformer, its steps; of an ensemble its parts."""
     steps = [step for _, step, *_ in getattr(estimator, "transformers_", ())]
     steps += [step for _, step in getattr(estimator, "steps", ())]
+    steps += list(np.ravel(getattr(estimator, "estimators_", ())))
     inner = [part for step in steps if hasattr(step, "_get_param_names") for part in _parts(step)]
     return [estimator, *inner]
