@@ -29,7 +29,7 @@ from repository import ROOT
 
 import xaijax as xj
 from xaijax import federated as fd
-from xaijax.federated import certificates, grpc_transport
+from xaijax.federated import grpc_transport
 
 grpc = pytest.importorskip("grpc", reason="needs the extra [federated]")
 pytest.importorskip("cryptography", reason="needs the extra [federated]")
@@ -145,7 +145,7 @@ def test_no_client_certificate(address: str, tls: dict[str, fd.Tls]) -> None:
             ask(b"", timeout=DEADLINE)
     assert told.value.code() is grpc.StatusCode.UNAVAILABLE
     with pytest.raises(xj.InputError, match="There is no connection without"):
-        fd.Connection(address, None)  # type: ignore[arg-type]
+        fd.Connection(address, None)
 
 
 def test_a_client_of_another_authority(
@@ -171,20 +171,10 @@ def test_a_server_of_another_authority(
 
 
 def test_certificates_that_have_expired(
-    address: str, tls: dict[str, fd.Tls], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    address: str, tls: dict[str, fd.Tls], tmp_path: Path
 ) -> None:
     """On either side; the authority is known to both, and good."""
-    real = certificates.DAYS
-    authority = certificates._signed
-
-    def signed(x509, subject, issuer, *rest):  # good for no day, but for the authority
-        monkeypatch.setattr(certificates, "DAYS", real if subject == issuer else 0)
-        return authority(x509, subject, issuer, *rest)
-
-    monkeypatch.setattr(certificates, "_signed", signed)
-    old = fd.make_certificates(tmp_path, ["host", "shop"])
-    monkeypatch.undo()
-    time.sleep(1.1)  # they are good until the second in which they were made
+    old = fd.make_certificates(tmp_path, ["host", "shop"], expired=True)
     config = guest_folder(tmp_path / "a", SPLIT, X, old["shop"])
     with process("guest", "serve", "--config", config) as (_, stale):
         host, _ = host_at(stale, old["host"])

@@ -109,7 +109,9 @@ def test_unknown_and_replayed_tokens() -> None:
         fields = {"session": session.session, "number": number, "tokens": asked}
         return ask(transport, "guest", "Answer", 1.0, **fields)
 
-    with pytest.raises(xj.FederatedProtocolError, match=r"\(token\): tokens: 1 of 4 are unknown"):
+    with pytest.raises(
+        xj.FederatedProtocolError, match=r"\(token\): tokens: 1 of 4 stand for no row"
+    ):
         answer(1, tokens + b"?" * 32)
     with pytest.raises(xj.FederatedProtocolError, match="32 bytes each"):
         answer(1, tokens + b"?")
@@ -122,7 +124,7 @@ def test_unknown_and_replayed_tokens() -> None:
         answer(1, conversation.token_bytes(session, [5, 6]))
     # A message of one session, played again in another one, has tokens that nobody knows there.
     transport, _, other = opened(guest)
-    with pytest.raises(xj.FederatedProtocolError, match="3 of 3 are unknown"):
+    with pytest.raises(xj.FederatedProtocolError, match="3 of 3 stand for no row"):
         fields = {"session": other.session, "number": 1, "tokens": tokens}
         ask(transport, "guest", "Answer", 1.0, **fields)
 
@@ -240,7 +242,7 @@ def test_a_joint_model_without_an_arbiter_is_refused() -> None:
     guest = {"shop": fd.InMemory(guest_of(SPLIT, X))}
     for model in (SPLIT.joint, None):
         with pytest.raises(xj.InputError, match="give arbiter="):
-            fd.Host(model, X[:, HOST], guest, names(40))  # type: ignore[arg-type]
+            fd.Host(model, X[:, HOST], guest, names(40))
 
 
 BAD_HOSTS = {
@@ -284,7 +286,7 @@ def test_rows_that_are_refused_before_anybody_is_asked() -> None:
         assert "somebody" not in str(told.value)
     assert not transport.log
     with pytest.raises(xj.InputTypeError, match="random_state"):
-        fd.Host(SPLIT.host, X[:, HOST], {}, [], random_state=0)  # type: ignore[call-arg]
+        fd.Host(SPLIT.host, X[:, HOST], {}, [], random_state=0)
 
 
 def test_answers_on_the_disk_survive_and_hold_no_identifier(tmp_path) -> None:

@@ -63,7 +63,7 @@ def walked(part: fd.Part, row: np.ndarray) -> float:
 def test_trees_are_additive_and_learn() -> None:
     X, y = labelled(2_000)
     split = fd.split_trees(X[:1_500], y[:1_500], {"shop": GUEST}, rounds=20)
-    own, join = split.host.origin[0], split.host.origin[2]  # type: ignore[index]
+    own, join = split.host.origin[0], split.host.origin[2]
     for row, answer in zip(X[1_500:1_520], split.joint.predict(X[1_500:1_520]), strict=True):
         score = walked(own, row[HOST]) + walked(split.parts["shop"], row[GUEST])
         assert abs(1 / (1 + np.exp(-score - join["intercept"])) - answer) < 1e-6
@@ -78,7 +78,7 @@ def test_trees_are_gradient_boosting_of_one_party() -> None:
     """With one tree each leaf's value is rate x sum of residuals / sum of p (1 - p)."""
     X, y = labelled(300)
     split = fd.split_trees(X, y, {"shop": GUEST}, rounds=1, depth=1, rate=0.5)
-    own = split.host.origin[0]  # type: ignore[index]
+    own = split.host.origin[0]
     at, cut = HOST[own.arrays["feature"][0, 0]], own.arrays["threshold"][0, 0]
     left = X[:, at].astype(np.float32) <= cut
     p = y.mean()
@@ -210,7 +210,7 @@ def test_parts_and_models_that_are_refused() -> None:
         (lambda: fd.split_trees(X, y, {"shop": [9]}), "guests"),
         (lambda: fd.split_neighbours(X, y, {"shop": [0]}, k=51), "k=51"),
         (lambda: fd.split_logistic(np.ones((1, 4)), 0.0, {"shop": [0]}), r"model.coef_\[0\]"),
-        (lambda: fd.SplitModel(max, 3, {"shop": 1}), "as_model"),  # type: ignore[arg-type]
+        (lambda: fd.SplitModel(max, 3, {"shop": 1}), "as_model"),
         (lambda: fd.SplitModel(logistic().joint, 3, {}), "widths must be"),
     ):
         with pytest.raises((xj.InputError, xj.InputTypeError), match=words):

@@ -15,14 +15,20 @@ from xaijax.federated.messages import INSTALL
 from xaijax.federated.tls import Tls
 
 DAYS = 30
+BEFORE = datetime.timedelta(hours=1)  # clocks differ: good from then on
 
 
 @public
-def make_certificates(folder: str | Path, names: Sequence[str]) -> dict[str, Tls]:
+def make_certificates(
+    folder: str | Path, names: Sequence[str], expired: bool = False
+) -> dict[str, Tls]:
     """Make an authority and, for each name, a certificate and a key that it signed.
 
     The certificates are good for `localhost` and 127.0.0.1, for 30 days: for tests and trials. Real
     parties get theirs from an authority that both know. Keys are written for the owner's eyes only.
+
+    expired: those of the names ended half an hour ago, to try out what is done then; the authority
+    is good.
 
     Returns:
         {name: Tls}, files in `folder`. A certificate's first name is the one given here.
@@ -39,6 +45,7 @@ def make_certificates(folder: str | Path, names: Sequence[str]) -> dict[str, Tls
     usage = _usage(x509, signs_certificates=True)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     authority = _signed(x509, title, title, key.public_key(), key, [basic, usage, identifier])
+    ends = -BEFORE / 2 if expired else datetime.timedelta(days=DAYS)
     _write(place / "authority.pem", _pem(authority))
     found = {}
     for name in names:
@@ -52,7 +59,8 @@ def make_certificates(folder: str | Path, names: Sequence[str]) -> dict[str, Tls
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
             x509.SubjectKeyIdentifier.from_public_key(own.public_key()),
         ]
-        certificate = _signed(x509, _name(x509, name), title, own.public_key(), key, extensions)
+        subject = _name(x509, name)
+        certificate = _signed(x509, subject, title, own.public_key(), key, extensions, ends)
         _write(place / f"{name}.pem", _pem(certificate))
         _write(place / f"{name}.key", _private_pem(own))
         found[name] = Tls(place / "authority.pem", place / f"{name}.pem", place / f"{name}.key")
@@ -77,7 +85,15 @@ def _usage(x509: Any, signs_certificates: bool) -> Any:
     )
 
 
-def _signed(x509: Any, subject: Any, issuer: Any, public_key: Any, key: Any, facts: Any) -> Any:
+def _signed(
+    x509: Any,
+    subject: Any,
+    issuer: Any,
+    public_key: Any,
+    key: Any,
+    facts: Any,
+    ends: datetime.timedelta = datetime.timedelta(days=DAYS),
+) -> Any:
     hashes = require("cryptography.hazmat.primitives.hashes", INSTALL)
     now = datetime.datetime.now(datetime.UTC)
     builder = (
@@ -86,8 +102,8 @@ def _signed(x509: Any, subject: Any, issuer: Any, public_key: Any, key: Any, fac
         .issuer_name(issuer)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=DAYS))
+        .not_valid_before(now - BEFORE)
+        .not_valid_after(now + ends)
     )
     for fact in facts:
         critical = isinstance(fact, x509.BasicConstraints | x509.KeyUsage)

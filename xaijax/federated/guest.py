@@ -241,13 +241,13 @@ class Guest:
         unknown = sum(one not in session.rows for one in tokens)
         if unknown:
             raise Refused(
-                "token", f"tokens: {unknown:,} of {len(tokens):,} are unknown in this session."
+                "token", f"tokens: {unknown:,} of {len(tokens):,} stand for no row under this key."
             )
         again = len(tokens) - len(set(tokens) - done)
         if again:
             raise Refused(
                 "token",
-                f"tokens: {again:,} of {len(tokens):,} were answered before in this session, or "
+                f"tokens: {again:,} of {len(tokens):,} were answered before under this key, or "
                 "stand in the request twice; each is answered once.",
             )
         rows = np.array([session.rows[one] for one in tokens], np.int64)

@@ -174,9 +174,10 @@ def load_part(path: str | Path) -> Part:
 
 def save_arrays(path: str | Path, facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Write arrays and JSON facts to a .npz file."""
-    said = json.dumps({"schema": SCHEMA, **facts})
+    said = np.frombuffer(json.dumps({"schema": SCHEMA, **facts}).encode(), np.uint8)
+    everything: dict[str, Any] = {"facts": said, **arrays}
     with Path(path).open("wb") as file:
-        np.savez(file, facts=np.frombuffer(said.encode(), np.uint8), **arrays)  # type: ignore[arg-type]
+        np.savez(file, **everything)
 
 
 def load_arrays(path: str | Path, what: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
