@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 from unittest import mock
 
-import jax
 import numpy as np
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.neural_network import MLPClassifier
 
-import xaijax
 from bench.environments import HERE, Worker, environment
 from bench.frame import (
     LEAST_SECONDS,
@@ -28,13 +23,11 @@ from bench.frame import (
     Timing,
     ratio,
 )
-from bench.models import adult_table, forward
+from bench.rule_tasks import CATEGORIES, FOREST, Task, forward_pass, rows_of_pass, task
 from xaijax.games.rules import RuleGame
 
 OURS, ALIBI, AUTHOR, FORWARD = "xaijax", "alibi", "anchor-exp", "plain forward"
-CATEGORIES = [1, 3, 4, 5, 6, 7, 11]
 SETTINGS = {"threshold": 0.95, "delta": 0.1, "tau": 0.15, "batch_size": 100}
-FOREST: dict[str, Any] = {"n_estimators": 100, "max_depth": 10, "random_state": 0}
 THRESHOLD, STOP = 0.95, 0.05
 FRESH = 10_000
 SIGMAS = 5.0
@@ -42,71 +35,6 @@ PROMISE = (
     "accepted rules below threshold - 0.05 on 10,000 fresh draws: a share of delta = 0.1 is "
     "promised, and 5 standard errors of the draws are let pass"
 )
-
-
-class Task:
-    """A model on Adult's codes, the rows to explain and the data of the spaces."""
-
-    def __init__(self, kind: str, size: Size) -> None:
-        self.kind, self.size = kind, size
-        X, y = adult_table("shap")
-        rows, labels = X.to_numpy(np.float32), y.to_numpy().astype(int)
-        full = size == "full"
-        self.B, N, train = (1_000, 1_000, 5_000) if full else (60, 4, 300)
-        N = N if kind == "network" or not full else 200
-        self.data = rows[: self.B]
-        known = np.all([np.isin(rows[:, j], self.data[:, j]) for j in CATEGORIES], axis=0)
-        self.X = rows[train:][known[train:]][:N]
-        self.train, self.labels = rows[:train], labels[:train]
-        self.model = self._network() if kind == "network" else self._forest()
-
-    def _network(self) -> Any:
-        shift, scale = self.train.mean(axis=0), self.train.std(axis=0) + 1e-6
-        rounds = 40 if self.size == "full" else 5
-        fitted = MLPClassifier(
-            (64, 64), max_iter=rounds, random_state=0, tol=0, n_iter_no_change=99
-        )
-        with np.errstate(all="ignore"):
-            import warnings  # noqa: PLC0415 - the fit is cut short on purpose, and says so
-
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                fitted.fit((self.train - shift) / scale, self.labels)
-        layers = [
-            (w.astype(np.float32), b.astype(np.float32))
-            for w, b in zip(fitted.coefs_, fitted.intercepts_, strict=True)
-        ]
-        self.params = {"shift": shift, "scale": scale, "layers": layers}
-        return xaijax.as_model(forward, self.params, output="decision")
-
-    def _forest(self) -> Any:
-        fitted = RandomForestClassifier(**FOREST).fit(self.train, self.labels)
-        return xaijax.as_model(fitted)
-
-    def anchors(self, space: str) -> xaijax.AnchorExplainer:
-        """Ours in one space."""
-        return xaijax.AnchorExplainer(
-            self.model, self.data, categories=CATEGORIES, perturbation=space
-        )
-
-    def answers(self) -> np.ndarray:
-        """Classes 0 and 1 of the data."""
-        return np.asarray(self.model.labels(self.data)).astype(int)
-
-    def sent(self) -> dict[str, np.ndarray]:
-        """What the peer needs to have the same model."""
-        if self.kind == "forest":
-            return {"data": self.data, "train": self.train, "labels": self.labels}
-        arrays = {"data": self.data, "shift": self.params["shift"], "scale": self.params["scale"]}
-        for i, (weight, bias) in enumerate(self.params["layers"]):
-            arrays |= {f"weight{i}": weight, f"bias{i}": bias}
-        return arrays
-
-
-@cache
-def task(kind: str, size: Size) -> Task:
-    """Fitted once for all cases of a run."""
-    return Task(kind, size)
 
 
 class _Peer:
@@ -208,11 +136,11 @@ class _Contest:
                 calls = rules.stats["model_calls"]
                 found.append(Figure("model calls", calls, 2 + 2 * one.data.shape[1]))
             if self.kind == "network":
-                forward_ = timings[FORWARD].best * rules.stats["model_rows"] / _rows(one)
+                forward_ = timings[FORWARD].best * rules.stats["model_rows"] / rows_of_pass(one)
                 whole = timings[OURS].best / forward_
                 found.append(Figure("the whole run / forward of its rows", whole))
                 if self.search == "kl-lucb":
-                    row = timings[FORWARD].best / _rows(one)
+                    row = timings[FORWARD].best / rows_of_pass(one)
                     label = "rounds of nine tenths of the instances / forward of their rows"
                     found.append(Figure(label, _rounds(lambda: ours(N), 0.9 * N) / row, 3.0))
             return found
@@ -221,7 +149,7 @@ class _Contest:
         least = LEAST_SECONDS if self.size == "full" else 0.0
         contenders.append(Contender(ALIBI, lambda n: alibi.explain(one.X[:n]), N, least))
         if self.kind == "network":
-            contenders.append(Contender(FORWARD, lambda n: _forward(one, n), 1))
+            contenders.append(Contender(FORWARD, lambda n: forward_pass(one, n), 1))
         rounds = 3 if self.size == "full" and self.kind == "network" else 1
         notes = ("alibi draws from the space that is 'joint' here, ours from " + self.space,)
         return Duel(contenders, check, figures, rounds=rounds, notes=notes).measure()
@@ -248,30 +176,6 @@ def _rounds(run: Callable[[], Any], least: float) -> float:
     with mock.patch.object(RuleGame, "hits", timed):
         run()
     return seconds / max(asked, 1)
-
-
-TILES = 16
-
-
-def _rows(one: Task) -> int:
-    return TILES * (16_384 if one.size == "full" else 256)
-
-
-@cache
-def _tiles(one: Task) -> jax.Array:
-    """Rows for the plain forward, on the device: making them is no part of it."""
-    tile = _rows(one) // TILES
-    return jax.device_put(np.resize(one.data, (TILES, tile, one.data.shape[1])))
-
-
-def _forward(one: Task, count: int) -> None:
-    del count
-    _mapped(one.params, _tiles(one)).block_until_ready()
-
-
-@jax.jit
-def _mapped(params: Any, tiles: jax.Array) -> jax.Array:
-    return jax.lax.map(lambda rows: forward(params, rows), tiles)
 
 
 class _Author:
