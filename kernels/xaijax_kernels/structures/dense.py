@@ -26,11 +26,20 @@ Head = Callable[[jax.Array], jax.Array]  # hidden [R, H] -> answers [R, A]
 
 def sums_of_choices(start: jax.Array, choices: jax.Array) -> jax.Array:
     """start [S, 1, H] plus one of each two choices [S, t, 2, H]; [S, 2^t, H], bit i says which."""
-    out = start
-    for t in range(choices.shape[1]):
-        both = choices[:, t, :, None]  # [S, 2, 1, H]
-        out = jnp.concatenate([out + both[:, 0], out + both[:, 1]], axis=1)
-    return out
+
+    def doubled(out: jax.Array, choices: jax.Array) -> jax.Array:
+        for i in range(choices.shape[1]):
+            both = choices[:, i, :, None]  # [S, 2, 1, H]
+            out = jnp.concatenate([out + both[:, 0], out + both[:, 1]], axis=1)
+        return out
+
+    # Half tables: one addition and one pass over the whole table.
+    half = choices.shape[1] // 2
+    low = doubled(start, choices[:, :half])
+    high = doubled(jnp.zeros_like(start), choices[:, half:])
+    # Written out, or the compiler makes the half tables again for each of their sums.
+    low, high = jax.lax.optimization_barrier((low, high))
+    return (high[:, :, None] + low[:, None]).reshape(len(start), -1, start.shape[2])
 
 
 @jax.tree_util.register_dataclass
