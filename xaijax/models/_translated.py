@@ -240,7 +240,7 @@ def check_version(estimator: Any, name: str) -> None:
 
 
 def _parts(estimator: Any) -> list[Any]:
-    """The estimator and, of a Pipeline or ColumnTransformer, its steps; of an ensemble its parts."""
+    """The estimator, the steps of a Pipeline or ColumnTransformer, the parts of an ensemble."""
     steps = [step for _, step, *_ in getattr(estimator, "transformers_", ())]
     steps += [step for _, step in getattr(estimator, "steps", ())]
     steps += list(np.ravel(getattr(estimator, "estimators_", ())))

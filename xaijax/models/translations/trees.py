@@ -4,8 +4,8 @@ scikit-learn's trees take rows in float32 and compare x <= t with t in float64; 
 takes both in float64. Thresholds are rounded down, never to the nearest, and rows to the side of
 every threshold that they are on (`_columns.rounded_down`, `on_their_side`, `_folding`), so that
 every row reaches the same leaf as in scikit-learn, to the bit. (Behind a scaler: every row of
-float64. Rows of float32 are scaled by scikit-learn in float32, where one that lies within a rounding
-of a threshold may fall on its other side.)
+float64. Rows of float32 are scaled by scikit-learn in float32, where one that lies within a
+rounding of a threshold may fall on its other side.)
 
 Letters: R rows, M nodes, T trees, K outputs.
 """
