@@ -36,7 +36,7 @@ def drawn_scores(
 
     head(params, hidden [L D, H]) -> [L D, A], own_head the same of D rows; score(answers, own
     answers) -> [.., K]. A hybrid whose players add what those of x add has x's own answer, to the
-    bit. Of a list that all draws share, what is replaced is added to x by one small product.
+    bit. A list that all draws share is two small products.
     """
     known = structure(params)
     (M, L, P), H = kept.shape, of_rows.shape[2]
@@ -48,9 +48,10 @@ def drawn_scores(
         nothing = known.nothing(1, x.dtype)
         if M == 1:
             own = x.sum(axis=0)
-            replaced = (~kept[0]).astype(x.dtype)
-            change = _times(replaced, (u - x).reshape(P, -1)).reshape(L, -1, H)
-            hidden = own + change
+            own_kept, replaced = kept[0].astype(x.dtype), (~kept[0]).astype(x.dtype)
+            # Not x's layer and changes u - x, which a large number in x would drown.
+            hidden = _times(own_kept, x.reshape(P, -1)) + _times(replaced, u.reshape(P, -1))
+            hidden = hidden.reshape(L, -1, H)
             same = _times(replaced, (x != u).any(axis=2).astype(x.dtype)) == 0
         else:
             own, hidden, same = _by_player(kept[which].transpose(2, 1, 0), x, u)
