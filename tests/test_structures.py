@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -193,3 +194,69 @@ def test_other_models_answer_themselves(name: str) -> None:
     f = OTHERS[name]
     got = xj.Explainer(xj.as_model(f), data(2, 7))(data(1, 3))
     assert got.stats["structure"] is None
+
+
+ACTIVATIONS: dict[str, tuple[Any, Any]] = {
+    "relu": (jax.nn.relu, lambda z: np.maximum(z, 0)),
+    "tanh": (jnp.tanh, np.tanh),
+    "softplus": (jax.nn.softplus, lambda z: np.logaddexp(z, 0)),
+    "swish": (jax.nn.swish, lambda z: z / (1 + np.exp(-z))),
+    "step": (lambda z: (z > 0) * 1.0, None),  # its own oracle: a rounding turns it
+}
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.integers(1, 20), min_size=0, max_size=4),
+    st.integers(1, 4),
+    st.sampled_from(sorted(ACTIVATIONS)),
+    st.booleans(),
+    st.booleans(),
+)
+def test_networks_of_all_shapes(
+    seed: int, hidden: list[int], K: int, activation: str, classes: bool, scaled: bool
+) -> None:
+    """Layers, activations, outputs and soft shares of classes, by structure, whole and defined."""
+    rng, P = np.random.default_rng(seed), 5
+    widths = [P, *hidden, K]
+    layers = [
+        (
+            rng.normal(size=d).astype(np.float32) / np.sqrt(d[0], dtype=np.float32),
+            rng.normal(size=d[1:]),
+        )
+        for d in itertools.pairwise(widths)
+    ]
+    jax_step, np_step = ACTIVATIONS[activation]
+
+    def network(Z: Any, xp: Any, step: Any) -> Any:
+        Z = (Z - 0.25) / 2 if scaled else Z
+        for i, (W, b) in enumerate(layers):
+            Z = Z @ xp.asarray(W, Z.dtype) + xp.asarray(b, Z.dtype)
+            Z = step(Z) if i < len(layers) - 1 else Z
+        if not classes:
+            return Z
+        Z = xp.exp(Z - Z.max(axis=1, keepdims=True))
+        return Z / Z.sum(axis=1, keepdims=True)
+
+    def f(Z: Any) -> Any:
+        return network(Z, jnp, jax_step)
+
+    X, background = data(seed + 1, 3), data(seed + 2, 4)
+    got = xj.Explainer(xj.as_model(f), background)(X)
+    affine = not hidden and not (classes and K > 1)
+    assert got.stats["structure"] in (("additive",) if affine else ("first layer",))
+    whole = xj.Explainer(xj.as_model(f, structure="plain"), background)(X)
+    # Some ten sums of at most 20 float32 terms of size two, each through slopes of about one.
+    size = 200 * 2.0**-24 * max(1.0, float(np.abs(whole.values).max()))
+    if np_step is None:  # a score within rounding of a step may turn
+        assert (np.abs(got.values - whole.values) > size).mean() < 0.05
+        return
+    np.testing.assert_allclose(got.values, whole.values, rtol=0, atol=size)
+    wanted = oracles.explain(
+        lambda Z: network(np.asarray(Z, float), np, np_step),
+        X,
+        background,
+        oracles.shapley_weight(P),
+    )[0]
+    np.testing.assert_allclose(got.values, wanted.reshape(got.values.shape), rtol=0, atol=size)
