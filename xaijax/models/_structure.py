@@ -133,7 +133,7 @@ def difference(structure: Any, model: Any, rows: np.ndarray, evaluate: Evaluate)
         if found.shape != answer.shape:
             return f"shapes {found.shape} and {answer.shape}"
         found, answer = (one[usable].astype(np.float64) for one in (found, answer))
-        off = _difference(found, answer, EPS[model.precision])
+        off = _difference(found, answer, EPS[model.precision]) if usable.any() else ""
         if off:
             return off
     return ""

@@ -106,4 +106,5 @@ def largest(structure: Any, rows: jax.Array) -> jax.Array:
     columns = jnp.abs(structure.columns(rows))
     if hasattr(structure, "weights"):
         columns = columns * jnp.abs(structure.weights).max(axis=1)
-    return columns.max(axis=1, initial=0)
+    # A maximum need not show a number that is missing.
+    return jnp.where(jnp.isfinite(columns), columns, jnp.inf).max(axis=1, initial=0)
