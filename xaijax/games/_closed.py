@@ -86,7 +86,7 @@ def _made(evaluator: Evaluator, p: np.ndarray, head: Any) -> ClosedForm | None:
         return np.concatenate([np.asarray(known.columns(rows))[:n] for rows, n in _blocks(codes)])
 
     donors, weights = columns(evaluator.replacement.codes), evaluator.replacement.weights
-    inner, P = known.inner, len(p)
+    inner, P = known.inner, evaluator.players.count  # p may be that of fewer, see `index_weights`
     if isinstance(inner, Dense):
         share = induced_weights(p, 1)[0]
         form: _Form = _Additive(inner, head, donors, weights, player, P, share)
@@ -124,15 +124,20 @@ class _Additive:
         self._bias = np.asarray(dense.bias, np.float64) @ A + c
         donors = donors.astype(np.float64)
         self._mean = weights @ donors
-        self._player = (player[:, None] == np.arange(P)) * share  # [C, P]
+        self._P, self._share = P, share
+        self._order = np.argsort(player, kind="stable")  # columns of a player, side by side
+        self._players, self._starts = np.unique(player[self._order], return_index=True)
         self.of_donors = donors @ self._weights + self._bias
 
     def of(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """See `_Form`."""
         columns = columns.astype(np.float64)
         change = columns - self._mean
-        values = [(change * w) @ self._player for w in self._weights.T]
-        return np.stack(values, axis=2), columns @ self._weights + self._bias
+        values = np.zeros((len(columns), self._P, self._weights.shape[1]))
+        for k, w in enumerate(self._weights.T):
+            terms = (change * w)[:, self._order]
+            values[:, self._players, k] = np.add.reduceat(terms, self._starts, axis=1)
+        return values * self._share, columns @ self._weights + self._bias
 
 
 class _Trees:

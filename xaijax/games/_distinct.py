@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from xaijax.games._crossed import crossed
-from xaijax.games._questions import ROWS_AT_A_TIME, Questions
+from xaijax.games._ends import ROWS_AT_A_TIME
+from xaijax.games._questions import Questions
 from xaijax.games._values import distinct
 from xaijax.games.replacement import agreement_codes
 
@@ -153,5 +154,5 @@ def _with_donors(
     out = np.empty((len(here), len(masks), found.shape[2]))
     out[:, apart] = found
     if len(apart) < len(masks):
-        out[:, np.flatnonzero(~masks.any(axis=1))] = ask.of_donors(here)[:, None]
+        out[:, np.flatnonzero(~masks.any(axis=1))] = ask.ends.of_donors(here)[:, None]
     return out

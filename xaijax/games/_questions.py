@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from xaijax._errors import MemoryPlanError
+from xaijax.games._ends import Ends
 from xaijax.games._loop import Backend, Done, Instances, Question, Stream
-from xaijax.games._refuse import refuse_bad_answers, refuse_bad_scores
-from xaijax.games._values import values_of, whole
+from xaijax.games._refuse import refuse_bad_answers
 from xaijax.games.evaluator import PROBE_ROWS, Evaluator
 from xaijax.games.replacement import agreement_codes
 from xaijax_kernels.lattice import Pairs, pack
@@ -22,7 +22,6 @@ from xaijax_kernels.lattice import differing as _differ
 from xaijax_kernels.rows import RowStream
 
 LARGEST = "largest of the donors"
-ROWS_AT_A_TIME = 1 << 22  # asked one by one, held together
 MOST_UNEVEN = 1 << 12  # by which 24 bits leave 12 for usual numbers
 
 
@@ -45,8 +44,7 @@ class Questions:
         self.structure: str | None = None  # what answered instead of the whole model, if anything
         self._largest: np.ndarray | None = None  # [N + B]
         self._own: np.ndarray | None = None  # f(x), where the score looks at it
-        # Distinct answers to the donors, their weights, and a donor of each.
-        self._donors: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self.ends = Ends(self)
 
     @property
     def N(self) -> int:
@@ -242,60 +240,6 @@ class Questions:
             self._own = np.concatenate(parts)
         return Instances(self.codes[here], self._own[here])
 
-    def of_donors(self, here: np.ndarray) -> np.ndarray:
-        """The mean score of the donors themselves, [n, K]: what keeping nothing gives.
-
-        Donors are asked once for all instances, and scored against each where the score looks at
-        f(x), once for each distinct answer.
-        """
-        evaluator = self.evaluator
-        if self._donors is None:
-            answers = self._answers_of_donors()
-            distinct, first, place = _distinct_rows(answers)
-            weights = np.bincount(place, evaluator.replacement.weights, len(distinct))
-            self._donors = distinct, weights, first
-        distinct, weights, donors = self._donors
-        score = evaluator.score
-        if score is None or not score.reads_own:
-            scores = distinct if score is None else np.asarray(score(distinct, None))
-            refuse_bad_scores(evaluator, scores, donors)
-            return np.repeat(weights[None] @ scores, len(here), axis=0)
-        own, _, place = _distinct_rows(self._answers_of_rows(here))
-        step = max(1, ROWS_AT_A_TIME // len(distinct))
-        parts = []
-        for n in range(0, len(own), step):
-            some = own[n : n + step]
-            against = np.repeat(some, len(distinct), axis=0)
-            scores = np.asarray(score(np.tile(distinct, (len(some), 1)), against))
-            refuse_bad_scores(evaluator, scores, np.tile(donors, len(some)))
-            scores = scores.reshape(len(some), len(distinct), -1)
-            parts.append(np.tensordot(scores, weights, axes=(1, 0)))
-        return np.concatenate(parts)[place]
-
-    def _answers_of_donors(self) -> np.ndarray:
-        """The model's answers to the donors, [B, A]."""
-        B = len(self.evaluator.replacement.codes)
-        values = values_of(self.evaluator, self.codes) if self.crosses else None
-        if values is not None:
-            answers = whole(self.evaluator, values, values.of_donors)
-            if np.isfinite(answers).all():
-                self.answered(B)
-                return answers.astype(np.float64)
-        zero, none = np.zeros(B, np.int32), np.zeros((1, self.P), bool)
-        return self.rows_asked(np.zeros(1, int), zero, np.arange(B), zero, none, False)
-
-    def _answers_of_rows(self, here: np.ndarray) -> np.ndarray:
-        """The model's answers to the instances `here` themselves, [n, A]."""
-        values = values_of(self.evaluator, self.codes) if self.crosses else None
-        if values is not None:
-            answers = whole(self.evaluator, values, values.of_rows[here])
-            if np.isfinite(answers).all():
-                self.answered(len(here))
-                return answers.astype(np.float64)
-        own = self.instances(here).own
-        assert own is not None
-        return own
-
     def with_less_where_memory_is_short(
         self,
         backend: Backend,
@@ -318,10 +262,3 @@ class Questions:
                     raise
             self.count = before
             backend = self.backend()
-
-
-def _distinct_rows(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(distinct answers [n, A], the first row of each, which of them every row is) of [R, A]."""
-    axis = 0 if answers.shape[1] > 1 else None  # numbers are sorted faster than rows
-    distinct, first, place = np.unique(answers, axis=axis, return_index=True, return_inverse=True)
-    return distinct.reshape(-1, answers.shape[1]), first, place.ravel()

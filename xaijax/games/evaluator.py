@@ -18,14 +18,12 @@ from xaijax._coded_table import CodedTable, Untranslatable
 from xaijax._errors import MemoryPlanError
 from xaijax._players import Players
 from xaijax._table import Table
+from xaijax.games._backends import device_backend, host_backend, walker
 from xaijax.games._clock import Clock
 from xaijax.games._device import DeviceBackend
-from xaijax.games._host import ROWS_PER_CALL, HostBackend
 from xaijax.games._limits import devices_of, power_below, stated_limit, tile_of
 from xaijax.games._loop import Backend
-from xaijax.games._plan import instances_at_a_time, plan_sizes, rows_at_a_time
-from xaijax.games._programs import Programs, columns, make_mesh
-from xaijax.games._shared import Sharing
+from xaijax.games._plan import instances_at_a_time, rows_at_a_time
 from xaijax.games._walk import WalkBackend
 from xaijax.games.replacement import Replacement
 from xaijax.games.score import Score
@@ -33,11 +31,11 @@ from xaijax_kernels.hybrids import SLOT_BITS
 from xaijax_kernels.lattice import LISTED
 from xaijax_kernels.memory import free_memory
 from xaijax_kernels.structures.columnwise import largest
-from xaijax_kernels.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, widest_layer
+from xaijax_kernels.tiles import SMALLEST_TILE
 
 PROBE_ROWS = 32
 LASTING = "codes of the lasting rows"
-ROWS_MADE = 4096  # looked at together
+ROWS_READ, NUMBERS_READ = 1 << 12, 1 << 20  # codes that are looked at together
 SLOT = 1 << SLOT_BITS
 LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair is cut into
 
@@ -66,14 +64,14 @@ class Evaluator:
         asked where it stands, by the model as it is: no two as one, no structure. tile_parts: by
         how much tiles are smaller than usual, where many questions are short.
         """
-        self._plain = plain
-        self._tile_parts = tile_parts
+        self.plain = plain
+        self.tile_parts = tile_parts
         self.score = score
         self.model, self.players = model.settled(), players
         self._compared = False  # a translated estimator, with its own answers
         auto = isinstance(batch_size, str) and batch_size == "auto"
-        self._batch_rows = None if auto else _checks.whole_number(batch_size, "batch_size")
-        self._tile = None if tile is None else tile_of(tile)
+        self.batch_rows = None if auto else _checks.whole_number(batch_size, "batch_size")
+        self.tile = None if tile is None else tile_of(tile)
         self.devices = devices_of(devices)  # that tiles are split over
         self._max_memory = (
             None if max_memory is None else _checks.whole_number(max_memory, "max_memory")
@@ -93,7 +91,7 @@ class Evaluator:
         per_column = replacement.table.codes_per_column
         columns = np.repeat(self.players.of_column, per_column).astype(np.int32)
         plain = self.players.single and per_column == 1
-        self._players_of_codes = None if plain else columns
+        self.players_of_codes = None if plain else columns
         self.code_players = columns
 
     def encoded(self, rows: Any) -> tuple[Table, np.ndarray]:
@@ -194,15 +192,16 @@ class Evaluator:
         A JAX model keeps the plan of the first call, so that no later one compiles again.
         """
         if self.model.backend == "host":
-            return self._host_backend(table, x, self._most_rows(N))
+            return host_backend(self, self.probe(table, x), self._most_rows(N), table)
         if self._kept is None:
-            self._kept = self._device_backend(x, self._most_rows(N))
+            probe = self.probe(self.replacement.table, x)
+            self._kept = device_backend(self, probe, self._most_rows(N))
         return self._kept
 
     @property
     def structure(self) -> Any:
         """What is known of the model beyond its answers, once it is probed; None: nothing."""
-        if self.findings is None or self._plain:
+        if self.findings is None or self.plain:
             return None
         if self.model.backend == "host":  # where a translation was left
             return None
@@ -211,7 +210,7 @@ class Evaluator:
     @property
     def crosses(self) -> bool:
         """Whether parts of instances and donors may be put together; see `Questions.crosses`."""
-        return self.structure is not None and not self._plain and self.model.deterministic
+        return self.structure is not None and not self.plain and self.model.deterministic
 
     @property
     def structured(self) -> bool:
@@ -232,16 +231,17 @@ class Evaluator:
         if key not in cache:
             cache[key] = jax.jit(lambda params, rows: largest(structure.of(params), rows))
         parts = [np.zeros(0)]
-        for first in range(0, len(codes), ROWS_MADE):  # a memory map is read in pieces
-            some = np.asarray(codes[first : first + ROWS_MADE])
-            filled = np.pad(some, ((0, ROWS_MADE - len(some)), (0, 0)), mode="edge")
+        together = min(ROWS_READ, power_below(NUMBERS_READ // codes.shape[1]))
+        for first in range(0, len(codes), together):  # a memory map is read in pieces
+            some = np.asarray(codes[first : first + together])
+            filled = np.pad(some, ((0, together - len(some)), (0, 0)), mode="edge")
             parts.append(np.asarray(cache[key](self.model.params, filled))[: len(some)])
         return np.concatenate(parts)
 
     @property
     def walks(self) -> bool:
         """Whether orders of players are walked by the model's first layer."""
-        if self.structure is None or self._players_of_codes is not None:
+        if self.structure is None or self.players_of_codes is not None:
             return False
         known = jax.eval_shape(self.structure.of, self.model.params)
         return known.walks and len(self.code_players) == self.replacement.codes.shape[1]
@@ -250,18 +250,7 @@ class Evaluator:
         """The loop that walks orders; arguments as of `backend`."""
         if self._walker is None:
             self.backend(table, x, N)  # probes the model, and its structure
-            codes = self.replacement.codes
-            self._walker = WalkBackend(
-                self.model,
-                self.structure,
-                self.findings.outputs,
-                codes,
-                self.replacement.weights,
-                self.instances_at_a_time,
-                make_mesh(self.devices),
-                self.max_memory,
-                self.clock,
-            )
+            self._walker = walker(self)
         return self._walker
 
     def halve_tile(self) -> bool:
@@ -274,50 +263,12 @@ class Evaluator:
             "values may differ in the last bits from those of another run. Lower max_memory= or "
             f"say tile={tile // 2} to have the same bits again."
         )
-        self._tile, self._kept = tile // 2, None
+        self.tile, self._kept = tile // 2, None
         self.clock.tile_halvings += 1
         return True
 
-    def _device_backend(self, x: np.ndarray, most_rows: int) -> DeviceBackend:
-        model, codes = self.model, self.replacement.codes
-        probe = self._probe(self.replacement.table, x)
-        devices = self.devices
-        sizes = plan_sizes(
-            width=widest_layer(probe.jaxpr, probe.rows),
-            itemsize=codes.itemsize,
-            platform=devices[0].platform,
-            shape=self.replacement.table.shape,
-            P=self.players.count,
-            outputs=self.outputs,
-            dtype=codes.dtype.name,
-            donors=len(codes),
-            columns=codes.shape[1],
-            devices=len(devices),
-            tile=self._tile,
-            batch_rows=self._batch_rows,
-            most_rows=most_rows,
-            default_tiles=TILES_PER_DISPATCH,
-            max_memory=self.max_memory,
-            tile_parts=self._tile_parts,
-        )
-        programs = Programs(
-            columns(model.apply),
-            model.params,
-            model.compiled,
-            sizes,
-            self._players_of_codes,
-            codes,
-            make_mesh(devices),
-            self.max_memory,
-            self.clock,
-            self.listed,
-            self.score,
-            probe.outputs,
-            self.structure,
-        )
-        return DeviceBackend(programs)
-
-    def _probe(self, table: Table, x: np.ndarray) -> Any:
+    def probe(self, table: Table, x: np.ndarray) -> Any:
+        """What the engine must know of the model; asked of it at the first call only."""
         if self.findings is None:
             # Of both kinds, since rows that are all alike would say nothing about neighbours.
             few = [self.replacement.codes[: PROBE_ROWS // 2], x[: PROBE_ROWS // 2]]
@@ -327,54 +278,3 @@ class Evaluator:
                 self.score = self.score.fitted(findings.outputs, findings.answer_dtype)
             self.findings = findings
         return self.findings
-
-    def _host_backend(self, table: Table, x: np.ndarray, most_rows: int) -> HostBackend:
-        model, codes = self.model, self.replacement.codes
-        self._probe(table, x)
-        K = self.findings.outputs
-
-        def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
-            return model.answer(table.decode(code_rows), first, K)
-
-        call, block = self._host_rows(most_rows)
-        return HostBackend(
-            answer,
-            self.players.count,
-            self._players_of_codes,
-            codes,
-            rows_per_call=call,
-            rows_per_block=block,
-            instances=self.rows_at_a_time,
-            listed=self.listed,
-            cache=model.compiled,
-            device=self.devices[0],
-            clock=self.clock,
-            sharing=self._sharing(),
-            score=self.score,
-        )
-
-    def _sharing(self) -> Sharing | None:
-        """Where hybrids of several instances may be the same; not of a random model."""
-        codes = self.replacement.codes
-        if len(codes) > 1 or self._plain or not self.model.deterministic:
-            return None
-        # Codes, those asked, and what sorting needs.
-        return Sharing(self.max_memory // 16 // (codes.shape[1] * codes.itemsize + 32))
-
-    def _host_rows(self, most_rows: int) -> tuple[int, int]:
-        """(rows of one call, rows of one block of sums).
-
-        A block: `tile`, or as many rows as a quarter of the memory holds with their codes, their
-        decoded values and the model's own copies; a power of two. A call: `batch_size` rounded up
-        to whole blocks, as tiles are on a device: many models round a single row's answer in
-        another way than a batch's. Never more than is asked for, than fits, or than the model's
-        `max_rows`, a power of two below it.
-        """
-        codes = self.replacement.codes
-        fits = self.max_memory // 4 // (8 * codes.shape[1] * codes.itemsize)
-        block = self._tile or max(SMALLEST_TILE, min(ROWS_PER_CALL, power_below(fits)))
-        wanted = min(self._batch_rows or block, max(block, min(most_rows, fits)))
-        call = -(-wanted // block) * block
-        if self.model.max_rows is not None:
-            call = min(call, power_below(self.model.max_rows))
-        return call, block
