@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 from repository import library_modules
+from structured_kernels import after_layer, dense_layer, f32, i32, structured_kernels, u32
 
 from xaijax_kernels.hybrids import (
     corner_masks,
@@ -49,24 +50,13 @@ DEVICES = 4
 PARTITIONING = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"}
 
 
-def f32(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, jnp.float32)
-
-
-def i32(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, jnp.int32)
-
-
-def u32(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, jnp.uint32)
-
-
 def network(params: Any, rows: jax.Array) -> jax.Array:
     first, bias, second = params
     return jnp.tanh(rows @ first + bias[None]) @ second
 
 
 NETWORK = (f32(P, 8), f32(8), f32(8, K))
+
 SLOT_COLUMNS = 3 + 1
 
 
@@ -104,7 +94,7 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
     fixed = (NETWORK, f32(N, P), f32(2, 3, P), f32(2, 3), i32(4, P), split(i32(devices)))
     yield (
         "walk_tiles",
-        partial(walk_tiles, lambda p: p[:2], lambda p, h: jnp.tanh(h) @ p[2], walk, mesh),
+        partial(walk_tiles, dense_layer, after_layer, walk, mesh),
         (*fixed, split(i32(T, 4))),
     )
     pairs = over_tiles(partial(reduce_pairs, k=BITS, group=2), mesh, (True, False))
@@ -198,7 +188,10 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
 CASES = [
     pytest.param(function, arguments, id=f"{name}, {devices} device{'s' * (devices > 1)}")
     for devices in (1, DEVICES)
-    for name, function, arguments in (*tiled(devices), *(whole() if devices == 1 else ()))
+    for name, function, arguments in (
+        *tiled(devices),
+        *((*whole(), *structured_kernels()) if devices == 1 else ()),
+    )
 ]
 # These take arrays of JAX, but only hand them over: nothing of theirs is compiled.
 HOST_SIDE = {"run_on_host", "traced_once"}

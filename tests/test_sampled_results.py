@@ -119,13 +119,15 @@ def test_the_repr_says_how_sure(mixed):
     assert "no standard errors for 4 of 6 instances: fewer than 2 antithetic pairs" in without
 
 
-def test_twenty_thousand_players_are_shown_and_saved(tmp_path):
+@pytest.mark.parametrize(("structure", "rows"), [(None, 1), ("plain", 2**10)])
+def test_twenty_thousand_players_are_shown_and_saved(tmp_path, structure, rows):
     """2^20,000 has 6,021 digits, more than Python makes a text of."""
     x = np.zeros((1, 20_000), np.float32)
     x[0, 19_990:] = np.arange(1.0, 11.0)
-    model, baseline = xj.as_model(lambda X: X.sum(axis=1)), xj.Baseline(0 * x[0])
+    model = xj.as_model(lambda X: X.sum(axis=1), structure=structure)
+    baseline = xj.Baseline(0 * x[0])
     got = xj.Explainer(model, baseline)(x, progress=False)
-    assert got.exact and got.stats["model_rows"] == 2**10
+    assert got.exact and got.stats["model_rows"] == rows
     # 2^10 changes of at most 55, weighted and summed in float32.
     np.testing.assert_allclose(got.values, x, rtol=0, atol=64 * 2.0**-24 * 55)
     got.save(tmp_path / "wide.npz")

@@ -244,7 +244,7 @@ def test_networks_of_all_shapes(
 
     X, background = data(seed + 1, 3), data(seed + 2, 4)
     got = xj.Explainer(xj.as_model(f), background)(X)
-    affine = not hidden and not (classes and K > 1)
+    affine = not hidden and not classes
     assert got.stats["structure"] in (("additive",) if affine else ("first layer",))
     whole = xj.Explainer(xj.as_model(f, structure="plain"), background)(X)
     # Some ten sums of at most 20 float32 terms of size two, each through slopes of about one.

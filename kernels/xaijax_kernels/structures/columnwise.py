@@ -107,4 +107,5 @@ def largest(structure: Any, rows: jax.Array) -> jax.Array:
     if hasattr(structure, "weights"):
         columns = columns * jnp.abs(structure.weights).max(axis=1)
     # A maximum need not show a number that is missing.
-    return jnp.where(jnp.isfinite(columns), columns, jnp.inf).max(axis=1, initial=0)
+    infinite = jnp.full_like(columns, jnp.inf)
+    return jnp.where(jnp.isfinite(columns), columns, infinite).max(axis=1, initial=0)

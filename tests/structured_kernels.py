@@ -1,0 +1,133 @@
+"""The kernels that know something of the model, with shapes to lower them for (`test_export`).
+
+Letters: R rows, S slots of 2^BITS corners, N instances, B donors, P players, K outputs, L terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from xaijax_kernels.hybrids import slot_players
+from xaijax_kernels.structures.columnwise import Columnwise, largest
+from xaijax_kernels.structures.crossed import (
+    DONORS,
+    INSTANCES,
+    all_but_one,
+    crossed_means,
+    kept_part,
+    value_table,
+    whole_answers,
+)
+from xaijax_kernels.structures.dense import WHOLE_ROWS, Dense, sums_of_choices
+from xaijax_kernels.structures.drawn import drawn_scores
+from xaijax_kernels.structures.leaves import broken, paid
+from xaijax_kernels.structures.named import in_blocks, xaijax_gaussian_sums
+from xaijax_kernels.structures.product import Boxes, Gaussians, Product
+
+Case = tuple[str, Callable[..., Any], tuple[Any, ...]]
+
+N, B, P, K, S, BITS = 3, 4, 5, 2, 16, 4
+R, ROWS = S << BITS, 2 * INSTANCES
+L, H, PLACES = 7, 8, 20  # terms of a sum, units of a layer, values of all players
+
+
+def f32(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def i32(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.int32)
+
+
+def u32(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.uint32)
+
+
+def bools(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, bool)
+
+
+def dense_layer(params: Any) -> Dense:
+    return Dense(*params[:2])
+
+
+def after_layer(params: Any, hidden: jax.Array) -> jax.Array:
+    return jnp.tanh(hidden) @ params[2]
+
+
+def logarithms(params: Any) -> Columnwise:
+    return Columnwise(dense_layer(params), params, lambda p, rows: jnp.log1p(rows), tuple(range(P)))
+
+
+def gaussians(params: Any) -> Product:
+    centres, gamma, coefficients, intercept = params
+    return Product(Gaussians(centres, gamma), coefficients, intercept)
+
+
+def boxes(params: Any) -> Product:
+    low, high, coefficients, intercept = params
+    return Product(Boxes(low, high), coefficients, intercept)
+
+
+def after_sums(params: Any, sums: jax.Array) -> jax.Array:
+    del params
+    return jnp.tanh(sums)
+
+
+LAYER = (f32(P, H), f32(H), f32(H, K))
+SUMS = (f32(L, K), f32(K))
+# Made of params, what follows, the params, numbers of a part.
+STRUCTURES = (
+    (dense_layer, after_layer, LAYER, H),
+    (logarithms, after_layer, LAYER, H),
+    (gaussians, after_sums, (f32(L, P), f32(), *SUMS), L),
+    (boxes, after_sums, (f32(L, P), f32(L, P), *SUMS), L),
+)
+
+
+def structured_kernels() -> Iterator[Case]:
+    yield "slot_players", partial(slot_players, P, BITS), (i32(S, 3 + 1),)
+    yield "sums_of_choices", sums_of_choices, (f32(S, 1, H), f32(S, BITS, 2, H))
+    yield "in_blocks", partial(in_blocks, jnp.sin), (f32(3 * R, P),)
+    yield "gaussian_sums", xaijax_gaussian_sums, (f32(R, P), f32(L, P), f32(), *SUMS)
+    leaf = (i32(L, 2), i32(L, 2), f32(L, 2), f32(L, 2))
+    yield "broken", broken, (f32(R, P), *leaf)
+    yield "paid", partial(paid, P=P), (i32(R, L), f32(L << 2, 2), i32(L, 2), f32(L, K))
+    for structure in STRUCTURES:
+        yield from of_structure(*structure)
+
+
+def of_structure(of: Any, head: Any, params: Any, width: int) -> Iterator[Case]:
+    def score(answers: jax.Array, own: jax.Array) -> jax.Array:
+        return answers - own
+
+    def corners(params: Any, *given: Any) -> Any:
+        return of(params).corners(partial(head, params), *given)
+
+    def made(function: Any) -> Any:
+        return lambda params, *given: function(of(params), *given)
+
+    yield "corners", corners, (params, f32(S, P), f32(S, P), bools(S, BITS + 1, P))
+    yield "hidden", made(lambda known, rows: known.hidden(rows)), (params, f32(R, P))
+    if of is logarithms:  # what a model's trace shows is always of columns
+        yield "largest", made(largest), (params, f32(R, P))
+        table_of = (params, f32(WHOLE_ROWS, P), bools(WHOLE_ROWS, P))
+        yield "value_table", partial(value_table, of), table_of
+    table, rows = f32(PLACES, width), i32(ROWS, P)
+    yield "kept_part", made(kept_part), (params, table, rows, bools(P))
+    yield "all_but_one", made(all_but_one), (params, table, rows)
+    yield "whole_answers", partial(whole_answers, of, head), (params, table, rows)
+    blocks = (i32(3), bools(3), i32(3, DONORS, P), f32(3, DONORS))
+    for singles in (False, True):
+        means = partial(crossed_means, of, head, head, score, jnp.isfinite, K, singles)
+        yield "crossed_means", means, (params, table, rows, bools(P, P), *blocks)
+    if head is after_layer:
+        draws = (f32(N, P, H), f32(B, P, H), *[i32(2, R)] * 3)
+        run = partial(drawn_scores, of, head, head, score, jnp.isfinite)
+        for lists in (1, 2 * R):
+            yield "drawn_scores", run, (params, *draws, bools(lists, 4, P))
