@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from xaijax_kernels.hybrids import slot_players
+from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 from xaijax_kernels.structures.crossed import (
     DONORS,
@@ -27,6 +28,7 @@ from xaijax_kernels.structures.dense import WHOLE_ROWS, Dense, sums_of_choices
 from xaijax_kernels.structures.drawn import drawn_scores
 from xaijax_kernels.structures.leaves import broken, paid
 from xaijax_kernels.structures.named import in_blocks, xaijax_gaussian_sums
+from xaijax_kernels.structures.neighbours import nearest
 from xaijax_kernels.structures.product import Boxes, Gaussians, Product
 
 Case = tuple[str, Callable[..., Any], tuple[Any, ...]]
@@ -90,6 +92,16 @@ STRUCTURES = (
 )
 
 
+def averaging(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
+    """The mean over donors, split over the devices of a mesh as the loops over tiles are."""
+    shape = MeansShape(P, 1 << 3, 2, K, "float32")
+    donors = (f32(3, 2, shape.donors, P), f32(3, 2, shape.donors), i32(P))
+    for of, head, params, _ in STRUCTURES:
+        run = partial(mean_tables, of, head, None, jnp.isfinite, shape, mesh)
+        work = (split(i32(mesh.size)), split(i32(T, 2)))
+        yield "mean_tables", run, (params, f32(N, P), *donors, *work)
+
+
 def structured_kernels() -> Iterator[Case]:
     yield "slot_players", partial(slot_players, P, BITS), (i32(S, 3 + 1),)
     yield "sums_of_choices", sums_of_choices, (f32(S, 1, H), f32(S, BITS, 2, H))
@@ -98,6 +110,9 @@ def structured_kernels() -> Iterator[Case]:
     leaf = (i32(L, 2), i32(L, 2), f32(L, 2), f32(L, 2))
     yield "broken", broken, (f32(R, P), *leaf)
     yield "paid", partial(paid, P=P), (i32(R, L), f32(L << 2, 2), i32(L, 2), f32(L, K))
+    for power in (2.0, 1.0, 3.0, float("inf")):
+        near = partial(nearest, k=5, power=power)
+        yield "nearest", near, (f32(2000, P), f32(R, P))
     for structure in STRUCTURES:
         yield from of_structure(*structure)
 

@@ -19,7 +19,15 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 from repository import library_modules
-from structured_kernels import after_layer, dense_layer, f32, i32, structured_kernels, u32
+from structured_kernels import (
+    after_layer,
+    averaging,
+    dense_layer,
+    f32,
+    i32,
+    structured_kernels,
+    u32,
+)
 
 from xaijax_kernels.hybrids import (
     corner_masks,
@@ -90,6 +98,7 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
         (NETWORK, f32(N, P), f32(B, P), i32(P), split(i32(devices)), slots, u32(48, 1)),
     )
     yield from pulls(mesh, split, T)
+    yield from averaging(mesh, split, T)
     walk = WalkShape(P, 2, 3, 4, K, "float32")
     fixed = (NETWORK, f32(N, P), f32(2, 3, P), f32(2, 3), i32(4, P), split(i32(devices)))
     yield (

@@ -23,6 +23,7 @@ from xaijax.games._clock import Clock
 from xaijax.games._plan import Sizes
 from xaijax.games.score import Score
 from xaijax_kernels.memory import program_bytes
+from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.tiles import SMALLEST_TILE, TileShape, over_tiles, run_tiles, traced_once
 
 LOOK_AHEAD = 2  # dispatches under way before the first is fetched
@@ -94,7 +95,7 @@ class Programs:
 
             run = partial(
                 run_tiles,
-                self.traced() if known is None else self._head(known),
+                self.traced() if known is None else self._head(known, s.tile.rows),
                 shape,
                 self.mesh,
                 kind=kind,
@@ -138,10 +139,19 @@ class Programs:
             self._cache[key] = traced_once(self._apply, self.params, rows)
         return self._cache[key]
 
-    def _head(self, known: Any) -> Callable[[Any, jax.Array], jax.Array]:
+    def mean_tables(self, shape: MeansShape, arguments: tuple[Any, ...]) -> Any:
+        """The program that averages the structure's corners over donors; see `_averaged`."""
+        known, score = self._structure, self._score
+        kept = jnp.isfinite if score is None else score.kept
+        head = self._head(known, shape.rows)
+        run = partial(mean_tables, known.of, head, score, kept, shape, self.mesh)
+        dims = tuple(None if a is None else a.shape for a in arguments[1:])
+        return self.compiled(("averaged", known, score, shape, dims), run, arguments)
+
+    def _head(self, known: Any, rows: int) -> Callable[[Any, jax.Array], jax.Array]:
         """The rest of a model whose structure is known: one trace serves all programs."""
         layer = jax.eval_shape(known.of, self.params)
-        rows, dtype = layer.block(self.sizes.tile.rows), self.donors.dtype
+        rows, dtype = layer.block(rows), self.donors.dtype
         key = ("head", known, rows, dtype.name)
         if key not in self._cache:
             hidden = jax.ShapeDtypeStruct((rows, layer.width), dtype)

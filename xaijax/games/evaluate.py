@@ -64,6 +64,15 @@ class Totals:
         part.full, part.span = self.full[first:last], self.span[first:last]
         return part
 
+    def like(self, n: int) -> Totals:
+        """Zeros of n other instances."""
+        return Totals(n, *self.phi.shape[1:], self._w, self._random)
+
+    def put(self, rows: np.ndarray, of: Totals, which: np.ndarray) -> None:
+        """Put the instances `which` bool [m] of `of` in the places `rows` int [n]."""
+        for name in ("phi", "empty", "full", "span"):
+            getattr(self, name)[rows] = getattr(of, name)[which]
+
     def add(self, rows: np.ndarray, of: Totals) -> None:
         """Add the rows of `of` with the weights rows [G, n], and widen the span."""
         self.phi += np.tensordot(rows, of.phi, axes=1)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from xaijax._errors import ModelOutputError
+from xaijax.games._averaged import Averaged, averaged
 from xaijax.games._closed import closed_form
 from xaijax.games._coalitions import ListOfCoalitions, Masks, WithWhole
 from xaijax.games._distinct import by_distinct, entries_worth_it
@@ -120,9 +121,13 @@ class Game:
 
         def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
             n, B, _ = differs.shape
-            instance, donor = np.repeat(np.arange(n), B), np.tile(np.arange(B), n)
             own = own_of(first, n)
             here = chosen[first : first + n]
+            left = np.arange(n)
+            if apart is not None:
+                left = self._averaged(apart, here, differs, own)
+                differs = differs[left]
+            instance, donor = np.repeat(left, B), np.tile(np.arange(B), len(left))
             check = refuse_bad_answers(self.evaluator, here, backend)
             x = self.ask.instances(here)
             for _, pairs in self.ask.packs(backend, instance, donor, differs):
@@ -131,6 +136,7 @@ class Game:
                 totals.add(groups[:, here], own)
 
         closed = closed_form(self.evaluator, p) if self.ask.structured else None
+        apart = averaged(self.ask, backend, weights) if closed is None else None
         if closed is None:
             for first, differs in self.ask.differing(chosen):
                 backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
@@ -148,6 +154,18 @@ class Game:
             totals.empty[:] = totals.empty[:1]
         factors = self.quantity.combine
         return totals.combined(factors) if isinstance(factors, np.ndarray) else totals
+
+    def _averaged(
+        self, apart: Averaged, here: np.ndarray, differs: np.ndarray, own: Totals
+    ) -> np.ndarray:
+        """Put the instances that differ from all donors in all players into `own`; the rest."""
+        count, whole = self.ask.count, np.flatnonzero(differs.all(axis=(1, 2)))
+        part = own.like(len(whole))
+        well = apart.add(self.ask.codes[here[whole]], part, self.ask.told)
+        own.put(whole[well], part, well)
+        count.distinct += int(well.sum()) * apart.asked
+        count.padded += int(well.sum()) * (apart.padded - apart.asked)
+        return np.setdiff1d(np.arange(len(here)), whole[well])
 
     def values(
         self, masks: Masks, rows: np.ndarray | None = None, distinct: bool = False

@@ -1,13 +1,9 @@
 """Nearest neighbours.
 
-The nearest by blocks: the k nearest of all lie in the k blocks whose smallest distances are the
-smallest. One product of matrices says which blocks these are, a few more of them since it rounds;
-their members are measured from differences, which do not cancel.
-
 Where the k-th and the next neighbour are equally far, scikit-learn's answer hangs on the order in
 which its search meets them: such rows are `undecided`.
 
-Letters: R rows, F columns, V training rows, k neighbours, m members of a block, K outputs.
+Letters: R rows, F columns, V training rows, k neighbours, K outputs.
 """
 
 from __future__ import annotations
@@ -15,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -23,12 +18,7 @@ from xaijax._coded_table import Untranslatable
 from xaijax.models._columns import Columns, dense
 from xaijax.models._translation import Head, Translation, translates
 from xaijax.models.translations._heads import place, then
-
-NUMBERS = 1024  # of a block, F m; measured again for k blocks, so more would outweigh the product
-MEMBERS = 8, 64
-SPARE = 8  # blocks beyond k, whose order the product may have turned
-AT_ONCE = 2048  # training rows of one product: what a tile makes of them stays in the cache
-FAR = 1e30  # stands in for padding
+from xaijax_kernels.structures.neighbours import nearest
 
 
 @translates("KNeighborsClassifier")
@@ -68,7 +58,7 @@ def _neighbours(
 
     def mean(params: Any, rows: Any) -> Any:
         rows = rows - params["centre"]
-        smallest, near = _nearest(params["rows"], rows, k, power)
+        smallest, near = nearest(params["rows"], rows, k, power)
         weights = jnp.ones_like(smallest)
         if by_distance:
             # A neighbour at distance 0 decides alone, with others at 0.
@@ -90,74 +80,6 @@ def _power(estimator: Any) -> float:
     if metric == "minkowski" and given.get("w") is None and set(given) <= {"p", "w"}:
         return float(given.get("p", 2.0))
     raise Untranslatable(f"its metric, {metric!r}, has no translation")
-
-
-def _length(off: Any, power: float) -> Any:
-    """Distances of differences [..., F], not negative."""
-    if power == np.inf:
-        return off.max(axis=-1)
-    if power == 1.0:
-        return off.sum(axis=-1)
-    if power == 2.0:
-        return jnp.sqrt((off * off).sum(axis=-1))
-    return (off**power).sum(axis=-1) ** (1 / power)
-
-
-def _nearest(train: Any, rows: Any, k: int, power: float) -> tuple[Any, Any]:
-    """(distances, places) of the nearest k of `train` [V, F], [R, k] each."""
-    V, F = train.shape
-    m = min(max(NUMBERS // F, MEMBERS[0]), MEMBERS[1])
-    m = 1 << m.bit_length() - 1
-    places = jnp.arange(V)[None]
-    near = train[None]
-    if k + SPARE < V // m:
-        minima = _minima(train, rows, m, power)  # [R, blocks]
-        chosen = jax.lax.top_k(-minima, k + SPARE)[1]
-        blocks = jnp.pad(train, ((0, minima.shape[1] * m - V), (0, 0))).reshape(-1, m * F)
-        near = blocks[chosen].reshape(len(rows), -1, F)
-        places = (chosen[:, :, None] * m + jnp.arange(m)).reshape(len(rows), -1)
-    far = jnp.where(places < V, _length(jnp.abs(rows[:, None] - near), power), jnp.inf)
-    smallest, which = jax.lax.top_k(-far, k)
-    places = jnp.broadcast_to(places, far.shape)
-    return -smallest, jnp.take_along_axis(places, which, axis=1)
-
-
-def _minima(train: Any, rows: Any, m: int, power: float) -> Any:
-    """The smallest distance of each block of m training rows, [R, blocks], up to rounding.
-
-    In an order of their own: the squares of the rows themselves, or the root, are left out.
-    """
-    V, F = train.shape
-    filled = jnp.pad(train, ((0, -V % AT_ONCE), (0, 0)))
-    # Members apart, blocks together: the minimum then runs over whole lines of memory.
-    parts = filled.reshape(-1, AT_ONCE // m, m, F).swapaxes(1, 2).reshape(-1, AT_ONCE, F)
-    void = (jnp.arange(len(filled)) >= V).reshape(-1, AT_ONCE // m, m).swapaxes(1, 2)
-
-    def of_part(part: tuple[Any, Any]) -> Any:
-        some, void = part
-        if power == 2.0:
-            # One product, of which the last column adds the squares of the training rows.
-            far = jnp.where(void.reshape(-1), FAR, (some * some).sum(axis=1))
-            wide = jnp.concatenate([-2 * some, far[:, None]], axis=1)
-            found = jnp.pad(rows, ((0, 0), (0, 1)), constant_values=1) @ wide.T
-        else:
-            found = jnp.where(void.reshape(-1), FAR, _accumulated(some, rows, power))
-        return found.reshape(len(rows), m, -1).min(axis=1)
-
-    minima = jax.lax.map(of_part, (parts, void))  # [parts, R, AT_ONCE / m]
-    return minima.swapaxes(0, 1).reshape(len(rows), -1)
-
-
-def _accumulated(train: Any, rows: Any, power: float) -> Any:
-    """Powers of distances [R, V], a column at a time, so that [R, V, F] never exists."""
-
-    def add(total: Any, pair: Any) -> tuple[Any, None]:
-        off = jnp.abs(pair[0][:, None] - pair[1])
-        more = off if power in (1.0, np.inf) else off**power
-        return (jnp.maximum(total, more) if power == np.inf else total + more), None
-
-    first = jnp.zeros((rows.shape[0], train.shape[0]), rows.dtype)
-    return jax.lax.scan(add, first, (rows.T, train.T))[0]
 
 
 def _tied(rows: np.ndarray, train: np.ndarray, k: int, power: float, dtype: Any) -> np.ndarray:

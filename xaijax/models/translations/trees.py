@@ -23,7 +23,7 @@ from xaijax.models._columns import Columns, rounded_down
 from xaijax.models._translation import Head, Translation, translates, translation
 from xaijax.models.translations._folding import folded
 from xaijax.models.translations._forest import Tree, forest, sums
-from xaijax.models.translations._heads import logistic, place, then
+from xaijax.models.translations._heads import logistic, place, then, two
 from xaijax.models.translations._leaves import summed_by_leaves
 
 
@@ -89,14 +89,17 @@ def _takes_nan(estimator: Any) -> bool:
 
 def _mean(estimators: Any, columns: Columns, classes: Any, whole: Any) -> Translation:
     """The mean over trees of class shares [R, K], or of targets [R] or [R, K]."""
-    values = []
-    for one in estimators:
-        value = np.asarray(one.tree_.value, np.float64)  # [m, targets, classes]
-        if classes is None:
-            values.append(value[:, :, 0] / len(estimators))
-            continue
-        total = value[:, 0].sum(axis=1, keepdims=True)
-        values.append(value[:, 0] / np.where(total == 0, 1, total) / len(estimators))
+    # [m, targets, classes] of each tree
+    values, T = [np.asarray(one.tree_.value, np.float64) for one in estimators], len(estimators)
+    if classes is None:
+        values = [value[:, :, 0] / T for value in values]
+    else:
+        shares = [value[:, 0] for value in values]
+        totals = [share.sum(axis=1, keepdims=True) for share in shares]
+        if len(classes) == 2 and all(total.all() for total in totals):
+            return _of_two(estimators, shares, totals, columns, whole)
+        pairs = zip(shares, totals, strict=True)
+        values = [share / np.where(total == 0, 1, total) / T for share, total in pairs]
     trees = _trees(estimators, values, columns)
     params, head = _summed(trees, columns, _takes_nan(whole))
     if classes is not None:
@@ -104,6 +107,28 @@ def _mean(estimators: Any, columns: Columns, classes: Any, whole: Any) -> Transl
     else:
         single = trees[0].value.shape[1] == 1
         heads = {"value": then(head, lambda x: x[:, 0] if single else x)}
+    return Translation(params, heads, "trees", _takes_nan(whole))
+
+
+def _of_two(
+    estimators: Any,
+    shares: list[np.ndarray],
+    totals: list[np.ndarray],
+    columns: Columns,
+    whole: Any,
+) -> Translation:
+    """Of two classes one sum: that of the second's share less the first's, from -1 to 1 a tree.
+
+    Not divided by the number of trees, so that as many trees for one as for the other sum to 0.
+    """
+    pairs = zip(shares, totals, strict=True)
+    values = [(share[:, 1:] - share[:, :1]) / total for share, total in pairs]
+    params, head = _summed(_trees(estimators, values, columns), columns, _takes_nan(whole))
+    margin, T = then(head, lambda x: x[:, 0]), len(estimators)
+    heads = {
+        "proba": then(margin, lambda x: two(0.5 + x / (2 * T))),
+        "label": then(margin, place),
+    }
     return Translation(params, heads, "trees", _takes_nan(whole))
 
 

@@ -1,0 +1,115 @@
+"""v(S) of all coalitions of an instance by its model's structure, donors averaged on the way.
+
+Where every donor differs from x in every player, no two hybrids are the same, and the same 2^P
+coalitions are asked beside each donor. Their mean over donors is taken while the answers are in a
+core's fast memory: one table goes back for each instance, in place of one for each pair.
+
+Letters: N instances, F columns, P players, S donors of a block, D blocks of a segment, K scores,
+T tiles: an instance beside a segment of donors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from xaijax_kernels.tiles import over_tiles
+
+
+@dataclass(frozen=True)
+class MeansShape:
+    """The static facts of a tile; hashable, so that it can be a key."""
+
+    P: int
+    donors: int  # S, a power of two
+    blocks: int  # D
+    outputs: int  # K
+    dtype: str
+
+    @property
+    def rows(self) -> int:
+        """Hybrids of a block."""
+        return self.donors << self.P
+
+    @property
+    def corners(self) -> int:
+        """2^P."""
+        return 1 << self.P
+
+
+def mean_tables(
+    structure: Callable[[Any], Any],
+    head: Callable[[Any, jax.Array], jax.Array],
+    score: Callable[[jax.Array, Any], jax.Array] | None,
+    kept_scores: Callable[[jax.Array], jax.Array],
+    shape: MeansShape,
+    mesh: Mesh,
+    params: Any,
+    x: jax.Array,  # [N, F]
+    donors: jax.Array,  # [segments, D, S, F]
+    weights: jax.Array,  # [segments, D, S], 0 for what fills up
+    players: jax.Array | None,  # int32 [F]
+    tiles: jax.Array,  # int32 [devices], tiles to run on each device
+    work: jax.Array,  # int32 [T, 2]: instance, segment
+) -> tuple[jax.Array, ...]:
+    """Weighted sums over a segment of donors of the scores of all corners, less one score c.
+
+    Returns the sums [T, 2^P, K] and what rounding took from them; c, the score of f(x), the largest
+    and the smallest score, each [T, K]; and how many are bad, int32 [T]. Bit i of a corner keeps
+    player i. head(params, hidden [`block(S 2^P)`, H]) -> [.., A]; score(answers, None) -> [.., K].
+    """
+    C, K = shape.corners, shape.outputs
+
+    def on_one_device(params, x, donors, weights, players, tiles, work):
+        known = structure(params)
+        each = jnp.eye(shape.P + 1, shape.P, dtype=bool)  # no player is kept by all corners
+        each = each if players is None else each[:, players]
+        each = jnp.broadcast_to(each, (shape.donors, *each.shape))
+
+        def tile(one):
+            own = jnp.broadcast_to(x[one[0]], (shape.donors, x.shape[1]))
+
+            def block(carry, some):
+                (c, high, low, top, bottom), (b, w, first) = carry, some
+                out = known.corners(partial(head, params), own, b, each)
+                out = out if score is None else score(out, None)
+                out = out.astype(shape.dtype).reshape(shape.donors, C, K)
+                c = jnp.where(first, out[0, 0], c)
+                # Less c: what is summed is as large as the changes, not as the level.
+                part = jnp.einsum("s,sck->ck", w, out - c, precision=jax.lax.Precision.HIGHEST)
+                total = high + part  # Neumaier's sum, as in `reduce.compensated`
+                larger = abs(high) >= abs(part)
+                lost = jnp.where(larger, (high - total) + part, (part - total) + high)
+                top = jnp.maximum(top, out.max(axis=0))
+                bottom = jnp.minimum(bottom, out.min(axis=0))
+                return (c, total, low + lost, top, bottom), out[0, -1]
+
+            zero, far = jnp.zeros((C, K), shape.dtype), jnp.full((C, K), jnp.inf, shape.dtype)
+            start = (zero[0], zero, zero, -far, far)
+            blocks = (donors[one[1]], weights[one[1]], jnp.arange(shape.blocks) == 0)
+            (c, high, low, top, bottom), full = jax.lax.scan(block, start, blocks)
+            # Scores between two that are kept are kept; one that is no number is in the sums.
+            bad = ~(kept_scores(top) & kept_scores(bottom) & jnp.isfinite(high))
+            ends = jnp.stack([c, full[0], top.max(axis=0), bottom.min(axis=0)])
+            return high, low, ends, jnp.sum(bad, dtype=jnp.int32)
+
+        T = work.shape[0]
+        sums = jnp.zeros((T, C, K), shape.dtype)
+        ends = jnp.zeros((T, 4, K), shape.dtype)
+
+        def body(carry):
+            t, *kept = carry
+            found = tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))
+            return t + 1, *(whole.at[t].set(own) for whole, own in zip(kept, found, strict=True))
+
+        first = (jnp.int32(0), sums, sums, ends, jnp.zeros((T,), jnp.int32))
+        return jax.lax.while_loop(lambda carry: carry[0] < tiles[0], body, first)[1:]
+
+    split = over_tiles(on_one_device, mesh, (False,) * 5 + (True,) * 2)
+    return split(params, x, donors, weights, players, tiles, work)

@@ -1,0 +1,45 @@
+"""Nearest neighbours by blocks against all distances in float64."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from xaijax_kernels.structures.neighbours import AT_ONCE, nearest
+
+POWERS = [1.0, 2.0, 3.0, float("inf")]
+
+
+@pytest.mark.parametrize("power", POWERS)
+@pytest.mark.parametrize(
+    ("V", "F", "k"), [(7, 3, 7), (300, 1, 5), (AT_ONCE + 5, 12, 3), (5000, 40, 8)]
+)
+def test_the_nearest_are_those_of_all_distances(V, F, k, power):
+    """Fewer rows than a block, one column, a last part that is filled up, blocks of eight members.
+
+    A broken version that keeps one block too few, or takes padding (rows of zeros) for members,
+    fails where the rows asked about lie near 0.
+    """
+    rng = np.random.default_rng(V)
+    train = (rng.normal(size=(V, F)) + 0.5).astype(np.float32)
+    rows = (0.1 * rng.normal(size=(33, F))).astype(np.float32)
+    found, places = jax.jit(nearest, static_argnums=(2, 3))(train, rows, k, power)
+    far = np.linalg.norm(rows[:, None].astype(float) - train, ord=power, axis=2)
+    # A difference, its power, F sums and the root each round once; log(power) steps within.
+    limit = (F + 8) * np.finfo(np.float32).eps * far.max()
+    np.testing.assert_allclose(found, np.sort(far, axis=1)[:, :k], atol=limit)
+    np.testing.assert_allclose(np.take_along_axis(far, np.asarray(places), 1), found, atol=limit)
+    assert all(len(set(own)) == k for own in np.asarray(places).tolist())
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_rows_that_lie_together_far_from_0_are_told_apart(power):
+    """The product that orders blocks cancels there; members are measured from differences."""
+    rng = np.random.default_rng(1)
+    train = np.concatenate([rng.normal(size=(4000, 6)), 1e-2 * rng.normal(size=(40, 6))])
+    train = train.astype(np.float32)
+    rows = train[4000:4010] + np.float32(1e-3)
+    found, _ = jax.jit(nearest, static_argnums=(2, 3))(train, rows, 1, power)
+    far = np.linalg.norm(rows[:, None].astype(float) - train, ord=power, axis=2).min(axis=1)
+    np.testing.assert_allclose(found[:, 0], far, rtol=1e-4)
