@@ -27,8 +27,8 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     add = _averaged.Averaged.add
 
-    def counted(self: Any, codes: np.ndarray, own: Any, done: Any) -> np.ndarray:
-        well = add(self, codes, own, done)
+    def counted(self: Any, *given: Any) -> np.ndarray:
+        well = add(self, *given)
         counts.append(int(well.sum()))
         return well
 
@@ -174,6 +174,19 @@ def test_bad_answers_are_named_as_without_tables(tables):
         found.append(str(error.value))
     assert found[0] == found[1]
     assert tables == [5]
+
+
+def test_scores_out_of_their_bounds_are_named_as_without_tables(tables):
+    X, donors = drawn(6, 32, 4)
+    found = []
+    for structure in (None, "plain"):
+        model = xj.as_model(layer(4, 1)[0], structure=structure)
+        qii = xj.QII(model, donors, quantity="individual", outcome="score", bounds=(-0.1, 0.1))
+        with pytest.raises(xj.XaiError) as error:
+            qii.explain(X)
+        found.append(str(error.value))
+    assert found[0] == found[1]
+    assert tables == [0]
 
 
 def test_answers_that_may_be_infinite_go_by_pairs(tables):

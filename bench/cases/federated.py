@@ -7,7 +7,7 @@ neighbours searched in JAX, beside scikit-learn's own tree on the very queries t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,10 +44,14 @@ class Experiment:
     train: np.ndarray  # [R, F], normalised
     rows: np.ndarray  # [N, F]
     guests: Mapping[str, Sequence[int]]
+    made: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def ours(self, count: int, backend: str = "host") -> dict[str, Any]:
-        """The Explanations of the first `count` rows, by setting."""
-        return self._explained(xaijax.as_model(self.model, backend=backend, output=True), count)
+        """The Explanations of the first `count` rows, by setting; explainers are made once."""
+        if backend not in self.made:
+            model = xaijax.as_model(self.model, backend=backend, output=True)
+            self.made[backend] = self._explainers(model)
+        return self._explained(self.made[backend], count)
 
     def queries(self) -> np.ndarray:
         """The distinct queries of all rows and settings, as the host is asked them, [Q, F]."""
@@ -57,16 +61,20 @@ class Experiment:
             asked.append(np.array(rows))
             return np.zeros(len(rows))
 
-        self._explained(xaijax.as_model(record, backend="host"), len(self.rows))
+        model = xaijax.as_model(record, backend="host")
+        self._explained(self._explainers(model), len(self.rows))
         return np.concatenate(asked)
 
-    def _explained(self, wrapped: Any, count: int) -> dict[str, Any]:
+    def _explainers(self, wrapped: Any) -> dict[str, Any]:
         found = {}
         for name, columns in self.guests.items():
             named = {"guest": columns} if columns else {}
-            explain = xaijax.FederatedExplainer(wrapped, self.train, named)
-            found[name] = explain(self.rows[:count], progress=False)
+            found[name] = xaijax.FederatedExplainer(wrapped, self.train, named)
         return found
+
+    def _explained(self, explainers: Mapping[str, Any], count: int) -> dict[str, Any]:
+        rows = self.rows[:count]
+        return {name: explain(rows, progress=False) for name, explain in explainers.items()}
 
     def authors(self, count: int) -> dict[str, np.ndarray]:
         """The same by their scheme, values [count, P]."""

@@ -33,7 +33,7 @@ SHARE = 8  # of the memory that tables may take
 KEPT = "averaged"
 
 
-def averaged(ask: Questions, backend: Any, weights: Weights) -> Averaged | None:
+def averaged(ask: Questions, backend: Any) -> Averaged | None:
     """What gives the semivalues of such instances; None where donors are not averaged."""
     if not ask.structured or not isinstance(backend, DeviceBackend):
         return None
@@ -43,10 +43,7 @@ def averaged(ask: Questions, backend: Any, weights: Weights) -> Averaged | None:
         shape = _shape(evaluator, backend)
         found = None if shape is None else Averaged(evaluator, backend.programs, shape)
         evaluator.kept[key] = None if found is None or not found.fits() else found
-    found = evaluator.kept[key]
-    if found is not None:
-        found.weights = weights
-    return found
+    return evaluator.kept[key]
 
 
 def _shape(evaluator: Any, backend: DeviceBackend) -> MeansShape | None:
@@ -67,7 +64,7 @@ class Averaged:
     """The donors of one explainer in segments of blocks, and the program of its instances."""
 
     def __init__(self, evaluator: Any, programs: Programs, shape: MeansShape) -> None:
-        self.shape, self._programs, self.weights = shape, programs, None
+        self.shape, self._programs = shape, programs
         given = evaluator.replacement.weights
         self._B = B = len(given)
         per_segment = shape.donors * shape.blocks
@@ -97,7 +94,7 @@ class Averaged:
         needed = program_bytes(self._compiled()) * (LOOK_AHEAD + 1)
         return needed <= self._programs.max_memory
 
-    def add(self, codes: np.ndarray, own: Totals, done: Done) -> np.ndarray:
+    def add(self, codes: np.ndarray, weights: Weights, own: Totals, done: Done) -> np.ndarray:
         """Put the sums of instances with codes [n, F] into `own`; bool [n], of which of them.
 
         Not of one whose scores are bad: the pairs say which. done(rows) after each dispatch.
@@ -108,7 +105,7 @@ class Averaged:
             here = slice(first, first + step)
             tables, own.full[here], own.span[here], well[here] = self._tables(codes[here], done)
             own.empty[here] = tables[:, 0]
-            matrix = self.weights.corners(self.shape.P, self.shape.corners)  # [2^P, P]
+            matrix = weights.corners(self.shape.P, self.shape.corners)  # [2^P, P]
             tables -= tables[:, :1]
             own.phi[here] = (tables.swapaxes(1, 2) @ matrix).swapaxes(1, 2)
         return well
@@ -164,7 +161,8 @@ class Averaged:
                     take()
             while waiting:
                 take()
-            return tables * self._scale, full, (top - bottom).max(axis=1), well
+            tables *= self._scale
+            return tables, full, (top - bottom).max(axis=1), well
 
     def _compiled(self) -> Any:
         if self._program is None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xaijax._errors import ModelOutputError
-from xaijax.games._averaged import Averaged, averaged
+from xaijax.games._averaged import averaged
 from xaijax.games._closed import closed_form
 from xaijax.games._coalitions import ListOfCoalitions, Masks, WithWhole
 from xaijax.games._distinct import by_distinct, entries_worth_it
@@ -123,10 +123,8 @@ class Game:
             n, B, _ = differs.shape
             own = own_of(first, n)
             here = chosen[first : first + n]
-            left = np.arange(n)
-            if apart is not None:
-                left = self._averaged(apart, here, differs, own)
-                differs = differs[left]
+            left = self._averaged(backend, here, differs, weights, own)
+            differs = differs[left]
             instance, donor = np.repeat(left, B), np.tile(np.arange(B), len(left))
             check = refuse_bad_answers(self.evaluator, here, backend)
             x = self.ask.instances(here)
@@ -136,7 +134,6 @@ class Game:
                 totals.add(groups[:, here], own)
 
         closed = closed_form(self.evaluator, p) if self.ask.structured else None
-        apart = averaged(self.ask, backend, weights) if closed is None else None
         if closed is None:
             for first, differs in self.ask.differing(chosen):
                 backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
@@ -156,15 +153,23 @@ class Game:
         return totals.combined(factors) if isinstance(factors, np.ndarray) else totals
 
     def _averaged(
-        self, apart: Averaged, here: np.ndarray, differs: np.ndarray, own: Totals
+        self,
+        backend: Backend,
+        here: np.ndarray,
+        differs: np.ndarray,
+        weights: Weights,
+        own: Totals,
     ) -> np.ndarray:
-        """Put the instances that differ from all donors in all players into `own`; the rest."""
-        count, whole = self.ask.count, np.flatnonzero(differs.all(axis=(1, 2)))
-        part = own.like(len(whole))
-        well = apart.add(self.ask.codes[here[whole]], part, self.ask.told)
+        """Put those that differ from all donors in all players into `own`; the others, int."""
+        program = averaged(self.ask, backend)
+        if program is None:
+            return np.arange(len(here))
+        whole = np.flatnonzero(differs.all(axis=(1, 2)))
+        part, count = own.like(len(whole)), self.ask.count
+        well = program.add(self.ask.codes[here[whole]], weights, part, self.ask.told)
         own.put(whole[well], part, well)
-        count.distinct += int(well.sum()) * apart.asked
-        count.padded += int(well.sum()) * (apart.padded - apart.asked)
+        count.distinct += int(well.sum()) * program.asked
+        count.padded += int(well.sum()) * (program.padded - program.asked)
         return np.setdiff1d(np.arange(len(here)), whole[well])
 
     def values(
