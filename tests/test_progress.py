@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -46,6 +47,33 @@ def test_the_bar_ends_at_the_model_rows(monkeypatch, backend, link):
     # asked differ. A host model is asked for no padding.
     assert (explanation.stats["padded_rows"] > 0) == (backend == "jax")
     assert bar.n == bar.total == explanation.stats["model_rows"]
+
+
+STRUCTURED = {
+    "additive": lambda rows: rows.sum(axis=1),
+    "first layer": lambda rows: jnp.tanh(rows @ jnp.ones((5, 3))).sum(axis=1),
+}
+
+
+@pytest.mark.parametrize("continuous", [True, False])
+@pytest.mark.parametrize("structure", list(STRUCTURED))
+def test_the_bar_ends_at_the_rows_that_a_structure_answers(monkeypatch, structure, continuous):
+    """In closed form, by tables averaged over donors (continuous columns), and by pairs."""
+    rng = np.random.default_rng(0)
+    X, background = (
+        (rng.normal(size=(n, 5)) if continuous else rng.integers(0, 3, (n, 5))).astype(np.float32)
+        for n in (30, 16)
+    )
+    bar = Bar()
+
+    def drawn(progress, rows):
+        bar.total = rows
+        return bar
+
+    monkeypatch.setattr(explainer, "progress_bar", drawn)
+    got = xj.Explainer(xj.as_model(STRUCTURED[structure]), background)(X, progress=True)
+    assert got.stats["structure"] == structure
+    assert bar.n == bar.total == got.stats["model_rows"]
 
 
 @pytest.mark.parametrize(

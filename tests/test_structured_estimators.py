@@ -138,6 +138,27 @@ def test_trees_of_all_depths(depth: int, targets: int, columns: int, seed: int) 
     )
 
 
+@settings(max_examples=10, deadline=None)
+@given(st.integers(1, 12), st.integers(2, 4), st.integers(1, 5), st.integers(0, 1000))
+def test_forests_of_all_depths_and_classes(depth: int, K: int, trees: int, seed: int) -> None:
+    """Of two classes one sum stands for both shares."""
+    columns = 5
+    rows, rng = data(seed, 300, columns), np.random.default_rng(seed)
+    forest = RandomForestClassifier(trees, max_depth=depth, random_state=0)
+    forest.fit(rows, np.arange(300) % K + rng.integers(0, 2, 300) * (rows[:, 0] > 0))
+    here, background = data(seed + 1, 2, columns), data(seed + 2, 7, columns)
+    got = xj.Explainer(xj.as_model(forest, output="proba"), background)(here)
+    assert got.stats["structure"] in ("trees", "sum of products")
+    weight = oracles.shapley_weight(columns)
+    wanted = oracles.explain(forest.predict_proba, here, background, weight)[0]
+    # Shares of at most 1 in float32, summed over trees and donors.
+    np.testing.assert_allclose(got.values, wanted, rtol=0, atol=(trees + 8) * 2**-23)
+    if trees == 1:  # no tie of sums that rounding could turn
+        label = xj.Explainer(xj.as_model(forest, output="label"), background)(here)
+        wanted = oracles.explain(forest.predict, here, background, weight)[0]
+        np.testing.assert_allclose(label.values, wanted, rtol=0, atol=K * 2**-20)
+
+
 def test_many_support_vectors_in_blocks() -> None:
     """More rows than one block of the plain sums, and odd numbers of them."""
     rows = data(5, 1001)

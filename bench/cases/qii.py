@@ -37,7 +37,6 @@ GOALS = {
 }
 POOL = ORDERS = 600
 SAMPLES = 37_000
-PEOPLE = 500
 SIGMAS = 6.0
 FLIPS = 0.01
 FLIPPED = "rows within float32 rounding of the decision"
@@ -127,10 +126,8 @@ def _authors_of_data(one: Classifier, samples: int) -> Any:
     return authors
 
 
-def _against_authors(
-    one: Classifier, ours: Any, units: int, size: Size, goals: Any, people: int
-) -> Duel:
-    """people: data rows of one unit of ours."""
+def _against_authors(one: Classifier, ours: Any, size: Size, goals: Any, people: int) -> Duel:
+    """people: data rows that ours asks about, or draws."""
     samples = SAMPLES if size == "full" else 400
     authors = _authors_of_data(one, samples)
 
@@ -151,10 +148,9 @@ def _against_authors(
         return [Figure("authors' algorithm / ours", speed, goals, None, "more", "x")]
 
     least = LEAST_SECONDS if size == "full" else 0.0
-    ours_least = least if units > 1 else None  # draws have no share: they are asked as a whole
     return Duel(
         [
-            Contender(OURS, ours, units, ours_least),
+            Contender(OURS, ours, 1),
             Contender(AUTHORS, authors, len(one.players), least),
         ],
         check,
@@ -162,7 +158,7 @@ def _against_authors(
         rounds=2 if size == "full" else 1,
         notes=(
             "ours: the scikit-learn pipeline on 13 columns of codes; theirs: its estimator on the "
-            "103 encoded columns, ready; at equal samples both are made before, and asked once",
+            "103 encoded columns, ready; questions are made before, and asked once",
         ),
     )
 
@@ -191,19 +187,20 @@ def _sampled(one: Classifier, size: Size) -> Duel:
         return _answers(made)
 
     goal = 80 if one.kind == "logistic" else None
-    return _against_authors(one, ours, 1, size, goal, samples)
+    return _against_authors(one, ours, size, goal, samples)
 
 
 def _all_pairs(one: Classifier, size: Size) -> Duel:
-    """Every person with every donor, PEOPLE at a time, since a share stands for a slow model."""
-    people = PEOPLE if size == "full" else 60
-    units = len(one.data) // people if size == "full" else 1
+    """Every person with every donor, exactly."""
+    people = len(one.data) if size == "full" else 60
+    made = _questions(one, people)
 
     def ours(count: int) -> Any:
-        return _answers(_questions(one, people * count))
+        del count
+        return _answers(made)
 
     goal = 50 if one.kind == "kernel svm" else None
-    return _against_authors(one, ours, units, size, goal, people)
+    return _against_authors(one, ours, size, goal, people)
 
 
 class _Tables:

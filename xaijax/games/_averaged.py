@@ -26,6 +26,7 @@ from xaijax_kernels.structures.averaged import MeansShape
 from xaijax_kernels.tiles import SMALLEST_TILE
 
 FEWEST_DONORS = 4  # of fewer there is little to average
+MOST_DONORS = 16  # of a block: its sum is not compensated
 FILLED = 8  # blocks may have an eighth more donors than there are
 ROWS_OF_TILE = 1 << 19  # of an instance and a segment of donors, some blocks
 TILES = 16  # in a dispatch
@@ -38,19 +39,20 @@ def averaged(ask: Questions, backend: Any) -> Averaged | None:
     if not ask.structured or not isinstance(backend, DeviceBackend):
         return None
     evaluator = ask.evaluator
-    key = (KEPT, backend.rows_per_block)
-    if key not in evaluator.kept:
+    if evaluator.kept.get(KEPT, (None,))[0] is not backend:  # another where the tile was halved
         shape = _shape(evaluator, backend)
         found = None if shape is None else Averaged(evaluator, backend.programs, shape)
-        evaluator.kept[key] = None if found is None or not found.fits() else found
-    return evaluator.kept[key]
+        evaluator.kept[KEPT] = backend, None if found is None or not found.fits() else found
+    return evaluator.kept[KEPT][1]
 
 
 def _shape(evaluator: Any, backend: DeviceBackend) -> MeansShape | None:
     tile, P, B = backend.sizes.tile, evaluator.players.count, len(evaluator.replacement.codes)
-    if B < FEWEST_DONORS or 1 << P > tile.rows:
+    score = evaluator.score
+    # The largest shares of classes are no shares: they say nothing of the sum of each answer's.
+    if B < FEWEST_DONORS or 1 << P > tile.rows or (score is not None and score.distribution):
         return None
-    S = tile.rows >> P
+    S = min(tile.rows >> P, MOST_DONORS)
     while S > 1 and -B % S > B // FILLED:
         S //= 2
     if S << P < SMALLEST_TILE:
@@ -104,6 +106,7 @@ class Averaged:
         for first in range(0, len(codes), step):
             here = slice(first, first + step)
             tables, own.full[here], own.span[here], well[here] = self._tables(codes[here], done)
+            tables[:, -1] = own.full[here]  # all donors have this score, which needs no mean
             own.empty[here] = tables[:, 0]
             matrix = weights.corners(self.shape.P, self.shape.corners)  # [2^P, P]
             tables -= tables[:, :1]

@@ -113,7 +113,8 @@ class Questions:
             if kept.get(LARGEST, (None,))[0] is not donors:  # once for all questions
                 kept[LARGEST] = donors, self.evaluator.largest(donors)
             of_donors = kept[LARGEST][1]
-            same = np.array_equal(self.codes, donors)
+            # A memory map is not read for it.
+            same = isinstance(self.codes, np.ndarray) and np.array_equal(self.codes, donors)
             own = of_donors if same else self.evaluator.largest(self.codes)
             self._largest = np.concatenate([own, of_donors])
         return self._largest

@@ -3,7 +3,8 @@
 The one caller of the device loop and the host loop. Three ways, chosen by the game:
 
 - pair corners: where the mean over donors comes last, each pair's semivalue is taken on its own
-  2^k corners with the induced weights, and averaged; no table is ever built;
+  2^k corners with the induced weights, and averaged; no table is built (`_averaged.py` has the
+  exception, and `_closed.py` asks no corner at all);
 - distinct hybrids: otherwise each pair's 2^k values are read into the 2^P entries of the table;
 - a list of coalitions (sampled estimators): v(S) of each, where it saves rows read off the corners.
 

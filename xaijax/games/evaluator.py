@@ -8,6 +8,7 @@ Letters: B donors, C code columns, P players, K outputs, R rows.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -231,7 +232,7 @@ class Evaluator:
         if key not in cache:
             cache[key] = jax.jit(lambda params, rows: largest(structure.of(params), rows))
         parts = [np.zeros(0)]
-        together = min(ROWS_READ, power_below(NUMBERS_READ // codes.shape[1]))
+        together = min(ROWS_READ, power_below(NUMBERS_READ // math.prod(codes.shape[1:])))
         for first in range(0, len(codes), together):  # a memory map is read in pieces
             some = np.asarray(codes[first : first + together])
             filled = np.pad(some, ((0, together - len(some)), (0, 0)), mode="edge")

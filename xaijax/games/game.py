@@ -139,8 +139,11 @@ class Game:
                 backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
             self._tell_structure()
         else:
-            for first in range(0, len(chosen), CLOSED_ROWS):
-                here = chosen[first : first + CLOSED_ROWS]
+            # The columns in float64, and three tables of values.
+            each = 8 * (self.ask.codes.shape[1] + 3 * self.P * K)
+            step = min(CLOSED_ROWS, max(1, self.evaluator.max_memory // 8 // each))
+            for first in range(0, len(chosen), step):
+                here = chosen[first : first + step]
                 own = own_of(first, len(here))
                 closed.add(own, self.ask.codes[here])
                 self.ask.answered(len(here))
@@ -161,15 +164,15 @@ class Game:
         own: Totals,
     ) -> np.ndarray:
         """Put those that differ from all donors in all players into `own`; the others, int."""
-        program = averaged(self.ask, backend)
+        whole = np.flatnonzero(differs.all(axis=(1, 2)))
+        program = averaged(self.ask, backend) if len(whole) else None
         if program is None:
             return np.arange(len(here))
-        whole = np.flatnonzero(differs.all(axis=(1, 2)))
         part, count = own.like(len(whole)), self.ask.count
         well = program.add(self.ask.codes[here[whole]], weights, part, self.ask.told)
         own.put(whole[well], part, well)
         count.distinct += int(well.sum()) * program.asked
-        count.padded += int(well.sum()) * (program.padded - program.asked)
+        count.padded += len(whole) * program.padded - int(well.sum()) * program.asked
         return np.setdiff1d(np.arange(len(here)), whole[well])
 
     def values(

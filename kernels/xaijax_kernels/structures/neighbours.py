@@ -88,7 +88,7 @@ def _filled(far: jax.Array, void: jax.Array) -> jax.Array:
 def _accumulated(train: jax.Array, rows: jax.Array, power: float) -> jax.Array:
     """Powers of distances [R, V], a column at a time, so that [R, V, F] never exists."""
 
-    def add(total: jax.Array, pair: jax.Array) -> tuple[jax.Array, None]:
+    def add(total: jax.Array, pair: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         off = jnp.abs(pair[0][:, None] - pair[1])
         more = off if power in (1.0, math.inf) else off**power
         return (jnp.maximum(total, more) if power == math.inf else total + more), None
