@@ -16,6 +16,7 @@ NO_PEER = ("shap is not installed", "shapiq is not installed", "this shapiq has 
 NO_EXTRA = ("grpc is not installed",)
 
 
+@pytest.mark.slow  # all cases together take minutes, and are about speed, not about a version
 @pytest.mark.parametrize("name", CASES)
 def test_case_runs_and_agrees(name: str) -> None:
     if name in NEED_ADULT and not os.environ.get("XAIJAX_DATA"):
