@@ -46,19 +46,38 @@ def whole_answers(ask: Any) -> WholeAnswers:
     usual = float(of_donors[: PROBE_ROWS // 2].max()) or 1.0  # of what the probe looked at
     if evaluator.kept.get(DONORS, (None,))[0] is not donors:
         row = evaluator.replacement.row
-        _checked(evaluator, donors, of_donors / usual, lambda b: f"background row {int(row[b])}")
-        evaluator.kept[DONORS] = (donors,)
-    return _checked(evaluator, ask.codes, largest[: ask.N] / usual, lambda n: f"X row {n}")
+        checked = _checked(
+            evaluator, donors, of_donors / usual, lambda b: f"background row {int(row[b])}", None
+        )
+        evaluator.kept[DONORS] = donors, _ends(checked.answers)
+    ends = evaluator.kept[DONORS][1]
+    return _checked(evaluator, ask.codes, largest[: ask.N] / usual, lambda n: f"X row {n}", ends)
 
 
-def _checked(evaluator: Any, codes: np.ndarray, growth: np.ndarray, named: Any) -> WholeAnswers:
-    """The model's own answers to these rows; raises where the structure gives others."""
+def _ends(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(smallest, largest) of answers [R, K], without those that are not finite; [K] each."""
+    finite = answers[np.isfinite(answers).all(axis=1)]
+    none = np.zeros(answers.shape[1])
+    return (finite.min(axis=0), finite.max(axis=0)) if len(finite) else (none, none)
+
+
+def _checked(
+    evaluator: Any, codes: np.ndarray, growth: np.ndarray, named: Any, ends: Any
+) -> WholeAnswers:
+    """The model's own answers to these rows; raises where the structure gives others.
+
+    ends: the smallest and the largest of the donors' answers, by which an answer's spread is told,
+    so that it does not hang on what else is explained; None: these are the donors.
+    """
     answers, allowed = [], []
     agreement = evaluator.findings.agreement
     for first in range(0, len(codes), ROWS):
         some = np.asarray(codes[first : first + ROWS])
         found, own = _both(evaluator, some)
-        slack = agreement.allowed(own, growth[first : first + len(some)])
+        low, high = _ends(own) if ends is None else ends
+        with np.errstate(invalid="ignore"):
+            spread = np.maximum(np.abs(own - low), np.abs(own - high))
+            slack = agreement.allowed(own, spread, growth[first : first + len(some)])
         wrong = _apart(found, own, slack)
         if len(wrong):
             slack[wrong] = np.maximum(

@@ -37,16 +37,15 @@ class Agreement:
     """What the probe found of a structure that agrees; float64 [K] each."""
 
     gap: np.ndarray  # the largest difference from the model's answer
-    spread: np.ndarray  # of the model's answers to the probe rows
     eps: float  # one rounding of the model's precision
 
-    def allowed(self, answers: np.ndarray, growth: np.ndarray) -> np.ndarray:
+    def allowed(self, answers: np.ndarray, spread: np.ndarray, growth: np.ndarray) -> np.ndarray:
         """How far rounding may take the structure from the model's answers [n, K]; [n, K].
 
-        growth [n]: by how much the numbers of a row are larger than those of the probe rows. The
-        roundings of a layer are relative to them.
+        spread [n, K]: how far they are from other answers. growth [n]: by how much the numbers of a
+        row are larger than those of the probe rows; the roundings of a layer are relative to them.
         """
-        least = LEAST * self.eps * (self.spread + np.abs(answers))
+        least = LEAST * self.eps * (spread + np.abs(answers))
         return np.maximum(TIMES * self.gap, least) * np.maximum(growth, 1.0)[:, None]
 
 
@@ -63,22 +62,20 @@ def compare(
     some = np.random.default_rng(0).random((HYBRIDS, flat.shape[1])) < 0.5
     every = np.ones((1, flat.shape[1]), bool)
     eps = EPS[model.precision]
-    seen, gap = [], np.zeros(1)
+    gap = np.zeros(1)
     for kept in np.concatenate([every, some]):
         found, usable = _by_structure(structure, model, flat, donors, kept)
         answer = evaluate(np.where(kept, flat, donors).reshape(R, *shape))
         if found.shape != answer.shape:
             return f"shapes {found.shape} and {answer.shape}", None
-        found, answer = (one[usable].astype(np.float64) for one in (found, answer))
-        off, most = _difference(found.reshape(len(found), -1), answer.reshape(len(answer), -1), eps)
+        found, answer = (
+            one[usable].astype(np.float64).reshape(int(usable.sum()), -1) for one in (found, answer)
+        )
+        off, most = _difference(found, answer, eps)
         if off:
             return off, None
         gap = np.maximum(gap, most)
-        seen.append(answer.reshape(len(answer), -1))
-    answers = np.concatenate(seen)
-    answers = answers[np.isfinite(answers).all(axis=1)]
-    spread = np.ptp(answers, axis=0) if len(answers) else np.zeros(answers.shape[1])
-    return "", Agreement(np.broadcast_to(gap, spread.shape), spread, eps)
+    return "", Agreement(gap, eps)
 
 
 def by_structure(structure: Any, model: Any, rows: np.ndarray) -> np.ndarray:
