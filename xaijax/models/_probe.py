@@ -27,7 +27,8 @@ def probe_determinism(evaluate: Evaluate, rows: Any, name: str = "the model") ->
     Answers agree within 2**10 roundings of their dtype at the size of the largest answer in the
     column (threads may add in another order); NaN agrees with NaN.
     """
-    first, second = np.asarray(evaluate(rows)), np.asarray(evaluate(rows))
+    # Copies: a model may return views of one buffer, in which all of its answers would agree.
+    first, second = np.array(evaluate(rows)), np.array(evaluate(rows))
     gap = _largest_gap(first, second, _epsilon(first.dtype))
     if gap is not None:
         raise NonDeterministicModelError(
@@ -51,8 +52,8 @@ def probe_neighbours(
     if count < 2:
         return
     gather = _take if take is None else take
-    among = np.asarray(evaluate(rows))
-    copies = np.asarray(evaluate(gather(rows, np.zeros(count, dtype=np.int64))))
+    among = np.array(evaluate(rows))
+    copies = np.array(evaluate(gather(rows, np.zeros(count, dtype=np.int64))))
     epsilon = max(_epsilon(among.dtype), _epsilon(np.dtype(np.float32)))
     # All copies are compared, so a model that looks at a row's place is found too. The scale comes
     # from both batches: the one row's own answer may happen to be near zero.

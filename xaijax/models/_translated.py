@@ -140,7 +140,7 @@ class Comparison:
         """Why the host must answer; None: the two agree."""
         params = self.found.translation.params
         found = run_jax(self.compiled, "head", self.head, params, codes)
-        wanted = np.asarray(self.original(rows), np.float64)
+        wanted = np.array(self.original(rows), np.float64)
         sure = np.ones(len(codes), bool)
         if self.found.translation.undecided is not None:
             sure = ~self.found.translation.undecided(codes)
