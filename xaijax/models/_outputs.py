@@ -19,7 +19,7 @@ def check_output(raw: Any, rows: int, where: str = "") -> np.ndarray:
     """The answer of a host model to `rows` rows as float64 [R] or [R, K]; [R, 1] becomes [R].
 
     A copy: what a model returned may be a view of a buffer that its next call overwrites. `where`
-    says whose answer it is ("clf.predict_proba"), for the message. Numbers may be of any real dtype.
+    says whose answer it is ("clf.predict_proba"), in messages. Numbers may be of any real dtype.
     Finiteness is not looked at here: see `check_finite`.
 
     Raises ModelOutputError for a wrong number of rows, a scalar, None, three or more axes, and for

@@ -51,7 +51,7 @@ def probe_neighbours(
     count = len(rows)
     if count < 2:
         return
-    gather = _take if take is None else take
+    gather = take_rows if take is None else take
     among = np.array(evaluate(rows))
     copies = np.array(evaluate(gather(rows, np.zeros(count, dtype=np.int64))))
     epsilon = max(_epsilon(among.dtype), _epsilon(np.dtype(np.float32)))
@@ -69,8 +69,20 @@ def probe_neighbours(
         )
 
 
-def _take(rows: Any, index: np.ndarray) -> Any:
+def take_rows(rows: Any, index: np.ndarray) -> Any:
+    """Those rows of an array or a frame."""
     return rows.iloc[index] if hasattr(rows, "iloc") else rows[index]
+
+
+def gap_of(wanted: np.ndarray, found: np.ndarray, answer: np.ndarray) -> tuple[float, int] | None:
+    """(largest difference, first row) of two answers to the same rows in other company, or None.
+
+    Tolerance as of `probe_neighbours`; answer: to all of the probe's rows, which give the scale.
+    """
+    if wanted.shape != found.shape:
+        return float("inf"), 0
+    epsilon = max(_epsilon(answer.dtype), _epsilon(np.dtype(np.float32)))
+    return _largest_gap(wanted, found, epsilon, np.maximum(_scale(answer), _scale(found)))
 
 
 def _epsilon(dtype: np.dtype) -> float:

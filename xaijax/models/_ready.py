@@ -15,6 +15,7 @@ from xaijax.models._found_layer import find
 from xaijax.models._host import HostModel, call_host, call_host_raw
 from xaijax.models._outputs import output_names_for
 from xaijax.models._probe import probe_determinism, probe_neighbours
+from xaijax.models._row_count import RowCounts, probe_row_counts
 from xaijax.models._structure import PLAIN, difference, refuse_other
 
 PROBE_ROWS = 32
@@ -34,6 +35,8 @@ class Probe:
     noise: np.ndarray | None = None  # [K], standard deviation of one answer; None: deterministic
     compile_seconds: float = 0.0
     structure: Any = None  # what is known of the model, declared or found; None: nothing
+    # JAX: (closed trace, rows), refuses another trace whose answers differ; None: not looked at
+    look: RowCounts | None = None
 
 
 def probe_jax(model: Any, rows: np.ndarray) -> Probe:
@@ -45,24 +48,30 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         shape = jax.ShapeDtypeStruct((PROBE_ROWS, *rows.shape[1:]), rows.dtype)
         traced = jax.jit(model.apply).trace(model.params, shape)
         layer = None
+        # A translation is compared with its estimator, in another number of rows.
+        look = RowCounts(model.name, traced.jaxpr, PROBE_ROWS) if model.reader is None else None
         if model.structure is None and model.deterministic:
-            layer = find(model.apply, model.params, shape, traced.jaxpr)
-        model.compiled[key] = (traced.lower().compile(), traced.jaxpr.jaxpr, layer)
+            layer = find(model.apply, model.params, shape, traced.jaxpr, look)
+        model.compiled[key] = (traced.lower().compile(), traced.jaxpr.jaxpr, layer, look)
         seconds = time.perf_counter() - started
-    program, jaxpr, layer = model.compiled[key]
+    program, jaxpr, layer, look = model.compiled[key]
 
     def evaluate(some: Any) -> np.ndarray:
         return np.asarray(program(model.params, some))
 
     rows = rows[np.arange(PROBE_ROWS) % len(rows)]
     answer, noise = _probed(model, evaluate, rows)
+    if model.deterministic:
+        probe_neighbours(evaluate, rows, model.name)
+        if look is not None:
+            look.answered(model.params, rows, answer)
     if model.structure not in (None, PLAIN):
         layer = model.structure
         refuse_other(model, rows, evaluate)
     elif layer is not None and difference(layer, model, rows, evaluate):
         layer = None
     found = _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
-    return dataclasses.replace(found, structure=layer)
+    return dataclasses.replace(found, structure=layer, look=look)
 
 
 def probe_host(model: HostModel, rows: Any) -> Probe:
@@ -72,6 +81,8 @@ def probe_host(model: HostModel, rows: Any) -> Probe:
         return call_host_raw(model, some)
 
     answer, noise = _probed(model, evaluate, rows)
+    if model.deterministic:
+        probe_row_counts(evaluate, rows, answer, model.name)
     return _findings(model, answer, answer.dtype, None, noise, 0.0)
 
 
@@ -89,9 +100,7 @@ def answer_host(model: HostModel, rows: Any, first: int, outputs: int) -> np.nda
 
 def _probed(model: Any, evaluate: Any, rows: Any) -> tuple[np.ndarray, np.ndarray | None]:
     if model.deterministic:
-        answer = probe_determinism(evaluate, rows, model.name)
-        probe_neighbours(evaluate, rows, model.name)
-        return answer, None
+        return probe_determinism(evaluate, rows, model.name), None
     answers = np.stack([evaluate(rows) for _ in range(_REPEATS)])
     spread = answers.astype(np.float64).reshape(*answers.shape[:2], -1).var(axis=0, ddof=1)
     return answers[0], np.sqrt(spread.mean(axis=0))
