@@ -39,6 +39,7 @@ class Questions:
     def __init__(self, evaluator: Evaluator, rows: Any, progress: Callable[[int], None]) -> None:
         """rows: instances as read by the evaluator's table; progress(model rows done)."""
         self.evaluator, self._progress = evaluator, progress
+        evaluator.model.refuse_changed()
         self.table_of_rows, self.codes = evaluator.encoded(rows)  # codes [N, C]
         self.count = Count()
         self.structure: str | None = None  # what answered instead of the whole model, if anything

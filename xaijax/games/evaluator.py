@@ -69,6 +69,7 @@ class Evaluator:
         self.tile_parts = tile_parts
         self.score = score
         self.model, self.players = model.settled(), players
+        self.model.refuse_changed()
         self._compared = False  # a translated estimator, with its own answers
         auto = isinstance(batch_size, str) and batch_size == "auto"
         self.batch_rows = None if auto else _checks.whole_number(batch_size, "batch_size")

@@ -93,7 +93,12 @@ def _passed_through(model: Model, outputs: int | None) -> Callable[[Any], jax.Ar
     apply = model.apply
     assert apply is not None
     params = jax.tree.map(jnp.asarray, model.params)
-    return lambda rows: apply(params, jnp.asarray(rows))
+
+    def function(rows: Any) -> jax.Array:
+        model.refuse_changed()
+        return apply(params, jnp.asarray(rows))
+
+    return function
 
 
 def _columns(model: Model, outputs: int | None) -> tuple[int, ...]:
