@@ -78,7 +78,14 @@ def probe_host(model: HostModel, rows: Any) -> Probe:
     """Call the model on a few rows, an array or a frame, and probe it."""
 
     def evaluate(some: Any) -> np.ndarray:
-        return call_host_raw(model, some)
+        try:
+            return call_host_raw(model, some)
+        except Exception as error:
+            error.add_note(
+                "xaijax: these are the rows of the probe, the first of the background (pool, data) "
+                "and of X"
+            )
+            raise
 
     answer, noise = _probed(model, evaluate, rows)
     if model.deterministic:
