@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xaijax._errors import MemoryPlanError
+from xaijax._forks import before_jax
 from xaijax.games._ends import Ends
 from xaijax.games._loop import Backend, Done, Instances, Question, Stream
 from xaijax.games._refuse import refuse_bad_answers
@@ -42,6 +43,7 @@ class Questions:
         """rows: instances as read by the evaluator's table; progress(model rows done); first: which
         row of X the first is, for messages.
         """
+        before_jax()
         self.first = first
         self.evaluator, self._progress = evaluator, progress
         evaluator.model.refuse_changed()

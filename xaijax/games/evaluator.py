@@ -17,6 +17,7 @@ import numpy as np
 from xaijax import _checks
 from xaijax._coded_table import CodedTable, Untranslatable
 from xaijax._errors import MemoryPlanError
+from xaijax._forks import before_jax
 from xaijax._players import Players
 from xaijax._table import Table
 from xaijax.games._backends import device_backend, host_backend, walker
@@ -65,6 +66,7 @@ class Evaluator:
         asked where it stands, by the model as it is: no two as one, no structure. tile_parts: by
         how much tiles are smaller than usual, where many questions are short.
         """
+        before_jax()
         self.plain = plain
         self.tile_parts = tile_parts
         self.score = score
