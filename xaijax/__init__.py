@@ -21,6 +21,7 @@ from xaijax._errors import EnumerationLimitError as EnumerationLimitError
 from xaijax._errors import FederatedPeerLost as FederatedPeerLost
 from xaijax._errors import FederatedPolicyError as FederatedPolicyError
 from xaijax._errors import FederatedProtocolError as FederatedProtocolError
+from xaijax._errors import ForkedProcessError as ForkedProcessError
 from xaijax._errors import InputError as InputError
 from xaijax._errors import InputTypeError as InputTypeError
 from xaijax._errors import MemoryPlanError as MemoryPlanError

@@ -31,6 +31,10 @@ class NonDeterministicModelError(ModelOutputError):
     """The model gave different answers to the same rows."""
 
 
+class ForkedProcessError(XaiError, RuntimeError):
+    """This process was forked after JAX was used, and would wait for it for ever."""
+
+
 class PrivacyError(XaiError, ValueError):
     """A private release that cannot be proved private, or that does not fit together."""
 

@@ -128,10 +128,18 @@ def run_tiles(
 
 
 def traced_once(
-    apply: Callable[[Any, jax.Array], jax.Array], params: Any, rows: jax.ShapeDtypeStruct
+    apply: Callable[[Any, jax.Array], jax.Array],
+    params: Any,
+    rows: jax.ShapeDtypeStruct,
+    look: Callable[[Any, int], None] | None = None,
 ) -> Callable[[Any, jax.Array], jax.Array]:
-    """`apply` for rows of this shape, traced here and nowhere again, in all programs."""
+    """`apply` for rows of this shape, traced here and nowhere again, in all programs.
+
+    look(trace, R): sees the trace before it is used.
+    """
     traced = jax.make_jaxpr(apply)(params, rows)
+    if look is not None:
+        look(traced, len(rows))
     flat = jaxpr_as_fun(traced)
     return lambda params, rows: flat(*jax.tree.leaves((params, rows)))[0]
 

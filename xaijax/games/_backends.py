@@ -14,7 +14,7 @@ from xaijax.games._device import DeviceBackend
 from xaijax.games._host import ROWS_PER_CALL, HostBackend
 from xaijax.games._limits import power_below
 from xaijax.games._plan import plan_sizes
-from xaijax.games._programs import Programs, columns, make_mesh
+from xaijax.games._programs import Programs, make_mesh
 from xaijax.games._shared import Sharing
 from xaijax.games._walk import WalkBackend
 from xaijax_kernels.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, widest_layer
@@ -42,7 +42,7 @@ def device_backend(evaluator: Any, probe: Any, most_rows: int) -> DeviceBackend:
         tile_parts=evaluator.tile_parts,
     )
     programs = Programs(
-        columns(model.apply),
+        model.apply,
         model.params,
         model.compiled,
         sizes,
@@ -55,6 +55,7 @@ def device_backend(evaluator: Any, probe: Any, most_rows: int) -> DeviceBackend:
         evaluator.score,
         probe.outputs,
         evaluator.structure,
+        probe.look,
     )
     return DeviceBackend(programs)
 

@@ -19,12 +19,15 @@ import numpy as np
 from xaijax.games._clock import Clock
 from xaijax.games._loop import Instances, Question, Stream
 from xaijax.games._shared import Sharing, filled
+from xaijax.games._whose_rows import WhoseRows
 from xaijax.games.score import Score
 from xaijax_kernels.host_loop import Answered, run_on_host
 from xaijax_kernels.hybrids import hybrid_rows
 from xaijax_kernels.lattice import Dispatch, Pairs
 from xaijax_kernels.listed import ListedStream, host_group_means, host_list_means, list_words
 from xaijax_kernels.tables import tables_of_pairs
+
+Whose = Callable[[np.ndarray], str]  # of slots int32 [R, ...]
 
 ROWS_PER_CALL = 1 << 15
 # One row a slot: a host model's row is dear, so none is asked for as padding.
@@ -88,7 +91,8 @@ class HostBackend:
         """
         score = self._score if scored else None
         draw = self._drawer(x.codes, stream.kind, masks)
-        for answered in self.answered(draw, stream.dispatches(self._rows)):
+        whose = WhoseRows(x, stream.kind, masks).of
+        for answered in self.answered(draw, stream.dispatches(self._rows), whose):
             if score is None:
                 yield answered
                 continue
@@ -102,20 +106,31 @@ class HostBackend:
         return self._call
 
     def answered(
-        self, draw: Callable[[Any], jax.Array], pieces: Iterator[Any]
+        self, draw: Callable[[Any], jax.Array], pieces: Iterator[Any], whose: Whose
     ) -> Iterator[Answered]:
-        """The model's answers to the rows that `draw` makes of each piece; [rows, A]."""
+        """The model's answers to the rows that `draw` makes of each piece; [rows, A].
+
+        whose(slots of some rows): says whose they are, where the model raises.
+        """
+
+        def answer(codes: np.ndarray, piece: Any) -> np.ndarray:
+            return self._asked(codes, piece.first_row, piece.slots, whose)
+
         if self._sharing is None:
-            yield from run_on_host(draw, self._asked, pieces)
+            yield from run_on_host(draw, answer, pieces)
             return
         for stretch in self._sharing.stretches(pieces):
             if not self._sharing.worth:
-                yield from run_on_host(draw, self._asked, chain(stretch, pieces))
+                yield from run_on_host(draw, answer, chain(stretch, pieces))
                 return
-            yield from self._answer_shared(draw, stretch, self._sharing)
+            yield from self._answer_shared(draw, stretch, self._sharing, whose)
 
     def _answer_shared(
-        self, draw: Callable[[Dispatch], jax.Array], stretch: list[Dispatch], sharing: Sharing
+        self,
+        draw: Callable[[Dispatch], jax.Array],
+        stretch: list[Dispatch],
+        sharing: Sharing,
+        whose: Whose,
     ) -> Iterator[Answered]:
         """Ask the distinct rows of all pieces, in as few calls as they take."""
         drawn = [draw(piece) for piece in stretch]
@@ -123,7 +138,8 @@ class HostBackend:
         codes = np.concatenate(parts)
         asked, place = sharing.places(codes)
         rows = filled(codes[asked])
-        values = self._asked(rows, stretch[0])[place]
+        slots = np.concatenate([piece.slots for piece in stretch])[asked]
+        values = self._asked(rows, stretch[0].first_row, slots, whose)[place]
         self.clock.spared_rows += len(codes) - len(asked)
         self.clock.padded_rows += len(rows) - len(asked)
         first = 0
@@ -136,11 +152,19 @@ class HostBackend:
         """Rows of one piece: whole blocks, and whole calls."""
         return max(self._call, self._block)
 
-    def _asked(self, codes: np.ndarray, piece: Dispatch) -> np.ndarray:
+    def _asked(
+        self, codes: np.ndarray, first_row: int, slots: np.ndarray, whose: Whose
+    ) -> np.ndarray:
+        """Ask for rows of codes in calls; slots: of these rows, for the note on an error."""
         parts = []
         for first in range(0, len(codes), self._call):
             self.clock.model_calls += 1
-            parts.append(self._answer(codes[first : first + self._call], piece.first_row + first))
+            part = slice(first, first + self._call)
+            try:
+                parts.append(self._answer(codes[part], first_row + first))
+            except Exception as error:
+                error.add_note(f"xaijax: {whose(slots[part] if len(slots[part]) else slots[-1:])}")
+                raise
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def pair_sums(self, answers: Answered, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:

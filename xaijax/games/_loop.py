@@ -68,6 +68,7 @@ class Instances:
 
     codes: np.ndarray  # [N, C]
     own: np.ndarray | None = None  # float64 [N, A], f(x), where the score looks at it
+    here: np.ndarray | None = None  # int [N], which rows of X they are, for messages
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,11 @@ class Programs:
         score: Score | None = None,
         outputs: int = 1,
         structure: Any = None,
+        look: Callable[[Any, int], None] | None = None,
     ) -> None:
         """listed: coalitions of the list that slots may name, 0 for none; outputs: A.
+
+        look(trace, rows): sees the model's trace before any program is made of it.
 
         structure: None, or what is known of the model: `of(params)`, `head(params, hidden)`.
         """
@@ -58,6 +61,7 @@ class Programs:
         self.donors = jax.device_put(donors, self.same)
         self.players = None if players is None else jax.device_put(players, self.same)
         self._apply, self._cache, self.max_memory = apply, cache, max_memory
+        self._look = look
         self._score, self._outputs, self._structure = score, outputs, structure
         self._runs: dict[tuple[str, int | None, bool], Any] = {}  # the programs that hold the model
 
@@ -136,7 +140,7 @@ class Programs:
         key = ("traced", dims, dtype.name)
         if key not in self._cache:
             rows = jax.ShapeDtypeStruct(dims, dtype)
-            self._cache[key] = traced_once(self._apply, self.params, rows)
+            self._cache[key] = columns(traced_once(self._apply, self.params, rows, self._look))
         return self._cache[key]
 
     def mean_tables(self, shape: MeansShape, arguments: tuple[Any, ...]) -> Any:

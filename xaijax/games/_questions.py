@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xaijax._errors import MemoryPlanError
+from xaijax._forks import before_jax
 from xaijax.games._ends import Ends
 from xaijax.games._loop import Backend, Done, Instances, Question, Stream
 from xaijax.games._refuse import refuse_bad_answers
@@ -37,9 +38,16 @@ class Count:
 class Questions:
     """The rows of N instances, and the loop that answers hybrids of them."""
 
-    def __init__(self, evaluator: Evaluator, rows: Any, progress: Callable[[int], None]) -> None:
-        """rows: instances as read by the evaluator's table; progress(model rows done)."""
+    def __init__(
+        self, evaluator: Evaluator, rows: Any, progress: Callable[[int], None], first: int = 0
+    ) -> None:
+        """rows: instances as read by the evaluator's table; progress(model rows done); first: which
+        row of X the first is, for messages.
+        """
+        before_jax()
+        self.first = first
         self.evaluator, self._progress = evaluator, progress
+        evaluator.model.refuse_changed()
         self.table_of_rows, self.codes = evaluator.encoded(rows)  # codes [N, C]
         self.count = Count()
         self.structure: str | None = None  # what answered instead of the whole model, if anything
@@ -176,7 +184,7 @@ class Questions:
         return Question(
             self.instances(rows),
             self.evaluator.replacement.weights[donors],
-            refuse_bad_answers(self.evaluator, rows, backend, masks),
+            refuse_bad_answers(self.evaluator, rows + self.first, backend, masks),
             self.telling(stream),
             masks,
         )
@@ -232,8 +240,8 @@ class Questions:
         )
         self.counted(stream)
         done = self.telling(stream)
-        x = self.instances(here) if scored else Instances(self.codes[here])
-        check = refuse_bad_answers(self.evaluator, here, backend, masks, scored)
+        x = self.instances(here) if scored else Instances(self.codes[here], here=here + self.first)
+        check = refuse_bad_answers(self.evaluator, here + self.first, backend, masks, scored)
         parts = [np.zeros((0, self.evaluator.outputs))]
         for answers in backend.answers(stream, x, masks, scored):
             check(stream, answers)
@@ -248,7 +256,7 @@ class Questions:
         """
         score = self.evaluator.score
         if score is None or not score.reads_own:
-            return Instances(self.codes[here])
+            return Instances(self.codes[here], here=here + self.first)
         if self._own is None:
             masks, step = np.ones((1, self.P), bool), self.evaluator.rows_at_a_time
             parts = []
@@ -258,7 +266,7 @@ class Questions:
                 place = np.arange(len(some))
                 parts.append(self.rows_asked(some, place, zero, zero, masks, scored=False))
             self._own = np.concatenate(parts)
-        return Instances(self.codes[here], self._own[here])
+        return Instances(self.codes[here], self._own[here], here + self.first)
 
     def with_less_where_memory_is_short(
         self,

@@ -16,6 +16,7 @@ import numpy as np
 
 from xaijax.games._host import HostBackend
 from xaijax.games._rule_pulls import Pulls, packed
+from xaijax.games._whose_rows import named_rows
 from xaijax.games.score import Score
 from xaijax_kernels.perturb import Pool, Space, Subjects, perturbed
 
@@ -28,12 +29,18 @@ class Piece:
     rows: int
     pulls: np.ndarray  # int32 [at most G, 4 + L]
 
+    @property
+    def slots(self) -> np.ndarray:
+        """The pull of each row, int32 [rows, 4 + L]."""
+        return np.repeat(self.pulls, self.rows // len(self.pulls), axis=0)
+
 
 class RuleHost:
     """Runs pulls through a host model."""
 
     def __init__(self, backend: HostBackend, score: Score, cache: dict[Any, Any]) -> None:
         self._backend, self._score, self._cache = backend, score, cache
+        self.first = 0  # which row of X instance 0 is, for messages
 
     @property
     def rows_per_call(self) -> int:
@@ -60,7 +67,11 @@ class RuleHost:
             for first in range(0, M, G)
         )
         parts, bad = [], -1
-        for piece, answers in self._backend.answered(drawn, pieces):
+
+        def whose(slots: np.ndarray) -> str:
+            return f"these are drawn around X {named_rows(slots[:, 0] + self.first)}"
+
+        for piece, answers in self._backend.answered(drawn, pieces, whose):
             who = np.repeat(piece.pulls[:, 0], p)
             scores = np.asarray(self._score(answers, own[who]))[:, 0]
             lost = np.flatnonzero(~np.isfinite(scores))

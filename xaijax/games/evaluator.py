@@ -17,6 +17,7 @@ import numpy as np
 from xaijax import _checks
 from xaijax._coded_table import CodedTable, Untranslatable
 from xaijax._errors import MemoryPlanError
+from xaijax._forks import before_jax
 from xaijax._players import Players
 from xaijax._table import Table
 from xaijax.games._backends import device_backend, host_backend, walker
@@ -65,10 +66,12 @@ class Evaluator:
         asked where it stands, by the model as it is: no two as one, no structure. tile_parts: by
         how much tiles are smaller than usual, where many questions are short.
         """
+        before_jax()
         self.plain = plain
         self.tile_parts = tile_parts
         self.score = score
         self.model, self.players = model.settled(), players
+        self.model.refuse_changed()
         self._compared = False  # a translated estimator, with its own answers
         auto = isinstance(batch_size, str) and batch_size == "auto"
         self.batch_rows = None if auto else _checks.whole_number(batch_size, "batch_size")

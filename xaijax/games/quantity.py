@@ -68,7 +68,7 @@ class Quantity:
         with np.errstate(all="ignore"):
             if not callable(self.combine):
                 return weighted_sums(self.combine[None], means)
-            out = np.asarray(self.combine(means), np.float64)
+            out = np.array(self.combine(means), np.float64)
         if out.shape != means.shape[1:]:
             raise InputError(
                 f"quantity={self.measured!r}: combine= must make one mean of two, "
@@ -91,7 +91,8 @@ class Quantity:
         if self.outer is None:
             return means
         with np.errstate(all="ignore"):
-            out = np.asarray(self.outer(means if full is None else full, means), np.float64)
+            # A copy: one's own function may return views of a buffer, and tables are kept.
+            out = np.array(self.outer(means if full is None else full, means), np.float64)
         if out.ndim != 3 or out.shape[:2] != means.shape[:2]:
             raise InputError(
                 f"{self.argument} must keep the shape of what it gets: {means.shape} became "

@@ -69,15 +69,18 @@ class RuleAsker:
                 self._loop = RuleHost(backend, self.score, kept)
             else:
                 self._loop = RuleDevice(backend.programs, self.score, kept)
+        if isinstance(self._loop, RuleHost):
+            self._loop.first = questions.first
         return self._loop
 
 
 class RuleGame:
     """The rules of the instances `rows`, as read by the evaluator's table."""
 
-    def __init__(self, asker: RuleAsker, rows: Any) -> None:
+    def __init__(self, asker: RuleAsker, rows: Any, first: int = 0) -> None:
+        """first: which row of X the first is, for messages."""
         self.rows = rows
-        self.questions = Questions(asker.evaluator, rows, lambda done: None)
+        self.questions = Questions(asker.evaluator, rows, lambda done: None, first)
         # After the rows, by which it is known whether a translation answers.
         self.asker, self.space, self.read_bins = asker, asker.space, asker.space.bins
         self.bins = asker.space.bins.of(rows)  # int32 [N, F]
@@ -253,9 +256,10 @@ class RuleGame:
         # What fills a pull up is answered too, and not looked at.
         self.asker.evaluator.clock.padded_rows += len(some.header) * some.draws - asked
         if bad >= 0 and self.asker.evaluator.model.nonfinite != "propagate":
+            row = int(some.header[bad, 0]) + self.questions.first
             raise ModelOutputError(
-                "the model returned NaN or infinity for a row drawn around X row "
-                f"{int(some.header[bad, 0])}, or one that was asked together with it. Mend the "
+                f"the model returned NaN or infinity for a row drawn around X row {row}, or "
+                "one that was asked together with it. Mend the "
                 'model, or say nonfinite="propagate" in as_model.'
             )
         return bits

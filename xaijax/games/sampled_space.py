@@ -22,6 +22,7 @@ from xaijax.games._fingerprints import fingerprints
 from xaijax.games._questions import Questions
 from xaijax.games._rule_device import RuleDevice
 from xaijax.games._rule_pulls import Pulls
+from xaijax.games._whose_rows import named_rows
 from xaijax.games.bins import Bins
 from xaijax.games.evaluator import Evaluator
 from xaijax.games.score import Score
@@ -44,12 +45,16 @@ class SampledGame:
         seed: int,
         coverage_samples: int,
         rows: Any,
+        first: int = 0,
     ) -> None:
-        """bins: None where predicates are not about bins, and there is no coverage."""
+        """bins: None where predicates are not about bins, and there is no coverage.
+
+        first: which row of X the first is, for messages.
+        """
         self.evaluator, self._score, self._sampler = evaluator, score, sampler
         self.read_bins, self._players, self._seed = bins, players, seed
         self._table, self.rows = read_by(evaluator.replacement.table), rows
-        self.questions = Questions(evaluator, rows, lambda done: None)
+        self.questions = Questions(evaluator, rows, lambda done: None, first)
         self.prints = fingerprints(rows)
         N, columns = len(rows), self.questions.P
         who, zero = np.arange(N), np.zeros(N, np.int32)
@@ -125,9 +130,10 @@ class SampledGame:
         broken = np.argwhere(changed & kept)
         if len(broken):
             m, f = broken[0]
+            row = int(who[m]) + self.questions.first
             raise InputError(
                 f"perturbation: the sampler changed {self._players.names[f]!r} of X row "
-                f"{int(who[m])}, which the rule keeps (kept[{int(m)}, {int(f)}] is True). It must "
+                f"{row}, which the rule keeps (kept[{int(m)}, {int(f)}] is True). It must "
                 "leave kept players in their bin, or as they are where they have none."
             )
 
@@ -137,23 +143,28 @@ class SampledGame:
         if self.evaluator.model.backend == "jax":  # unless a translation is left for these rows
             codes = self.evaluator.encoded(rows)[1]
         if self.evaluator.model.backend == "host":
-            scores = self._score(self._by_host(rows), self.own[who])[:, 0]
+            scores = self._score(self._by_host(rows, who), self.own[who])[:, 0]
         else:
             scores = self._by_device(codes, who)
         if not np.isfinite(scores).all() and self.evaluator.model.nonfinite != "propagate":
-            n = int(who[np.flatnonzero(~np.isfinite(scores))[0]])
+            n = int(who[np.flatnonzero(~np.isfinite(scores))[0]]) + self.questions.first
             raise ModelOutputError(
                 f"the model returned NaN or infinity for a row drawn around X row {n}. Mend the "
                 'model, or say nonfinite="propagate" in as_model.'
             )
         return scores > 0.5
 
-    def _by_host(self, rows: Any) -> np.ndarray:
+    def _by_host(self, rows: Any, who: np.ndarray) -> np.ndarray:
         backend: Any = self.questions.backend()
         call, parts = backend.rows_per_call, []
         for first in range(0, len(rows), call):
             some = _taken(rows, np.arange(first, min(first + call, len(rows))))
-            parts.append(self.evaluator.model.answer(some, first, self.own.shape[1]))
+            try:
+                parts.append(self.evaluator.model.answer(some, first, self.own.shape[1]))
+            except Exception as error:
+                own = named_rows(who[first : first + call] + self.questions.first)
+                error.add_note(f"xaijax: these are drawn around X {own}")
+                raise
             backend.clock.model_calls += 1
         return np.concatenate(parts)
 

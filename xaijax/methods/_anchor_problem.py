@@ -141,10 +141,12 @@ class Problem:
         step = self._at_a_time(beam, coverage_samples)
         for first in range(0, len(rows), step):
             some = rows.iloc if hasattr(rows, "iloc") else rows
-            yield first, self.game(some[first : first + step], coverage_samples, seed)
+            yield first, self.game(some[first : first + step], coverage_samples, seed, first)
 
-    def game(self, rows: Any, coverage_samples: int, seed: int | None = None) -> Any:
-        """The rules of these rows; seed: of draws of their own."""
+    def game(
+        self, rows: Any, coverage_samples: int, seed: int | None = None, first: int = 0
+    ) -> Any:
+        """The rules of these rows; seed: of draws of their own; first: the place of these in X."""
         if self.sampler is not None:
             return SampledGame(
                 self.evaluator,
@@ -155,12 +157,13 @@ class Problem:
                 self.seed if seed is None else seed,
                 coverage_samples,
                 rows,
+                first,
             )
         asker = self.asker()
         if seed is not None:
             assert self.space is not None
             asker = RuleAsker(self.evaluator, self.space, self.score, seed)
-        return RuleGame(asker, rows)
+        return RuleGame(asker, rows, first)
 
     def asker(self, space: Perturbation | None = None) -> RuleAsker:
         """The loop and arrays of the space (another one: made anew)."""

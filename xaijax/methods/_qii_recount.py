@@ -124,6 +124,7 @@ class QiiRecount:
         if self._index is None:
             replaced = np.concatenate([np.zeros((1, P), bool), np.eye(P, dtype=bool)])
         given, known = problem.evaluator, problem.facts["positive_given"]
+        given.model.refuse_changed()  # else another fit would be counted than was explained
         # Of an estimator itself: whether its translation answers follows from the private rows.
         evaluator = Evaluator(
             given.model.as_fitted,

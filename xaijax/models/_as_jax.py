@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax._errors import InputError, InputTypeError, ModelOutputError
+from xaijax._forks import before_jax
 from xaijax._public import public
 from xaijax.models._host import call_host
 from xaijax.models._model import Model
@@ -42,6 +43,7 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
         raise InputTypeError(
             f"model= must be a Model; got {type(model).__name__}. Pass xaijax.as_model(f)."
         )
+    before_jax()
     if model.reader is not None and model.original is not None and not model.reader.numbers_only:
         model = model.original  # rows in JAX are numbers, and it takes text
     if model.loop == "jax":
@@ -56,6 +58,7 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
     columns = _columns(model, outputs)
 
     def function(rows: Any) -> jax.Array:
+        before_jax()
         rows = jnp.asarray(rows)
         rank = 1 if model.input_shape is None else len(model.input_shape)
         if rows.ndim <= rank:
@@ -93,7 +96,13 @@ def _passed_through(model: Model, outputs: int | None) -> Callable[[Any], jax.Ar
     apply = model.apply
     assert apply is not None
     params = jax.tree.map(jnp.asarray, model.params)
-    return lambda rows: apply(params, jnp.asarray(rows))
+
+    def function(rows: Any) -> jax.Array:
+        before_jax()
+        model.refuse_changed()
+        return apply(params, jnp.asarray(rows))
+
+    return function
 
 
 def _columns(model: Model, outputs: int | None) -> tuple[int, ...]:

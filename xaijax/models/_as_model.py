@@ -15,6 +15,7 @@ from xaijax._public import public
 from xaijax.models import _options as options
 from xaijax.models import _structure
 from xaijax.models._estimators import estimator, is_estimator, told
+from xaijax.models._fit_stamp import Stamp
 from xaijax.models._functions import plain_function
 from xaijax.models._libraries import (
     equinox_module,
@@ -147,6 +148,7 @@ def _translated(
 ) -> Model:
     """The model in JAX of an estimator, or `host` with the reason why there is none."""
     estimator, output = source.estimator, host.output
+    stamp = Stamp(estimator)  # before it is read, so that no later state passes for this one
     try:
         for name in ("max_rows", "timeout"):
             if getattr(host, name) is not None:
@@ -173,7 +175,15 @@ def _translated(
     if found.decide is not None:
         decide = Selected(traced(found.decide, host.precision, source.name), None, host.precision)
     comparison = Comparison(
-        found, whole, head, source.decide, host.classes, backend == "jax", source.name
+        found,
+        whole,
+        head,
+        source.decide,
+        host.classes,
+        backend == "jax",
+        source.name,
+        estimator,
+        stamp,
     )
     because = f"the JAX translation of {told(estimator)}"
     return dataclasses.replace(

@@ -13,6 +13,7 @@ import numpy as np
 
 from xaijax._errors import InputError, InputTypeError
 from xaijax.models._outputs import check_raw
+from xaijax.models._patched import of_sklearn
 from xaijax.models._source import Source
 from xaijax.models._translated import check_version
 
@@ -70,7 +71,7 @@ def told(f: Any) -> str:
 
 def _check_fitted(f: Any, name: str) -> None:
     # Only scikit-learn's own classes keep its naming rule for fitted attributes.
-    if not type(f).__module__.startswith("sklearn."):
+    if not of_sklearn(type(f)):
         return
     from sklearn.exceptions import NotFittedError  # noqa: PLC0415
     from sklearn.utils.validation import check_is_fitted  # noqa: PLC0415

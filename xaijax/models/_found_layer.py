@@ -55,6 +55,7 @@ class FoundLayer:
     dtype: Any
     traces: dict[int, Any] = field(default_factory=dict)  # closed, by R
     name: str = "first layer"  # for stats["structure"]
+    look: Callable[[Any, int], None] | None = None  # at every further trace (`_row_count.py`)
 
     def of(self, params: Any) -> Columnwise:
         """What the engine asks at the corners of a pair; raises NoLayer."""
@@ -97,6 +98,8 @@ class FoundLayer:
             self.traces[R] = jax.make_jaxpr(self.apply)(
                 params, jax.ShapeDtypeStruct(shape, self.dtype)
             )
+            if self.look is not None:
+                self.look(self.traces[R], R)
         trace = self.traces[R]
         owner = np.arange(math.prod(self.shape)).reshape(self.shape)
         value = None if rows is None else jnp.asarray(rows, self.dtype).reshape(shape)
@@ -108,9 +111,15 @@ class FoundLayer:
         return bare(out)
 
 
-def find(apply: Callable[..., Any], params: Any, rows: Any, trace: Any) -> Any:
-    """The model's layer, or None; trace: of the model for rows [R, *shape]."""
-    layer = FoundLayer(apply, rows.shape[1:], rows.dtype, {len(rows): trace})
+def find(
+    apply: Callable[..., Any],
+    params: Any,
+    rows: Any,
+    trace: Any,
+    look: Callable[[Any, int], None] | None = None,
+) -> Any:
+    """The model's layer, or None; trace: of the model for rows [R, *shape]; look: at others."""
+    layer = FoundLayer(apply, rows.shape[1:], rows.dtype, {len(rows): trace}, look=look)
     try:
         known = jax.eval_shape(layer.of, params)
     except NoLayer:

@@ -102,6 +102,14 @@ class Model:
         self.comparison.settle(rows)
         return self.original if self._sent_away else self
 
+    def refuse_changed(self) -> None:
+        """Raise InputError where the estimator has changed since it was translated; else nothing.
+
+        Asked before every use. A model that the host runs is asked as it is.
+        """
+        if self.comparison is not None:
+            self.comparison.refuse_changed()
+
     def coded(self, table: Any) -> Any:
         """The table that reads rows for this model, given the one that reads them for the host."""
         return table if self.reader is None else CodedTable(table, self.reader)
@@ -190,6 +198,7 @@ class Model:
         changes = {name: value for name, value in given.items() if value is not _KEEP}
         for name, value in changes.items():
             changes[name] = self._checked_change(name, value)
+        self.refuse_changed()
         if self.original is not None:
             # With other parameters it is no longer the estimator's translation.
             own = {"comparison": None, "original": None}
@@ -204,6 +213,7 @@ class Model:
         The class is that of `labels`. A row whose scores are not finite has NaN for its class. What
         is compiled is kept with this model.
         """
+        self.refuse_changed()
         function, codes = decided(self)
         fields: dict[str, Any] = {"apply" if self.loop == "jax" else "call": function}
         if self.original is not None:
@@ -218,6 +228,7 @@ class Model:
 
         What is compiled is kept with this model.
         """
+        self.refuse_changed()
         if self.output in WORDS:
             return self
         fields: dict[str, Any] = {"call": self.scores}
@@ -324,6 +335,7 @@ class Model:
             return self, (jax_rows if self.loop == "jax" else host_rows)(self, X)
         if self._sent_away:
             return self.settled(), None
+        self.refuse_changed()
         rows = host_rows(self, X)
         if self.comparison is not None and not self.comparison.done:
             model = self.settled((rows,))

@@ -18,8 +18,9 @@ _EXPECTED = "expected one number per row, [R], or K numbers per row, [R, K]"
 def check_output(raw: Any, rows: int, where: str = "") -> np.ndarray:
     """The answer of a host model to `rows` rows as float64 [R] or [R, K]; [R, 1] becomes [R].
 
-    `where` says whose answer it is ("clf.predict_proba"), for the message. Numbers may be of any
-    real dtype. Finiteness is not looked at here: see `check_finite`.
+    A copy: what a model returned may be a view of a buffer that its next call overwrites. `where`
+    says whose answer it is ("clf.predict_proba"), in messages. Numbers may be of any real dtype.
+    Finiteness is not looked at here: see `check_finite`.
 
     Raises ModelOutputError for a wrong number of rows, a scalar, None, three or more axes, and for
     text, dates, complex numbers or anything else that is not a number.
@@ -139,7 +140,7 @@ def _as_array(raw: Any, rows: int, where: str) -> np.ndarray:
     if np.ma.is_masked(raw):
         raise ModelOutputError(f"{_subject(where)} returned masked entries; {_EXPECTED}.")
     try:
-        return np.asarray(raw)
+        return np.array(raw)  # a copy: the model may write its next answer into the same array
     except (ValueError, TypeError) as exc:
         raise ModelOutputError(
             f"{_subject(where)} returned a {type(raw).__name__} that is no array; {_EXPECTED}."

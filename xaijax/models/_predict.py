@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from xaijax._forks import before_jax
 from xaijax.models._trace import TracedFunction
 
 _SMALLEST = 16  # rows
@@ -22,6 +23,7 @@ def run_jax(
     Rows are padded to a power of two by repeating the last row, so at most ten shapes compile. The
     jitted function is kept in `compiled` and serves every params of the same shapes.
     """
+    before_jax()
     run = compiled.setdefault(("predict", key), None) or jax.jit(function)
     compiled["predict", key] = run
     per_row = max(1, int(np.prod(rows.shape[1:])))

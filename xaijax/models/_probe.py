@@ -27,7 +27,8 @@ def probe_determinism(evaluate: Evaluate, rows: Any, name: str = "the model") ->
     Answers agree within 2**10 roundings of their dtype at the size of the largest answer in the
     column (threads may add in another order); NaN agrees with NaN.
     """
-    first, second = np.asarray(evaluate(rows)), np.asarray(evaluate(rows))
+    # Copies: a model may return views of one buffer, in which all of its answers would agree.
+    first, second = np.array(evaluate(rows)), np.array(evaluate(rows))
     gap = _largest_gap(first, second, _epsilon(first.dtype))
     if gap is not None:
         raise NonDeterministicModelError(
@@ -50,9 +51,9 @@ def probe_neighbours(
     count = len(rows)
     if count < 2:
         return
-    gather = _take if take is None else take
-    among = np.asarray(evaluate(rows))
-    copies = np.asarray(evaluate(gather(rows, np.zeros(count, dtype=np.int64))))
+    gather = take_rows if take is None else take
+    among = np.array(evaluate(rows))
+    copies = np.array(evaluate(gather(rows, np.zeros(count, dtype=np.int64))))
     epsilon = max(_epsilon(among.dtype), _epsilon(np.dtype(np.float32)))
     # All copies are compared, so a model that looks at a row's place is found too. The scale comes
     # from both batches: the one row's own answer may happen to be near zero.
@@ -68,8 +69,20 @@ def probe_neighbours(
         )
 
 
-def _take(rows: Any, index: np.ndarray) -> Any:
+def take_rows(rows: Any, index: np.ndarray) -> Any:
+    """Those rows of an array or a frame."""
     return rows.iloc[index] if hasattr(rows, "iloc") else rows[index]
+
+
+def gap_of(wanted: np.ndarray, found: np.ndarray, answer: np.ndarray) -> tuple[float, int] | None:
+    """(largest difference, first row) of two answers to the same rows in other company, or None.
+
+    Tolerance as of `probe_neighbours`; answer: to all of the probe's rows, which give the scale.
+    """
+    if wanted.shape != found.shape:
+        return float("inf"), 0
+    epsilon = max(_epsilon(answer.dtype), _epsilon(np.dtype(np.float32)))
+    return _largest_gap(wanted, found, epsilon, np.maximum(_scale(answer), _scale(found)))
 
 
 def _epsilon(dtype: np.dtype) -> float:

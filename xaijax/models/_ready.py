@@ -17,6 +17,7 @@ from xaijax.models._host import HostModel, call_host, call_host_raw
 from xaijax.models._outputs import output_names_for
 from xaijax.models._predict import run_jax
 from xaijax.models._probe import probe_determinism, probe_neighbours
+from xaijax.models._row_count import RowCounts, probe_row_counts
 from xaijax.models._structure import PLAIN, declared
 
 PROBE_ROWS = 32
@@ -38,6 +39,8 @@ class Probe:
     compile_seconds: float = 0.0
     structure: Any = None  # what is known of the model, declared or found; None: nothing
     agreement: Agreement | None = None  # how nearly the structure answers as the model does
+    # JAX: (closed trace, rows), refuses another trace whose answers differ; None: not looked at
+    look: RowCounts | None = None
 
 
 def probe_jax(model: Any, rows: np.ndarray) -> Probe:
@@ -49,17 +52,23 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         shape = jax.ShapeDtypeStruct((PROBE_ROWS, *rows.shape[1:]), rows.dtype)
         traced = jax.jit(model.apply).trace(model.params, shape)
         layer = None
+        # A translation is compared with its estimator, in another number of rows.
+        look = RowCounts(model.name, traced.jaxpr, PROBE_ROWS) if model.reader is None else None
         if model.structure is None and model.deterministic:
-            layer = find(model.apply, model.params, shape, traced.jaxpr)
-        model.compiled[key] = (traced.lower().compile(), traced.jaxpr.jaxpr, layer)
+            layer = find(model.apply, model.params, shape, traced.jaxpr, look)
+        model.compiled[key] = (traced.lower().compile(), traced.jaxpr.jaxpr, layer, look)
         seconds = time.perf_counter() - started
-    program, jaxpr, layer = model.compiled[key]
+    program, jaxpr, layer, look = model.compiled[key]
 
     def evaluate(some: Any) -> np.ndarray:
         return np.asarray(program(model.params, some))
 
     rows = rows[np.arange(PROBE_ROWS) % len(rows)]
     answer, noise = _probed(model, evaluate, rows)
+    if model.deterministic:
+        probe_neighbours(evaluate, rows, model.name)
+        if look is not None:
+            look.answered(model.params, rows, answer)
     agreement = None
     if model.structure not in (None, PLAIN):
         layer = model.structure
@@ -68,7 +77,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         _, agreement = compare(layer, model, rows, evaluate)
         layer = None if agreement is None else layer
     found = _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
-    return dataclasses.replace(found, structure=layer, agreement=agreement)
+    return dataclasses.replace(found, structure=layer, agreement=agreement, look=look)
 
 
 def both_answers(model: Any, structure: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -98,9 +107,18 @@ def probe_host(model: HostModel, rows: Any) -> Probe:
     """Call the model on a few rows, an array or a frame, and probe it."""
 
     def evaluate(some: Any) -> np.ndarray:
-        return call_host_raw(model, some)
+        try:
+            return call_host_raw(model, some)
+        except Exception as error:
+            error.add_note(
+                "xaijax: these are the rows of the probe, the first of the background (pool, data) "
+                "and of X"
+            )
+            raise
 
     answer, noise = _probed(model, evaluate, rows)
+    if model.deterministic:
+        probe_row_counts(evaluate, rows, answer, model.name)
     return _findings(model, answer, answer.dtype, None, noise, 0.0)
 
 
@@ -118,9 +136,7 @@ def answer_host(model: HostModel, rows: Any, first: int, outputs: int) -> np.nda
 
 def _probed(model: Any, evaluate: Any, rows: Any) -> tuple[np.ndarray, np.ndarray | None]:
     if model.deterministic:
-        answer = probe_determinism(evaluate, rows, model.name)
-        probe_neighbours(evaluate, rows, model.name)
-        return answer, None
+        return probe_determinism(evaluate, rows, model.name), None
     answers = np.stack([evaluate(rows) for _ in range(_REPEATS)])
     spread = answers.astype(np.float64).reshape(*answers.shape[:2], -1).var(axis=0, ddof=1)
     return answers[0], np.sqrt(spread.mean(axis=0))

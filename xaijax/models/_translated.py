@@ -18,6 +18,8 @@ from xaijax._table import MappedRows
 from xaijax.models import _options as options
 from xaijax.models import translations as translations  # registers those of this library
 from xaijax.models._columns import Reader
+from xaijax.models._fit_stamp import Stamp
+from xaijax.models._patched import of_sklearn, patched
 from xaijax.models._predict import run_jax
 from xaijax.models._trace import DTYPES
 from xaijax.models._translation import Head, Translation, translated
@@ -44,6 +46,9 @@ def in_jax(
 ) -> InJax:
     """Translate a fitted estimator; raises Untranslatable with the reason."""
     dtype = np.dtype(DTYPES[precision])
+    changed = patched(estimator)
+    if changed is not None:
+        raise Untranslatable(f"{changed}, and a translation is of the class as it was written")
     found, sources = translated(estimator, names, dtype)
     reader = Reader(sources, dtype, name)
     heads = {word: head for word, head in found.heads.items() if word in (*METHODS, "value")}
@@ -88,9 +93,25 @@ class Comparison:
     classes: tuple[Any, ...] | None
     forced: bool  # backend="jax" was said: a difference is an error
     name: str
+    estimator: Any = None  # whose translation it is
+    stamp: Stamp | None = None  # of its state when it was translated
     reason: str | None = None  # why the host answers; None: JAX does
     done: bool = False
     compiled: dict[Any, Any] = field(default_factory=dict)
+
+    def refuse_changed(self) -> None:
+        """Raise InputError where the estimator has changed since it was translated.
+
+        What is made of a translation (programs, tables, remembered answers) is of the fit that it
+        had; where the estimator itself answers, it is asked as it is.
+        """
+        if self.reason is None and self.stamp is not None:
+            if Stamp(self.estimator) != self.stamp:
+                raise InputError(
+                    f"{self.name} has changed since as_model translated it to JAX: it was fitted "
+                    f"again, or what it holds was assigned. Wrap it anew with as_model, and make "
+                    f"explainers of the new model; backend='host' asks it as it is at each call."
+                )
 
     def settle(self, rows: tuple[Any, ...]) -> None:
         """Compare the two on the first rows of each kind, as the estimator takes them.
@@ -100,6 +121,14 @@ class Comparison:
         """
         if self.reason is not None:
             return
+        if rows:
+            self.refuse_changed()
+        self._settle(rows)
+        if rows and self.stamp is not None:
+            # An estimator of one's own may keep what it was asked: that is no change of its fit.
+            self.stamp = Stamp(self.estimator)
+
+    def _settle(self, rows: tuple[Any, ...]) -> None:
         seen = []
         for some in rows:
             first = _first(some)
@@ -140,7 +169,7 @@ class Comparison:
         """Why the host must answer; None: the two agree."""
         params = self.found.translation.params
         found = run_jax(self.compiled, "head", self.head, params, codes)
-        wanted = np.asarray(self.original(rows), np.float64)
+        wanted = np.array(self.original(rows), np.float64)
         sure = np.ones(len(codes), bool)
         if self.found.translation.undecided is not None:
             sure = ~self.found.translation.undecided(codes)
@@ -221,7 +250,7 @@ def check_version(estimator: Any, name: str) -> None:
         "thing, or nothing."
     )
     for one in _parts(estimator):
-        if not type(one).__module__.startswith("sklearn.") or not hasattr(one, "__dict__"):
+        if not of_sklearn(type(one)) or not hasattr(one, "__dict__"):
             continue
         kind = type(one).__name__
         there = vars(one).get("_sklearn_version", here)

@@ -16,6 +16,7 @@ from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public, public_class
 from xaijax.models._columns import Columns, Source
 from xaijax.models._options import check_flag
+from xaijax.models._patched import of_sklearn
 
 Head = Callable[[Any, Any], Any]  # (params, rows [R, F]) -> [R] or [R, K]
 
@@ -127,7 +128,7 @@ def register_translation(
 
 def _entry(kind: type) -> _Entry | None:
     own = _REGISTERED.get(kind)
-    if own is None and kind.__module__.startswith("sklearn."):
+    if own is None and of_sklearn(kind):
         return _BUILT_IN.get(kind.__name__)
     return own
 
@@ -146,6 +147,9 @@ def translation(estimator: Any, columns: Columns) -> Translation:
     name = type(estimator).__name__
     entry = _entry(type(estimator))
     if entry is None:
+        kind = type(estimator)
+        if kind.__module__.startswith("sklearn.") and not of_sklearn(kind):
+            raise Untranslatable(f"{name} is not the class that scikit-learn has by this name")
         raise Untranslatable(f"no JAX translation registered for {name}")
     if not entry.mixed:
         columns.as_values()

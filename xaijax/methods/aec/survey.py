@@ -11,6 +11,7 @@ import numpy as np
 
 from xaijax import _checks
 from xaijax._errors import InputError
+from xaijax._forks import before_jax
 from xaijax.methods.aec.equal import of_first, split
 from xaijax.methods.aec.rows import Rows
 from xaijax.methods.aec.target import Distinct, Target
@@ -61,6 +62,7 @@ def survey(rows: Rows, task: str) -> Survey:
         InputError: fewer than two rows, a single class, spreads that float64 cannot square.
         InputTypeError: labels where numbers are needed.
     """
+    before_jax()
     F, distinct = len(rows.names), Distinct(task)
     moments, first = None, np.zeros(F, np.intp)
     with np.errstate(over="ignore", invalid="ignore"):  # looked at below

@@ -1,0 +1,126 @@
+"""Models whose answer to a row depends on how many rows are asked together (bad input 62)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small_case import BACKENDS, B, X, f
+
+import xaijax as xj
+from xaijax.models import _row_count
+
+W = np.random.default_rng(3).normal(size=(4, 8)).astype(np.float32)
+
+
+def divided(rows):
+    return (rows * W[:, 0]).sum(axis=1) / len(rows)
+
+
+def shifted(rows):
+    return f(rows) + len(rows)
+
+
+def branching(rows):
+    return f(rows) if len(rows) == 32 else -f(rows)
+
+
+def counting(rows):
+    """No number of rows stands in its trace."""
+    xp = jnp if isinstance(rows, jax.Array) else np
+    return f(rows) * xp.ones(len(rows)).sum()
+
+
+def squared(rows):
+    xp = jnp if isinstance(rows, jax.Array) else np
+    ones = xp.ones((len(rows), len(rows)), np.float32) @ xp.ones((len(rows), 1), np.float32)
+    return (xp.maximum(rows @ W, 0) * ones).sum(axis=1)
+
+
+def normalised_in_batches(rows):
+    return f(rows - rows.mean(axis=0) if len(rows) > 1 else rows)
+
+
+ROWS = np.concatenate([X, B] * 4)
+
+
+@pytest.mark.parametrize(
+    ("backend", "structure"), [("jax", None), ("jax", "plain"), ("host", None)]
+)
+@pytest.mark.parametrize("function", [divided, shifted, branching, counting, squared])
+def test_row_62_answers_that_depend_on_the_number_of_rows(function, structure, backend):
+    asked = []
+
+    def counted(rows):
+        asked.append(len(rows))
+        return function(rows)
+
+    model = xj.as_model(counted, backend=backend, structure=structure)
+    with pytest.raises(xj.NonDeterministicModelError, match=r"asked for \d+ and for \d+ at a time"):
+        xj.Explainer(model, ROWS)(ROWS)
+    assert len(asked) <= 7  # no work: the probe, and what tells neighbours from numbers
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda model: xj.QII(model, ROWS, outcome="score", quantity="rate", bounds=(-99, 99)).unary,
+        lambda model: lambda: xj.AnchorExplainer(model, ROWS, tolerance=1.0).explain(X),
+        lambda model: lambda: xj.FederatedExplainer(model, ROWS, {"guest": [0, 1]})(X),
+        lambda model: lambda: xj.Explainer(model, ROWS, estimator="permutation", budget=8)(X),
+    ],
+    ids=["QII", "Anchors", "federated", "sampled"],
+)
+@BACKENDS
+def test_row_62_for_every_method(make, backend):
+    with pytest.raises(xj.NonDeterministicModelError, match="at a time"):
+        make(xj.as_model(shifted, backend=backend))()
+
+
+def test_row_53_a_row_is_asked_alone_too():
+    with pytest.raises(xj.ModelOutputError, match="batch normalisation"):
+        xj.Explainer(xj.as_model(normalised_in_batches, backend="host"), ROWS)(X)
+
+
+@BACKENDS
+def test_a_model_of_one_batch_size_says_so(backend):
+    def fixed(rows):
+        return f(rows.reshape(32, 4))
+
+    with pytest.raises((ValueError, TypeError), match="reshape") as caught:
+        xj.Explainer(xj.as_model(fixed, backend=backend), ROWS)(ROWS)
+    assert any(
+        "any number of rows" in note or "traced fixed with rows of shape" in note
+        for note in caught.value.__notes__
+    )
+
+
+def test_few_donors_and_rows_are_probed_too():
+    """One row alone, and one donor: the probe's rows are few, and asked in other numbers still."""
+    model = xj.as_model(shifted, backend="host")
+    with pytest.raises(xj.NonDeterministicModelError):
+        xj.Explainer(model, xj.Baseline(B[0]))(X[:1])
+
+
+SOUND = {
+    "layer": lambda rows: jax.nn.relu(rows @ W).sum(axis=1),
+    "whole": f,
+    "one by one": lambda rows: jax.vmap(lambda row: jnp.dot(row, W[:, 0]) / (1 + row.max() ** 2))(
+        rows
+    ),
+    "constants of that size": lambda rows: f(rows) * jnp.arange(32).sum() / 32,
+}
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_jax_model_is_not_compiled_for_it(name, monkeypatch):
+    """Its two traces are the same steps, which is seen without asking it."""
+    monkeypatch.setattr(_row_count, "jaxpr_as_fun", None)
+    xj.Explainer(xj.as_model(SOUND[name]), B)(X)
+
+
+def test_a_sound_model_whose_steps_differ_is_asked_and_accepted():
+    looped = xj.as_model(lambda rows: jax.lax.map(lambda row: jnp.sin(row).prod(), rows))
+    plain = xj.as_model(lambda rows: jnp.sin(rows).prod(axis=1))
+    found, wanted = (xj.Explainer(model, B)(X).values for model in (looped, plain))
+    # Four float32 factors below 1, some 64 roundings of which make a value.
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=64 * 2.0**-24)

@@ -1,0 +1,98 @@
+"""Is an estimator what its class says? A translation is of the class, not of what is put over it.
+
+A class may carry a scikit-learn name and module without being scikit-learn's, an object may have a
+method of its own in place of its class's, and so may a class of scikit-learn, or a part of an
+ensemble. What a person registered a translation for is looked at as an object only.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+ROOT = "sklearn"
+# The decorators of scikit-learn keep the function in one of these.
+_WRAPPED = ("fn", "fget", "func", "__func__", "__wrapped__")
+
+
+def of_sklearn(kind: type) -> bool:
+    """Whether the class is the one that scikit-learn has by this name."""
+    module = sys.modules.get(kind.__module__)
+    inside = kind.__module__.partition(".")[0] == ROOT
+    return inside and getattr(module, kind.__name__, None) is kind
+
+
+def patched(estimator: Any) -> str | None:
+    """What was put over a method, of the estimator or of a part of it; None: nothing."""
+    kinds: set[type] = set()
+    for one in parts_of(estimator):
+        kind = type(one)
+        for name, value in vars(one).items():
+            if callable(value) and callable(getattr(kind, name, None)):
+                return f"{name} was replaced on this {kind.__name__} itself"
+        if kind not in kinds:
+            kinds.add(kind)
+            changed = _changed_method(kind)
+            if changed is not None:
+                return f"{changed} of the class {kind.__name__} was replaced"
+    return None
+
+
+def parts_of(estimator: Any) -> Iterator[Any]:
+    """The estimator and all that is in it of scikit-learn, or has methods to fit and to answer."""
+    seen: set[int] = set()
+    waiting = [estimator]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list | tuple):
+            waiting += one
+        elif isinstance(one, np.ndarray):
+            waiting += one.ravel().tolist() if one.dtype.hasobject else []
+        elif one is estimator or _is_part(one):
+            if hasattr(one, "__dict__"):
+                yield one
+                waiting += vars(one).values()
+
+
+def _is_part(thing: Any) -> bool:
+    if isinstance(thing, type | types.FunctionType | types.ModuleType):
+        return False
+    return type(thing).__module__.partition(".")[0] == ROOT or hasattr(thing, "_get_param_names")
+
+
+def _changed_method(kind: type) -> str | None:
+    """A method of scikit-learn's classes that another package wrote; None: there is none."""
+    for base in kind.__mro__:
+        if not of_sklearn(base):
+            continue
+        for name, member in vars(base).items():
+            if name.startswith("__"):  # those of dataclasses are written nowhere
+                continue
+            written = _written_in(member)
+            if written is not None and written.partition(".")[0] != ROOT:
+                return name
+    return None
+
+
+def _written_in(member: Any) -> str | None:
+    """The module in which a function was written; None: it is no function of Python's."""
+    for _ in range(8):  # decorators in decorators
+        if isinstance(member, types.FunctionType):
+            # Not its __module__, which decorators copy from the function that they take over.
+            return member.__globals__.get("__name__")
+        found = [getattr(member, key) for key in _WRAPPED if key in dir(type(member))]
+        found += [vars(member)[k] for k in _WRAPPED if k in getattr(member, "__dict__", {})]
+        found = [one for one in found if callable(one)]
+        if not found or isinstance(member, type):
+            return None
+        member = found[0]
+    return None
