@@ -12,9 +12,9 @@ import numpy as np
 
 from xaijax import _convert, _files, _intervals, _private_explanation, _summary
 from xaijax._errors import InputError, InputTypeError
-from xaijax._frames import column, frame_kind
+from xaijax._frames import frame_kind
 from xaijax._freeze import check_shape, floats, names, read_only
-from xaijax._player_data import player_columns, take_rows
+from xaijax._player_data import check_columns, data_column, player_columns, take_rows
 from xaijax._private_explanation import PrivateExplanation
 from xaijax._public import public, public_class
 from xaijax._select import Selection, resolve, split_key, take
@@ -32,8 +32,9 @@ class Explanation:
     An array in `stats` whose first axis has N entries ("efficiency_residual", "exact_rows", "dof")
     is one entry per instance and is sliced and merged with them; everything else in `stats` tells
     of the run and stays as it is. `provenance["player_columns"]`, where present, is a P-tuple of
-    tuples: the columns of `data` that each player covers. Without it a frame's columns are found by
-    name, and an array [N, P] is taken to have one column per player in order.
+    tuples: the columns of `data` that each player covers (entries in C order where instances have a
+    higher rank). Without it a frame's columns are found by name, and an array whose instances have
+    P entries is taken to have one per player in order.
 
     Raises:
         InputError: arrays whose shapes do not fit each other, or duplicate names.
@@ -170,14 +171,22 @@ class Explanation:
                 return {}  # nothing to tie, or a frame: its columns are found by name
             found = player_columns(self.data, self.feature_names, None)
             given = [() if j is None else (j,) for j in found]
+        check_columns(given, len(self.feature_names), self.data)
         positions = np.arange(len(self.feature_names))[players]
         return {"player_columns": tuple(tuple(given[j]) for j in positions)}
 
     def player_data(self) -> list[np.ndarray | None]:
-        """For each player its column of `data` [N]; None where it has not exactly one column."""
+        """For each player its column of `data` [N]; None where it has not exactly one column.
+
+        A player of one pixel has that pixel's numbers: positions in `provenance["player_columns"]`
+        count the entries of an instance in C order, whatever its rank.
+
+        Raises:
+            InputError: `provenance["player_columns"]` does not fit the players or `data`.
+        """
         given = self.provenance.get("player_columns")
         found = player_columns(self.data, self.feature_names, given)
-        return [None if j is None else column(self.data, j) for j in found]
+        return [None if j is None else data_column(self.data, j) for j in found]
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
         """Half-widths of the confidence intervals of the values, like values.
