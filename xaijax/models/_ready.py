@@ -13,6 +13,7 @@ import numpy as np
 from xaijax._errors import ModelOutputError
 from xaijax.models._found_layer import find
 from xaijax.models._host import HostModel, call_host, call_host_raw
+from xaijax.models._identity import program_digest
 from xaijax.models._outputs import output_names_for
 from xaijax.models._probe import probe_determinism, probe_neighbours
 from xaijax.models._structure import PLAIN, difference, refuse_other
@@ -34,6 +35,8 @@ class Probe:
     noise: np.ndarray | None = None  # [K], standard deviation of one answer; None: deterministic
     compile_seconds: float = 0.0
     structure: Any = None  # what is known of the model, declared or found; None: nothing
+    program: bytes | None = None  # a digest of what was traced; None: on the host, or unreadable
+    row_dtype: str = ""  # of the rows that it was traced for
 
 
 def probe_jax(model: Any, rows: np.ndarray) -> Probe:
@@ -47,7 +50,9 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         layer = None
         if model.structure is None and model.deterministic:
             layer = find(model.apply, model.params, shape, traced.jaxpr)
-        model.compiled[key] = (traced.lower().compile(), traced.jaxpr.jaxpr, layer)
+        lowered = traced.lower()
+        model.compiled[key] = (lowered.compile(), traced.jaxpr.jaxpr, layer)
+        model.compiled[("digest", *key)] = program_digest(traced, lowered)
         seconds = time.perf_counter() - started
     program, jaxpr, layer = model.compiled[key]
 
@@ -62,7 +67,8 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     elif layer is not None and difference(layer, model, rows, evaluate):
         layer = None
     found = _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
-    return dataclasses.replace(found, structure=layer)
+    digest = model.compiled[("digest", *key)]
+    return dataclasses.replace(found, structure=layer, program=digest, row_dtype=rows.dtype.name)
 
 
 def probe_host(model: HostModel, rows: Any) -> Probe:
