@@ -199,7 +199,7 @@ class Explanation:
             InputError: level is not between 0 and 1.
             InputTypeError: level is no number.
         """
-        if isinstance(level, bool) or not isinstance(level, int | float | np.number):
+        if isinstance(level, bool) or not isinstance(level, int | float | np.integer | np.floating):
             raise InputTypeError(f"level: got {level!r}; pass a number between 0 and 1.")
         if not 0 < level < 1:
             raise InputError(f"level: got {level!r}; pass a number between 0 and 1, 0.95 say.")

@@ -223,7 +223,7 @@ def _join_stat(parts: Sequence[Explanation]) -> Callable[[str, list[Any]], Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def _same(values: list[Any]) -> Any:

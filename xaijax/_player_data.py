@@ -86,7 +86,10 @@ def as_numbers(values: np.ndarray) -> np.ndarray | None:
         return values.astype(np.float64)
     if values.dtype.kind != "O":
         return None
-    if all(v is None or isinstance(v, int | float | np.number | np.bool_) for v in values):
+    if all(
+        v is None or isinstance(v, int | float | np.integer | np.floating | np.bool_)
+        for v in values
+    ):
         return np.array([np.nan if v is None else float(v) for v in values])
     return None
 

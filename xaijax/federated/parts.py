@@ -156,7 +156,7 @@ class FunctionPart:
 
     def answers(self, rows: np.ndarray) -> np.ndarray:
         """Answers to rows [R, F], float64 [R, E]; ModelOutputError for another shape."""
-        found = np.asarray(self.function(rows), np.float64)
+        found = _checks.real_numbers(self.function(rows), "function's answers")
         found = found[:, None] if found.ndim == 1 else found
         if found.shape != (len(rows), self.width):
             raise ModelOutputError(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError, ModelOutputError
 
 # (position of a coalition in what is measured) -> its name, for messages
@@ -68,7 +69,7 @@ class Quantity:
         with np.errstate(all="ignore"):
             if not callable(self.combine):
                 return weighted_sums(self.combine[None], means)
-            out = np.asarray(self.combine(means), np.float64)
+            out = _checks.real_numbers(self.combine(means), "combine= of a quantity")
         if out.shape != means.shape[1:]:
             raise InputError(
                 f"quantity={self.measured!r}: combine= must make one mean of two, "
@@ -91,7 +92,9 @@ class Quantity:
         if self.outer is None:
             return means
         with np.errstate(all="ignore"):
-            out = np.asarray(self.outer(means if full is None else full, means), np.float64)
+            out = _checks.real_numbers(
+                self.outer(means if full is None else full, means), self.argument
+            )
         if out.ndim != 3 or out.shape[:2] != means.shape[:2]:
             raise InputError(
                 f"{self.argument} must keep the shape of what it gets: {means.shape} became "
@@ -146,7 +149,7 @@ def quantity_of(link: Any) -> Quantity:
     function: Any = link
 
     def outer(_: np.ndarray, values: np.ndarray) -> np.ndarray:
-        out = np.asarray(function(values), np.float64)
+        out = _checks.real_numbers(function(values), "link")
         if out.shape != values.shape:
             raise InputError(
                 f"link must keep the shape of what it gets: {values.shape} became {out.shape}."
