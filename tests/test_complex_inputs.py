@@ -48,7 +48,11 @@ CASES = {
         D, index=lambda masks: masks.sum(1) + 1j
     ),
     "difference": lambda: xj.QII(
-        PROBA, D, quantity="individual", outcome="proba", difference=lambda p, q: (p - q).sum(-1) * 1j
+        PROBA,
+        D,
+        quantity="individual",
+        outcome="proba",
+        difference=lambda p, q: (p - q).sum(-1) * 1j,
     ).explain(D),
     "bounds": lambda: xj.QII(SCORE, D, **OF, bounds=(np.complex128(0), ONE)),
     "pool weights": lambda: xj.QII(SCORE, D, **OF, pool_weights=np.array([1j, 1, 1])),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from xaijax import _convert, _files, _intervals, _private_explanation, _summary
+from xaijax._checks import whole_number
 from xaijax._errors import InputError, InputTypeError
 from xaijax._frames import frame_kind
 from xaijax._freeze import check_shape, floats, names, read_only
@@ -259,19 +260,33 @@ class Explanation:
 
 
 @public
-def load(path: str | os.PathLike[str]) -> Explanation | PrivateExplanation:
+def load(
+    path: str | os.PathLike[str], max_bytes: int | None = None
+) -> Explanation | PrivateExplanation:
     """Read what `Explanation.save` wrote: equal bytes, dtypes, names, stats and provenance.
 
-    Also what `PrivateExplanation.save` wrote.
+    Also what `PrivateExplanation.save` wrote. The file may come from anyone: nothing in it is run,
+    and no more is read than it has bytes.
+
+    Args:
+        path: the file.
+        max_bytes: how many bytes its content may take. None: as many as the file itself has, which
+            is what `save` writes; a file that somebody has compressed needs more.
 
     Raises:
         FileNotFoundError: no such file.
-        InputError: not such a file, a damaged one, or one of a newer version.
-        InputTypeError: `path` is not a path.
+        InputError: not such a file, a damaged one, one of a newer version, or one whose content is
+            larger than allowed.
+        InputTypeError: `path` is not a path, or max_bytes no whole number.
         ImportError: `data` is a frame of a library that is not installed.
     """
-    found, state = _files.read(path, (_files.FORMAT, _private_explanation.FORMAT))
-    return PrivateExplanation(**state) if found == _private_explanation.FORMAT else _rebuild(state)
+    if max_bytes is not None:
+        max_bytes = whole_number(max_bytes, "max_bytes")
+    makers = {
+        _files.FORMAT: _rebuild,
+        _private_explanation.FORMAT: lambda state: PrivateExplanation(**state),
+    }
+    return _files.read(path, makers, max_bytes)
 
 
 def per_instance(value: Any, N: int) -> bool:
