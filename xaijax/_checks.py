@@ -103,6 +103,31 @@ def as_array(
     return array
 
 
+def real_numbers(given: Any, name: str) -> np.ndarray:
+    """As float64, any shape; an array of it is not copied.
+
+    Complex numbers are refused: NumPy would keep their real parts, with a warning of its own.
+
+    Raises:
+        InputTypeError: no array of real numbers.
+    """
+    try:
+        array = np.asarray(given)
+        objects = array.flat if array.dtype.kind == "O" else ()
+        if array.dtype.kind != "c" and not any(
+            isinstance(one, complex | np.complexfloating) for one in objects
+        ):
+            return np.asarray(array, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(
+            f"{name}: got {type(given).__name__}, which is no array of numbers."
+        ) from error
+    raise InputTypeError(
+        f"{name}: got complex numbers; real ones are needed. Take their real part or their size "
+        "first (np.real, np.abs)."
+    )
+
+
 def matrix(X: Any, name: str) -> np.ndarray:
     """X as an array [M, F] of numbers, M and F at least 1, where no model is asked."""
     array = as_array(X, name, "Encode text and categories first (OrdinalEncoder or OneHotEncoder).")

@@ -185,9 +185,11 @@ class CoalitionTable:
 
 def _rounding(given: Any, N: int) -> np.ndarray:
     """float64 [N], finite and at least 0."""
-    if isinstance(given, bool) or not isinstance(given, int | float | np.number | np.ndarray):
+    if isinstance(given, bool) or not isinstance(
+        given, int | float | np.integer | np.floating | np.ndarray
+    ):
         raise InputTypeError(f"rounding must be None, a number or [{N}], got {given!r}.")
-    array = np.asarray(given, np.float64)
+    array = _checks.real_numbers(given, "rounding")
     if array.shape not in ((), (N,)) or not np.isfinite(array).all() or (array < 0).any():
         raise InputError(
             f"rounding must be a finite number of at least 0, or one for each of {N:,} games, got "
@@ -200,7 +202,9 @@ def _rounding(given: Any, N: int) -> np.ndarray:
 
 def checked_threshold(threshold: Any) -> float:
     """A finite number above 0."""
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float | np.number):
+    if isinstance(threshold, bool) or not isinstance(
+        threshold, int | float | np.integer | np.floating
+    ):
         raise InputTypeError(f"threshold must be a number above 0, got {threshold!r}.")
     if not 0 < float(threshold) < np.inf:
         raise InputError(f"threshold must be a number above 0, got {threshold!r}.")

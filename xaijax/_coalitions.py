@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 
 Chance = Callable[[np.ndarray], Any]
@@ -73,12 +74,7 @@ def chances(index: Any, P: int) -> np.ndarray:
         except Exception as error:
             error.add_note("xaijax: raised by index(masks), masks bool [2^P, P]")
             raise
-    try:
-        chance = np.asarray(given, np.float64)
-    except (TypeError, ValueError):
-        raise InputTypeError(
-            f"index: Pr[S] must be numbers [2^P], got {type(given).__name__}."
-        ) from None
+    chance = _checks.real_numbers(given, "index: Pr[S] must be numbers [2^P]")
     if chance.shape != (1 << P,):
         raise InputError(
             f"index: Pr[S] has shape {chance.shape}, but {P} players have 2^{P} = {1 << P:,} sets: "

@@ -21,6 +21,7 @@ from xaijax._errors import InputError
 from xaijax._frames import frame_kind
 from xaijax._optional import require
 
+MISSING = ("NA", "NaT")  # of pandas
 Members = dict[str, np.ndarray | str]  # arrays, and JSON texts (named *.json)
 
 
@@ -76,14 +77,21 @@ def decode(value: Any, member: Callable[[str], Any]) -> Any:
     if mark == "$array":
         return _decode_array(member(content), value)
     if mark == "$objects":
-        result = np.empty(tuple(value["shape"]), dtype=object)
         items = [decode(item, member) for item in json.loads(member(content))]
+        shape = tuple(value["shape"])
+        if not all(type(n) is int and n >= 0 for n in shape) or math.prod(shape) != len(items):
+            raise ValueError(f"shape {shape!r:.60} for {len(items):,} objects")
+        result = np.empty(shape, dtype=object)
         for i, item in enumerate(items):  # one by one: NumPy would spread a list over axes
             result.flat[i] = item
         return result
     if mark == "$scalar":
-        return np.frombuffer(bytes.fromhex(content[1]), dtype=_dtype(content[0]))[0]
+        name, digits = content
+        (one,) = np.frombuffer(bytes.fromhex(digits), dtype=_dtype(name))
+        return one
     if mark == "$pandas":
+        if content not in MISSING:
+            raise ValueError(f"{content!r:.60} is no missing value of pandas")
         return getattr(_frame_codec.library("pandas"), content)
     simple: dict[str, Callable[[str], Any]] = {"$float": float, "$bytes": bytes.fromhex}
     return simple[mark](content)
@@ -124,7 +132,10 @@ def _encode_array(array: np.ndarray, where: str, members: Members) -> Any:
 def _decode_array(array: np.ndarray, value: Mapping[str, Any]) -> np.ndarray:
     if "dtype" not in value:
         return array
-    return array.view(_dtype(value["dtype"])).reshape(value["shape"])
+    dtype = _dtype(value["dtype"])
+    if not _is_extended(dtype):
+        raise ValueError(f"{dtype} is no dtype that is kept as bytes")
+    return array.view(dtype).reshape(value["shape"])
 
 
 def _encode_scalar(value: np.generic, where: str) -> Any:
@@ -140,6 +151,8 @@ def _is_extended(dtype: np.dtype) -> bool:
 
 def _dtype(name: str) -> np.dtype:
     require("ml_dtypes", "ml_dtypes")  # it makes the name "bfloat16" known; jax brings it
+    if not isinstance(name, str):
+        raise TypeError(f"{name!r:.60} is no name of a dtype")
     return np.dtype(name)
 
 
@@ -147,4 +160,4 @@ def _missing_name(value: Any) -> str | None:
     pandas = sys.modules.get("pandas")
     if pandas is None:
         return None
-    return next((name for name in ("NA", "NaT") if value is getattr(pandas, name)), None)
+    return next((name for name in MISSING if value is getattr(pandas, name)), None)

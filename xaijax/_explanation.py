@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from xaijax import _convert, _files, _intervals, _private_explanation, _summary
+from xaijax._checks import whole_number
 from xaijax._errors import InputError, InputTypeError
-from xaijax._frames import column, frame_kind
+from xaijax._frames import frame_kind
 from xaijax._freeze import check_shape, floats, names, read_only
-from xaijax._player_data import player_columns, take_rows
+from xaijax._player_data import check_columns, data_column, player_columns, take_rows
 from xaijax._private_explanation import PrivateExplanation
 from xaijax._public import public, public_class
 from xaijax._select import Selection, resolve, split_key, take
@@ -32,8 +33,9 @@ class Explanation:
     An array in `stats` whose first axis has N entries ("efficiency_residual", "exact_rows", "dof")
     is one entry per instance and is sliced and merged with them; everything else in `stats` tells
     of the run and stays as it is. `provenance["player_columns"]`, where present, is a P-tuple of
-    tuples: the columns of `data` that each player covers. Without it a frame's columns are found by
-    name, and an array [N, P] is taken to have one column per player in order.
+    tuples: the columns of `data` that each player covers (entries in C order where instances have a
+    higher rank). Without it a frame's columns are found by name, and an array whose instances have
+    P entries is taken to have one per player in order.
 
     Raises:
         InputError: arrays whose shapes do not fit each other, or duplicate names.
@@ -170,14 +172,22 @@ class Explanation:
                 return {}  # nothing to tie, or a frame: its columns are found by name
             found = player_columns(self.data, self.feature_names, None)
             given = [() if j is None else (j,) for j in found]
+        check_columns(given, len(self.feature_names), self.data)
         positions = np.arange(len(self.feature_names))[players]
         return {"player_columns": tuple(tuple(given[j]) for j in positions)}
 
     def player_data(self) -> list[np.ndarray | None]:
-        """For each player its column of `data` [N]; None where it has not exactly one column."""
+        """For each player its column of `data` [N]; None where it has not exactly one column.
+
+        A player of one pixel has that pixel's numbers: positions in `provenance["player_columns"]`
+        count the entries of an instance in C order, whatever its rank.
+
+        Raises:
+            InputError: `provenance["player_columns"]` does not fit the players or `data`.
+        """
         given = self.provenance.get("player_columns")
         found = player_columns(self.data, self.feature_names, given)
-        return [None if j is None else column(self.data, j) for j in found]
+        return [None if j is None else data_column(self.data, j) for j in found]
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
         """Half-widths of the confidence intervals of the values, like values.
@@ -190,7 +200,7 @@ class Explanation:
             InputError: level is not between 0 and 1.
             InputTypeError: level is no number.
         """
-        if isinstance(level, bool) or not isinstance(level, int | float | np.number):
+        if isinstance(level, bool) or not isinstance(level, int | float | np.integer | np.floating):
             raise InputTypeError(f"level: got {level!r}; pass a number between 0 and 1.")
         if not 0 < level < 1:
             raise InputError(f"level: got {level!r}; pass a number between 0 and 1, 0.95 say.")
@@ -250,19 +260,33 @@ class Explanation:
 
 
 @public
-def load(path: str | os.PathLike[str]) -> Explanation | PrivateExplanation:
+def load(
+    path: str | os.PathLike[str], max_bytes: int | None = None
+) -> Explanation | PrivateExplanation:
     """Read what `Explanation.save` wrote: equal bytes, dtypes, names, stats and provenance.
 
-    Also what `PrivateExplanation.save` wrote.
+    Also what `PrivateExplanation.save` wrote. The file may come from anyone: nothing in it is run,
+    and no more is read than it has bytes.
+
+    Args:
+        path: the file.
+        max_bytes: how many bytes its content may take. None: as many as the file itself has, which
+            is what `save` writes; a file that somebody has compressed needs more.
 
     Raises:
         FileNotFoundError: no such file.
-        InputError: not such a file, a damaged one, or one of a newer version.
-        InputTypeError: `path` is not a path.
+        InputError: not such a file, a damaged one, one of a newer version, or one whose content is
+            larger than allowed.
+        InputTypeError: `path` is not a path, or max_bytes no whole number.
         ImportError: `data` is a frame of a library that is not installed.
     """
-    found, state = _files.read(path, (_files.FORMAT, _private_explanation.FORMAT))
-    return PrivateExplanation(**state) if found == _private_explanation.FORMAT else _rebuild(state)
+    if max_bytes is not None:
+        max_bytes = whole_number(max_bytes, "max_bytes")
+    makers = {
+        _files.FORMAT: _rebuild,
+        _private_explanation.FORMAT: lambda state: PrivateExplanation(**state),
+    }
+    return _files.read(path, makers, max_bytes)
 
 
 def per_instance(value: Any, N: int) -> bool:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import uuid
 import zipfile
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
 from xaijax._codec import Members, decode, encode
-from xaijax._errors import InputError, InputTypeError
+from xaijax._errors import InputError, InputTypeError, XaiError
+from xaijax._temporary import KEEPS_OPEN, new_temporary, remove_stale
+from xaijax._untrusted_zip import Members as Opened
+from xaijax._untrusted_zip import one_error, refused, schema_of
+
+Made = TypeVar("Made")
 
 FORMAT = "xaijax.Explanation"
 SCHEMA = 1
@@ -39,32 +42,40 @@ def write(path: str | os.PathLike[str], fields: Mapping[str, Any], format: str =
     write_atomically(path, write_zip)
 
 
-def read(path: str | os.PathLike[str], formats: Collection[str]) -> tuple[str, dict[str, Any]]:
-    """(the format, the fields) that `write` was given; see `xaijax.load`."""
+def read(
+    path: str | os.PathLike[str],
+    makers: Mapping[str, Callable[[dict[str, Any]], Made]],
+    max_bytes: int | None = None,
+) -> Made:
+    """What `makers[format]` makes of the fields that `write` was given; see `xaijax.load`."""
     source = as_path(path)
-    with source.open("rb") as file:
+    if source.is_dir():
+        raise InputError(f"path: {source} is a folder; give the name of a file.")
+    with source.open("rb") as file, one_error(f"path: {source}"):
         if not zipfile.is_zipfile(file):
             raise InputError(f"path: {source} is no file of Explanation.save (no .npz file).")
+        format, fields = _read_zip(Opened(file, max_bytes), source, makers)
         try:
-            with zipfile.ZipFile(file) as archive:
-                return _read_zip(archive, source, formats)
-        except (zipfile.BadZipFile, KeyError, TypeError, AttributeError, EOFError) as error:
-            raise InputError(f"path: {source} is damaged: {error}.") from error
-        except ValueError as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"path: {source} is damaged: {error}.") from error
+            return makers[format](fields)
+        except XaiError as error:
+            raise refused(source, error) from error
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
     """`path` as a Path.
 
     Raises:
+        InputError: no file can have this name.
         InputTypeError: it is none.
     """
-    if not isinstance(path, str | os.PathLike):
-        raise InputTypeError(f"path: got {type(path).__name__}; accepted are str and os.PathLike.")
-    return Path(path)
+    given = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(given, str):
+        raise InputTypeError(
+            f"path: got {type(path).__name__}; accepted are str, and os.PathLike of text."
+        )
+    if "\0" in given:
+        raise InputError(f"path: {given!r} has a null character, which no file name has.")
+    return Path(given)
 
 
 def write_atomically(
@@ -72,7 +83,8 @@ def write_atomically(
 ) -> Path:
     """Write under a temporary name beside `path`, then rename; returns the path.
 
-    Whoever reads meanwhile sees the old file or the new one, never half of one.
+    Whoever reads meanwhile sees the old file or the new one, never half of one. What killed writers
+    of the same path left is removed.
 
     Raises:
         InputError: the folder of `path` does not exist, or `path` is a folder.
@@ -82,13 +94,19 @@ def write_atomically(
         raise InputError(f"path: the folder {target.parent} does not exist; make it first.")
     if target.is_dir():
         raise InputError(f"path: {target} is a folder; give the name of a file.")
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    remove_stale(target)
+    temporary, opened = new_temporary(target)
     try:
-        with temporary.open("xb") as file:
+        with opened as file:
             write_content(file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+            if (
+                KEEPS_OPEN
+            ):  # the name goes while the lock is held, so that nobody takes it for stale
+                os.replace(temporary, target)
+        if not KEEPS_OPEN:
+            os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
     return target
@@ -105,24 +123,19 @@ def _put_array(out: Any, array: np.ndarray) -> None:
 
 
 def _read_zip(
-    archive: zipfile.ZipFile, source: Path, formats: Collection[str]
+    archive: Opened, source: Path, formats: Collection[str]
 ) -> tuple[str, dict[str, Any]]:
-    if META not in archive.namelist():
+    if META not in archive.names:
         raise InputError(f"path: {source} is no file of Explanation.save (no {META} in it).")
     meta = json.loads(archive.read(META))
-    if meta["format"] not in formats:
-        raise InputError(f"path: {source} holds {meta['format']!r}, not an Explanation.")
-    if meta["schema"] > SCHEMA:
-        raise InputError(
-            f"path: {source} has schema {meta['schema']}, this xaijax reads up to {SCHEMA}; "
-            "update xaijax."
-        )
+    if meta["format"] not in list(formats):
+        raise InputError(f"path: {source} holds {meta['format']!r:.60}, not an Explanation.")
+    schema_of(meta, SCHEMA, source, "path")
 
     def member(name: str) -> Any:
         if name.endswith(".json"):
             return archive.read(name).decode()
-        content = io.BytesIO(archive.read(f"{name}.npy"))  # read whole: the CRC is checked
-        return np.lib.format.read_array(content, allow_pickle=False)
+        return archive.array(f"{name}.npy")
 
     fields = {name: decode(value, member) for name, value in meta["fields"].items()}
     return meta["format"], fields

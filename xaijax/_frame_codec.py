@@ -16,6 +16,7 @@ from xaijax._optional import require
 PANDAS_NULLABLE = {"boolean", "Float32", "Float64"} | {
     f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)
 }
+STRING_STORAGES = ("python", "pyarrow", "pyarrow_numpy")
 POLARS_NUMBERS = {"Boolean", "Float32", "Float64"} | {
     f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)
 }
@@ -49,6 +50,8 @@ def from_plain(plain: dict[str, Any]) -> Any:
     """The frame that `to_plain` was given."""
     if plain["library"] == "polars":
         return library("polars").DataFrame([_to_polars(one) for one in plain["series"]])
+    if plain["library"] != "pandas":
+        raise ValueError(f"{plain['library']!r:.60} is no library of frames")
     pandas = library("pandas")
     index = _to_index(plain["index"])
     columns = {j: _to_pandas(one) for j, one in enumerate(plain["series"])}
@@ -117,15 +120,21 @@ def _to_pandas(plain: dict[str, Any]) -> Any:
         )
     values = plain["values"]
     if kind == "string":
+        if plain["storage"] not in STRING_STORAGES:
+            raise ValueError(f"{plain['storage']!r:.60} is no storage of texts")
         na = pandas.NA if plain["na"] == "NA" else np.nan
         dtype = pandas.StringDtype(storage=plain["storage"], na_value=na)
         return pandas.array(values, dtype=dtype)
     if kind == "nullable":
+        if plain["dtype"] not in PANDAS_NULLABLE:
+            raise ValueError(f"{plain['dtype']!r:.60} is no dtype that is saved")
         result = pandas.array(values, dtype=plain["dtype"])
         result[plain["missing"]] = pandas.NA
         return result
     if kind == "zoned":
         return pandas.DatetimeIndex(values).tz_localize("UTC").tz_convert(plain["zone"]).array
+    if kind != "numpy":
+        raise ValueError(f"{kind!r:.60} is no kind of column")
     # A NumPy-backed extension array keeps object columns from being read as texts.
     return pandas.arrays.NumpyExtensionArray(values) if values.dtype == object else values
 
@@ -158,6 +167,8 @@ def _from_polars(series: Any) -> dict[str, Any]:
 def _to_polars(plain: dict[str, Any]) -> Any:
     polars = library("polars")
     name, values = plain["dtype"], plain["values"]
+    if name not in POLARS_NUMBERS | POLARS_TEXTS | POLARS_TIMES:
+        raise ValueError(f"{name!r:.60} is no dtype that is saved")
     dtype = getattr(polars, name)
     if name == "Enum":
         dtype = polars.Enum(plain["categories"])

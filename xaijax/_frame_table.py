@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._frames import copied_frame, frame_kind, frame_labels, same_labels
 from xaijax._table import one_nan
@@ -49,6 +50,9 @@ class FrameTable:
                 f"{name} must be a {self.kind} frame like {owner}, got {type(X).__name__}."
             )
         same_labels(frame_labels(X, name), self.feature_names, name, owner)
+        if self.kind == "pandas":
+            for label, known in zip(self.columns, self.levels, strict=True):
+                _refuse_other_order(X[label].dtype, known.dtype, f"{name}[{label!r}]", owner)
         return copied_frame(X, name, allow_nan)
 
     def encode(self, rows: Any) -> tuple[FrameTable, np.ndarray]:
@@ -128,8 +132,6 @@ def _told_apart(values: Any) -> Any:
 def _pandas_joined(levels: Any, column: Any, label: Any) -> Any:
     import pandas as pd  # noqa: PLC0415
 
-    if levels.dtype == column.dtype:
-        return pd.concat([levels, column], ignore_index=True)
     if isinstance(levels.dtype, pd.CategoricalDtype) and isinstance(
         column.dtype, pd.CategoricalDtype
     ):
@@ -139,7 +141,10 @@ def _pandas_joined(levels: Any, column: Any, label: Any) -> Any:
                 f"X, column {label!r}: categories {unknown} are unknown to the background's "
                 "categorical dtype. Give both the same categories."
             )
+        _warn_of_other_codes(column.dtype, levels.dtype, label)
         return pd.concat([levels, column.astype(levels.dtype)], ignore_index=True)
+    if levels.dtype == column.dtype:
+        return pd.concat([levels, column], ignore_index=True)
     dtypes = (levels.dtype, column.dtype)
     if not all(pd.api.types.is_numeric_dtype(d) and d.kind in "iuf" for d in dtypes):
         raise InputTypeError(
@@ -149,6 +154,52 @@ def _pandas_joined(levels: Any, column: Any, label: Any) -> Any:
     plain = all(isinstance(d, np.dtype) for d in dtypes)
     common = np.result_type(*dtypes) if plain else "Float64"  # pandas' own, which may be missing
     return pd.concat([levels.astype(common), column.astype(common)], ignore_index=True)
+
+
+def _shared_places(dtype: Any, known: Any) -> tuple[list[int], list[int]]:
+    """Of two categorical dtypes, the places in each of the categories that both have."""
+    place = {category: j for j, category in enumerate(known.categories)}
+    pairs = [(i, place[c]) for i, c in enumerate(dtype.categories) if c in place]
+    return [i for i, _ in pairs], [j for _, j in pairs]
+
+
+def _refuse_other_order(dtype: Any, known: Any, where: str, owner: str) -> None:
+    """Raise InputError for categories of pandas in another order than those of `owner`.
+
+    The model gets rows of the owner's dtype; one that reads codes would see other numbers than in X
+    itself. (Equal dtypes of pandas may differ in this: unordered ones compare as sets.)
+    """
+    if not hasattr(dtype, "categories") or not hasattr(known, "categories"):
+        return
+    if dtype.categories is known.categories:
+        return
+    _, places = _shared_places(dtype, known)
+    if places != sorted(places):
+        raise InputError(
+            f"{where} has its categories in another order than {owner}: "
+            f"{_some(dtype.categories)}, not {_some(known.categories)}. A model that reads their "
+            f"codes would see other numbers. Say {where}.cat.set_categories(categories) with those "
+            f"of {owner}, in their order."
+        )
+
+
+def _warn_of_other_codes(dtype: Any, known: Any, label: Any) -> None:
+    """Warn of categories that are missing or more than the owner's, where that moves codes."""
+    if dtype.categories is known.categories:
+        return
+    own, places = _shared_places(dtype, known)
+    if own != places:
+        _checks.warn(
+            f"X, column {label!r} has the categories {_some(dtype.categories)}, the background has "
+            f"{_some(known.categories)}. The model gets rows with the background's; one that reads "
+            f"their codes sees other numbers than in X itself. Say X[{label!r}].cat.set_categories("
+            "categories) with the background's."
+        )
+
+
+def _some(categories: Any) -> str:
+    shown = ", ".join(map(repr, categories[:12].tolist()))
+    return f"[{shown}{', ...' if len(categories) > 12 else ''}]"
 
 
 def _polars_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray]:

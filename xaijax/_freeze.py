@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from xaijax._checks import real_numbers
 from xaijax._errors import InputError, InputTypeError
 
 
@@ -39,12 +40,7 @@ def thawed(value: Any) -> Any:
 
 def floats(name: str, array: Any) -> np.ndarray:
     """A read-only float64 array; a float64 array given is not copied."""
-    try:
-        return read_only(np.asarray(array, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise InputTypeError(
-            f"{name}: got {type(array).__name__}, which is no array of numbers."
-        ) from error
+    return read_only(real_numbers(array, name))
 
 
 def read_only(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,12 @@ from xaijax_kernels.indices import (
     size_limited_weights,
     weights_of,
 )
+
+
+def _real(weight: Any) -> Any:
+    if np.iscomplexobj(weight):
+        raise TypeError(f"it returned the complex number {weight!r}")
+    return weight
 
 
 @public_class
@@ -75,7 +82,7 @@ def index_weights(index: Index, P: int) -> tuple[np.ndarray, str]:
     if not callable(index):
         raise InputTypeError(f"index must be {_ACCEPTED}, got {type(index).__name__}.")
     try:
-        weights = weights_of(index, P)
+        weights = weights_of(lambda size: _real(index(size)), P)
     except (TypeError, ValueError) as error:
         raise InputTypeError(
             f"index: w(s) must take a whole number s and return a number; {error}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,12 +54,18 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
     become a list, one item per part (None where a part lacks it); likewise in `provenance`. Two
     slices of one explanation count its run twice.
 
+    Models are told apart where they can be read: what JAX traces by its program, constants and
+    parameters, scikit-learn's estimators by all that they hold. A function on the host, a program
+    that calls back to Python, and models that were run under other versions of these libraries, on
+    another platform or in another precision are not compared: that one model made all parts is then
+    the caller's to know.
+
     Raises:
         InputError: no explanation, or explanations that differ in feature_names, output_names,
             kind, the kind of data, having instance_names, or in a fact of the provenance that says
             what was asked (output, players' columns, link, index weights, replacement), or whose
-            donor rows, their weights, or given functions differ; several of one quantity of the
-            data, which has no instances. The message names the field.
+            donor rows, their weights, or given functions differ, or whose models do; several of one
+            quantity of the data, which has no instances. The message names the field.
         InputTypeError: something that is no Explanation.
     """
     if isinstance(explanations, Explanation):
@@ -125,6 +131,18 @@ def _require_one_question(parts: Sequence[Explanation]) -> None:
                 f"explanation {known[0][0]}, so that values are not of one question. Explain all "
                 "with the same rows, in one order, and the same functions."
             )
+    seen: dict[str, tuple[int, str]] = {}  # by versions, the first part and its mark
+    for number, mark in _model_marks(parts):
+        versions = mark.rpartition(":")[0]
+        first, its_mark = seen.setdefault(versions, (number, mark))
+        kinds = [key.partition(" ")[0] for key in seen]  # "jax" | "scikit-learn"
+        if mark != its_mark or len(set(kinds)) > 1:
+            first = first if mark != its_mark else next(iter(seen.values()))[0]
+            raise InputError(
+                f"stats['model_fingerprint']: explanation {number} is of another model than "
+                f"explanation {first}: another program, other parameters, or another fit. Explain "
+                "all with one model, or keep the explanations in a list."
+            )
     if len(parts) > 1 and all(one.provenance.get("method") == "QII" for one in parts):
         if any(one.data is None for one in parts):
             name = parts[0].provenance.get("quantity")
@@ -132,6 +150,15 @@ def _require_one_question(parts: Sequence[Explanation]) -> None:
                 f"quantity={name!r} is one number for the whole data, and has no instances that "
                 "could be explained apart. Keep the explanations in a list."
             )
+
+
+def _model_marks(parts: Sequence[Explanation]) -> Iterator[tuple[int, str]]:
+    """(part, mark) of the models that are known; a merged part may have several marks."""
+    for number, part in enumerate(parts):
+        known = part.stats.get("model_fingerprint")
+        for text in known if isinstance(known, list | tuple) else (known,):
+            if isinstance(text, str):
+                yield number, text
 
 
 def _has_one(part: Explanation) -> bool:
@@ -196,7 +223,7 @@ def _join_stat(parts: Sequence[Explanation]) -> Callable[[str, list[Any]], Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def _same(values: list[Any]) -> Any:

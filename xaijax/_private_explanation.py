@@ -132,7 +132,7 @@ class PrivateExplanation:
 
         By the tails of the discrete Laplace distribution, and the rounding to the lattice.
         """
-        if isinstance(level, bool) or not isinstance(level, int | float | np.number):
+        if isinstance(level, bool) or not isinstance(level, int | float | np.integer | np.floating):
             raise InputTypeError(f"level: got {level!r}; pass a number between 0 and 1.")
         if not 0 < level < 1:
             raise InputError(f"level: got {level!r}; pass a number between 0 and 1, 0.95 say.")

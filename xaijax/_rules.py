@@ -260,13 +260,13 @@ class Rules(Sequence[Rule]):
                 fields["predicates"] = [_predicate(p) for p in fields["predicates"]]
                 fields["prediction"] = _value(fields["prediction"])
                 rules.append(Rule(names=names, **fields))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            pairs = content["stats"].items()
+            stats = {k: tuple(v) if isinstance(v, list) else _value(v) for k, v in pairs}
+            return cls(tuple(rules), names, stats, content["provenance"])
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"text: this is no text of Rules.to_json: {error}.") from None
-        pairs = content["stats"].items()
-        stats = {k: tuple(v) if isinstance(v, list) else _value(v) for k, v in pairs}
-        return cls(tuple(rules), names, stats, content["provenance"])
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write `to_json()` into a file; returns its path."""
@@ -274,8 +274,12 @@ class Rules(Sequence[Rule]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Rules:
-        """The rules of a file of `save`."""
-        return cls.from_json(as_path(path).read_text("utf-8"))
+        """The rules of a file of `save`. Raises InputError for another file."""
+        try:
+            text = as_path(path).read_text("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"path: {path} is no file of Rules.save: {error}.") from None
+        return cls.from_json(text)
 
     def to_html(self) -> str:
         """All rules as one piece of HTML that loads nothing: sentences, with bars under them."""

@@ -123,8 +123,11 @@ class Answers:
             facts = {name: header[name] for name in ("state", "width", "version")}
             own = (SCHEMA, self._guest, _digest(header["salt"], self._identifiers))
             same = own == (header["schema"], header["guest"], header["list"])
-            size = len(_record(0, np.zeros(facts["width"])))
-        except (ValueError, KeyError, TypeError):
+            width = facts["width"]
+            if type(width) is not int or width < 0:
+                raise ValueError("a width that no row has")
+            size = 8 + 8 * width + 4  # of a record
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InputError(f"answers: {path} is no file of answers; name another.") from None
         if not same:
             raise InputError(

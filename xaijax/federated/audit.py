@@ -97,7 +97,7 @@ def _verified(lines: Iterable[bytes], key: bytes, where: str) -> tuple[int, str,
             mac = entry.pop("mac")
             good = (entry["number"], entry["before"]) == (count + 1, head)
             good = good and hmac.compare_digest(mac, _mac(key, entry))
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             good, mac, entry = False, "", {}
         if not good:
             raise InputError(

@@ -15,7 +15,9 @@ import numpy as np
 
 from xaijax import _checks
 from xaijax._errors import InputError, ModelOutputError
+from xaijax._files import as_path
 from xaijax._public import public_class
+from xaijax._untrusted_zip import Members
 
 SCHEMA = 1
 
@@ -156,7 +158,8 @@ class FunctionPart:
 
     def answers(self, rows: np.ndarray) -> np.ndarray:
         """Answers to rows [R, F], float64 [R, E]; ModelOutputError for another shape."""
-        found = np.array(self.function(rows), np.float64)  # a copy: it may return views of a buffer
+        # A copy: it may return views of a buffer.
+        found = _checks.real_numbers(self.function(rows), "function's answers").copy()
         found = found[:, None] if found.ndim == 1 else found
         if found.shape != (len(rows), self.width):
             raise ModelOutputError(
@@ -176,15 +179,17 @@ def save_arrays(path: str | Path, facts: Mapping[str, Any], arrays: Mapping[str,
     """Write arrays and JSON facts to a .npz file."""
     said = np.frombuffer(json.dumps({"schema": SCHEMA, **facts}).encode(), np.uint8)
     everything: dict[str, Any] = {"facts": said, **arrays}
-    with Path(path).open("wb") as file:
+    with as_path(path).open("wb") as file:
         np.savez(file, **everything)
 
 
 def load_arrays(path: str | Path, what: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What `save_arrays` wrote; never unpickles. Raises InputError for another file."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with as_path(path).open("rb") as file:
+            archive = Members(file, None)  # savez compresses nothing
+            names = [name.removesuffix(".npy") for name in archive.names]
+            arrays = {name: archive.array(f"{name}.npy") for name in names}
         facts = json.loads(arrays.pop("facts").tobytes())
         schema = facts.pop("schema")
     except Exception as error:  # zipfile, OSError, ValueError, KeyError: all mean another file

@@ -141,7 +141,7 @@ def check_part(policy: Policy, part: Any, rows: np.ndarray) -> None:
 
 def positive(value: Any, name: str) -> float:
     """A finite number above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise InputTypeError(f"{name} must be a positive number, got {value!r}.")
     if not 0 < float(value) < math.inf:
         raise InputError(f"{name} must be a positive number, got {value!r}.")
@@ -157,7 +157,7 @@ def _texts(values: Any, name: str) -> tuple[str, ...]:
 
 def _bounds(bounds: Any) -> tuple[float, float]:
     try:
-        low, high = (float(one) for one in bounds)
+        low, high = _checks.real_numbers(list(bounds), "bounds").tolist()
     except (TypeError, ValueError):
         raise InputTypeError(f"bounds must be (low, high), got {bounds!r}.") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):

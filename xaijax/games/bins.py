@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._frames import column as column_of
 from xaijax._rule_words import label_words, predicate_words
@@ -286,7 +287,7 @@ def _cuts(given: Any, names: Sequence[str]) -> Any:
     for column, cuts in given.items():
         place = place_of_column(column, names, "bins")
         try:
-            edges = np.asarray(cuts, np.float64)
+            edges = _checks.real_numbers(cuts, "cuts")
         except (TypeError, ValueError):
             raise InputTypeError(
                 f"bins: cuts of {column!r} must be numbers, got {cuts!r}."

@@ -60,7 +60,7 @@ def difference_of(difference: Any, floor: float | None) -> tuple[str, Difference
     if floor is not None:
         if difference not in ("kl", "js"):
             raise InputError("floor= goes with difference='kl' and 'js'. Leave it out.")
-        if isinstance(floor, bool) or not isinstance(floor, int | float | np.number):
+        if isinstance(floor, bool) or not isinstance(floor, int | float | np.integer | np.floating):
             raise InputTypeError(f"floor must be a number between 0 and 1, got {floor!r}.")
         if not 0 < float(floor) < 1:
             raise InputError(f"floor must be a number between 0 and 1, got {floor!r}.")
@@ -101,14 +101,14 @@ def _checked(function: Any) -> Difference:
 
     def distance(p: np.ndarray, q: np.ndarray) -> np.ndarray:
         p = np.broadcast_to(p, q.shape)
-        out = np.asarray(function(p, q), np.float64)
+        out = _checks.real_numbers(function(p, q), "difference")
         if out.shape != q.shape[:-1]:
             raise InputError(
                 f"difference: d(p, q) must return {list(q.shape[:-1])} for p and q of "
                 f"{list(q.shape)}, one number for each pair; got {list(out.shape)}. Reduce over "
                 "the last axis."
             )
-        same = np.asarray(function(p, p), np.float64)
+        same = _checks.real_numbers(function(p, p), "difference")
         if not np.all(np.abs(same) <= 1e-9):
             raise InputError(
                 "difference: d(p, p) must be 0, the influence of replacing nothing; got "

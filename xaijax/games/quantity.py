@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError, ModelOutputError
 
 # (position of a coalition in what is measured) -> its name, for messages
@@ -68,7 +69,7 @@ class Quantity:
         with np.errstate(all="ignore"):
             if not callable(self.combine):
                 return weighted_sums(self.combine[None], means)
-            out = np.array(self.combine(means), np.float64)
+            out = _checks.real_numbers(self.combine(means), "combine= of a quantity").copy()
         if out.shape != means.shape[1:]:
             raise InputError(
                 f"quantity={self.measured!r}: combine= must make one mean of two, "
@@ -92,7 +93,9 @@ class Quantity:
             return means
         with np.errstate(all="ignore"):
             # A copy: one's own function may return views of a buffer, and tables are kept.
-            out = np.array(self.outer(means if full is None else full, means), np.float64)
+            out = _checks.real_numbers(
+                self.outer(means if full is None else full, means), self.argument
+            ).copy()
         if out.ndim != 3 or out.shape[:2] != means.shape[:2]:
             raise InputError(
                 f"{self.argument} must keep the shape of what it gets: {means.shape} became "
@@ -147,7 +150,7 @@ def quantity_of(link: Any) -> Quantity:
     function: Any = link
 
     def outer(_: np.ndarray, values: np.ndarray) -> np.ndarray:
-        out = np.asarray(function(values), np.float64)
+        out = _checks.real_numbers(function(values), "link")
         if out.shape != values.shape:
             raise InputError(
                 f"link must keep the shape of what it gets: {values.shape} became {out.shape}."

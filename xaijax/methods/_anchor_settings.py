@@ -39,7 +39,7 @@ class Settings:
 def fraction(value: Any, name: str, top: bool = False, remedy: str = "") -> float:
     """A number in (0, 1), or in (0, 1] with `top`."""
     range_ = "(0, 1]" if top else "(0, 1)"
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise InputTypeError(f"{name} must be a number in {range_}, got {value!r}.{remedy}")
     number = float(value)
     if not (0 < number < 1 or (top and number == 1)) or math.isnan(number):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax import _checks
 from xaijax._errors import ModelOutputError
 from xaijax._frames import frame_kind, series_labels
 
@@ -66,7 +67,7 @@ def _numbers(returned: Any) -> np.ndarray | None:
     if given is None:  # NumPy makes NaN of it
         return None
     try:
-        return np.asarray(given, np.float64)
+        return _checks.real_numbers(given, "ranker")
     except (TypeError, ValueError):
         return None
 

@@ -168,7 +168,7 @@ def positive_of(model: Any, classes: tuple[Any, ...] | None, positive: Any, data
 
 def _bounds(bounds: Any) -> tuple[float, float]:
     try:
-        low, high = (float(one) for one in bounds)
+        low, high = _checks.real_numbers(list(bounds), "bounds").tolist()
     except (TypeError, ValueError):
         raise InputTypeError(f"bounds must be two numbers (low, high), got {bounds!r}.") from None
     if not np.isfinite([low, high]).all() or low >= high:

@@ -19,7 +19,7 @@ from xaijax._version import __version__
 from xaijax.games.game import Game
 from xaijax.methods._qii_exact import Influences
 from xaijax.methods._qii_index import QiiIndex
-from xaijax.methods._question import fingerprint
+from xaijax.methods._question import fingerprint, model_fingerprint
 from xaijax.methods._record import Answer, certificate, refuse_residual
 
 
@@ -124,6 +124,7 @@ def _stats(
         # What goes without saying in an Explainer's base + values: Q(nothing replaced).
         "quantity": found.full[:, 0] if found.full.shape[1] == 1 else found.full,
         "fingerprint": fingerprint(game),
+        "model_fingerprint": model_fingerprint(game),
     }
     stats |= found.stats or {}
     if kind == "shapley" and found.std_errors is None:

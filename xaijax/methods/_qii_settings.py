@@ -31,7 +31,7 @@ def plan_of(
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
             raise InputTypeError(f"{name} must be a number between 0 and 1, got {value!r}.")
         if not 0 < value < 1:
             raise InputError(f"{name} must be between 0 and 1, got {value!r}.")

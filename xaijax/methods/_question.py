@@ -1,12 +1,13 @@
 """A fingerprint of what values are relative to, so that no two questions are merged into one.
 
 The donor rows with their weights, and the functions that the user gave (a link, a difference, a
-score, what combines two means): facts that names and sizes in the provenance do not tell apart.
+score, what combines two means): facts that names and sizes in the provenance do not tell apart. The
+model has a fingerprint of its own, since many models have none.
 
-It stands in `stats` of an Explanation, which already holds numbers made of the same rows, and not
+They stand in `stats` of an Explanation, which already holds numbers made of the same rows, and not
 in the provenance, which is public: a private release copies no stats, a federated explanation drops
-it (a guest's reference row must not be found by trying), and reports do not print it. It is not
-keyed by the process, so that instances explained in several processes can be compared and merged.
+the first (a guest's reference row must not be found by trying), and reports print neither. They are
+not keyed by the process, so that instances explained in several of them can be compared and merged.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from xaijax.games.game import Game
 from xaijax.games.replacement import Replacement
 
 KEPT = "digest of the donors"
+KEPT_MODEL = "mark of the model"
 DEEP = 12  # functions within functions that are looked into
 
 
@@ -47,6 +49,24 @@ def fingerprint(game: Game) -> str:
         for part in _parts(given, DEEP):
             digest.update(part)
     return digest.hexdigest()
+
+
+def model_fingerprint(game: Game) -> str | None:
+    """What tells the model from others, where it can be read; None: a function on the host, say.
+
+    A JAX model's is worked out once, with the parameters that its programs hold; an estimator that
+    is asked itself is read at each call, since it may have been fitted again.
+    """
+    evaluator = game.evaluator
+    model, findings = evaluator.model, evaluator.findings
+    if findings is None:
+        return None
+    if model.backend == "host":
+        return model.mark(findings)
+    kept = evaluator.kept.get(KEPT_MODEL)
+    if kept is None or kept[0] is not model:
+        kept = evaluator.kept[KEPT_MODEL] = (model, model.mark(findings))
+    return kept[1]
 
 
 def _rows(replacement: Replacement) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from xaijax.estimators.exact import Estimate
 from xaijax.estimators.sampled import Sampled
 from xaijax.games.game import Game
 from xaijax.methods._choice import Choice
-from xaijax.methods._question import fingerprint
+from xaijax.methods._question import fingerprint, model_fingerprint
 
 
 @dataclass
@@ -158,6 +158,7 @@ def _stats(
         "answer_dtype": evaluator.findings.answer_dtype,
         "weights_sum": evaluator.replacement.weights_sum,
         "fingerprint": fingerprint(game),
+        "model_fingerprint": model_fingerprint(game),
     }
     if choice.sampler is not None:
         stats["exact_rows"] = choice.exact

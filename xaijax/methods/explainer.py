@@ -190,7 +190,9 @@ class Explainer:
 def _tolerance(tolerance: Any) -> float | None:
     if tolerance is None:
         return None
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float | np.number):
+    if isinstance(tolerance, bool) or not isinstance(
+        tolerance, int | float | np.integer | np.floating
+    ):
         raise InputTypeError(f"tolerance must be a positive number, got {tolerance!r}.")
     if not 0 < float(tolerance) < math.inf:
         raise InputError(f"tolerance must be a positive number, got {tolerance!r}.")

@@ -292,7 +292,9 @@ def _parties(model: Any, source: Any, guests: Any) -> Parties:
 
 
 def _end_weight(end_weight: Any, estimator: str, index: Any, model: Any) -> float:
-    if isinstance(end_weight, bool) or not isinstance(end_weight, int | float | np.number):
+    if isinstance(end_weight, bool) or not isinstance(
+        end_weight, int | float | np.integer | np.floating
+    ):
         raise InputTypeError(f"end_weight must be a positive number, got {end_weight!r}.")
     if not 0 < float(end_weight) < math.inf:
         raise InputError(f"end_weight must be a positive number, got {end_weight!r}.")

@@ -29,8 +29,17 @@ def digest_of(estimator: Any) -> bytes:
     """Of the whole fitted state; raises Unreadable."""
     if type(estimator).__module__.partition(".")[0] != "sklearn":
         raise Unreadable
-    versions = [(root, getattr(sys.modules.get(root), "__version__", "")) for root in ROOTS]
+    versions = [(root, _version(root)) for root in ROOTS]
     return _joined(b"estimator", [repr(versions).encode(), _of(estimator, 0)])
+
+
+def library_versions() -> str:
+    """Of the libraries that an estimator is read by, one after the other."""
+    return " ".join(map(_version, ROOTS))
+
+
+def _version(root: str) -> str:
+    return getattr(sys.modules.get(root), "__version__", "")
 
 
 def _of(thing: Any, depth: int) -> bytes:

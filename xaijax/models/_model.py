@@ -18,7 +18,7 @@ from xaijax.models._columns import Reader
 from xaijax.models._decided import Codes, decided
 from xaijax.models._functions import check_params
 from xaijax.models._host import call_host, guarded
-from xaijax.models._identity import identity
+from xaijax.models._identity import identity, mark
 from xaijax.models._labels import decide, named
 from xaijax.models._options import WORDS, came
 from xaijax.models._outputs import check_finite, check_labels, check_output
@@ -248,6 +248,14 @@ class Model:
         """
         kind = dtype if self.reader is None else self.reader.dtype
         return identity(self.as_fitted, shape, kind)
+
+    def mark(self, findings: Any) -> str | None:
+        """A text that other models do not have, for `merge`; findings: of its probe.
+
+        None: this model cannot be known again. It holds no row and no parameter, but a digest.
+        """
+        program = findings.program if self.backend == "jax" else None
+        return mark(self, self.as_fitted, program, findings.row_dtype)
 
     @property
     def as_fitted(self) -> Model:

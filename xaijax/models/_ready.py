@@ -14,6 +14,7 @@ from xaijax._errors import ModelOutputError
 from xaijax.models._agreement import Agreement, by_structure, compare
 from xaijax.models._found_layer import find
 from xaijax.models._host import HostModel, call_host, call_host_raw
+from xaijax.models._identity import program_digest
 from xaijax.models._outputs import output_names_for
 from xaijax.models._predict import run_jax
 from xaijax.models._probe import probe_determinism, probe_neighbours
@@ -41,6 +42,8 @@ class Probe:
     agreement: Agreement | None = None  # how nearly the structure answers as the model does
     # JAX: (closed trace, rows), refuses another trace whose answers differ; None: not looked at
     look: RowCounts | None = None
+    program: bytes | None = None  # a digest of what was traced; None: on the host, or unreadable
+    row_dtype: str = ""  # of the rows that it was traced for
 
 
 def probe_jax(model: Any, rows: np.ndarray) -> Probe:
@@ -56,7 +59,9 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         look = RowCounts(model.name, traced.jaxpr, PROBE_ROWS) if model.reader is None else None
         if model.structure is None and model.deterministic:
             layer = find(model.apply, model.params, shape, traced.jaxpr, look)
-        model.compiled[key] = (traced.lower().compile(), traced.jaxpr.jaxpr, layer, look)
+        lowered = traced.lower()
+        model.compiled[key] = (lowered.compile(), traced.jaxpr.jaxpr, layer, look)
+        model.compiled[("digest", *key)] = program_digest(traced, lowered)
         seconds = time.perf_counter() - started
     program, jaxpr, layer, look = model.compiled[key]
 
@@ -77,7 +82,15 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         _, agreement = compare(layer, model, rows, evaluate)
         layer = None if agreement is None else layer
     found = _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
-    return dataclasses.replace(found, structure=layer, agreement=agreement, look=look)
+    digest = model.compiled[("digest", *key)]
+    return dataclasses.replace(
+        found,
+        structure=layer,
+        agreement=agreement,
+        look=look,
+        program=digest,
+        row_dtype=rows.dtype.name,
+    )
 
 
 def both_answers(model: Any, structure: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -55,10 +55,13 @@ class Book:
             raise ValueError("the first line, and no other one, says what the file is")
         if kind == "ledger":
             self.budget, self.salt = Fraction(record["budget"]), record["salt"]
+            bytes.fromhex(self.salt)  # by which questions are keyed
         elif kind == "charge":
             self.spent += Fraction(record["epsilon"])
             self.unanswered.add(record["query"])
         elif kind == "answer":
+            if not isinstance(record["answer"], dict):
+                raise TypeError("an answer is a dict")
             self.answers[record["query"]] = record["answer"]
             self.unanswered.discard(record["query"])
         else:
@@ -100,7 +103,14 @@ def read(content: bytes, path: Path) -> Book:
                 raise ValueError("another line")
             _refuse_version(record, path)
             book.add(record, digest, len(line) + 1)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            ArithmeticError,  # of fractions
+            RecursionError,  # of deep JSON
+        ) as error:
             if isinstance(error, PrivacyError):
                 raise
             raise PrivacyError(

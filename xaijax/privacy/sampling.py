@@ -32,7 +32,7 @@ def subsample(data: Any, rate: float) -> Subsample:
 
     Raises InputError, InputTypeError.
     """
-    if isinstance(rate, bool) or not isinstance(rate, int | float | np.number):
+    if isinstance(rate, bool) or not isinstance(rate, int | float | np.integer | np.floating):
         raise InputTypeError(f"rate must be a number above 0 and at most 1, got {rate!r}.")
     if not 0 < float(rate) <= 1:
         raise InputError(f"rate must be above 0 and at most 1, got {rate!r}.")

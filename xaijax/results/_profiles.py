@@ -66,7 +66,7 @@ def as_text(value: Any) -> str:
     """A number without needless digits, anything else as it is."""
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
-    if isinstance(value, int | float | np.number):
+    if isinstance(value, int | float | np.integer | np.floating):
         number = float(value)
         if number != round(number) or abs(number) >= 1e15:
             return f"{number:.4g}"

@@ -121,7 +121,7 @@ def _named(given: Any) -> str:
 def _rate(value: Any, name: str) -> str:
     if value is None:
         return "not measured"
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise InputTypeError(
             f"{name} must be a number from 0 to 1 or None, got {_checks.shown(value)}."
         )

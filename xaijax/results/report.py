@@ -19,6 +19,7 @@ from xaijax.results._wording import to_the_right
 from xaijax.results.plots import _style, bar, beeswarm, waterfall
 
 TOP = 20  # players in the table
+UNSHOWN = ("fingerprint", "model_fingerprint")  # for `merge`; a page may go to anybody
 ROWS = {bar: 12, beeswarm: 12, waterfall: 10}  # players in each picture
 
 
@@ -75,7 +76,7 @@ def _content(explanation: Explanation) -> dict[str, Any]:
         "facts": [
             {"title": title, "rows": list(fact_rows(facts))}
             for title, facts in (
-                ("The run", {k: v for k, v in explanation.stats.items() if k != "fingerprint"}),
+                ("The run", {k: v for k, v in explanation.stats.items() if k not in UNSHOWN}),
                 ("How it was made", explanation.provenance),
             )
             if facts

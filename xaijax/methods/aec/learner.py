@@ -91,7 +91,7 @@ def _of_estimator(learner: Any, x: np.ndarray, y: np.ndarray, weights: np.ndarra
 
 def _checked(slope: Any, learner: Any) -> float:
     try:
-        value = np.asarray(slope, np.float64)
+        value = _checks.real_numbers(slope, "slope")
     except (TypeError, ValueError):
         value = np.empty(0)
     if value.size != 1 or not np.isfinite(value).all():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._explanation import Explanation
 from xaijax._frames import frame_kind
@@ -170,7 +171,7 @@ def _on_pixels(
 def _limit(limit: Any, values: np.ndarray) -> float:
     if limit is None:
         return float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
-    if isinstance(limit, bool) or not isinstance(limit, int | float | np.number):
+    if isinstance(limit, bool) or not isinstance(limit, int | float | np.integer | np.floating):
         raise InputTypeError(f"limit: got {limit!r}; pass a positive number or None.")
     if not 0 < limit < math.inf:
         raise InputError(f"limit: got {limit!r}; pass a positive number or None.")
@@ -209,7 +210,7 @@ def _hatch(axes: Axes, chosen: np.ndarray) -> bool:
 def _bright(data: Any, shape: tuple[int, ...]) -> np.ndarray:
     """The pixels [H, W] above the middle between the darkest and the brightest."""
     try:
-        levels = np.asarray(data).astype(np.float64).reshape(shape)
+        levels = _checks.real_numbers(data, "data").reshape(shape)
     except (TypeError, ValueError) as error:
         raise InputError("explanation: its data are no numbers; pass outline=False.") from error
     if levels.ndim == 3:
