@@ -65,8 +65,9 @@ def as_model(
         (`register_translation`) and compares them with the estimator on the first rows; where they
         differ, and where there is none, the estimator itself runs on the host, and the repr says
         why. With "jax" that is an error. A translation is of the fit that was read: where the
-        estimator changes afterwards, the next use is an InputError; wrap it anew. The rest is traced; a function that does not trace is an
-        error at its first use, never run on the host unasked.
+        estimator changes afterwards, the next use is an InputError; wrap it anew. The rest is
+        traced; a function that does not trace is an error at its first use, never run on the host
+        unasked.
       output: "proba" (default of classifiers: [R, K], also for two classes), "decision" (default
         of classifiers without predict_proba), "label" (f returns class labels; default of
         classifiers with neither), "value" (default of everything else), or a class label or output
