@@ -26,22 +26,29 @@ def run_on_host(
     draw: Callable[[Any], jax.Array],  # a piece -> hybrids [R, C] on the device
     answer: Callable[[np.ndarray, Any], np.ndarray],  # hybrids [rows, C] -> float64 [rows, K]
     pieces: Iterable[Any],
+    mapped: Callable[..., Iterator[Any]] = map,
 ) -> Iterator[Answered]:
     """Answer the pieces in order. While the model works on one, the next are drawn and copied.
 
-    The model is called from the calling thread, once per piece; its exceptions pass through.
+    mapped(function, pieces): how the model is asked for them, results in order; `map` calls it from
+    the calling thread, once per piece. Its exceptions pass through.
     """
-    waiting: deque[tuple[Any, Any]] = deque()
 
-    def take() -> Answered:
-        piece, drawn = waiting.popleft()
+    def take(one: tuple[Any, Any]) -> Answered:
+        piece, drawn = one
         return Answered(piece, answer(np.asarray(drawn)[: piece.rows], piece))
 
+    yield from mapped(take, _drawn_ahead(draw, pieces))
+
+
+def _drawn_ahead(
+    draw: Callable[[Any], jax.Array], pieces: Iterable[Any]
+) -> Iterator[tuple[Any, jax.Array]]:
+    waiting: deque[tuple[Any, jax.Array]] = deque()
     for piece in pieces:
         drawn = draw(piece)
         drawn.copy_to_host_async()
         waiting.append((piece, drawn))
         if len(waiting) > LOOK_AHEAD:
-            yield take()
-    while waiting:
-        yield take()
+            yield waiting.popleft()
+    yield from waiting

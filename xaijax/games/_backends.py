@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xaijax._table import Table
+from xaijax._threads import threads_of
 from xaijax.games._device import DeviceBackend
 from xaijax.games._host import ROWS_PER_CALL, HostBackend
 from xaijax.games._limits import power_below
@@ -83,6 +84,7 @@ def host_backend(evaluator: Any, probe: Any, most_rows: int, table: Table) -> Ho
         return model.answer(table.decode(code_rows), first, K)
 
     call, block = _host_rows(evaluator, most_rows)
+    threads = min(threads_of(model.thread_safe), _together(evaluator, call))
     return HostBackend(
         answer,
         evaluator.players.count,
@@ -97,7 +99,14 @@ def host_backend(evaluator: Any, probe: Any, most_rows: int, table: Table) -> Ho
         clock=evaluator.clock,
         sharing=_sharing(evaluator),
         score=evaluator.score,
+        threads=threads,
     )
+
+
+def _together(evaluator: Any, call: int) -> int:
+    """Calls of a thread-safe model that half of the memory holds, as `_host_rows` counts them."""
+    codes = evaluator.replacement.codes
+    return max(1, evaluator.max_memory // 2 // (8 * codes.shape[1] * codes.itemsize * call))
 
 
 def _sharing(evaluator: Any) -> Sharing | None:

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from xaijax._threads import in_order
 from xaijax.games._clock import Clock
 from xaijax.games._loop import Instances, Question, Stream
 from xaijax.games._shared import Sharing, filled
@@ -53,8 +54,11 @@ class HostBackend:
         clock: Clock,
         sharing: Sharing | None = None,
         score: Score | None = None,
+        threads: int = 1,
     ) -> None:
         """answer(codes [rows, C], first row) -> float64 [rows, A].
+
+        threads: that may call `answer` at a time.
 
         sharing: None where hybrids that several instances share are not looked for.
 
@@ -70,7 +74,7 @@ class HostBackend:
         self._donors = jax.device_put(donors, device)
         self._players = None if players is None else jax.device_put(players, device)
         self._cache = cache
-        self._sharing = sharing
+        self._sharing, self.threads = sharing, threads
 
     @property
     def slot_bits(self) -> int:
@@ -92,7 +96,8 @@ class HostBackend:
         score = self._score if scored else None
         draw = self._drawer(x.codes, stream.kind, masks)
         whose = WhoseRows(x, stream.kind, masks).of
-        for answered in self.answered(draw, stream.dispatches(self._rows), whose):
+        several = self._rows > self._call
+        for answered in self.answered(draw, stream.dispatches(self._rows), whose, several):
             if score is None:
                 yield answered
                 continue
@@ -106,22 +111,29 @@ class HostBackend:
         return self._call
 
     def answered(
-        self, draw: Callable[[Any], jax.Array], pieces: Iterator[Any], whose: Whose
+        self,
+        draw: Callable[[Any], jax.Array],
+        pieces: Iterator[Any],
+        whose: Whose,
+        several: bool = False,
     ) -> Iterator[Answered]:
         """The model's answers to the rows that `draw` makes of each piece; [rows, A].
 
-        whose(slots of some rows): says whose they are, where the model raises.
+        whose(slots of some rows): says whose they are, where the model raises. several: a piece
+        takes several calls, over which threads go then; else they go over the pieces.
         """
 
         def answer(codes: np.ndarray, piece: Any) -> np.ndarray:
-            return self._asked(codes, piece.first_row, piece.slots, whose)
+            threads = self.threads if several else 1
+            return self._asked(codes, piece.first_row, piece.slots, whose, threads)
 
+        mapped = map if several else partial(in_order, threads=self.threads)
         if self._sharing is None:
-            yield from run_on_host(draw, answer, pieces)
+            yield from run_on_host(draw, answer, pieces, mapped)
             return
         for stretch in self._sharing.stretches(pieces):
             if not self._sharing.worth:
-                yield from run_on_host(draw, answer, chain(stretch, pieces))
+                yield from run_on_host(draw, answer, chain(stretch, pieces), mapped)
                 return
             yield from self._answer_shared(draw, stretch, self._sharing, whose)
 
@@ -139,7 +151,7 @@ class HostBackend:
         asked, place = sharing.places(codes)
         rows = filled(codes[asked])
         slots = np.concatenate([piece.slots for piece in stretch])[asked]
-        values = self._asked(rows, stretch[0].first_row, slots, whose)[place]
+        values = self._asked(rows, stretch[0].first_row, slots, whose, self.threads)[place]
         self.clock.spared_rows += len(codes) - len(asked)
         self.clock.padded_rows += len(rows) - len(asked)
         first = 0
@@ -153,18 +165,21 @@ class HostBackend:
         return max(self._call, self._block)
 
     def _asked(
-        self, codes: np.ndarray, first_row: int, slots: np.ndarray, whose: Whose
+        self, codes: np.ndarray, first_row: int, slots: np.ndarray, whose: Whose, threads: int
     ) -> np.ndarray:
         """Ask for rows of codes in calls; slots: of these rows, for the note on an error."""
-        parts = []
-        for first in range(0, len(codes), self._call):
-            self.clock.model_calls += 1
+
+        def ask(first: int) -> np.ndarray:
             part = slice(first, first + self._call)
             try:
-                parts.append(self._answer(codes[part], first_row + first))
+                return self._answer(codes[part], first_row + first)
             except Exception as error:
                 error.add_note(f"xaijax: {whose(slots[part] if len(slots[part]) else slots[-1:])}")
                 raise
+
+        calls = range(0, len(codes), self._call)
+        parts = list(in_order(ask, calls, threads))
+        self.clock.model_calls += len(calls)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def pair_sums(self, answers: Answered, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:

@@ -17,6 +17,7 @@ import numpy as np
 from xaijax._coded_table import read_by
 from xaijax._errors import InputError, InputTypeError, ModelOutputError
 from xaijax._players import Players
+from xaijax._threads import in_order
 from xaijax.games._cover import Cover
 from xaijax.games._fingerprints import fingerprints
 from xaijax.games._questions import Questions
@@ -156,17 +157,20 @@ class SampledGame:
 
     def _by_host(self, rows: Any, who: np.ndarray) -> np.ndarray:
         backend: Any = self.questions.backend()
-        call, parts = backend.rows_per_call, []
-        for first in range(0, len(rows), call):
+        call = backend.rows_per_call
+
+        def ask(first: int) -> np.ndarray:
             some = _taken(rows, np.arange(first, min(first + call, len(rows))))
             try:
-                parts.append(self.evaluator.model.answer(some, first, self.own.shape[1]))
+                return self.evaluator.model.answer(some, first, self.own.shape[1])
             except Exception as error:
                 own = named_rows(who[first : first + call] + self.questions.first)
                 error.add_note(f"xaijax: these are drawn around X {own}")
                 raise
-            backend.clock.model_calls += 1
-        return np.concatenate(parts)
+
+        calls = range(0, len(rows), call)
+        backend.clock.model_calls += len(calls)
+        return np.concatenate(list(in_order(ask, calls, backend.threads)))
 
     def _by_device(self, codes: Any, who: np.ndarray) -> np.ndarray:
         """The same by tiles: the rows [M, C] are the donors, and no column is kept."""

@@ -64,8 +64,10 @@ def as_model(
       backend: "auto" | "jax" | "host". "auto" runs estimators that have a translation in JAX
         (`register_translation`) and compares them with the estimator on the first rows; where they
         differ, and where there is none, the estimator itself runs on the host, and the repr says
-        why. With "jax" that is an error. The rest is traced; a function that does not trace is an
-        error at its first use, never run on the host unasked.
+        why. With "jax" that is an error. A translation is of the fit that was read: where the
+        estimator changes afterwards, the next use is an InputError; wrap it anew. The rest is
+        traced; a function that does not trace is an error at its first use, never run on the host
+        unasked.
       output: "proba" (default of classifiers: [R, K], also for two classes), "decision" (default
         of classifiers without predict_proba), "label" (f returns class labels; default of
         classifiers with neither), "value" (default of everything else), or a class label or output
@@ -78,11 +80,13 @@ def as_model(
       input_shape: the shape of one instance; None: [F].
       allow_nan: rows may hold NaN.
       deterministic: False says that the same rows may get different answers.
-      thread_safe: the host model may be called from several threads; recorded, and without effect
-        today: every call comes from the calling thread.
+      thread_safe: the host model may be called from several threads: True asks as many calls
+        (batch_size=, max_rows=) at a time as this process has cores and the memory allows, with
+        results, errors and bits as one by one. False: every call comes from the calling thread.
       max_rows: rows in one host call at most; an estimator stays on the host then.
-      timeout: seconds one host call may take; then TimeoutError. None: no limit, no thread. An
-        estimator stays on the host then.
+      timeout: seconds one host call may take; then TimeoutError, and what was answered before is
+        lost (docs/performance.md: pieces that are kept). None: no limit, no thread. An estimator
+        stays on the host then.
       precision: of JAX models: "float32" (full products), "tf32", or "float64" (needs
         jax_enable_x64). Host models get the dtypes given and are reduced in float64.
       structure: what is known of a model that runs in JAX, by which hybrids cost less than whole

@@ -13,6 +13,7 @@ import numpy as np
 from xaijax._coded_table import CodedTable, Untranslatable
 from xaijax._errors import InputError
 from xaijax._public import public_class
+from xaijax._threads import in_order, threads_of
 from xaijax.models import _options as options
 from xaijax.models._columns import Reader
 from xaijax.models._decided import Codes, decided
@@ -130,9 +131,7 @@ class Model:
             raw = run_jax(self.compiled, "apply", self._traced(self.apply), self.params, rows)
             values = raw.astype(np.float64)
         else:
-            values = np.concatenate(
-                [call_host(self, part, start) for start, part in parts(rows, self.max_rows)]
-            )
+            values = self._in_parts(rows, lambda part: call_host(self, part[1], part[0]))
         if self.nonfinite == "raise":
             check_finite(values, self.name)
         return values
@@ -358,11 +357,16 @@ class Model:
             return self.settled(), None
 
     def _host_scores(self, rows: Any) -> np.ndarray:
-        answers = []
-        for start, part in parts(rows, self.max_rows):
-            raw = self._guarded(self.scores, part, start)
-            answers.append(check_output(raw, len(part), self.name))
-        return np.concatenate(answers)
+        def scored(one: tuple[int, Any]) -> np.ndarray:
+            raw = self._guarded(self.scores, one[1], one[0])
+            return check_output(raw, len(one[1]), self.name)
+
+        return self._in_parts(rows, scored)
+
+    def _in_parts(self, rows: Any, ask: Callable[[tuple[int, Any]], np.ndarray]) -> np.ndarray:
+        """The answers to (start, part) of all parts of the rows, of at most `max_rows` each."""
+        cut = parts(rows, self.max_rows)
+        return np.concatenate(list(in_order(ask, cut, threads_of(self.thread_safe))))
 
     def _own_labels(self, X: Any) -> np.ndarray:
         model, rows = self._rows(X)
@@ -375,11 +379,12 @@ class Model:
             raw = check_labels(raw, len(rows), self.name)
             return raw if self.decide is None else named(raw.astype(np.int64), self.classes)
         function = self.decide or self.call
-        answers = []
-        for start, part in parts(rows, self.max_rows):
-            raw = self._guarded(function, part, start)
-            answers.append(check_labels(raw, len(part), self.name))
-        return np.concatenate(answers)
+
+        def labelled(one: tuple[int, Any]) -> np.ndarray:
+            raw = self._guarded(function, one[1], one[0])
+            return check_labels(raw, len(one[1]), self.name)
+
+        return self._in_parts(rows, labelled)
 
     def _guarded(self, function: Callable[..., Any] | None, rows: Any, start: int) -> Any:
         assert function is not None
