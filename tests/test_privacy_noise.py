@@ -108,7 +108,7 @@ ALLOWED = {
 # What a release reaches and other methods use as well: sources of chance for estimators and files.
 ELSEWHERE = {
     "xaijax/_optional.py": {"importlib", "import_module"},
-    "xaijax/_files.py": {"uuid"},  # the names of files that are being made
+    "xaijax/_temporary.py": {"uuid"},  # the names of files that are being made
     "xaijax/_frame_codec.py": {"require"},  # pandas and polars
     "xaijax/_intervals.py": {"scipy.special", "scipy.special.stdtrit"},
     "xaijax/methods/_qii_settings.py": {"numpy.random (np.random)"},  # samplers, not released

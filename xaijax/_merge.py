@@ -70,6 +70,10 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
     """
     if isinstance(explanations, Explanation):
         raise InputTypeError("explanations: got one Explanation; pass a list of them.")
+    if not isinstance(explanations, Iterable):
+        raise InputTypeError(
+            f"explanations: got {type(explanations).__name__}; pass a list of Explanations."
+        )
     parts = list(explanations)
     if not parts:
         raise InputError("explanations: got none; pass at least one Explanation.")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 KEEPS_OPEN = sys.platform != "win32"  # whether an open file can be renamed
-if KEEPS_OPEN:
+if sys.platform != "win32":
     import fcntl
 
 
@@ -25,7 +25,7 @@ def new_temporary(target: Path) -> tuple[Path, BinaryIO]:
     while True:
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         file = temporary.open("xb")
-        if not KEEPS_OPEN:
+        if sys.platform == "win32":
             return temporary, file
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -39,7 +39,7 @@ def remove_stale(target: Path) -> None:
     name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{32}}\.tmp")
     for path in [one for one in target.parent.iterdir() if name.fullmatch(one.name)]:
         with contextlib.suppress(OSError):  # gone, held, not ours, or no locks here: it stays
-            if not KEEPS_OPEN:
+            if sys.platform == "win32":
                 path.unlink()  # refused while a writer has it open
                 continue
             if path.is_symlink():

@@ -36,13 +36,24 @@ def samples_needed(
         raise InputError(f"delta must be between 0 and 1, got {delta!r}.")
     indices = _checks.whole_number(indices, "indices")
     rates = _checks.whole_number(rates, "rates")
-    share = delta / (indices * rates)
-    return math.ceil(width**2 * math.log(2 / share) / (2 * (epsilon / rates) ** 2))
+    try:
+        share = delta / (indices * rates)
+        return math.ceil(width**2 * math.log(2 / share) / (2 * (epsilon / rates) ** 2))
+    except (ArithmeticError, ValueError):  # 0, infinity, or a whole number beyond the floats
+        raise InputError(
+            f"epsilon={epsilon:g}, delta={delta:g}, width={width:g}: more draws than floats can "
+            "count. Give a larger epsilon or delta, or fewer indices or rates."
+        ) from None
 
 
 def _positive(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputTypeError(f"{name} must be a number above 0, got {value!r}.")
-    if not 0 < value < math.inf:
-        raise InputError(f"{name} must be a number above 0, got {value!r}.")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond the floats
+        number = math.inf
+    if not 0 < number < math.inf:
+        shown = repr(value) if number == value else "one beyond the floats"
+        raise InputError(f"{name} must be a finite number above 0, got {shown}.")
+    return number

@@ -123,7 +123,7 @@ def program_digest(traced: Any, lowered: Any) -> bytes | None:
 
 
 def _add_array(found: Any, leaf: Any) -> None:
-    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     array = np.ascontiguousarray(leaf)
     found.update(f"{array.dtype}{array.shape}".encode())

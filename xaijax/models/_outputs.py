@@ -169,8 +169,8 @@ def _check_shape(shape: tuple[int, ...], rows: int, where: str) -> None:
 
 
 def _check_dtype(dtype: Any, where: str) -> None:
-    real = jnp.issubdtype(dtype, np.floating) or jnp.issubdtype(dtype, np.integer)
-    if not real and np.dtype(dtype).kind != "b":
+    # Of all kinds, a typed key's too, which NumPy does not know.
+    if not any(jnp.issubdtype(dtype, kind) for kind in (np.floating, np.integer, np.bool_)):
         raise ModelOutputError(
             f"{_subject(where)} returned dtype {dtype}; expected real numbers (float, integer or "
             f"bool)."

@@ -10,21 +10,65 @@ P(noise = k) = (1 - q) / (1 + q) q^|k|, q = exp(-1 / scale).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from xaijax._errors import InputError, PrivacyError
 from xaijax._exact_sums import LATTICE
 from xaijax._optional import require
 
+# The least scale that counts as noise. A value is changed at all with chance 2 q / (1 + q), 2.3e-7
+# here: below, fewer than one value in four million.
+LEAST = 1 / 16
 LARGEST = 1 << 50  # of scales and of values; OpenDP's i64 would saturate far beyond
 
 
+class TooLittleNoise(PrivacyError):
+    """The scale is below LEAST; `factor`: what the epsilon must be multiplied with at least."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__("epsilon= is so large that the noise is 0 but by a rare chance.")
+        self.factor = factor
+
+
+def refuse_no_noise(sensitivity: int, epsilon: float) -> None:
+    """Raise TooLittleNoise where sensitivity / epsilon is below LEAST."""
+    factor = sensitivity / LEAST / epsilon
+    if factor < 1:
+        raise TooLittleNoise(factor)
+
+
 def library() -> Any:
-    """OpenDP; raises ImportError that names the extra."""
-    dp = require("opendp.prelude", "xaijax[privacy]")
-    dp.enable_features("contrib")
+    """OpenDP; raises ImportError that names the extra.
+
+    An interrupt waits until it is imported: it registers names, and half of it, imported again,
+    finds them taken.
+    """
+    with interrupts_later():
+        dp = require("opendp.prelude", "xaijax[privacy]")
+        dp.enable_features("contrib")
     return dp
+
+
+@contextmanager
+def interrupts_later() -> Iterator[None]:
+    """Ctrl-C within takes effect at the end; in other threads than the main one it never comes."""
+    before = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if not main or not callable(before):
+        yield
+        return
+    came: list[Any] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            before(*came[-1])
 
 
 def measurement(scale: float) -> Any:
@@ -93,3 +137,12 @@ def amplified(epsilon: float, rate: float) -> float:
     if epsilon > 500:  # e^epsilon has no float; what is left out is below one part in e^500
         return (epsilon - math.log(rate)) * (1 - 1e-12)
     return math.log1p(math.expm1(epsilon) / rate) * (1 - 1e-12)
+
+
+def of_all_rows(spent: float, rate: float) -> float:
+    """The epsilon on all rows of which a mechanism on a sample may spend this; `amplified` back."""
+    if rate >= 1:
+        return spent
+    if spent > 500:
+        return spent + math.log(rate)
+    return math.log1p(math.expm1(spent) * rate)

@@ -16,7 +16,7 @@ from xaijax._exact_sums import LATTICE, ExactSums
 from xaijax.privacy import constants
 from xaijax.privacy.exact_index import ROOT
 from xaijax.privacy.facts import Facts
-from xaijax.privacy.mechanism import scale_for
+from xaijax.privacy.mechanism import refuse_no_noise, scale_for
 from xaijax.privacy.sensitivity import INDIVIDUAL, bound
 
 # By how much a distance between vectors of chances can move, when one influence of one class can
@@ -80,8 +80,10 @@ def proved(
     if composition == "sequential":
         # Rounding to the lattice moves a value by at most half a step on either side.
         step = math.ceil(LATTICE * single) + 1
+        refuse_no_noise(step, epsilon / count)
         return NoiseNeeded(step, scale_for(step, epsilon / count))
     steps = math.ceil(LATTICE * facts.games * total) + count
+    refuse_no_noise(steps, epsilon)
     return NoiseNeeded(steps, scale_for(steps, epsilon))
 
 
@@ -126,4 +128,5 @@ def by_the_paper(facts: Facts, exact: ExactSums, epsilon: float) -> NoiseNeeded:
     width = Fraction(exact.width, exact.unit)
     size = table[facts.quantity] * width * (1 if facts.unary else 2)
     steps = math.ceil(LATTICE * size)
+    refuse_no_noise(steps, epsilon)
     return NoiseNeeded(steps, steps / epsilon)

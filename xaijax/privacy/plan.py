@@ -44,10 +44,19 @@ def planned(
     chance = recount.chance
     if chance is not None:
         chance = exact_index.chance_on_lattice(chance)
-    if calibration == "paper":
-        needed = by_the_paper(facts, exact, spendable)
-    else:
-        needed = proved(facts, exact, chance, spendable, composition)
+    try:
+        if calibration == "paper":
+            needed = by_the_paper(facts, exact, spendable)
+        else:
+            needed = proved(facts, exact, chance, spendable, composition)
+    except mechanism.TooLittleNoise as little:
+        rate = 1.0 if sample is None else sample.rate
+        most = mechanism.of_all_rows(spendable * little.factor, rate)
+        raise PrivacyError(
+            f"epsilon={epsilon:g} leaves no noise: values are multiples of 2^-20, and fewer than "
+            "one in four million would be changed, so the copy would hold the exact values. The "
+            f"largest epsilon that adds noise to this report is {most:.6g}."
+        ) from None
     told = {
         "noise": "discrete Laplace, OpenDP make_laplace on i64",
         "lattice": 1 / LATTICE,
