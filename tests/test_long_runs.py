@@ -203,7 +203,9 @@ ENDLESS = {
     "samples of a set": (xj.InputError, lambda m, n: xj.QII(m, SIX, samples=n).influence([0], SIX)),
     "samples of a pool": (
         MEMORY,
-        lambda m, n: xj.QII(m, SIX, samples=n, scheme="fixed-pool").explain(SIX),
+        lambda m, n: xj.QII(m, SIX, samples=n, scheme="fixed-pool", max_memory=50_000_000).explain(
+            SIX
+        ),
     ),
     "samples of the data": (
         xj.InputError,
