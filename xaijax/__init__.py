@@ -24,6 +24,7 @@ from xaijax._errors import FederatedProtocolError as FederatedProtocolError
 from xaijax._errors import ForkedProcessError as ForkedProcessError
 from xaijax._errors import InputError as InputError
 from xaijax._errors import InputTypeError as InputTypeError
+from xaijax._errors import LongRunWarning as LongRunWarning
 from xaijax._errors import MemoryPlanError as MemoryPlanError
 from xaijax._errors import ModelOutputError as ModelOutputError
 from xaijax._errors import NonDeterministicModelError as NonDeterministicModelError

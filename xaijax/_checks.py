@@ -231,12 +231,12 @@ def changed_numbers(array: np.ndarray, dtype: np.dtype) -> int:
     return changed
 
 
-def warn(text: str) -> None:
-    """Give an XaiWarning at the line of the first caller outside this package."""
+def warn(text: str, category: type[XaiWarning] = XaiWarning) -> None:
+    """Give a warning at the line of the first caller outside this package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("xaijax"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, XaiWarning, stacklevel=level)
+    warnings.warn(text, category, stacklevel=level)
 
 
 def on_devices(X: Any, name: str, devices: Sequence[Any]) -> None:

@@ -57,3 +57,7 @@ class FederatedPeerLost(FederatedProtocolError):
 
 class XaiWarning(UserWarning):
     """Base of every warning that xaijax gives."""
+
+
+class LongRunWarning(XaiWarning):
+    """A run that is about to start will take long; the text says how to ask for less."""

@@ -55,7 +55,7 @@ class Orders:
 
     seed: int
     P: int
-    p: np.ndarray  # [P], weights of single sets of replaced players
+    p: np.ndarray | None  # [P], weights of single sets of replaced players; None: Shapley's
 
     listed = None
 
@@ -73,6 +73,8 @@ class Orders:
     def factors(self) -> np.ndarray:
         """[P], by the number of players replaced before."""
         P = self.P
+        if self.p is None:  # of many players the weights of single sets vanish in float64
+            return np.ones(P)
         return np.array([self.p[s] * P * math.comb(P - 1, s) for s in range(P)])
 
     def masks(self, first: int, stop: int) -> np.ndarray:

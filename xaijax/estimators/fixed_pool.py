@@ -47,16 +47,22 @@ def pool_bound(pool: int, width: float = 1.0) -> float:
     return width * math.sqrt(math.log(2 / LEVEL) / (2 * pool))
 
 
-def crossed(game: Game, design: Design, rows: Rows, factors: np.ndarray, samples: int) -> Crossed:
-    """Every order with every row of the pool, for all games."""
-    m, n = sizes(samples, rows.strata)
-    numbers = (m * rows.strata + 2 * n) * design.terms * game.outputs
+def refuse_means(game: Game, design: Design, samples: int, strata: int, K: int = 1) -> None:
+    """Raise MemoryPlanError where the means of orders and pool rows do not fit; K: at least."""
+    m, n = sizes(samples, strata)
+    numbers = (m * strata + 2 * n) * design.terms * K
     if 8 * numbers > game.evaluator.max_memory // 4:
         raise MemoryPlanError(
             f"samples={samples:,} makes {m:,} orders and {n:,} pool rows, whose means take "
             f"{32 * numbers:,} bytes, more than max_memory={game.evaluator.max_memory:,}. Say "
             "fewer samples=, raise max_memory=, or say scheme='fresh'."
         )
+
+
+def crossed(game: Game, design: Design, rows: Rows, factors: np.ndarray, samples: int) -> Crossed:
+    """Every order with every row of the pool, for all games."""
+    refuse_means(game, design, samples, rows.strata, game.outputs)
+    m, n = sizes(samples, rows.strata)
     parts = [_one(game, design, rows.drawn(g, 0, n), factors, m, n) for g in range(rows.games)]
     values, errors, pool = (np.stack(one) for one in zip(*parts, strict=True))
     return Crossed(values, errors, pool, m, n)

@@ -66,6 +66,17 @@ def units(P: int, index: str, budget: int) -> int:
     return min(budget // 2, design.total_pairs(P))
 
 
+def drawing(P: int, index: str, budget: int, K: int) -> tuple[int, float]:
+    """(bytes on the host, operations of a core) of all that a budget draws, and of an instance.
+
+    For each pair the fit holds nine rows of P + 3 numbers at once, 33 to 35 bytes a player and
+    coalition as measured; it multiplies by P^2 twice and finds the eigenvalues of [P, P].
+    """
+    count = 2 * units(P, index, budget)
+    held = count * (36 * (P + 3) + 16 * K) + 24 * P * P
+    return held, 3e4 * count + 2.0 * count * P * P + 12.0 * P**3
+
+
 def init(P: int, index: str, budget: int, seed: int) -> State:
     """Nothing drawn yet; which draw will be taken is settled."""
     fewest = design.fewest_pairs(P, index, budget)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax._errors import MemoryPlanError
 from xaijax._intervals import half_widths
 from xaijax.estimators import kernel, permutation
 from xaijax.estimators._kernel_design import SPARE
@@ -43,6 +44,25 @@ def default_budget(P: int) -> int:
     return max(2 * P + 2048, 4 * P)
 
 
+def refuse_undrawable(
+    game: Game, method: str, index: str, budget: int, K: int = 1, given: bool = True
+) -> None:
+    """Raise MemoryPlanError for a budget whose coalitions cannot be held.
+
+    K: outputs, one at least; given: False where nobody chose the budget.
+    """
+    memory, P = game.evaluator.max_memory, game.P
+    held = METHODS[method].drawing(P, index, budget, K)[0]
+    if held > memory:
+        other = ", say estimator='permutation'" if method == "kernel" else ""
+        raise MemoryPlanError(
+            f"budget={budget:,}{'' if given else ' (the default)'}: what estimator={method!r} "
+            f"draws of {P:,} players{f' for {K:,} outputs' if K > 1 else ''} takes about {held:,} "
+            f"bytes, more than max_memory={memory:,}. Say a smaller budget={other}, group columns "
+            "with players=, or raise max_memory=."
+        )
+
+
 def sampled(
     game: Game,
     rows: np.ndarray,
@@ -57,8 +77,9 @@ def sampled(
     tolerance: an instance stops at the first checkpoint where none of its intervals is wider than
     this to either side. The checkpoints double the number of pairs, and do not depend on the data.
     """
-    drawn = _Drawn(METHODS[method], game.P, index, budget, seed, tolerance is not None, game.walks)
     K = game.outputs
+    refuse_undrawable(game, method, index, budget, K)
+    drawn = _Drawn(METHODS[method], game.P, index, budget, seed, tolerance is not None, game.walks)
     together = max(1, game.evaluator.max_memory // 8 // (24 * K * (drawn.most + 2)))
     parts = [
         _stretch(game, rows[i : i + together], drawn, tolerance)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax._errors import MemoryPlanError
 from xaijax._table import Table
 from xaijax._threads import threads_of
 from xaijax.games._device import DeviceBackend
@@ -130,6 +131,13 @@ def _host_rows(evaluator: Any, most_rows: int) -> tuple[int, int]:
     codes = evaluator.replacement.codes
     fits = evaluator.max_memory // 4 // (8 * codes.shape[1] * codes.itemsize)
     block = evaluator.tile or max(SMALLEST_TILE, min(ROWS_PER_CALL, power_below(fits)))
+    needed = 2 * block * codes.shape[1] * codes.itemsize
+    if needed > evaluator.max_memory:
+        raise MemoryPlanError(
+            f"max_memory={evaluator.max_memory:,} bytes, but one tile of {block:,} rows needs "
+            f"about {needed:,} ({codes.shape[1]} columns). Say a smaller tile=, or raise "
+            "max_memory=."
+        )
     wanted = min(evaluator.batch_rows or block, max(block, min(most_rows, fits)))
     call = -(-wanted // block) * block
     if evaluator.model.max_rows is not None:

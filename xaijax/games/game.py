@@ -16,7 +16,7 @@ import numpy as np
 
 from xaijax._errors import ModelOutputError
 from xaijax.games._averaged import averaged
-from xaijax.games._closed import closed_form
+from xaijax.games._closed import ClosedForm, closed_form
 from xaijax.games._coalitions import ListOfCoalitions, Masks, WithWhole
 from xaijax.games._distinct import by_distinct, entries_worth_it
 from xaijax.games._full_tables import full_tables
@@ -99,6 +99,12 @@ class Game:
         self.largest = largest
         return Survey(corners, largest)
 
+    def closed(self, p: np.ndarray) -> ClosedForm | None:
+        """What gives the semivalue with weights p [P] without any hybrid; probes the model."""
+        self.ask.backend()
+        linear = self.quantity.linear and self.ask.structured
+        return closed_form(self.evaluator, p) if linear else None
+
     def index(self, p: np.ndarray, rows: np.ndarray | None = None) -> Totals:
         """The semivalue with weights p [P], where the quantity is linear.
 
@@ -134,7 +140,7 @@ class Game:
             if groups is not None:
                 totals.add(groups[:, here], own)
 
-        closed = closed_form(self.evaluator, p) if self.ask.structured else None
+        closed = self.closed(p)
         if closed is None:
             for first, differs in self.ask.differing(chosen):
                 backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from xaijax._errors import InputError
+from xaijax.games._work import tell_long_run
 from xaijax.games.perturbation import Perturbation
 
 SEARCHES = ("auto", "exact", "table", "kl-lucb", "sar")
@@ -42,6 +44,25 @@ def auto_search(space: Perturbation | None, model: Any) -> Choice:
         return Choice(finite, reason)
     reason = f"a host model, and {planned:,} rows against the bandit's {bandit:,} for {F} columns"
     return Choice("kl-lucb", reason)
+
+
+def tell_long_search(problem: Any, game: Any, settings: Any, N: int) -> None:
+    """Warn of a long search of N instances before it starts; game: of the first of them.
+
+    By rules of up to three columns: how far it goes follows from the answers, and on Adult's rows
+    the rules looked at are about as many (`BANDIT_DRAWS`).
+    """
+    F, beam = problem.F, settings.beam_size or 1
+    sizes = range(1, min(3, settings.max_size) + 1)
+    rules = sum(min(math.comb(F, s), beam * F) for s in sizes)
+    if settings.finite:
+        draws = len(problem.space.listed(settings.search)[1])
+    else:
+        draws = max(BANDIT_DRAWS, settings.batch_size)
+    ways = "fewer rows of X or of data, max_size=, or table_rows= with search='table'"
+    if not settings.finite:
+        ways = "fewer rows of X, a larger epsilon= or delta=, max_size=, or a smaller batch_size="
+    tell_long_run(game.questions, N * rules * draws, ways)
 
 
 def refuse_search(search: str, space: Perturbation | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from xaijax import _checks
-from xaijax._errors import InputError, InputTypeError
+from xaijax._errors import InputError, InputTypeError, MemoryPlanError
 from xaijax._frames import frame_kind
 from xaijax._players import column_labels, players_from
 from xaijax.games.bins import Bins, bins_of
@@ -115,6 +115,8 @@ class Problem:
         self.evaluator = Evaluator(
             self.asked_model, replacement, singles, coalitions=2, tile_parts=TILE_PARTS, **options
         )
+        if self.space is not None:  # of each draw a donor, a weight, and flags of what it is asked
+            self._refuse(64 * self.space.table_rows, f"table_rows={self.space.table_rows:,}")
         self._asker: RuleAsker | None = None
         self._weighed = not self.balanced
 
@@ -138,7 +140,7 @@ class Problem:
 
     def games(self, rows: Any, coverage_samples: int, beam: int, seed: int | None = None) -> Any:
         """(first place, game) of as many instances as fit the memory together."""
-        step = self._at_a_time(beam, coverage_samples)
+        step = self.at_a_time(beam, coverage_samples)
         for first in range(0, len(rows), step):
             some = rows.iloc if hasattr(rows, "iloc") else rows
             yield first, self.game(some[first : first + step], coverage_samples, seed, first)
@@ -199,13 +201,33 @@ class Problem:
         self.space = self.space.weighted_by(own / own.sum())
         self._weighed = True
 
-    def _at_a_time(self, beam: int, samples: int) -> int:
-        """Instances whose rules are searched together: an eighth of the memory."""
+    def refuse_draws(self, draws: int, name: str) -> None:
+        """Raise MemoryPlanError where so many draws of one instance cannot be held; name: whose."""
+        kind = self.space_name
+        # A question, a place, a number and a flag each; a row of the space names its columns too.
+        each = 64 + 4 * self.F if kind in ("sampler", "joint", "conditional") else 4 + self.F // 4
+        self._refuse(draws * each, name)
+
+    def _refuse(self, held: int, name: str) -> None:
+        if held > self.evaluator.max_memory:
+            raise MemoryPlanError(
+                f"{name} takes about {held:,} bytes for one instance of {self.F:,} features, more "
+                f"than max_memory={self.evaluator.max_memory:,}. Say fewer, or raise max_memory=."
+            )
+
+    def at_a_time(self, beam: int, samples: int) -> int:
+        """Instances whose rules are searched together: an eighth of the memory.
+
+        Raises MemoryPlanError where one alone needs more than all of it.
+        """
         B = self.evaluator.replacement.codes.shape[0] if self.sampler is None else samples
         A = beam * self.F
         each = A * (-(-B // 64) * 8 + 2 * self.F + 40) + beam * self.F * self.F
         if self.sampler is not None and self.bins is not None:
             each += 4 * samples * self.F
+        wide = f"beam_size={beam:,}"
+        own = self.sampler is not None and self.bins is not None
+        self._refuse(each, f"coverage_samples={samples:,} with {wide}" if own else wide)
         memory = self.evaluator.max_memory
         return max(1, min(self.evaluator.rows_at_a_time, memory // 8 // each))
 

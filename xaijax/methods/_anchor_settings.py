@@ -82,6 +82,8 @@ def settings_of(
             f"search={search!r} estimates them. Say search='exact' or 'table', or a beam_size."
         )
     most = F if max_size is None else _checks.whole_number(max_size, "max_size", least=0)
+    if beam_size is not None:  # no beam is wider than all rules that there are
+        beam_size = min(int(beam_size), (1 << F) - 1)
     return Settings(
         threshold=tau,
         **read,

@@ -11,7 +11,7 @@ import numpy as np
 
 from xaijax import _checks
 from xaijax._errors import EnumerationLimitError, InputError
-from xaijax.estimators.sampled import METHODS, default_budget
+from xaijax.estimators.sampled import METHODS, default_budget, refuse_undrawable
 from xaijax.games._refuse import (
     LARGEST_TABLE,
     refuse_biased_link,
@@ -54,9 +54,9 @@ def refuse_index(estimator: str, index: str) -> None:
 def choose(game: Game, survey: Survey, estimator: str, index: str, budget: int | None) -> Choice:
     """Decide for every instance, from that instance and the background only.
 
-    Raises EnumerationLimitError for what can neither be enumerated nor sampled, InputError for a
-    budget that is too small for the estimator, or given beside estimator="exact", and for a link of
-    a random model's answers.
+    Raises EnumerationLimitError for what can neither be enumerated nor sampled, MemoryPlanError for
+    a budget that cannot be drawn, InputError for a budget that is too small for the estimator, or
+    given beside estimator="exact", and for a link of a random model's answers.
     """
     refuse_biased_link(game)
     P = game.P
@@ -85,7 +85,9 @@ def choose(game: Game, survey: Survey, estimator: str, index: str, budget: int |
                 "estimator='kernel' leaves a random model's own noise out of its standard errors. "
                 "Say estimator='permutation' with deterministic=False."
             )
-        return Choice(~everything, _checked(estimator, P, index, allowed), allowed)
+        sampler = _checked(estimator, P, index, allowed)
+        refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
+        return Choice(~everything, sampler, allowed)
     fits = _fits(game, survey, budget)
     if fits.all():
         refuse_too_many(game, survey.largest)
@@ -98,6 +100,7 @@ def choose(game: Game, survey: Survey, estimator: str, index: str, budget: int |
     random = not game.evaluator.model.deterministic
     many = allowed >= KERNEL_BUDGET * P and P <= KERNEL_PLAYERS and not random
     sampler = _checked("kernel" if many else "permutation", P, index, allowed)
+    refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
     return Choice(fits, sampler, allowed)
 
 

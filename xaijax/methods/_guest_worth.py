@@ -132,6 +132,8 @@ def _some(values: Sequence[Any] | np.ndarray) -> str:
 
 def _off(X: Any, columns: tuple[int, ...], reference: Any) -> Any:
     """X with these columns at the reference."""
+    if not columns:
+        return X
     kind = frame_kind(X)
     if kind is None:
         row = reference.to_numpy()[0] if frame_kind(reference) else reference

@@ -27,16 +27,28 @@ class Parties:
     guests: Mapping[str, tuple[int, ...]]  # [m]
 
     def players(self) -> dict[str, list[str]]:
-        """The host's columns in order, then one player per guest, as `players=` takes them."""
+        """The host's columns in order, then one player per guest, as `players=` takes them.
+
+        Without the guests that own no column, see `idle`.
+        """
         alone = {self.labels[c]: [self.labels[c]] for c in self.host}
-        return alone | {name: [self.labels[c] for c in own] for name, own in self.guests.items()}
+        shared = {name: own for name, own in self.guests.items() if own}
+        return alone | {name: [self.labels[c] for c in own] for name, own in shared.items()}
+
+    @property
+    def idle(self) -> dict[int, str]:
+        """The guests that own no column, by their place among all players."""
+        H = len(self.host)
+        return {H + g: name for g, (name, own) in enumerate(self.guests.items()) if not own}
 
     def columns_of_host_data(self) -> tuple[tuple[int, ...], ...]:
         """For each player its columns of `host_data`: a guest has none there."""
         return tuple((j,) for j in range(len(self.host))) + ((),) * len(self.guests)
 
     def host_data(self, X: Any) -> Any:
-        """The host's columns of rows X [N, F], an array or a frame."""
+        """The host's columns of rows X [N, F], an array or a frame; None where it has none."""
+        if not self.host:
+            return None
         return without(X, [c for own in self.guests.values() for c in own])
 
     def united_less_single(self, united: np.ndarray, single: np.ndarray) -> np.ndarray:
@@ -50,11 +62,14 @@ class Parties:
         return out
 
 
-def parties_of(guests: Any, labels: Sequence[str]) -> Parties:
+def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parties:
     """Read the `guests=` argument, {"name": [columns]}, for a table with these columns.
 
-    Raises InputError for columns that are unknown or named twice, a guest without columns, a host
-    without columns, or a guest that bears the name of a host's column; InputTypeError otherwise.
+    remote: guests are asked over the wire, where each party needs a column to answer with; else
+    one without columns is a player whose value is 0.
+
+    Raises InputError for columns that are unknown or named twice, a guest that bears the name of a
+    host's column, and a party without columns that is remote; InputTypeError otherwise.
     """
     if not isinstance(guests, Mapping):
         raise InputTypeError(
@@ -72,9 +87,10 @@ def parties_of(guests: Any, labels: Sequence[str]) -> Parties:
                 f"guests: {name!r} needs a list of columns, got {columns!r}. Say [{columns!r}]."
             )
         own = [column_index(c, labels, "guests") for c in columns]
-        if not own:
+        if not own and remote:
             raise InputError(
-                f"guests: {name!r} has no columns, and its value would be 0. Leave it out."
+                f"guests: {name!r} has no columns, so that it has nothing to answer with over the "
+                "wire. Leave it out; its value is 0."
             )
         for c in own:
             if c in owner:
@@ -85,9 +101,10 @@ def parties_of(guests: Any, labels: Sequence[str]) -> Parties:
             owner[c] = name
         found[name] = tuple(own)
     host = tuple(c for c in range(len(labels)) if c not in owner)
-    if not host:
+    if not host and remote:
         raise InputError(
-            f"guests own all {len(labels)} columns; the host, who explains, needs at least one."
+            f"guests own all {len(labels)} columns; over the wire the host, who explains, needs at "
+            "least one: its rows are what the answers are joined to."
         )
     taken = [name for name in found if name in {labels[c] for c in host}]
     if taken:

@@ -12,19 +12,19 @@ import numpy as np
 from xaijax.games.game import Game
 from xaijax.games.quantity import refuse_not_finite
 from xaijax.methods import _qii_exact as exact
-from xaijax.methods._qii_limits import refuse_long_list
+from xaijax.methods._qii_limits import refuse_long_list, tell_long_list
 from xaijax.methods._qii_problem import Problem
-from xaijax.methods._qii_sampled import refuse_stop, sampled_list
+from xaijax.methods._qii_sampled import of_a_list, refuse_long_draws, refuse_stop, sampled_list
 
 
 def singles(problem: Problem, game: Game) -> exact.Influences:
     """iota({i}) of every player, with Q(all replaced) and Q(nothing replaced)."""
     P, subtract = game.P, problem.distance is None
     replaced = np.concatenate([np.zeros((1, P), bool), np.eye(P, dtype=bool)])
-    refuse_stop(game, problem.plan)
-    if problem.samples is None:
-        refuse_long_list(game, replaced)
+    _refuse_long(problem, game, replaced)
     problem.ready()
+    if problem.samples is None:
+        tell_long_list(game, replaced)
     base, full = exact.ends(game) if subtract else _distance_ends(problem, game)
     if problem.samples is None:
         v = exact.list_of(game, replaced[1:], subtract)
@@ -44,10 +44,10 @@ def change(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(iota(after) - iota(before), its standard error) of sets replaced bool [P]; [N, K] each."""
     replaced, factors = np.stack([before, after]), np.array([1.0, -1.0])
-    refuse_stop(game, problem.plan)
-    if problem.samples is None:
-        refuse_long_list(game, replaced)
+    _refuse_long(problem, game, replaced)
     problem.ready()
+    if problem.samples is None:
+        tell_long_list(game, replaced)
     if problem.samples is not None and not _ends_only(problem, replaced):
         drawn = sampled_list(game, replaced, factors[None], problem.plan)
         return drawn.values[:, 0], drawn.std_errors[:, 0]
@@ -56,6 +56,14 @@ def change(
     value = sign * np.tensordot(factors, Q, axes=(0, 1))
     noise = exact.noise_errors(game, np.array([factors @ factors]))
     return value, np.zeros_like(value) if noise is None else noise[:, 0]
+
+
+def _refuse_long(problem: Problem, game: Game, replaced: np.ndarray) -> None:
+    refuse_stop(game, problem.plan)
+    if problem.samples is None:
+        refuse_long_list(game, replaced)
+    elif not _ends_only(problem, replaced):
+        refuse_long_draws(game, len(replaced), of_a_list(game, problem.plan))
 
 
 def _ends_only(problem: Problem, replaced: np.ndarray) -> bool:
@@ -71,6 +79,7 @@ def direct(problem: Problem, game: Game, before: np.ndarray, after: np.ndarray) 
     replaced = np.stack([before, after])
     refuse_long_list(game, replaced)
     problem.ready()
+    tell_long_list(game, replaced)
     Q = exact.values_of(game, replaced)
     d = problem.distance(Q[:, 0], Q[:, 1])
     who = f"difference={problem.difference!r}"

@@ -17,10 +17,12 @@ import numpy as np
 from xaijax._coalition_table import CoalitionTable
 from xaijax._coalitions import all_masks
 from xaijax._errors import MemoryPlanError
+from xaijax.games._work import tell_long_run
 from xaijax.games.difference import kept_weights, of_replaced
 from xaijax.games.game import Game
 from xaijax.methods._qii_index import QiiIndex
 from xaijax.methods._qii_limits import (
+    FEWER_ROWS,
     instead,
     naming_samples,
     refuse_random_index,
@@ -104,8 +106,9 @@ def explained(game: Game, index: QiiIndex, subtract: bool, ready: Callable[[], N
     needs_table = index.weights is None or not game.quantity.linear
     if index.simple:
         refuse_random_index(game, "index='deegan-packel'")
-    refuse_unaffordable(game, needs_table, "index")
+    rows = refuse_unaffordable(game, needs_table, "index")
     ready()
+    tell_long_run(game.ask, rows, FEWER_ROWS)
     if not needs_table:
         assert index.weights is not None
         totals = game.index(kept_weights(index.weights))
@@ -144,7 +147,7 @@ def whole_table(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(v of all games at once [N, 2^P, K], its rounding [N]); refused where memory is short."""
     refuse_random_index(game, "game()")
-    refuse_unaffordable(game, True, "table")
+    rows = refuse_unaffordable(game, True, "table")
     N = game.N if game.quantity.groups is None else 1
     needed = 16 * N << game.P
     if needed > game.evaluator.max_memory:
@@ -154,6 +157,7 @@ def whole_table(
             f"explain(), which keeps no table. {instead(game.quantity, 'table')}"
         )
     ready()
+    tell_long_run(game.ask, rows, FEWER_ROWS)
     with naming_samples(game.quantity, "table"):
         found = [
             (v, table_rounding(game, v, full, subtract)) for v, _, full in tables(game, subtract)

@@ -16,10 +16,12 @@ import numpy as np
 from xaijax._errors import EnumerationLimitError, InputError, MemoryPlanError
 from xaijax.games._distinct import rows_of_list
 from xaijax.games._refuse import LARGEST_TABLE, refuse_too_many
+from xaijax.games._work import tell_long_run, why_long
 from xaijax.games.game import Game
 from xaijax.games.quantity import Quantity
 
 MOST_ROWS = 1 << 36  # model rows of one exact answer: hours at some million a second
+FEWER_ROWS = "samples=, which draws, fewer data or pool rows, or columns united to fewer players"
 NO_TABLE = "unary(), influence(S) or marginal(i, S), which need no table"
 
 
@@ -65,8 +67,11 @@ def naming_samples(quantity: Quantity, question: str) -> Iterator[None]:
         raise type(error)(f"{text} {instead(quantity, question)}") from None
 
 
-def refuse_unaffordable(game: Game, needs_table: bool, question: str) -> None:
-    """Raise EnumerationLimitError or MemoryPlanError for too large a question, naming samples=."""
+def refuse_unaffordable(game: Game, needs_table: bool, question: str) -> int:
+    """Raise EnumerationLimitError or MemoryPlanError for too large a question, naming samples=.
+
+    Returns the model rows that are coming at most.
+    """
     with naming_samples(game.quantity, question):
         if needs_table and game.P > LARGEST_TABLE:
             raise EnumerationLimitError(
@@ -78,8 +83,10 @@ def refuse_unaffordable(game: Game, needs_table: bool, question: str) -> None:
         what = f"every coalition of {pairs:,} pairs of a row and a donor"
         _refuse_rows(pairs, what, game, question)
         survey = game.survey()
-        _refuse_rows(int(survey.corners.astype(float).sum()), what, game, question)
+        rows = int(survey.corners.astype(float).sum())
+        _refuse_rows(rows, what, game, question)
         refuse_too_many(game, survey.largest)
+    return rows
 
 
 def _why_a_table(quantity: Quantity) -> str:
@@ -98,6 +105,13 @@ def refuse_long_list(game: Game, replaced: np.ndarray) -> None:
     with naming_samples(game.quantity, "sets"):
         rows = N * rows_of_list(game.ask, ~replaced)
         _refuse_rows(rows, f"{len(replaced)} sets of {N:,} rows with {B:,} donors", game, "sets")
+
+
+def tell_long_list(game: Game, replaced: np.ndarray) -> None:
+    """Warn of a long list of sets replaced bool [C, P] before it is asked."""
+    N, B = len(game.quantity.asked(game.N)), len(game.evaluator.replacement.codes)
+    if why_long(game.ask, N * B * len(replaced)):
+        tell_long_run(game.ask, N * rows_of_list(game.ask, ~replaced), FEWER_ROWS)
 
 
 def _refuse_rows(rows: int, what: str, game: Game, question: str) -> None:

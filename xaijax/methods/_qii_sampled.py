@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 
 from xaijax import _checks
-from xaijax._errors import InputError
+from xaijax._errors import InputError, MemoryPlanError
 from xaijax.estimators import designs, draws, fixed_pool, moments
 from xaijax.games._refuse import LARGEST_TABLE
+from xaijax.games._work import tell, tell_long_run, why_long
 from xaijax.games.game import Game
 from xaijax.methods._qii_index import QiiIndex
-from xaijax.methods._qii_limits import linear_form
+from xaijax.methods._qii_limits import MOST_ROWS, linear_form
+
+OF_A_DRAWN_ROW = 3e4  # operations of a core: a microsecond for its donor, order and place
+FEWER_DRAWS = "fewer samples=, fewer rows of X, or columns united to fewer players"
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,11 @@ def sampled_index(game: Game, index: QiiIndex, plan: Plan, ready: Callable[[], N
     largest = 2 * plan.width * float(np.max(design.factors if _ordered(design) else 1.0))
     if index.chance is not None:
         largest *= float(index.chance.sum())
+    if plan.scheme == "fixed-pool":
+        fixed_pool.refuse_means(game, design, plan.samples, _strata(game))
+    refuse_long_draws(game, design.coalitions, plan)
     ready()
+    tell_long_draws(game, design.coalitions, plan)
     rows = draws.Rows(game, plan.seed, plan.scheme == "fixed-pool")
     if plan.scheme == "fixed-pool":
         return _fixed(game, design, rows, factors, plan)
@@ -83,8 +91,7 @@ def _design(index: QiiIndex, P: int, seed: int) -> Any:
         return designs.Sets(seed, P, index.chance)
     if index.name == "banzhaf":
         return designs.Sets(seed, P)
-    assert index.weights is not None
-    return designs.Orders(seed, P, index.weights)
+    return designs.Orders(seed, P, None if index.name == "shapley" else index.weights)
 
 
 def refuse_stop(game: Game, plan: Plan) -> None:
@@ -96,11 +103,51 @@ def refuse_stop(game: Game, plan: Plan) -> None:
         )
 
 
+def refuse_long_draws(game: Game, coalitions: int, plan: Plan) -> None:
+    """Raise InputError, MemoryPlanError for draws of `coalitions` sets each that would not end."""
+    rows = _games(game) * plan.samples * coalitions
+    if plan.stop is None and rows > MOST_ROWS:
+        raise InputError(
+            f"samples={plan.samples:,} of {coalitions:,} model rows each, for {_games(game):,} "
+            f"games, are {rows:.2g} rows and more than 2^36. Say fewer samples= (how many an "
+            "accuracy takes: xaijax.samples_needed), explain fewer rows, or say stop='bernstein'."
+        )
+    held = 16 * coalitions * game.P  # masks of one draw, and what is made of them
+    if held > game.evaluator.max_memory:
+        raise MemoryPlanError(
+            f"a draw of samples= asks {coalitions:,} sets of {game.P:,} players, about {held:,} "
+            f"bytes, more than max_memory={game.evaluator.max_memory:,}. Group columns with "
+            "players=, or raise max_memory=."
+        )
+
+
+def tell_long_draws(game: Game, coalitions: int, plan: Plan) -> None:
+    """Warn of a long run before it starts; where it may stop early, see `_one_run`."""
+    rows = _games(game) * plan.samples * coalitions
+    if plan.stop is None:
+        tell_long_run(game.ask, rows, FEWER_DRAWS, OF_A_DRAWN_ROW * rows)
+
+
+def _games(game: Game) -> int:
+    return game.N if game.quantity.groups is None else 1
+
+
+def _strata(game: Game) -> int:
+    return 1 if game.quantity.groups is None else len(game.quantity.groups)
+
+
+def of_a_list(game: Game, plan: Plan) -> Plan:
+    """The plan for listed sets, which have no orders: the draws of a pool are its rows."""
+    if plan.scheme != "fixed-pool":
+        return plan
+    return replace(plan, samples=fixed_pool.sizes(plan.samples, _strata(game))[1])
+
+
 def sampled_list(game: Game, replaced: np.ndarray, contrast: np.ndarray, plan: Plan) -> Drawn:
     """contrast [V, L] times Q of the sets replaced bool [L, P]."""
+    plan = of_a_list(game, plan)
+    tell_long_draws(game, len(replaced), plan)
     rows = draws.Rows(game, plan.seed, plan.scheme == "fixed-pool")
-    if plan.scheme == "fixed-pool":  # a list has no orders: its draws are the pool's rows
-        plan = replace(plan, samples=fixed_pool.sizes(plan.samples, rows.strata)[1])
     if callable(game.quantity.combine):
         drawn = _of_two(game, replaced, contrast, rows, plan)
     else:
@@ -179,9 +226,15 @@ def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Plan)
     T, K = run.design.terms, run.game.outputs
     values, errors = np.zeros((n, T, K)), np.zeros((n, T, K))
     freedom, counts, bounds = np.zeros(n), np.zeros(n, np.int64), np.zeros(n)
-    left = np.arange(n)
+    left, before, told = np.arange(n), 0, plan.stop is None
     for stop in stops:
+        coming = len(left) * (stop - before) * run.design.coalitions
+        said = "" if told else why_long(run.game.ask, coming, OF_A_DRAWN_ROW * coming)
+        if said:  # before the first long stretch
+            tell(said, f"a larger epsilon=, {FEWER_DRAWS}")
+            told = True
         run.step(stop)
+        before = stop
         values[left], errors[left] = moments.linear(run.moments, factors)
         freedom[left], counts[left] = moments.degrees_of_freedom(run.moments), stop
         if plan.stop is None:

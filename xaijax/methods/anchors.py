@@ -16,7 +16,7 @@ from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public_class
 from xaijax._rules import Rule, Rules
 from xaijax.methods._anchor_evaluate import evaluated
-from xaijax.methods._anchor_plan import SEARCHES, auto_search, refuse_search
+from xaijax.methods._anchor_plan import SEARCHES, auto_search, refuse_search, tell_long_search
 from xaijax.methods._anchor_problem import Problem
 from xaijax.methods._anchor_record import found_rules, record
 from xaijax.methods._anchor_search import search as run_search
@@ -158,7 +158,9 @@ class AnchorExplainer:
 
         Raises, before the model is called: InputError, InputTypeError for arguments and rows that
         are not accepted (a category that the data lack), EnumerationLimitError for a space that
-        cannot be enumerated. After: ModelOutputError, and whatever the model itself raises.
+        cannot be enumerated, MemoryPlanError for draws or a beam that cannot be held. After:
+        ModelOutputError, and whatever the model itself raises. Warns of a long run as `Explainer`
+        does, by the rules of up to three columns.
         """
         problem = self._problem
         chosen = self._resolved(search)
@@ -179,12 +181,19 @@ class AnchorExplainer:
         if confirm is not None and problem.B < 2:
             raise InputError("confirm= needs at least 2 data rows, one of them to be held out.")
         rows = problem.read(X)
+        beam = settings.beam_size or 1
+        problem.at_a_time(beam, settings.coverage_samples)
+        if not settings.finite:  # of every candidate, or of two
+            together = settings.batch_size * (problem.F if chosen == "sar" else 2)
+            problem.refuse_draws(together, f"batch_size={settings.batch_size:,}")
         started, before = time.perf_counter(), problem.evaluator.clock.copy()
         rules: list[Rule] = []
         rounds = asked = 0
         with progress_bar(progress, len(rows), "instances") as bar:
-            for _, game in problem.games(rows, settings.coverage_samples, settings.beam_size or 1):
+            for _, game in problem.games(rows, settings.coverage_samples, beam):
                 problem.refuse_answers(game.own)
+                if not rules:
+                    tell_long_search(problem, game, settings, len(rows))
                 refuse_unsupported(problem, game, len(rules))
                 found = run_search(game, settings, problem.seed, bar.update)
                 rules += found_rules(problem, game, found, chosen, self.target)
@@ -231,6 +240,7 @@ class AnchorExplainer:
         """
         tau, error = fraction(threshold, "threshold", top=True), fraction(delta, "delta")
         count = _checks.whole_number(samples, "samples")
+        self._problem.refuse_draws(count, f"samples={count:,}")
         searches = (search, self._resolved(search))
         game, found, used = evaluated(self._problem, searches, predicates, x, (tau, error, count))
         return found_rules(self._problem, game, found, used, self.target)[0]
@@ -246,6 +256,7 @@ class AnchorExplainer:
         count = _checks.whole_number(samples, "samples")
         seed = _checks.whole_number(seed, "seed", least=0)
         problem = self._problem
+        problem.refuse_draws(count, f"samples={count:,}")
         if not isinstance(rules, Rules):
             raise InputTypeError(f"rules must be Rules of explain, got {type(rules).__name__}.")
         if seed == problem.seed:

@@ -19,9 +19,10 @@ from xaijax._intervals import half_widths
 from xaijax._players import players_from
 from xaijax._public import public_class
 from xaijax.estimators.exact import Estimate, exact
-from xaijax.estimators.sampled import Sampled, default_budget, sampled
+from xaijax.estimators.sampled import METHODS, Sampled, default_budget, sampled
+from xaijax.games._work import tell_long_run, why_long
 from xaijax.games.evaluator import Evaluator
-from xaijax.games.game import Game
+from xaijax.games.game import Game, Survey
 from xaijax.games.quantity import quantity_of
 from xaijax.games.replacement import replacement_of
 from xaijax.methods._choice import ESTIMATORS, Choice, choose, refuse_index
@@ -103,7 +104,7 @@ class Explainer:
         replacement = replacement_of(model, background, weights)
         table = replacement.table
         self.players = players_from(players, table.feature_names, table.shape)
-        self.weights, self.index = index_weights(index, self.players.count)
+        self.weights, self.index = self._weights(index)
         refuse_index(self.estimator, self.index)
         listed = default_budget(self.players.count) if self.budget is None else self.budget
         self._evaluator = Evaluator(
@@ -127,6 +128,10 @@ class Explainer:
         accepted, EnumerationLimitError for what is too large to enumerate, MemoryPlanError for what
         does not fit. After: ModelOutputError, NonDeterministicModelError, and whatever the model
         itself raises.
+
+        Warns before it starts (`xaijax.LongRunWarning`) of a run of more than about a minute: where
+        the model rows that are coming, times the operations of one by the model's trace, exceed
+        1.5e12 a CPU core or 1e15 an accelerator; of a model on the host, 10 million rows.
         """
         started = time.perf_counter()
         evaluator = self._evaluator
@@ -142,9 +147,8 @@ class Explainer:
         survey = game.survey()
         choice = choose(game, survey, self.estimator, self.index, self.budget)
         evaluator.refuse_too_little_memory()
-        donors = len(evaluator.replacement.codes)
-        sampled_rows = int((~choice.exact).sum()) * donors * (choice.budget + 2)
-        bar = progress_bar(progress, int(survey.corners[choice.exact].sum()) + sampled_rows)
+        rows_coming = self._tell_long_run(game, survey, choice)
+        bar = progress_bar(progress, rows_coming)
         before = evaluator.clock.copy()
         with bar:
             answer = self._answer(game, choice)
@@ -168,6 +172,35 @@ class Explainer:
         self._tell_too_wide(part, choice)
         drawn = Answer.of_sampled(part)
         return drawn if enumerated is None else Answer.mixed(choice.exact, enumerated, drawn)
+
+    def _weights(self, index: Index) -> tuple[np.ndarray, str]:
+        """Weights of single sets, by size, [P]; and the name of the index."""
+        return index_weights(index, self.players.count)
+
+    def _tell_long_run(self, game: Game, survey: Survey, choice: Choice) -> int:
+        """Warn of a long run before it starts; returns the model rows that are coming at most."""
+        each = len(game.evaluator.replacement.codes) * (choice.budget + 2)
+        enumerated = int(survey.corners[choice.exact].sum())
+        drawn = int(np.minimum(survey.corners[~choice.exact], each).sum()) if choice.sampler else 0
+        rows, beside = enumerated + drawn, 0.0
+        if choice.sampler is not None:
+            beside = METHODS[choice.sampler].drawing(game.P, self.index, choice.budget, 1)[1]
+        coming = rows
+        if enumerated and why_long(game.ask, rows, beside) and self._closed(game):
+            coming = drawn
+        budget = f"budget= (now {choice.budget:,} coalitions an instance)"
+        ways = (
+            f"a smaller {budget}"
+            if choice.sampler
+            else "estimator='permutation', whose budget= bounds the rows"
+        )
+        ways += ", fewer background rows, or columns united to fewer players"
+        tell_long_run(game.ask, coming, ways, beside)
+        return rows
+
+    def _closed(self, game: Game) -> bool:
+        """Whether exact values come from a closed form, which asks no hybrid."""
+        return game.closed(self.weights) is not None
 
     def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
         """What all coalitions of the instances `rows` come to."""

@@ -24,6 +24,7 @@ from xaijax.games._refuse import LARGEST_TABLE
 from xaijax.games.game import Game
 from xaijax.games.replacement import Baseline, replacement_of
 from xaijax.methods._guest_worth import guest_worth
+from xaijax.methods._idle import WithIdle
 from xaijax.methods._parties import Parties, copied, parties_of
 from xaijax.methods._reference import reference_of
 from xaijax.methods.explainer import Explainer
@@ -44,7 +45,9 @@ class FederatedExplainer:
     Arguments:
         model: from `as_model`.
         background: rows [B, F] (array or frame), of which the reference is made.
-        guests: {"name": [columns]}, names or positions; at least one column stays the host's.
+        guests: {"name": [columns]}, names or positions. A guest without columns is a player whose
+            value is 0 (it counts among the players of an index by size); a host without columns
+            has no values, and one guest with all of them gets f(x) - f(reference).
         reference: what a party's block shows when it is switched off. "median": of each column of
             the background (of a column that is not numeric, the most frequent value). "na":
             missing, for models with allow_nan=True. A row [F]. Rows [B, F]: w is then the mean over
@@ -122,15 +125,15 @@ class FederatedExplainer:
             "tolerance": tolerance,
             "tile": tile,
         }
-        self._united = self._explainer(self.parties.players())
+        self._united = self._explainer(self.parties.players(), self.parties.idle)
         self._last: tuple[Any, Explanation] | None = None  # a copy of the rows, and their result
         self._own: Explanation | None = None  # of the single columns of the same rows
 
     def __call__(self, X: Any, progress: bool | None = None) -> Explanation:
         """Explain the instances X [N, F]: values [N, P] or [N, P, K], guests last.
 
-        `data` of the result holds the host's columns only, and no provenance tells more of a guest
-        than its name and how many columns it has.
+        `data` of the result holds the host's columns only (None where it has none), and no
+        provenance tells more of a guest than its name and how many columns it has.
 
         Raises what a call of `Explainer` raises.
         """
@@ -152,6 +155,8 @@ class FederatedExplainer:
             "guests": guests,
             "reference": self._reference_kind,
             "player_columns": self.parties.columns_of_host_data(),
+            "players": self._united.players.count,
+            "index_weights": self._united.index_weights.tolist(),
         }
         data = None if found.data is None else self.parties.host_data(found.data)
         # It is of the reference row, which holds a guest's values and could be found by trying.
@@ -239,19 +244,19 @@ class FederatedExplainer:
             if not self.parties.guests:
                 self._own = united  # every column is single already
                 return united, united
-            single = self._explainer(None)
+            single = self._explainer(None, {})
             if self._estimator == "wls":
                 self._refuse_large(single)
             self._own = single(X, progress=False)
         return united, self._own
 
-    def _explainer(self, players: Any) -> Explainer:
+    def _explainer(self, players: Any, idle: Mapping[int, str]) -> WithIdle:
         if self._estimator == "wls":
-            return _LeastSquares(self._end_weight, players=players, **self._common)
-        return Explainer(players=players, estimator=self._estimator, **self._common)
+            return _LeastSquares(self._end_weight, idle, players=players, **self._common)
+        return WithIdle(idle, players=players, estimator=self._estimator, **self._common)
 
     def _refuse_large(self, explainer: Explainer) -> None:
-        P = explainer.players.count
+        P = explainer.players.count - len(self.parties.idle)
         if P > LARGEST_TABLE:
             raise EnumerationLimitError(
                 f"estimator='wls' is a regression on all 2^{P} coalitions of {P} players; at most "
@@ -268,17 +273,22 @@ class FederatedExplainer:
         return dataclasses.replace(found, exact=False, stats=stats, provenance=provenance)
 
 
-class _LeastSquares(Explainer):
+class _LeastSquares(WithIdle):
     """An `Explainer` that solves the authors' regression on the full table."""
 
     efficient = False  # a regression's residual is no rounding
 
-    def __init__(self, end_weight: float, **arguments: Any) -> None:
-        super().__init__(estimator="exact", **arguments)
+    def __init__(self, end_weight: float, idle: Mapping[int, str], **arguments: Any) -> None:
+        super().__init__(idle, estimator="exact", **arguments)
         self._end_weight = end_weight
 
+    def _closed(self, game: Game) -> bool:
+        """The regression reads the whole table."""
+        return False
+
     def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
-        return least_squares(game, self.weights, rows, self._end_weight)
+        places = sorted(self._idle)
+        return least_squares(game, self.weights, rows, self._end_weight, places)
 
 
 def _parties(model: Any, source: Any, guests: Any) -> Parties:
@@ -288,7 +298,7 @@ def _parties(model: Any, source: Any, guests: Any) -> Parties:
             f"background has instances of shape {table.shape}; parties own columns of a table, so "
             "rows [B, F] are needed."
         )
-    return parties_of(guests, table.feature_names or column_labels(table.shape))
+    return parties_of(guests, table.feature_names or column_labels(table.shape), remote=False)
 
 
 def _end_weight(end_weight: Any, estimator: str, index: Any, model: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Any
 
@@ -49,8 +50,12 @@ def flax_module(f: Any, params: Any, backend: str) -> Source:
 
 
 def is_equinox(f: Any) -> bool:
-    """Whether f is a callable Equinox module; its jit and vmap wrappers are plain functions."""
+    """Whether f is a callable Equinox module, or one with its state; its jit and vmap wrappers are
+    plain functions.
+    """
     equinox = sys.modules.get("equinox")
+    if equinox is not None and isinstance(f, tuple) and len(f) == 2:
+        return isinstance(f[1], equinox.nn.State)
     if equinox is None or not isinstance(f, equinox.Module) or not callable(f):
         return False
     # filter_jit(f), filter_vmap(f) and the like are modules too, but take what f takes: a batch.
@@ -65,6 +70,7 @@ def equinox_module(f: Any, params: Any, backend: str) -> Source:
     _refuse(params, backend, "Equinox")
     import equinox  # noqa: PLC0415
 
+    _refuse_more_than_rows(f)
     module = equinox.nn.inference_mode(f)
     arrays, static = equinox.partition(module, equinox.is_array)
 
@@ -73,6 +79,37 @@ def equinox_module(f: Any, params: Any, backend: str) -> Source:
 
     return _source(
         "an Equinox module, mapped over rows and traced by JAX", type(f).__name__, batched, arrays
+    )
+
+
+def _refuse_more_than_rows(f: Any) -> None:
+    """Raise InputTypeError for an Equinox module that must be given a state, a key or the like."""
+    if isinstance(f, tuple):
+        name, more = type(f[0]).__name__, ["state"]
+    else:
+        name, taken = type(f).__name__, list(inspect.signature(f).parameters.values())
+        varied = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        more = [
+            one.name
+            for one in taken[1:]
+            if one.default is inspect.Parameter.empty and one.kind not in varied
+        ]
+    if not more:
+        return
+    given = ", ".join(more)
+    if more == ["state"]:
+        way = (
+            "Give the state as params, in inference mode: net = equinox.nn.inference_mode(module); "
+            "as_model(lambda state, X: jax.vmap(lambda x: net(x, state)[0])(X), params=state)."
+        )
+    else:
+        way = (
+            f"Close over {'it' if len(more) == 1 else 'them'}: as_model(lambda X: "
+            f"jax.vmap(lambda x: module(x, {given}))(X))."
+        )
+    raise InputTypeError(
+        f"f= is the Equinox module {name}, which takes {given} beside a row, and as_model maps "
+        f"f(x) over rows. {way}"
     )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -48,5 +50,12 @@ def _name(x: Any) -> Any:
         return id(x)
     if np.size(x) > SMALL:
         return id(x)
+    own: Any = getattr(x, "dtype", None)
+    if jnp.issubdtype(own, jax.dtypes.extended):
+        if not jnp.issubdtype(own, jax.dtypes.prng_key):
+            return id(x)
+        with jax.ensure_compile_time_eval():  # NumPy has no keys, but the words that they are
+            words = np.asarray(jax.random.key_data(x))
+        return str(own), words.shape, words.tobytes()
     constant = np.asarray(x)
     return constant.dtype.str, constant.shape, constant.tobytes()

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xaijax._errors import MemoryPlanError
+from xaijax.games._limits import stated_limit
+from xaijax.games._work import MINUTE_OF_A_CORE, tell
 from xaijax.methods.aec.draws import PIECE, Draws
 from xaijax.methods.aec.equal import of_first
 from xaijax.methods.aec.learner import Learner
@@ -22,6 +25,7 @@ from xaijax.methods.aec.replicates import replicate_slopes
 from xaijax.methods.aec.rows import Table
 from xaijax.methods.aec.survey import Survey
 from xaijax_kernels.collinearity import effects, feature_slopes, ranks, sums_of_others
+from xaijax_kernels.memory import available_host_memory
 
 HELD = 1 << 24  # float64 numbers that a batch of replicates may hold: 128 MiB
 # Columns from which on the products of pairs are too many to hold, and each replicate is a product
@@ -51,6 +55,35 @@ class Moments:
     spread: np.ndarray  # [S, F], 1 for constant columns
     constant: np.ndarray  # bool [S, F], also of columns that are constant in the replicate only
     absent: np.ndarray  # bool [S, K'], whether the class, or all others, have no row
+
+
+def refuse_many(found: Survey, count: int) -> None:
+    """Raise MemoryPlanError where the effects of all replicates cannot be held."""
+    held = (
+        48 * count * max(1, len(found.target.positives)) * found.F
+    )  # of effects, and of what is sorted to ranks
+    memory = stated_limit() or available_host_memory() // 2
+    if held > memory:
+        raise MemoryPlanError(
+            f"bootstrap={count:,} replicates of {found.F:,} columns take about {held:,} bytes, "
+            f"more than the {memory:,} that may be used. Some hundred give a standard error to a "
+            "few percent; say fewer, or set XAIJAX_MEMORY_LIMIT."
+        )
+
+
+def tell_many(plan: Plan, count: int) -> None:
+    """Warn of replicates that take more than about a minute, before they are drawn.
+
+    One takes about 100 microseconds and 20 nanoseconds a number, eight times that where it is
+    fitted step by step; a core does 25e9 operations a second.
+    """
+    each = 2.5e6 + 500.0 * plan.draws.count * plan.found.F
+    fitted = plan.logistic is not None or plan.learner is not None
+    if count * each * (8 if fitted else 1) > MINUTE_OF_A_CORE:
+        tell(
+            f"bootstrap={count:,} replicates of {plan.draws.count:,} rows are coming",
+            "a smaller bootstrap=; some hundred give a standard error to a few percent",
+        )
 
 
 def replicate_effects(plan: Plan, count: int) -> np.ndarray:

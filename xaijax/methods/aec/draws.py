@@ -17,6 +17,7 @@ import numpy as np
 from xaijax.methods.aec.rows import Block, Rows, block_rows
 
 PIECE = 8192  # rows drawn from together
+LARGEST_SEED = 1 << 128  # the generator's key
 
 
 @dataclass(frozen=True)

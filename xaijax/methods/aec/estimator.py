@@ -14,8 +14,15 @@ from sklearn.base import BaseEstimator, clone
 from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public_class
-from xaijax.methods.aec.bootstrap import Plan, errors, rank_shares, replicate_effects
-from xaijax.methods.aec.draws import Draws
+from xaijax.methods.aec.bootstrap import (
+    Plan,
+    errors,
+    rank_shares,
+    refuse_many,
+    replicate_effects,
+    tell_many,
+)
+from xaijax.methods.aec.draws import LARGEST_SEED, Draws
 from xaijax.methods.aec.learner import fit as fit_learner
 from xaijax.methods.aec.learner import learner_of
 from xaijax.methods.aec.logistic import LogisticFit
@@ -181,7 +188,8 @@ class AEC(BaseEstimator):
             _checks.whole_number(self.decimals, "decimals", least=0)
         if self.bootstrap is not None:
             _checks.whole_number(self.bootstrap, "bootstrap", least=2)
-        _checks.whole_number(self.seed, "seed", least=0)
+        if _checks.whole_number(self.seed, "seed", least=0) >= LARGEST_SEED:
+            raise InputError(f"seed must be below 2^128, got {self.seed}.")
         self._check_learner(weighted=False)
 
     def _check_learner(self, weighted: bool) -> None:
@@ -202,6 +210,8 @@ class AEC(BaseEstimator):
                 "solver='sklearn' needs all rows of a classification at once; say solver='newton' "
                 "for chunks."
             )
+        if self.bootstrap is not None:
+            refuse_many(found, self.bootstrap)
         tell(found, self.standardize)
         target, logistic = self._target_slopes(rows, found)
         self._first = found.first
@@ -279,6 +289,7 @@ class AEC(BaseEstimator):
         learner = None if self.learner is None else learner_of(self.learner, True)
         draws = Draws(rows, found.moments.rows, self.seed)
         plan = Plan(draws, found, self.standardize, self.decimals, logistic, learner)
+        tell_many(plan, self.bootstrap)
         replicates = replicate_effects(plan, self.bootstrap)
         lost = int(np.isnan(replicates).any(axis=(1, 2)).sum())
         kept = np.isfinite(replicates).all(axis=2).sum(axis=0).min()
