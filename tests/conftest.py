@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 
 import jax
 import pytest
+
+PROGRAMS = "JAX_COMPILATION_CACHE_DIR"
+EVERY = {  # of them, however small and quick to compile
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One store of compiled programs for the run, so that what many tests need is compiled once.
+
+    By the environment, which the workers of xdist and the processes that tests start inherit.
+    """
+    if PROGRAMS in os.environ:
+        return
+    folder = tempfile.mkdtemp(prefix="xaijax-programs-")
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    os.environ |= {PROGRAMS: folder} | EVERY
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 @pytest.fixture
