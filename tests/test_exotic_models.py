@@ -136,18 +136,10 @@ ZOO = {
 
 # Each compiles two explainers: four seconds. These are the likeliest; the others are slow tests.
 OFTEN = {
-    "a key that is held",
-    "a key that is made",
-    "keys split",
-    "a key that the rows choose",
-    "dropout",
-    "custom_vjp",
-    "while before the layer",
-    "cond",
-    "pure_callback",
-    "int4 weights",
+    "a key that is held", "a key that is made", "keys split", "a key that the rows choose",
+    "dropout", "custom_vjp", "while before the layer", "cond", "pure_callback", "int4 weights",
     "float0",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

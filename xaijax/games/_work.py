@@ -60,7 +60,7 @@ def why_long(ask: Questions, rows: int, beside: float = 0.0) -> str:
     """
     ask.backend()
     evaluator = ask.evaluator
-    count = f"up to {rows:,} model rows are coming"
+    said = count = f"up to {rows:,} model rows are coming"
     if evaluator.model.backend == "host":
         long = rows > MOST_HOST_ROWS
         said = f"{count}, of a model that is called on the host"
