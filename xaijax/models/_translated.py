@@ -19,14 +19,12 @@ from xaijax.models import _options as options
 from xaijax.models import translations as translations  # registers those of this library
 from xaijax.models._columns import Reader
 from xaijax.models._predict import run_jax
+from xaijax.models._spread import FEW, hybrids, spread_of, tolerance_of
 from xaijax.models._trace import DTYPES
 from xaijax.models._translation import Head, Translation, translated
 
 METHODS = {"proba": "predict_proba", "decision": "decision_function"}
 COMPARED = 128  # rows of each kind (background, instances) that both are asked for
-# The same sum of n terms differs by about sqrt(n) roundings of its largest partial sum when it is
-# taken in another order or precision: 2**10 roundings allow for sums of 2**20 terms.
-ROUNDINGS = 2.0**10
 
 
 @dataclass(frozen=True)
@@ -95,31 +93,29 @@ class Comparison:
     def settle(self, rows: tuple[Any, ...]) -> None:
         """Compare the two on the first rows of each kind, as the estimator takes them.
 
+        One kind alone (rows to predict) is no comparison as long as their answers are all alike.
+
         Raises InputError for a difference where backend="jax" was said, and what the estimator
         itself raises.
         """
-        if self.reason is not None:
+        if self.reason is not None or not rows:
             return
-        seen = []
-        for some in rows:
-            first = _first(some)
-            try:
-                codes = self.found.reader.codes(first)
-            except Untranslatable as reason:
-                self.to_host(f"{reason}")
-                return
-            difference = self._difference(first, codes)
-            if difference is not None:
-                self.to_host(difference)
-                return
-            seen.append(codes)
-        undecided = self.found.translation.undecided
-        if seen and undecided is not None and not self.forced:
-            ties = undecided(_hybrids(np.concatenate(seen)))
-            if ties.any():
-                self.to_host(self._hangs(ties, "hybrids of the first rows"))
-                return
-        self.done |= bool(rows)
+        some = [_first(kind) for kind in rows]
+        try:
+            codes = np.concatenate([self.found.reader.codes(kind) for kind in some])
+        except Untranslatable as reason:
+            self.to_host(f"{reason}")
+            return
+        wanted = np.concatenate([self._own(kind) for kind in some])
+        ties = self.found.translation.undecided
+        sure = np.ones(len(codes), bool) if ties is None else ~ties(codes)
+        reason = self._hangs(~sure, "rows") if not (sure.all() or self.forced) else None
+        reason = reason or self._difference(some, codes, wanted, sure, len(rows) == 1)
+        if reason is None and ties is not None and not self.forced:
+            tied = ties(hybrids(codes, COMPARED))
+            reason = self._hangs(tied, "hybrids of the first rows") if tied.any() else None
+        if reason is not None:
+            self.to_host(reason)
 
     def _hangs(self, ties: np.ndarray, of: str) -> str:
         return (
@@ -136,41 +132,40 @@ class Comparison:
             )
         self.reason = reason
 
-    def _difference(self, rows: Any, codes: np.ndarray) -> str | None:
-        """Why the host must answer; None: the two agree."""
-        params = self.found.translation.params
+    def _own(self, rows: Any) -> np.ndarray:
+        """The estimator's own answers, float64 [M] or [M, K]."""
+        wanted = np.array(self.original(rows), np.float64)  # the next answer may be in its place
+        return wanted[:, 0] if wanted.ndim == 2 and wanted.shape[1] == 1 else wanted
+
+    def _difference(
+        self, kinds: list[Any], codes: np.ndarray, wanted: np.ndarray, sure: np.ndarray, alone: bool
+    ) -> str | None:
+        """Why the host must answer; None: the two agree. sure: rows whose answers are compared."""
+        params, together = self.found.translation.params, self.classes is not None
         found = run_jax(self.compiled, "head", self.head, params, codes)
-        wanted = np.asarray(self.original(rows), np.float64)
-        sure = np.ones(len(codes), bool)
-        if self.found.translation.undecided is not None:
-            sure = ~self.found.translation.undecided(codes)
-        if not sure.all() and not self.forced:
-            return self._hangs(~sure, "rows")
-        wanted = wanted[:, 0] if wanted.ndim == 2 and wanted.shape[1] == 1 else wanted
-        tolerance = tolerance_of(wanted, codes.dtype)
+        spread = spread_of(wanted, together)
+        if found.shape == wanted.shape and (len(codes) < FEW or not spread.all()):
+            # As many as were answered, so that one shape is compiled.
+            mixed = hybrids(codes, max(FEW, 1 << (len(codes) - 1).bit_length()))
+            answers = run_jax(self.compiled, "head", self.head, params, mixed).astype(np.float64)
+            spread = np.maximum(spread, spread_of(answers, together))
+        self.done |= not alone or len(codes) >= FEW or bool(spread.all())
+        tolerance = tolerance_of(wanted, spread, codes.dtype, alone)
         difference = differs(found[sure], wanted[sure], tolerance)
         if difference is not None:
-            return f"the JAX translation differs from {self.name} {difference}"
+            apart = "" if "shape" in difference else f" (these are {spread.max():.3g} apart)"
+            return f"the JAX translation differs from {self.name} {difference}{apart}"
         if self.found.decide is None or self.decide is None:
             return None
         places = run_jax(self.compiled, "label", self.found.decide, params, codes)
         assert self.classes is not None
-        own = np.array([self.classes.index(x) for x in np.asarray(self.decide(rows)).tolist()])
-        wrong = (places != own) & sure & ~_near_tie(wanted, tolerance)
+        labels = [x for rows in kinds for x in np.asarray(self.decide(rows)).tolist()]
+        own = np.array([self.classes.index(x) for x in labels])
+        wrong = (places != own) & sure & ~_near_tie(wanted, tolerance.max())
         if wrong.any():
             many = f"{int(wrong.sum())} of {len(wrong)}"
             return f"the JAX translation decides another class than {self.name} in {many} rows"
         return None
-
-
-def tolerance_of(wanted: np.ndarray, dtype: Any) -> np.ndarray:
-    """How far two roundings of the same answers [M] or [M, K] may be apart, [] or [K].
-
-    2^10 roundings at the size of the largest answer of the column, and of all of its row's columns:
-    classes are made of the same sums.
-    """
-    sizes = np.abs(wanted[np.isfinite(wanted).reshape(len(wanted), -1).all(axis=1)])
-    return ROUNDINGS * np.finfo(dtype).eps * (sizes.max() if sizes.size else 0.0)
 
 
 def differs(found: np.ndarray, wanted: np.ndarray, tolerance: Any) -> str | None:
@@ -194,12 +189,6 @@ def _near_tie(scores: np.ndarray, tolerance: Any) -> np.ndarray:
         return np.abs(scores) <= 2 * tolerance
     largest = np.sort(scores, axis=1)[:, -2:]
     return largest[:, 1] - largest[:, 0] <= 2 * tolerance
-
-
-def _hybrids(codes: np.ndarray) -> np.ndarray:
-    """Rows [M, F] of which each column is taken from any row; where rows have no ties these may."""
-    rng = np.random.default_rng(0)
-    return codes[rng.integers(0, len(codes), (COMPARED, codes.shape[1])), np.arange(codes.shape[1])]
 
 
 def _first(rows: Any) -> Any:
