@@ -150,6 +150,9 @@ class Game:
                 if groups is not None:
                     totals.add(groups[:, here], own)
             self.ask.structure = closed.name
+        if self.evaluator.offset is not None:  # each row is a mean
+            totals.empty += self.evaluator.offset
+            totals.full += self.evaluator.offset
         if self._same_without_x:
             totals.empty[:] = totals.empty[:1]
         factors = self.quantity.combine
@@ -239,7 +242,7 @@ class Game:
 
         for first, differs in self.ask.differing(chosen):
             backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
-            yield chosen[first : first + len(differs)], parts.pop()
+            yield chosen[first : first + len(differs)], self.ask.whole(parts.pop())
 
     def _tell_structure(self) -> None:
         """Keep the name of what answered corners."""
@@ -254,6 +257,7 @@ class Game:
         """
         walker = self.evaluator.walker(self.ask.table_of_rows, self.ask.codes[:PROBE_ROWS], self.N)
         sums, bad = walker.sums(self.ask.codes[rows], orders)
+        sums = self.ask.whole(sums)
         if bad and self.evaluator.model.nonfinite == "raise":
             self._refuse_walked(sums, orders, rows)
         donors, (D, P) = len(self.evaluator.replacement.codes), orders.shape
@@ -305,7 +309,7 @@ class Game:
             parts = iter([(chosen, self.quantity.mean(parts))])
         self._tell_structure()
         for _, means in parts:
-            yield self._measured(means, means.shape[1], self._kept_of)
+            yield self._measured(self.ask.whole(means), means.shape[1], self._kept_of)
 
     def _kept_of(self, c: int) -> np.ndarray:
         """Coalition c of a table, bool [P]."""

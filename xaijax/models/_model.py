@@ -26,9 +26,10 @@ from xaijax.models._predict import run_jax
 from xaijax.models._ready import Probe, answer_host, probe_host, probe_jax
 from xaijax.models._rows import host_rows, jax_rows, parts
 from xaijax.models._trace import Selected
-from xaijax.models._translated import Comparison
+from xaijax.models._translated import Comparison, Made
 
 _KEEP: Any = object()
+CENTRED = "for numbers less what the first rows have in common"
 
 
 @public_class
@@ -72,6 +73,9 @@ class Model:
     original: Model | None = None  # of a translated estimator: the estimator, on the host
     comparison: Comparison | None = None
     reader: Reader | None = None
+    offset: np.ndarray | None = None  # float64 [] or [K], what `apply` and `scores` are short of
+    # (model, a translation for less than the whole numbers) -> this model by that one
+    recentred: Callable[[Model, Made], Model] | None = None
     compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
 
     @property
@@ -85,14 +89,16 @@ class Model:
         if self._sent_away:
             assert self.comparison is not None and self.comparison.reason is not None
             return self.comparison.reason
-        return self.why
+        centred = self.comparison is not None and self.comparison.centred is not None
+        return f"{self.why}, {CENTRED}" if centred else self.why
 
     @property
     def _sent_away(self) -> bool:
         return self.comparison is not None and self.comparison.reason is not None
 
     def settled(self, rows: tuple[Any, ...] = ()) -> Model:
-        """This model, or the estimator that it translates, where the two differ.
+        """This model, or the estimator that it translates, where the two differ by more than what
+        the translation for less than the whole numbers mends (`_centre`): else that one.
 
         rows: of each kind as the estimator takes them; the first of each are compared. Without any:
         what is known already. Raises InputError for a difference where backend="jax" was said.
@@ -100,11 +106,20 @@ class Model:
         if self.comparison is None or self.original is None:
             return self
         self.comparison.settle(rows)
-        return self.original if self._sent_away else self
+        if self._sent_away:
+            return self.original
+        if self.comparison.centred is None or self.recentred is None:
+            return self
+        made = self.recentred(self, self.comparison.centred)
+        if made.loop == "host":
+            return made
+        kept = self.compiled.setdefault(("centred",), {})
+        return dataclasses.replace(made, recentred=None, compiled=kept)
 
     def coded(self, table: Any) -> Any:
         """The table that reads rows for this model, given the one that reads them for the host."""
-        return table if self.reader is None else CodedTable(table, self.reader)
+        reader = self.settled().reader
+        return table if reader is None else CodedTable(table, reader)
 
     def predict(self, X: Any) -> np.ndarray:
         """The model's output for rows X: float64 [R] or [R, K].
@@ -120,7 +135,7 @@ class Model:
             return model.predict(X)
         if self.loop == "jax":
             raw = run_jax(self.compiled, "apply", self._traced(self.apply), self.params, rows)
-            values = raw.astype(np.float64)
+            values = self._whole(raw.astype(np.float64))
         else:
             values = np.concatenate(
                 [call_host(self, part, start) for start, part in parts(rows, self.max_rows)]
@@ -150,7 +165,8 @@ class Model:
         if one_column:
             scores = self.predict(X)
         elif self.loop == "jax":
-            scores = run_jax(self.compiled, "scores", self._traced(self.scores), self.params, rows)
+            raw = run_jax(self.compiled, "scores", self._traced(self.scores), self.params, rows)
+            scores = raw if self.offset is None else self._whole(raw.astype(np.float64))
         else:
             scores = self._host_scores(rows)
         if self.nonfinite == "raise":
@@ -208,6 +224,7 @@ class Model:
         fields: dict[str, Any] = {"apply" if self.loop == "jax" else "call": function}
         if self.original is not None:
             fields["original"] = self.original.decided()[0]
+        fields["recentred"] = self._centred_copy(lambda model: model.decided()[0])
         kept = self.compiled.setdefault(("decided",), {})
         fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
         fields |= {"scores": function, "compiled": kept}
@@ -225,6 +242,7 @@ class Model:
             fields = {"apply": Selected(self._traced(self.scores), None, self.precision)}
         if self.original is not None:
             fields["original"] = self.original.unselected()
+        fields["recentred"] = self._centred_copy(lambda model: model.unselected())
         kept = self.compiled.setdefault(("unselected",), {})
         fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
         return dataclasses.replace(self, compiled=kept, **fields)
@@ -321,8 +339,8 @@ class Model:
         if self._sent_away:
             return self.settled(), None
         rows = host_rows(self, X)
-        if self.comparison is not None and not self.comparison.done:
-            model = self.settled((rows,))
+        if self.comparison is not None:
+            model = self.settled(() if self.comparison.done else (rows,))
             if model is not self:
                 return model, None
         try:
@@ -332,6 +350,24 @@ class Model:
                 raise InputError(f"X: {self.name} cannot run in JAX on it: {reason}.") from None
             self.comparison.to_host(str(reason))
             return self.settled(), None
+
+    def _whole(self, answers: np.ndarray) -> np.ndarray:
+        """Answers of JAX in float64, with what they are short of."""
+        return answers if self.offset is None else answers + self.offset
+
+    def _centred_copy(self, of: Callable[[Model], Model]) -> Callable[[Any, Made], Model] | None:
+        """`recentred` of a copy that answers otherwise, by a function of the program: what answers
+        are short of cannot be added there, so the estimator answers where anything is.
+        """
+        recentred, original = self.recentred, self.original
+        if recentred is None or original is None:
+            return None
+
+        def copy(_: Model, made: Made) -> Model:
+            model = recentred(self, made)
+            return of(original if model.offset is not None else model)
+
+        return copy
 
     def _host_scores(self, rows: Any) -> np.ndarray:
         answers = []
