@@ -25,11 +25,11 @@ from xaijax.models._outputs import check_finite, check_labels, check_output
 from xaijax.models._predict import run_jax
 from xaijax.models._ready import Probe, answer_host, probe_host, probe_jax
 from xaijax.models._rows import host_rows, jax_rows, parts
+from xaijax.models._settled import reason_of, recentred_copy, settled_to
 from xaijax.models._trace import Selected
 from xaijax.models._translated import Comparison, Made
 
 _KEEP: Any = object()
-CENTRED = "for numbers less what the first rows have in common"
 
 
 @public_class
@@ -86,11 +86,7 @@ class Model:
     @property
     def reason(self) -> str:
         """Why there."""
-        if self._sent_away:
-            assert self.comparison is not None and self.comparison.reason is not None
-            return self.comparison.reason
-        centred = self.comparison is not None and self.comparison.centred is not None
-        return f"{self.why}, {CENTRED}" if centred else self.why
+        return reason_of(self)
 
     @property
     def _sent_away(self) -> bool:
@@ -106,15 +102,7 @@ class Model:
         if self.comparison is None or self.original is None:
             return self
         self.comparison.settle(rows)
-        if self._sent_away:
-            return self.original
-        if self.comparison.centred is None or self.recentred is None:
-            return self
-        made = self.recentred(self, self.comparison.centred)
-        if made.loop == "host":
-            return made
-        kept = self.compiled.setdefault(("centred",), {})
-        return dataclasses.replace(made, recentred=None, compiled=kept)
+        return settled_to(self)
 
     def coded(self, table: Any) -> Any:
         """The table that reads rows for this model, given the one that reads them for the host."""
@@ -224,7 +212,7 @@ class Model:
         fields: dict[str, Any] = {"apply" if self.loop == "jax" else "call": function}
         if self.original is not None:
             fields["original"] = self.original.decided()[0]
-        fields["recentred"] = self._centred_copy(lambda model: model.decided()[0])
+        fields["recentred"] = recentred_copy(self, lambda model: model.decided()[0])
         kept = self.compiled.setdefault(("decided",), {})
         fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
         fields |= {"scores": function, "compiled": kept}
@@ -242,7 +230,7 @@ class Model:
             fields = {"apply": Selected(self._traced(self.scores), None, self.precision)}
         if self.original is not None:
             fields["original"] = self.original.unselected()
-        fields["recentred"] = self._centred_copy(lambda model: model.unselected())
+        fields["recentred"] = recentred_copy(self, lambda model: model.unselected())
         kept = self.compiled.setdefault(("unselected",), {})
         fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
         return dataclasses.replace(self, compiled=kept, **fields)
@@ -354,20 +342,6 @@ class Model:
     def _whole(self, answers: np.ndarray) -> np.ndarray:
         """Answers of JAX in float64, with what they are short of."""
         return answers if self.offset is None else answers + self.offset
-
-    def _centred_copy(self, of: Callable[[Model], Model]) -> Callable[[Any, Made], Model] | None:
-        """`recentred` of a copy that answers otherwise, by a function of the program: what answers
-        are short of cannot be added there, so the estimator answers where anything is.
-        """
-        recentred, original = self.recentred, self.original
-        if recentred is None or original is None:
-            return None
-
-        def copy(_: Model, made: Made) -> Model:
-            model = recentred(self, made)
-            return of(original if model.offset is not None else model)
-
-        return copy
 
     def _host_scores(self, rows: Any) -> np.ndarray:
         answers = []
