@@ -23,7 +23,7 @@ class Estimate(NamedTuple):
     full: np.ndarray  # [N, K], the value with nothing replaced
     std_errors: np.ndarray | None  # like values; None: exact
     span: np.ndarray  # [N], largest change of the answer within what was summed
-    summed: np.ndarray  # [N], corners of the largest lattice that was summed
+    summed: np.ndarray  # [N], corners in the largest sum that a loop took in its own dtype
 
 
 def _noise_errors(game: Game, p: np.ndarray, N: int) -> np.ndarray | None:
@@ -47,8 +47,7 @@ def exact(game: Game, p: np.ndarray, rows: np.ndarray) -> Estimate:
     if game.quantity.linear:
         totals = game.index(p, rows)
         errors = _noise_errors(game, p, len(rows))
-        summed = np.exp2(game.largest[rows].astype(float))
-        return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, summed)
+        return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
     return by_tables(game, rows, lambda table: (semivalue(table, p), table[:, 0]))
 
 

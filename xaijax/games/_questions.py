@@ -15,6 +15,7 @@ from xaijax._errors import MemoryPlanError
 from xaijax.games._ends import Ends
 from xaijax.games._loop import Backend, Done, Instances, Question, Stream
 from xaijax.games._refuse import refuse_bad_answers
+from xaijax.games._whole import WholeAnswers, whole_answers
 from xaijax.games.evaluator import PROBE_ROWS, Evaluator
 from xaijax.games.replacement import agreement_codes
 from xaijax_kernels.lattice import Pairs, pack
@@ -44,6 +45,7 @@ class Questions:
         self.structure: str | None = None  # what answered instead of the whole model, if anything
         self._largest: np.ndarray | None = None  # [N + B]
         self._own: np.ndarray | None = None  # f(x), where the score looks at it
+        self._whole: WholeAnswers | None = None
         self.ends = Ends(self)
 
     @property
@@ -127,23 +129,40 @@ class Questions:
         return bool(np.isfinite(self.largest).all())
 
     @property
+    def whole(self) -> WholeAnswers:
+        """The model's own answers to the instances, whole rows, where a structure answers hybrids.
+
+        The first time they are asked, and the structure's answers are held against them; raises
+        ModelOutputError for a row, of X or of the donors, which the two answer differently.
+        """
+        if self._whole is None:
+            self._whole = whole_answers(self)
+        return self._whole
+
+    @property
+    def _may_stand_in(self) -> bool:
+        """Whether the structure's numbers are finite; refuses a row that it answers otherwise."""
+        return self.finite and len(self.whole.answers) == self.N
+
+    @property
     def walks(self) -> bool:
         """Whether orders may be walked: no number is so large that the changes of a layer along an
         order, from it to others, would lose these.
         """
         if not self.evaluator.walks or not self.finite:
             return False
-        return bool(self.largest.max() <= MOST_UNEVEN * np.median(self.largest))
+        even = self.largest.max() <= MOST_UNEVEN * np.median(self.largest)
+        return bool(even) and self._may_stand_in
 
     @property
     def crosses(self) -> bool:
         """Whether the model's structure answers instances crossed with donors."""
-        return self.evaluator.crosses and self.finite
+        return self.evaluator.crosses and self._may_stand_in
 
     @property
     def structured(self) -> bool:
         """Whether the model's structure answers corners."""
-        return self.evaluator.structured and self.finite
+        return self.evaluator.structured and self._may_stand_in
 
     def question(
         self,

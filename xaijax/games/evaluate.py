@@ -55,6 +55,7 @@ class Totals:
         self.empty = np.zeros((N, K))  # value with nothing kept, the mean over donors
         self.full = np.zeros((N, K))  # value with everything kept, f(x)
         self.span = np.zeros(N)  # largest change of the model's answer in any pair
+        self.summed = np.zeros(N)  # corners in the largest sum that a loop took in its own dtype
         # A random model answers x anew beside each donor: then f(x) is the mean of its answers.
         self._w, self._random = donor_weights, random
 
@@ -63,6 +64,7 @@ class Totals:
         part = Totals(0, 0, 0, self._w, self._random)
         part.phi, part.empty = self.phi[first:last], self.empty[first:last]
         part.full, part.span = self.full[first:last], self.span[first:last]
+        part.summed = self.summed[first:last]
         return part
 
     def like(self, n: int) -> Totals:
@@ -71,7 +73,7 @@ class Totals:
 
     def put(self, rows: np.ndarray, of: Totals, which: np.ndarray) -> None:
         """Put the instances `which` bool [m] of `of` in the places `rows` int [n]."""
-        for name in ("phi", "empty", "full", "span"):
+        for name in ("phi", "empty", "full", "span", "summed"):
             getattr(self, name)[rows] = getattr(of, name)[which]
 
     def add(self, rows: np.ndarray, of: Totals) -> None:
@@ -80,6 +82,7 @@ class Totals:
         self.empty += rows @ of.empty
         self.full += rows @ of.full
         np.maximum(self.span, of.span.max(initial=0.0), out=self.span)
+        np.maximum(self.summed, of.summed.max(initial=0.0), out=self.summed)
 
     def combined(self, factors: np.ndarray) -> Totals:
         """One row, the sum of all with these factors [G]."""
@@ -89,7 +92,7 @@ class Totals:
 
     def clear(self) -> None:
         """Back to zero, in place."""
-        for sums in (self.phi, self.empty, self.full, self.span):
+        for sums in (self.phi, self.empty, self.full, self.span, self.summed):
             sums[...] = 0
 
     def add_pairs(self, pairs: Pairs, lo: int, hi: int, k: int, sums: np.ndarray) -> None:
@@ -98,6 +101,7 @@ class Totals:
         np.add.at(self.empty, instance, w[:, None] * sums[:, :, k])
         self._add_full(instance, w, sums[:, :, k + 1])
         np.maximum.at(self.span, instance, sums[:, :, k + 2].max(axis=1))
+        np.maximum.at(self.summed, instance, 2.0**k)
         if k:
             player = np.nonzero(pairs.differs[lo:hi])[1].reshape(-1, k)
             weighted = (w[:, None, None] * sums[:, :, :k]).swapaxes(1, 2)  # [pairs, k, K]
@@ -126,6 +130,7 @@ class Totals:
         player = np.nonzero(pairs.differs[pair])[1].reshape(-1, k)
         _add_rows(self.phi, instance, player, w[:, None, None] * phi)
         np.maximum.at(self.span, instance, span.max(axis=1))
+        np.maximum.at(self.summed, instance, 2.0**k)
         lowest, highest = high == 0, high == (1 << (k - low)) - 1
         np.add.at(self.empty, instance[lowest], w[lowest, None] * first[lowest])
         self._add_full(instance[highest], w[highest], last[highest])

@@ -23,6 +23,7 @@ from xaijax.games._full_tables import full_tables
 from xaijax.games._loop import Backend
 from xaijax.games._questions import Count, Questions
 from xaijax.games._refuse import coalition_text, refuse_bad_answers, table_limits
+from xaijax.games._whole import refuse_other
 from xaijax.games.evaluate import Totals, Weights, pair_semivalues
 from xaijax.games.evaluator import LARGEST_PAIR, PROBE_ROWS, Evaluator
 from xaijax.games.quantity import Quantity
@@ -157,6 +158,43 @@ class Game:
             totals.empty[:] = totals.empty[:1]
         factors = self.quantity.combine
         return totals.combined(factors) if isinstance(factors, np.ndarray) else totals
+
+    def refuse_other(self, full: np.ndarray) -> None:
+        """Raise ModelOutputError where f(x) as it was found, [N, K], is not the model's own."""
+        if self.structure is not None and self.quantity.linear and self.evaluator.score is None:
+            refuse_other(self.ask, full)
+
+    def whole(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """(the value with nothing replaced, as the model itself answers whole rows [N, K], how far
+        rounding may take a structure's from it [N, K]); None where the model itself answered.
+        """
+        if self.structure is None:
+            return None
+        chosen, score, whole = self.quantity.asked(self.N), self.evaluator.score, self.ask.whole
+        answers, allowed = whole.answers[chosen], whole.allowed[chosen]
+        if score is not None:
+            moved = [np.asarray(score(answers + by, answers)) for by in (0, allowed, -allowed)]
+            with np.errstate(invalid="ignore"):
+                allowed = np.fmax(abs(moved[1] - moved[0]), abs(moved[2] - moved[0]))
+            answers = moved[0]
+        means, slack = (self.quantity.mean([(chosen, a[:, None])]) for a in (answers, allowed))
+        value = self._whole(means)
+        most = np.zeros_like(value)
+        groups = [slice(None)] if self.quantity.groups is None else list(range(len(means)))
+        for g in groups:  # each group's mean moves by itself
+            part = np.zeros_like(slack)
+            part[g] = slack[g]
+            off = [np.abs(self._whole(means + sign * part) - value) for sign in (1, -1)]
+            most += np.nan_to_num(np.fmax(*off), nan=np.inf)
+        return value, most
+
+    def _whole(self, means: np.ndarray) -> np.ndarray:
+        """The quantity of means [.., 1, K] with nothing replaced; NaN where it has none; [n, K]."""
+        combined = self.quantity.combined(means)
+        if self.quantity.outer is None:
+            return combined[:, 0]
+        with np.errstate(all="ignore"):
+            return np.asarray(self.quantity.outer(combined, combined), np.float64)[:, 0]
 
     def _averaged(
         self,

@@ -20,7 +20,7 @@ from xaijax.games.game import Game
 from xaijax.methods._qii_exact import Influences
 from xaijax.methods._qii_index import QiiIndex
 from xaijax.methods._question import fingerprint
-from xaijax.methods._record import Answer, rounding
+from xaijax.methods._record import Answer, certificate, refuse_residual
 
 
 class Asked(Protocol):
@@ -106,6 +106,7 @@ def _stats(
     evaluator = game.evaluator
     clock, model = evaluator.clock, evaluator.model
     compile_seconds = clock.compile_seconds - before.compile_seconds
+    donors = len(evaluator.replacement.codes)
     stats: dict[str, Any] = {
         "model_rows": game.count.distinct - (clock.spared_rows - before.spared_rows),
         "padded_rows": game.count.padded + clock.padded_rows - before.padded_rows,
@@ -119,6 +120,7 @@ def _stats(
         "seed": asked.seed,
         "backend": model.backend,
         "devices": [str(d) for d in evaluator.devices],
+        "checked_rows": 0 if game.structure is None else game.N + donors,
         # What goes without saying in an Explainer's base + values: Q(nothing replaced).
         "quantity": found.full[:, 0] if found.full.shape[1] == 1 else found.full,
         "fingerprint": fingerprint(game),
@@ -126,9 +128,12 @@ def _stats(
     stats |= found.stats or {}
     if kind == "shapley" and found.std_errors is None:
         full = found.full if asked.difference == "subtract" else _total(found)
-        residual = found.base + found.values.sum(axis=1) - full
-        stats["efficiency_residual"] = np.abs(residual).max(axis=1)
-        stats["efficiency_bound"] = _bound(game, found)
+        whole = game.whole() if asked.difference == "subtract" else None
+        stats["efficiency_residual"], stats["efficiency_bound"] = _certificate(
+            game, found, full, whole
+        )
+        if whole is not None:
+            refuse_residual(game, stats["efficiency_residual"], stats["efficiency_bound"])
     return stats
 
 
@@ -138,8 +143,10 @@ def _total(found: Influences) -> np.ndarray:
     return found.stats["total"].reshape(found.base.shape[0], -1)
 
 
-def _bound(game: Game, found: Influences) -> np.ndarray:
-    """How far rounding alone may take the sum of Shapley values; see `_record.rounding`.
+def _certificate(
+    game: Game, found: Influences, full: np.ndarray, whole: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """(residual, bound) [N] each; see `_record.certificate`.
 
     A mean over data rows, or the difference of two, has no larger error than twice the largest.
     """
@@ -147,12 +154,11 @@ def _bound(game: Game, found: Influences) -> np.ndarray:
     span = np.zeros(N) if found.span is None else found.span
     zeros = np.zeros(N, np.int64)
     summed = np.full(N, 2.0 ** min(game.P, 24))
-    answer = Answer(
-        found.values, found.base, found.full, None, np.full(N, np.inf), zeros, span, summed
-    )
+    answer = Answer(found.values, found.base, full, None, np.full(N, np.inf), zeros, span, summed)
     evaluator = game.evaluator
-    whole = rounding(answer, evaluator.replacement.weights, evaluator.model, np.ones(N, bool))
-    return 2 * whole if game.quantity.groups is not None else whole
+    donors, exact = evaluator.replacement.weights, np.ones(N, bool)
+    residual, bound = certificate(answer, donors, evaluator.model, exact, whole)
+    return residual, 2 * bound if game.quantity.groups is not None else bound
 
 
 def provenance(asked: Asked, game: Game, index: QiiIndex | None, rows: Any) -> dict[str, Any]:

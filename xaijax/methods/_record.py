@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
+from xaijax._errors import ModelOutputError
 from xaijax._explanation import Explanation
 from xaijax._index import LARGEST_P
 from xaijax._table import MappedRows
@@ -34,7 +35,7 @@ class Answer:
     dof: np.ndarray  # [N]; infinite where exact
     coalitions: np.ndarray  # int64 [N], asked of sampled instances; 0 where exact
     span: np.ndarray  # [N], largest change of the answer within what was summed
-    summed: np.ndarray  # [N], coalitions in one sum
+    summed: np.ndarray  # [N], coalitions in one sum; 0: no sum but in float64
 
     @classmethod
     def of_exact(cls, estimate: Estimate) -> Answer:
@@ -92,6 +93,8 @@ class Asked(Protocol):
     def seed(self) -> int: ...
     @property
     def tolerance(self) -> float | None: ...
+    @property
+    def efficient(self) -> bool: ...
 
 
 def explanation(
@@ -161,12 +164,16 @@ def _stats(
         stats["coalitions"] = answer.coalitions
         stats["dof"] = answer.dof
         stats["tolerance"] = asked.tolerance
+    game.refuse_other(answer.full)
+    whole = game.whole()
+    stats["checked_rows"] = 0 if whole is None else game.N + B
     if asked.index == "shapley" and (answer.std_errors is None or choice.sampler):
-        with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
-            residual = answer.base + answer.values.sum(axis=1) - answer.full
-            bound = rounding(answer, evaluator.replacement.weights, model, choice.exact)
-        stats["efficiency_residual"] = np.abs(residual).max(axis=1)
-        stats["efficiency_bound"] = bound
+        residual, bound = certificate(
+            answer, evaluator.replacement.weights, model, choice.exact, whole
+        )
+        stats["efficiency_residual"], stats["efficiency_bound"] = residual, bound
+        if whole is not None and asked.efficient:
+            refuse_residual(game, residual, bound)
     return stats
 
 
@@ -190,15 +197,52 @@ def _provenance(asked: Asked, game: Game, choice: Choice) -> dict[str, Any]:
     }
 
 
+def certificate(
+    answer: Answer,
+    donor_weights: np.ndarray,
+    model: Any,
+    exact: np.ndarray,
+    whole: tuple[np.ndarray, np.ndarray] | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(|base + sum of values - f(x)|, how far rounding may take it) of the worst output; [N] each.
+
+    f(x) is the model's own answer to the whole row: where a structure answered (whole: see
+    `Game.whole`) it was asked apart, and the bound is wider by how far their roundings may differ.
+    """
+    with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
+        full = answer.full if whole is None else whole[0]
+        residual = np.abs(answer.base + answer.values.sum(axis=1) - full).max(axis=1)
+        bound = rounding(answer, donor_weights, model, exact)
+        if whole is not None:
+            bound = bound + whole[1].max(axis=1)
+    return residual, bound
+
+
+def refuse_residual(game: Game, residual: np.ndarray, bound: np.ndarray) -> None:
+    """Raise ModelOutputError where values do not sum up to the model's own answer; [N] each."""
+    wrong = np.flatnonzero(residual > bound)
+    if len(wrong):
+        n = int(wrong[0])
+        raise ModelOutputError(
+            f"the values of X row {n} and its base value differ from the model's own answer by "
+            f"{residual[n]:.3g}, more than rounding can do ({bound[n]:.3g}): the structure "
+            f"{game.structure!r} does not give what {game.evaluator.model.name} answers. Say "
+            'structure="plain" in as_model, so that the model itself answers every hybrid.'
+        )
+
+
 def rounding(
     answer: Answer, donor_weights: np.ndarray, model: Any, exact: np.ndarray
 ) -> np.ndarray:
     """How far base + sum of values may be from f(x) by rounding alone; float64 [N].
 
-    A sum of n products rounds by at most lambda sqrt(n) u times the sum of their sizes, but for a
-    probability of 2 exp(-lambda^2 / 2) (Higham and Mary 2019, theorem 2.4); lambda = 8: 1e-13. Here
-    n = 2^k corners, one player's weights have size 2, and the errors of P players and of the donors
-    (weights w) are independent: 16 sqrt(2^k P sum w^2) u span. The level is kept to a few u.
+    A sum of n products has the roundings of its n partial sums: each at most u times that sum, and
+    u^2 / 3 of its square on average. They stay within lambda standard deviations but for a
+    probability of 2 exp(-lambda^2 / 2) (Higham and Mary 2019, theorem 2.4); lambda = 8: 1e-13. The
+    weights of a player add up to 1 with it and to -1 without, so that partial sums grow to twice
+    the span at most, and their squares to a third of that on average. Here n = 2^k corners, and
+    the errors of P players and of the donors (weights w) are independent:
+    lambda (2 / 3) sqrt(2^k P sum w^2) u span. The level is kept to a few u.
 
     Sampled values are taken in float64 from means that are already rounded, the same ones on both
     sides: n = the coalitions asked, and no mean over donors.
@@ -210,4 +254,4 @@ def rounding(
     level = np.maximum(np.abs(answer.base), np.abs(answer.full)).max(axis=1)
     donors = np.where(exact, math.sqrt(float((donor_weights**2).sum())), 1.0)
     spread = np.sqrt(answer.summed * P) * donors
-    return u * (16.0 * spread * answer.span + 8.0 * level)
+    return u * (16 / 3 * spread * answer.span + 8.0 * level)

@@ -70,6 +70,8 @@ class Explainer:
     called, traced or compiled before the first explanation.
     """
 
+    efficient = True  # base value plus Shapley values is f(x) but for rounding
+
     def __init__(
         self,
         model: Any,

@@ -271,6 +271,8 @@ class FederatedExplainer:
 class _LeastSquares(Explainer):
     """An `Explainer` that solves the authors' regression on the full table."""
 
+    efficient = False  # a regression's residual is no rounding
+
     def __init__(self, end_weight: float, **arguments: Any) -> None:
         super().__init__(estimator="exact", **arguments)
         self._end_weight = end_weight

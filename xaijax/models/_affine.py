@@ -13,11 +13,13 @@ import numpy as np
 
 from xaijax.models._column_map import MOVES
 
-# Affine in what is moved or converted; the indices of moves must be constants.
-KEPT = MOVES | {"copy", "neg", "reduce_sum", "reshard", "stop_gradient"}
+# Affine in what is moved or converted; the indices of moves must be constants. Not what has another
+# derivative than its numbers have (stop_gradient), since the matrix is read from the derivative.
+KEPT = MOVES | {"copy", "neg", "reduce_sum", "reshard"}
 SUMS = {"add", "sub", "add_any"}
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr"}
 R = 8
+ROUNDINGS = 16
 
 
 def affine(head: Any, params: Any, width: int, dtype: Any) -> tuple[np.ndarray, np.ndarray] | None:
@@ -36,7 +38,20 @@ def affine(head: Any, params: Any, width: int, dtype: Any) -> tuple[np.ndarray, 
     constant, change = jax.linearize(lambda hidden: head(params, hidden).reshape(R, -1), zero)
     whole = jnp.pad(jnp.eye(width, dtype=dtype), ((0, -width % R), (0, 0))).reshape(-1, R, width)
     found = np.concatenate([np.asarray(change(some), np.float64) for some in whole])
-    return found[:width], np.asarray(constant, np.float64)[0]
+    A, c = found[:width], np.asarray(constant, np.float64)[0]
+    return (A, c) if _agrees(head, params, A, c, dtype) else None
+
+
+def _agrees(head: Any, params: Any, A: np.ndarray, c: np.ndarray, dtype: Any) -> bool:
+    """Whether head(hidden) is hidden A + c on some hidden numbers, not only by its derivative.
+
+    A sum of H products rounds by a few times sqrt(H) units at the size of its terms.
+    """
+    hidden = np.random.default_rng(0).normal(size=(R, len(A))).astype(dtype)
+    answer = np.asarray(head(params, jnp.asarray(hidden)), np.float64).reshape(R, -1)
+    sizes = np.abs(hidden) @ np.abs(A) + np.abs(c)
+    accepted = ROUNDINGS * float(jnp.finfo(dtype).eps) * sizes
+    return bool((np.abs(hidden @ A + c - answer) <= accepted).all())
 
 
 def _outputs(jaxpr: Any, inputs: list[bool]) -> list[bool] | None:

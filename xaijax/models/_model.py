@@ -23,7 +23,7 @@ from xaijax.models._labels import decide, named
 from xaijax.models._options import WORDS, came
 from xaijax.models._outputs import check_finite, check_labels, check_output
 from xaijax.models._predict import run_jax
-from xaijax.models._ready import Probe, answer_host, probe_host, probe_jax
+from xaijax.models._ready import Probe, answer_host, both_answers, probe_host, probe_jax
 from xaijax.models._rows import host_rows, jax_rows, parts
 from xaijax.models._settled import reason_of, recentred_copy, settled_to
 from xaijax.models._trace import Selected
@@ -264,6 +264,10 @@ class Model:
     def answer(self, rows: Any, first: int, outputs: int) -> np.ndarray:
         """Host models: the checked answer to one call, float64 [R, K]; first: place in the run."""
         return answer_host(self, rows, first, outputs)
+
+    def both_answers(self, structure: Any, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(the structure's answers to whole rows, the model's own), float64 [R, K]; once probed."""
+        return both_answers(self, structure, rows)
 
     def __repr__(self) -> str:
         parts = [self.name, f"backend={self.backend!r} ({self.reason})", f"output={self.output!r}"]

@@ -11,13 +11,16 @@ import jax
 import numpy as np
 
 from xaijax._errors import ModelOutputError
+from xaijax.models._agreement import Agreement, by_structure, compare
 from xaijax.models._found_layer import find
 from xaijax.models._host import HostModel, call_host, call_host_raw
 from xaijax.models._outputs import output_names_for
+from xaijax.models._predict import run_jax
 from xaijax.models._probe import probe_determinism, probe_neighbours
-from xaijax.models._structure import PLAIN, difference, refuse_other
+from xaijax.models._structure import PLAIN, declared
 
 PROBE_ROWS = 32
+MANY, BLOCK = 8192, 1024  # beyond so many rows a larger block pays for its compilation
 _REPEATS = 64  # of the probe, to measure the noise of a model that is declared random
 
 
@@ -34,6 +37,7 @@ class Probe:
     noise: np.ndarray | None = None  # [K], standard deviation of one answer; None: deterministic
     compile_seconds: float = 0.0
     structure: Any = None  # what is known of the model, declared or found; None: nothing
+    agreement: Agreement | None = None  # how nearly the structure answers as the model does
 
 
 def probe_jax(model: Any, rows: np.ndarray) -> Probe:
@@ -56,13 +60,38 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
 
     rows = rows[np.arange(PROBE_ROWS) % len(rows)]
     answer, noise = _probed(model, evaluate, rows)
+    agreement = None
     if model.structure not in (None, PLAIN):
         layer = model.structure
-        refuse_other(model, rows, evaluate)
-    elif layer is not None and difference(layer, model, rows, evaluate):
-        layer = None
+        agreement = declared(model, rows, evaluate)
+    elif layer is not None:
+        _, agreement = compare(layer, model, rows, evaluate)
+        layer = None if agreement is None else layer
     found = _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
-    return dataclasses.replace(found, structure=layer)
+    return dataclasses.replace(found, structure=layer, agreement=agreement)
+
+
+def both_answers(model: Any, structure: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the structure's answers to whole rows [R, *F], the model's own); float64 [R, K] each.
+
+    By the programs of the probe, so that nothing is compiled for few rows; many go in larger
+    blocks.
+    """
+    many = len(rows) > MANY
+    size = BLOCK if many else PROBE_ROWS
+    program = model.compiled["probe", rows.shape[1:], rows.dtype.name][0]
+    found, own = [], []
+    for first in range(0, len(rows), size):
+        some = rows[first : first + size]
+        n = len(some)
+        filled = np.concatenate([some, np.repeat(some[-1:], size - n, axis=0)])
+        found.append(by_structure(structure, model, filled)[:n])
+        if many:
+            whole = run_jax(model.compiled, "apply", model.apply, model.params, filled)
+        else:
+            whole = np.asarray(program(model.params, filled))
+        own.append(whole.astype(np.float64).reshape(size, -1)[:n])
+    return np.concatenate(found), np.concatenate(own)
 
 
 def probe_host(model: HostModel, rows: Any) -> Probe:

@@ -1,0 +1,157 @@
+"""What stands in for a model is held against the model's own answers, in every result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
+import xaijax as xj
+from tests import oracles
+from xaijax.games import _closed
+from xaijax.models import _affine
+
+RNG = np.random.default_rng(3)
+F = 5
+W = RNG.normal(size=F).astype(np.float32)
+V = RNG.normal(size=(F, 6)).astype(np.float32)
+X = RNG.normal(size=(60, F)).astype(np.float32)
+BACKGROUND, ROWS = X[:20], X[20:50]
+FAR = 40.0  # no number of X is so large
+
+Rows = Callable[[Any], Any]
+STOPPED: dict[str, tuple[Rows, Rows]] = {  # the model, and the same in float64 NumPy
+    "all": (lambda Z: jax.lax.stop_gradient(Z @ W), lambda Z: Z @ W.astype(float)),
+    "half": (lambda Z: Z @ W + jax.lax.stop_gradient(Z @ W), lambda Z: 2 * Z @ W.astype(float)),
+    "squares": (lambda Z: jax.lax.stop_gradient((Z**2).sum(1)), lambda Z: (Z**2).sum(1)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(STOPPED))
+@pytest.mark.parametrize("kind", ["explainer", "federated"])
+def test_a_stopped_gradient_is_no_slope_of_zero(name: str, kind: str) -> None:
+    f, plain = STOPPED[name]
+    model, rows, weight = xj.as_model(f), ROWS[:3], oracles.shapley_weight(F)
+    if kind == "explainer":
+        got, background = xj.Explainer(model, BACKGROUND[:4])(rows), BACKGROUND[:4]
+    else:
+        guests = {"guest": [4]}  # of one column, so that players are columns
+        explain = xj.FederatedExplainer(model, BACKGROUND, guests=guests)
+        got, background = explain(rows), np.median(BACKGROUND, axis=0)[None]
+    truth = oracles.explain(
+        lambda Z: plain(Z).reshape(-1, 1), rows.astype(float), background.astype(float), weight
+    )[0]
+    # Sums of five terms of size 10 at most, added up over 2^5 corners: some tens of roundings.
+    np.testing.assert_allclose(got.values, truth[..., 0], rtol=0, atol=100 * 10 * 2.0**-24)
+
+
+def test_a_slope_that_is_not_the_heads_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The matrix is read from a derivative, and compared with what the head answers."""
+    monkeypatch.setattr(_affine, "KEPT", _affine.KEPT | {"stop_gradient"})
+
+    def head(params: Any, hidden: Any) -> Any:
+        return hidden[:, 0] + jax.lax.stop_gradient(hidden[:, 1])
+
+    assert _affine.affine(head, None, 2, jnp.float32) is None
+    assert _affine.affine(lambda params, hidden: hidden @ V[0, :2], None, 2, jnp.float32)
+
+
+def network(Z: Any) -> Any:
+    return jnp.tanh(Z @ V).sum(axis=1)
+
+
+def jumping(Z: Any) -> Any:
+    """Another function of rows that the probe does not see, behind a layer that it does."""
+    return jnp.where(Z[:, 0] > FAR, 7.0, network(Z))
+
+
+def declared() -> Any:
+    layer = xj.FirstLayer(lambda: (V, np.zeros(6, np.float32)), lambda h: jnp.tanh(h).sum(axis=1))
+    return xj.as_model(jumping, structure=layer)
+
+
+def moved(rows: np.ndarray, place: int) -> np.ndarray:
+    rows = rows.copy()
+    rows[place, 0] = 2 * FAR
+    return rows
+
+
+def individual(model: Any, background: Any) -> xj.QII:
+    return xj.QII(model, background, quantity="individual", outcome="score", bounds=(-9, 9))
+
+
+EXPLAINED: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "exact": lambda m, b, x: xj.Explainer(m, b, estimator="exact")(x),
+    "banzhaf": lambda m, b, x: xj.Explainer(m, b, index="banzhaf")(x),
+    "link": lambda m, b, x: xj.Explainer(m, b, link=lambda v: v**3)(x),
+    "sampled": lambda m, b, x: xj.Explainer(m, b, estimator="permutation", budget=20)(x),
+    "qii": lambda m, b, x: individual(m, b).explain(x),
+    "unary": lambda m, b, x: individual(m, b).unary(x),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(EXPLAINED))
+@pytest.mark.parametrize("where", ["X row 21", "background row 18"])
+def test_a_structure_that_fails_past_the_probe_is_refused(kind: str, where: str) -> None:
+    """The probe looks at 16 rows of each kind; the row that tells is further on."""
+    place = int(where.split()[-1])
+    background = moved(BACKGROUND, place) if where[0] == "b" else BACKGROUND
+    rows = ROWS if where[0] == "b" else moved(ROWS, place)
+    with pytest.raises(xj.ModelOutputError, match=where) as told:
+        EXPLAINED[kind](declared(), background, rows)
+    assert "first layer" in str(told.value) and 'structure="plain"' in str(told.value)
+    EXPLAINED[kind](xj.as_model(jumping, structure="plain"), background[:4], rows[:2])
+
+
+@pytest.mark.parametrize("index", ["shapley", "banzhaf"])
+def test_a_closed_form_is_held_against_the_model(
+    index: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slope that is off by a thousandth is an error that names the row."""
+    own = _closed._Additive.__init__
+
+    def wrong(self: Any, *given: Any) -> None:
+        own(self, *given)
+        self._weights = self._weights * 1.001
+
+    monkeypatch.setattr(_closed._Additive, "__init__", wrong)
+    model = xj.as_model(LinearRegression().fit(X, X @ W))
+    with pytest.raises(xj.ModelOutputError, match="'additive'.* X row 0"):
+        xj.Explainer(model, BACKGROUND, index=index)(ROWS)
+
+
+@pytest.mark.parametrize(
+    "f", [network, lambda Z: Z @ W, LinearRegression().fit(X, X @ W)], ids=["mlp", "sum", "fitted"]
+)
+def test_the_residual_is_that_of_the_models_own_answer(f: Any) -> None:
+    model = xj.as_model(f)
+    got = xj.Explainer(model, BACKGROUND)(ROWS)
+    assert got.stats["structure"] and got.stats["checked_rows"] == len(ROWS) + len(BACKGROUND)
+    residual, bound = got.stats["efficiency_residual"], got.stats["efficiency_bound"]
+    own = np.abs(got.base_values + got.values.sum(axis=1) - model.predict(ROWS))
+    # Both are the model's answers in float32, of blocks of other sizes: two roundings each.
+    level = np.abs(model.predict(ROWS)).max()
+    np.testing.assert_allclose(residual, own, rtol=0, atol=4 * 2.0**-24 * level)
+    assert (residual <= bound).all()
+    plain = xj.Explainer(xj.as_model(f, structure="plain"), BACKGROUND)(ROWS)
+    assert plain.stats["checked_rows"] == 0  # the model itself answered
+
+
+def test_a_steep_model_is_not_refused_for_its_rounding() -> None:
+    """Within a few last bits of a jump either answer is the model's; the bound says so."""
+
+    def f(Z: Any) -> Any:
+        return jnp.tanh(3e5 * (Z @ W))
+
+    rows = ROWS.copy()
+    rows[20, 4] -= rows[20] @ W / W[4]  # on the jump, but for rounding
+    got = xj.Explainer(xj.as_model(f), BACKGROUND)(rows)
+    assert got.stats["structure"] == "first layer"
+    residual, bound = got.stats["efficiency_residual"], got.stats["efficiency_bound"]
+    assert (residual <= bound).all()
+    assert bound[20] > 100 * np.median(bound)
