@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jax
 
-from bench import report
+from bench import counts, report
 from bench.cases import CASES
 from bench.frame import Outcome
 
@@ -70,6 +70,8 @@ def _measure(options: argparse.Namespace, wanted: list[str]) -> list[str]:
                 report.write_page(report.ROOT / case.page, outcome, where)
     if options.write and options.size == "full":
         report.update_table(report.HERE / "README.md", lines, where)
+    if options.size == "full":
+        failed += counts.tell(options.write, all_cases=not (wanted or options.gpu))
     return failed
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from bench import __main__ as command
-from bench import environments, frame, report
+from bench import counts, environments, frame, report
 from bench.frame import (
     Agreement,
     Case,
@@ -117,6 +118,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A bench folder whose table has a line of another case already."""
     monkeypatch.setattr(report, "HERE", tmp_path)
     monkeypatch.setattr(report, "machine", lambda: WHERE)
+    monkeypatch.setattr(counts, "kinds", lambda: SimpleNamespace(KINDS={}))
     old = "| T9 | cpu | kept \\| as it is |" + " |" * (len(report.COLUMNS) - 3)
     (tmp_path / "README.md").write_text(f"before\n{report.BEGIN}\n{old}\n{report.END}\nafter\n")
     return tmp_path

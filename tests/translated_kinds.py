@@ -19,6 +19,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
+import xaijax as xj
+
 RNG = np.random.default_rng(5)
 N = 90
 X = np.round(RNG.normal(size=(N, 6)), 1)
@@ -263,3 +265,11 @@ KINDS |= {
         VALUE, np.where(np.arange(6) == 0, GAPS, X), "host", "is missing",
     ),
 }  # fmt: skip
+
+
+@functools.cache
+def asked(name: str) -> tuple[Any, np.ndarray]:
+    """(the model of a kind as `as_model` makes it, its answers to the kind's own rows)."""
+    kind = KINDS[name]
+    model = xj.as_model(kind.fitted, allow_nan=True)
+    return model, model.predict(kind.rows)

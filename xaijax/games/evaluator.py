@@ -59,14 +59,18 @@ class Evaluator:
         score: Score | None = None,
         plain: bool = False,
         tile_parts: int = 1,
+        offsets: bool = False,
     ) -> None:
         """coalitions: the most that will be given as a list; 0: none ever, all by corner index.
 
         score: what is made of the answer to a row; None: the answer itself. plain: every row is
         asked where it stands, by the model as it is: no two as one, no structure. tile_parts: by
-        how much tiles are smaller than usual, where many questions are short.
+        how much tiles are smaller than usual, where many questions are short. offsets: what a
+        model's answers are short of (`Model.offset`) is added to what comes of them, by the game;
+        else a model of which they are is asked on the host.
         """
         before_jax()
+        self._offsets = offsets and score is None
         self.plain = plain
         self.tile_parts = tile_parts
         self.score = score
@@ -116,17 +120,34 @@ class Evaluator:
         return self._encoded(rows)
 
     def _encoded(self, rows: Any) -> tuple[Table, np.ndarray]:
-        table = self.replacement.table
         some = () if self._compared else (self.replacement.rows, rows)
-        model, self._compared = self.model.settled(some), True
-        if model is self.model:
+        model, self._compared = self._taken(self.model.settled(some)), True
+        while True:
             try:
-                return table.encode(rows)
+                if model is not self.model:
+                    self._use(model)
+                return self.replacement.table.encode(rows)
             except Untranslatable as reason:
                 model.comparison.to_host(str(reason))
-        self.model = self.model.settled()
-        self._take(self.replacement.on_host())
-        return self.replacement.table.encode(rows)
+                model = model.settled()
+
+    def _taken(self, model: Any) -> Any:
+        """The model, or the estimator itself where nothing can be added to what comes of it."""
+        return model if model.offset is None or self._offsets else model.original
+
+    def _use(self, model: Any) -> None:
+        """Go on with what a translated estimator settled to; raises Untranslatable."""
+        replacement = self.replacement.for_model(model)
+        if model.loop == "jax":  # other numbers, and another program: nothing is known of it
+            self.findings = self._kept = self._walker = None
+            self.kept.clear()
+        self.model = model
+        self._take(replacement)
+
+    @property
+    def offset(self) -> np.ndarray | None:
+        """What the model's answers are short of, float64 [] or [K]; None: nothing."""
+        return self.model.offset
 
     @property
     def max_memory(self) -> int:

@@ -157,6 +157,9 @@ class Game:
                 if groups is not None:
                     totals.add(groups[:, here], own)
             self.ask.structure = closed.name
+        if self.evaluator.offset is not None:  # each row is a mean
+            totals.empty += self.evaluator.offset
+            totals.full += self.evaluator.offset
         if self._same_without_x:
             totals.empty[:] = totals.empty[:1]
         factors = self.quantity.combine
@@ -165,7 +168,8 @@ class Game:
     def refuse_other(self, full: np.ndarray) -> None:
         """Raise ModelOutputError where f(x) as it was found, [N, K], is not the model's own."""
         if self.structure is not None and self.quantity.linear and self.evaluator.score is None:
-            refuse_other(self.ask, full)
+            offset = self.evaluator.offset
+            refuse_other(self.ask, full if offset is None else full - offset)
 
     def whole(self) -> tuple[np.ndarray, np.ndarray] | None:
         """(the value with nothing replaced, as the model itself answers whole rows [N, K], how far
@@ -180,6 +184,7 @@ class Game:
             with np.errstate(invalid="ignore"):
                 allowed = np.fmax(abs(moved[1] - moved[0]), abs(moved[2] - moved[0]))
             answers = moved[0]
+        answers = self.ask.with_offset(answers)
         means, slack = (self.quantity.mean([(chosen, a[:, None])]) for a in (answers, allowed))
         value = self._whole(means)
         most = np.zeros_like(value)
@@ -283,7 +288,7 @@ class Game:
 
         for first, differs in self.ask.differing(chosen):
             backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
-            yield chosen[first : first + len(differs)], parts.pop()
+            yield chosen[first : first + len(differs)], self.ask.with_offset(parts.pop())
 
     def _tell_structure(self) -> None:
         """Keep the name of what answered corners."""
@@ -298,6 +303,7 @@ class Game:
         """
         walker = self.evaluator.walker(self.ask.table_of_rows, self.ask.codes[:PROBE_ROWS], self.N)
         sums, bad = walker.sums(self.ask.codes[rows], orders)
+        sums = self.ask.with_offset(sums)
         if bad and self.evaluator.model.nonfinite == "raise":
             self._refuse_walked(sums, orders, rows)
         donors, (D, P) = len(self.evaluator.replacement.codes), orders.shape
@@ -349,7 +355,7 @@ class Game:
             parts = iter([(chosen, self.quantity.mean(parts))])
         self._tell_structure()
         for _, means in parts:
-            yield self._measured(means, means.shape[1], self._kept_of)
+            yield self._measured(self.ask.with_offset(means), means.shape[1], self._kept_of)
 
     def _kept_of(self, c: int) -> np.ndarray:
         """Coalition c of a table, bool [P]."""

@@ -136,6 +136,16 @@ class Replacement:
         table, codes = self.table.host.encode(self.rows)
         return replace(self, table=table, codes=codes[self.row], rows=None)
 
+    def for_model(self, model: Any) -> Replacement:
+        """The same rows for what a translated estimator's model settled to (`Model.settled`).
+
+        Raises Untranslatable for rows that do not fit JAX.
+        """
+        if model.loop == "host" or not isinstance(self.table, CodedTable):
+            return self.on_host()
+        table, codes = model.coded(self.table.host).encode(self.rows)
+        return replace(self, table=table, codes=codes[self.row])
+
 
 def replacement_of(model: Any, background: Any, weights: Any) -> Replacement:
     """Read the `background=` argument for a model.

@@ -169,8 +169,9 @@ def _stats(
     whole = game.whole()
     stats["checked_rows"] = 0 if whole is None else game.N + B
     if asked.index == "shapley" and (answer.std_errors is None or choice.sampler):
+        offset = evaluator.offset if asked.quantity.linear else None
         residual, bound = certificate(
-            answer, evaluator.replacement.weights, model, choice.exact, whole
+            answer, evaluator.replacement.weights, model, choice.exact, whole, offset
         )
         stats["efficiency_residual"], stats["efficiency_bound"] = residual, bound
         if whole is not None and asked.efficient:
@@ -204,6 +205,7 @@ def certificate(
     model: Any,
     exact: np.ndarray,
     whole: tuple[np.ndarray, np.ndarray] | None,
+    offset: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(|base + sum of values - f(x)|, how far rounding may take it) of the worst output; [N] each.
 
@@ -213,7 +215,7 @@ def certificate(
     with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
         full = answer.full if whole is None else whole[0]
         residual = np.abs(answer.base + answer.values.sum(axis=1) - full).max(axis=1)
-        bound = rounding(answer, donor_weights, model, exact)
+        bound = rounding(answer, donor_weights, model, exact, 0.0 if offset is None else offset)
         if whole is not None:
             bound = bound + whole[1].max(axis=1)
     return residual, bound
@@ -233,7 +235,7 @@ def refuse_residual(game: Game, residual: np.ndarray, bound: np.ndarray) -> None
 
 
 def rounding(
-    answer: Answer, donor_weights: np.ndarray, model: Any, exact: np.ndarray
+    answer: Answer, donor_weights: np.ndarray, model: Any, exact: np.ndarray, offset: Any = 0.0
 ) -> np.ndarray:
     """How far base + sum of values may be from f(x) by rounding alone; float64 [N].
 
@@ -243,7 +245,8 @@ def rounding(
     weights of a player add up to 1 with it and to -1 without, so that partial sums grow to twice
     the span at most, and their squares to a third of that on average. Here n = 2^k corners, and
     the errors of P players and of the donors (weights w) are independent:
-    lambda (2 / 3) sqrt(2^k P sum w^2) u span. The level is kept to a few u.
+    lambda (2 / 3) sqrt(2^k P sum w^2) u span. The level is kept to a few u, and what is added to
+    all answers in float64 (offset [] or [K]) to a few of its units.
 
     Sampled values are taken in float64 from means that are already rounded, the same ones on both
     sides: n = the coalitions asked, and no mean over donors.
@@ -252,7 +255,9 @@ def rounding(
     unit = 0.5 * np.finfo(np.float32 if single else np.float64).eps
     u = np.where(exact, unit, 0.5 * np.finfo(np.float64).eps)
     P = answer.values.shape[1]
-    level = np.maximum(np.abs(answer.base), np.abs(answer.full)).max(axis=1)
+    level = np.maximum(np.abs(answer.base - offset), np.abs(answer.full - offset)).max(axis=1)
+    level64 = np.abs(offset).max()
     donors = np.where(exact, math.sqrt(float((donor_weights**2).sum())), 1.0)
     spread = np.sqrt(answer.summed * P) * donors
-    return u * (16 / 3 * spread * answer.span + 8.0 * level)
+    own = u * (16 / 3 * spread * answer.span + 8.0 * level)
+    return own + 8.0 * 0.5 * np.finfo(np.float64).eps * level64

@@ -116,6 +116,7 @@ class Explainer:
             devices=devices,
             tile=tile,
             coalitions=0 if self.estimator == "exact" else listed + 2,
+            offsets=True,
         )
         _checks.on_devices(background, "background", self._evaluator.devices)
 

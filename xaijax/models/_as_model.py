@@ -8,12 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from xaijax._coded_table import Untranslatable
 from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public
 from xaijax.models import _options as options
 from xaijax.models import _structure
+from xaijax.models._centre import Centre
 from xaijax.models._estimators import estimator, is_estimator, told
 from xaijax.models._fit_stamp import Stamp
 from xaijax.models._functions import plain_function
@@ -30,7 +32,7 @@ from xaijax.models._outputs import check_raw, selector
 from xaijax.models._source import Source
 from xaijax.models._structure import FirstLayer
 from xaijax.models._trace import Selected, traced
-from xaijax.models._translated import Comparison, head_of, in_jax
+from xaijax.models._translated import Comparison, InJax, Made, head_of, in_jax
 
 
 @public
@@ -153,14 +155,36 @@ def _translated(
     """The model in JAX of an estimator, or `host` with the reason why there is none."""
     estimator, output = source.estimator, host.output
     stamp = Stamp(estimator)  # before it is read, so that no later state passes for this one
+    word = output if output in WORDS else source.columns
+
+    def made(centre: Centre | None = None) -> Made:
+        names = host.feature_names
+        found = in_jax(estimator, source.name, host.classes, names, host.precision, centre)
+        return found, traced(head_of(found, word, estimator), host.precision, source.name)
+
+    def fields(found: InJax, whole: Callable[..., Any]) -> dict[str, Any]:
+        """What a model has of its translation."""
+        decide = None
+        if found.decide is not None:
+            own = traced(found.decide, host.precision, source.name)
+            decide = Selected(own, None, host.precision)
+        offset = None if found.offset is None else np.asarray(found.offset, np.float64)
+        if offset is not None and select is not None:
+            offset = np.asarray(select(offset[None])[0])
+        return {
+            "apply": Selected(whole, select, host.precision),
+            "params": found.translation.params,
+            "scores": whole,
+            "decide": decide,
+            "reader": found.reader,
+            "offset": offset,
+        }
+
     try:
         for name in ("max_rows", "timeout"):
             if getattr(host, name) is not None:
                 raise Untranslatable(f"{name}= is of calls on the host")
-        names = host.feature_names
-        found = in_jax(estimator, source.name, host.classes, names, host.precision)
-        word = output if output in WORDS else source.columns
-        whole = traced(head_of(found, word, estimator), host.precision, source.name)
+        found, whole = made()
     except Untranslatable as reason:
         if backend == "jax":
             raise InputError(
@@ -175,9 +199,6 @@ def _translated(
         said = "" if source.name == told(estimator) else f", of {told(estimator)}"
         because = "; ".join(filter(None, [f"{reason}{said}", source.reason]))
         return dataclasses.replace(host, why=because)
-    decide = None
-    if found.decide is not None:
-        decide = Selected(traced(found.decide, host.precision, source.name), None, host.precision)
     comparison = Comparison(
         found,
         whole,
@@ -186,6 +207,7 @@ def _translated(
         host.classes,
         backend == "jax",
         source.name,
+        made,
         estimator,
         stamp,
     )
@@ -194,15 +216,12 @@ def _translated(
         host,
         loop="jax",
         why="; ".join(filter(None, [because, source.reason])),
-        apply=Selected(whole, select, host.precision),
-        params=found.translation.params,
         call=None,
-        scores=whole,
-        decide=decide,
         original=dataclasses.replace(host, precision="float32", compiled={}),
         comparison=comparison,
-        reader=found.reader,
+        recentred=lambda model, made: dataclasses.replace(model, **fields(*made)),
         compiled={},
+        **fields(found, whole),
     )
 
 

@@ -22,6 +22,7 @@ from xaijax._errors import InputError
 from xaijax._frames import column as frame_column
 from xaijax._frames import frame_kind
 from xaijax._table import MappedRows, one_nan
+from xaijax.models._centre import Centre, middle_of
 
 Map = Callable[[np.ndarray], np.ndarray]
 UNKNOWN = -1  # the code of a value that no encoder knows
@@ -39,6 +40,8 @@ class Source:
     strict: str | None = None  # the encoder that refuses values it does not know
     filled: bool = False  # a step that takes no NaN reads it
     cuts: list[np.ndarray] = field(default_factory=list)  # float64 thresholds, see `on_their_side`
+    shift: float = 0.0  # taken from the numbers in float64; who reads them knows of it
+    shared: bool = False  # several steps read it
 
     def read_as(self, how: str) -> None:
         """Say how the column is read; raises Untranslatable where it is read otherwise already."""
@@ -57,7 +60,8 @@ class Columns(Sequence[Source | None]):
     dtype: of the numbers in JAX, float32 or float64. gaps: for each column the source whose missing
     values it may pass on; None: none. lazy: what reads them at the end asks thresholds only, so
     that a step which maps a column by a function that never falls leaves it as it is and adds the
-    function to `maps` (`translations/_folding.py`).
+    function to `maps` (`translations/_folding.py`). centre: what columns and answers are to be
+    short of; None: nothing.
     """
 
     def __init__(
@@ -67,9 +71,10 @@ class Columns(Sequence[Source | None]):
         gaps: Iterable[Source | None] | None = None,
         maps: Iterable[Map | None] | None = None,
         lazy: bool = False,
+        centre: Centre | None = None,
     ) -> None:
         self._sources = tuple(sources)
-        self.dtype, self.lazy = dtype, lazy
+        self.dtype, self.lazy, self.centre = dtype, lazy, centre
         self.maps = (None,) * len(self._sources) if maps is None else tuple(maps)
         self.gaps = self._sources if gaps is None else tuple(gaps)
 
@@ -89,25 +94,41 @@ class Columns(Sequence[Source | None]):
         """Some of the columns."""
         own = [int(place) for place in places]
         gaps, maps = [self.gaps[j] for j in own], [self.maps[j] for j in own]
-        return Columns([self._sources[j] for j in own], self.dtype, gaps, maps, self.lazy)
+        sources = [self._sources[j] for j in own]
+        return Columns(sources, self.dtype, gaps, maps, self.lazy, self.centre)
 
     def changed(self) -> Columns:
         """As many columns of numbers, each made of the one in its place; NaN stays NaN."""
-        return Columns([None] * len(self), self.dtype, self.gaps, None, self.lazy)
+        return Columns([None] * len(self), self.dtype, self.gaps, None, self.lazy, self.centre)
 
     def made(self, count: int) -> Columns:
         """Columns that a step makes, of numbers that are not missing."""
-        return Columns([None] * count, self.dtype, None, None, self.lazy)
+        return Columns([None] * count, self.dtype, None, None, self.lazy, self.centre)
 
     def mapped(self, functions: Sequence[Map | None], fills: bool = False) -> Columns:
         """The same columns, each to be mapped once more; fills: NaN becomes a number."""
         maps = [_after(own, more) for own, more in zip(self.maps, functions, strict=True)]
         gaps = [None] * len(self) if fills else self.gaps
-        return Columns(self._sources, self.dtype, gaps, maps, self.lazy)
+        return Columns(self._sources, self.dtype, gaps, maps, self.lazy, self.centre)
 
     def for_thresholds(self) -> Columns:
         """The same columns, lazy."""
-        return Columns(self._sources, self.dtype, self.gaps, self.maps, True)
+        return Columns(self._sources, self.dtype, self.gaps, self.maps, True, self.centre)
+
+    def taken(self) -> np.ndarray:
+        """What is missing of each column as this step gets it, float64 [F]; the step makes up."""
+        missing = np.zeros(len(self))
+        for j, source in enumerate(self._sources):
+            if self.centre is not None and source is not None and not source.shared:
+                missing[j] = source.shift = self.centre.columns[source.index]
+        return missing
+
+    def taken_from_answers(self) -> np.ndarray:
+        """What the answers of a regressor [] or [K] are to be short of, float64."""
+        if self.centre is None:
+            return np.zeros(())
+        self.centre.taken = True
+        return self.centre.answer
 
     def as_they_are(self) -> None:
         """Say that a step reads the numbers themselves; raises Untranslatable where it cannot."""
@@ -222,6 +243,8 @@ class Reader:
         framed = frame_kind(rows) is not None
         if not framed and self._plain:
             filled = any(source.filled for source in self.sources)
+            if self.shifted:
+                rows = np.asarray(rows, np.float64) - [source.shift for source in self.sources]
             return self._numbers(rows, "a value", filled, argument)
         codes = np.zeros((len(rows), width), self.dtype)
         for source in self.sources:
@@ -232,6 +255,23 @@ class Reader:
             read = self._values if source.read == "value" else self._places
             codes[:, j] = read(source, column, argument)
         return codes
+
+    @property
+    def shifted(self) -> bool:
+        """Whether something is taken from a column."""
+        return any(source.shift for source in self.sources)
+
+    def middle(self, rows: Any) -> np.ndarray:
+        """What is worth taking from each column of rows that `codes` accepts, float64 [F]."""
+        framed = frame_kind(rows) is not None
+        return np.array(
+            [
+                middle_of(frame_column(rows, source.index) if framed else rows[:, source.index])
+                if source.read == "value"
+                else 0.0
+                for source in self.sources
+            ]
+        )
 
     @property
     def _plain(self) -> bool:
@@ -257,6 +297,8 @@ class Reader:
                     f"{argument}, column {source.name}, holds {_example(column)}, where "
                     f"{self.name} takes numbers."
                 ) from None
+        if source.shift:
+            column = column.astype(np.float64) - source.shift
         narrow = self._numbers(column, f"column {source.name}", source.filled, argument)
         if source.cuts:
             cuts = np.concatenate(source.cuts)

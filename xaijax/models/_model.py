@@ -26,8 +26,9 @@ from xaijax.models._outputs import check_finite, check_labels, check_output
 from xaijax.models._predict import run_jax
 from xaijax.models._ready import Probe, answer_host, both_answers, probe_host, probe_jax
 from xaijax.models._rows import host_rows, jax_rows, parts
+from xaijax.models._settled import reason_of, recentred_copy, settled_to
 from xaijax.models._trace import Selected
-from xaijax.models._translated import Comparison
+from xaijax.models._translated import Comparison, Made
 
 _KEEP: Any = object()
 
@@ -73,6 +74,9 @@ class Model:
     original: Model | None = None  # of a translated estimator: the estimator, on the host
     comparison: Comparison | None = None
     reader: Reader | None = None
+    offset: np.ndarray | None = None  # float64 [] or [K], what `apply` and `scores` are short of
+    # (model, a translation for less than the whole numbers) -> this model by that one
+    recentred: Callable[[Model, Made], Model] | None = None
     compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
 
     @property
@@ -83,17 +87,15 @@ class Model:
     @property
     def reason(self) -> str:
         """Why there."""
-        if self._sent_away:
-            assert self.comparison is not None and self.comparison.reason is not None
-            return self.comparison.reason
-        return self.why
+        return reason_of(self)
 
     @property
     def _sent_away(self) -> bool:
         return self.comparison is not None and self.comparison.reason is not None
 
     def settled(self, rows: tuple[Any, ...] = ()) -> Model:
-        """This model, or the estimator that it translates, where the two differ.
+        """This model, or the estimator that it translates, where the two differ by more than what
+        the translation for less than the whole numbers mends (`_centre`): else that one.
 
         rows: of each kind as the estimator takes them; the first of each are compared. Without any:
         what is known already. Raises InputError for a difference where backend="jax" was said.
@@ -101,7 +103,7 @@ class Model:
         if self.comparison is None or self.original is None:
             return self
         self.comparison.settle(rows)
-        return self.original if self._sent_away else self
+        return settled_to(self)
 
     def refuse_changed(self) -> None:
         """Raise InputError where the estimator has changed since it was translated; else nothing.
@@ -113,7 +115,8 @@ class Model:
 
     def coded(self, table: Any) -> Any:
         """The table that reads rows for this model, given the one that reads them for the host."""
-        return table if self.reader is None else CodedTable(table, self.reader)
+        reader = self.settled().reader
+        return table if reader is None else CodedTable(table, reader)
 
     def predict(self, X: Any) -> np.ndarray:
         """The model's output for rows X: float64 [R] or [R, K].
@@ -129,7 +132,7 @@ class Model:
             return model.predict(X)
         if self.loop == "jax":
             raw = run_jax(self.compiled, "apply", self._traced(self.apply), self.params, rows)
-            values = raw.astype(np.float64)
+            values = self._whole(raw.astype(np.float64))
         else:
             values = self._in_parts(rows, lambda part: call_host(self, part[1], part[0]))
         if self.nonfinite == "raise":
@@ -157,7 +160,8 @@ class Model:
         if one_column:
             scores = self.predict(X)
         elif self.loop == "jax":
-            scores = run_jax(self.compiled, "scores", self._traced(self.scores), self.params, rows)
+            raw = run_jax(self.compiled, "scores", self._traced(self.scores), self.params, rows)
+            scores = raw if self.offset is None else self._whole(raw.astype(np.float64))
         else:
             scores = self._host_scores(rows)
         if self.nonfinite == "raise":
@@ -217,6 +221,7 @@ class Model:
         fields: dict[str, Any] = {"apply" if self.loop == "jax" else "call": function}
         if self.original is not None:
             fields["original"] = self.original.decided()[0]
+        fields["recentred"] = recentred_copy(self, lambda model: model.decided()[0])
         kept = self.compiled.setdefault(("decided",), {})
         fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
         fields |= {"scores": function, "compiled": kept}
@@ -235,6 +240,7 @@ class Model:
             fields = {"apply": Selected(self._traced(self.scores), None, self.precision)}
         if self.original is not None:
             fields["original"] = self.original.unselected()
+        fields["recentred"] = recentred_copy(self, lambda model: model.unselected())
         kept = self.compiled.setdefault(("unselected",), {})
         fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
         return dataclasses.replace(self, compiled=kept, **fields)
@@ -344,8 +350,8 @@ class Model:
             return self.settled(), None
         self.refuse_changed()
         rows = host_rows(self, X)
-        if self.comparison is not None and not self.comparison.done:
-            model = self.settled((rows,))
+        if self.comparison is not None:
+            model = self.settled(() if self.comparison.done else (rows,))
             if model is not self:
                 return model, None
         try:
@@ -355,6 +361,10 @@ class Model:
                 raise InputError(f"X: {self.name} cannot run in JAX on it: {reason}.") from None
             self.comparison.to_host(str(reason))
             return self.settled(), None
+
+    def _whole(self, answers: np.ndarray) -> np.ndarray:
+        """Answers of JAX in float64, with what they are short of."""
+        return answers if self.offset is None else answers + self.offset
 
     def _host_scores(self, rows: Any) -> np.ndarray:
         def scored(one: tuple[int, Any]) -> np.ndarray:

@@ -5,6 +5,7 @@ Letters: M rows, R rows in a call, K outputs.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,18 +18,17 @@ from xaijax._errors import InputError
 from xaijax._table import MappedRows
 from xaijax.models import _options as options
 from xaijax.models import translations as translations  # registers those of this library
+from xaijax.models._centre import Centre
 from xaijax.models._columns import Reader
 from xaijax.models._fit_stamp import Stamp
 from xaijax.models._patched import of_sklearn, patched
 from xaijax.models._predict import run_jax
+from xaijax.models._spread import FEW, hybrids, spread_of, tolerance_of
 from xaijax.models._trace import DTYPES
 from xaijax.models._translation import Head, Translation, translated
 
 METHODS = {"proba": "predict_proba", "decision": "decision_function"}
 COMPARED = 128  # rows of each kind (background, instances) that both are asked for
-# The same sum of n terms differs by about sqrt(n) roundings of its largest partial sum when it is
-# taken in another order or precision: 2**10 roundings allow for sums of 2**20 terms.
-ROUNDINGS = 2.0**10
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,23 @@ class InJax:
     reader: Reader
     heads: dict[str, Head]  # by the words of `output=`
     decide: Head | None  # the decided class, as a place among the classes [R]
+    offset: np.ndarray | None = None  # what "value" is short of, float64 [] or [K]
 
 
 def in_jax(
-    estimator: Any, name: str, classes: tuple[Any, ...] | None, names: Any, precision: str
+    estimator: Any,
+    name: str,
+    classes: tuple[Any, ...] | None,
+    names: Any,
+    precision: str,
+    centre: Centre | None = None,
 ) -> InJax:
     """Translate a fitted estimator; raises Untranslatable with the reason."""
     dtype = np.dtype(DTYPES[precision])
     changed = patched(estimator)
     if changed is not None:
         raise Untranslatable(f"{changed}, and a translation is of the class as it was written")
-    found, sources = translated(estimator, names, dtype)
+    found, sources = translated(estimator, names, dtype, centre)
     reader = Reader(sources, dtype, name)
     heads = {word: head for word, head in found.heads.items() if word in (*METHODS, "value")}
     decide = found.heads.get("label")
@@ -61,7 +67,8 @@ def in_jax(
     if "decision" in heads and classes is not None and len(classes) == 2:
         decision = heads["decision"]
         heads["columns"] = lambda params, rows: _both(decision(params, rows))
-    return InJax(found, reader, heads, decide)
+    offset = centre.answer if centre is not None and centre.taken else None
+    return InJax(found, reader, heads, decide, offset)
 
 
 def head_of(found: InJax, word: str, estimator: Any) -> Head:
@@ -79,9 +86,24 @@ def _both(decision: Any) -> Any:
     return jnp.stack([-decision, decision], axis=1)
 
 
+Made = tuple[InJax, Callable[..., Any]]  # a translation, and its head as `Comparison.head`
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Rows that both are asked for, and what the estimator says of them."""
+
+    kinds: list[Any]  # rows of each kind, as the estimator takes them
+    wanted: np.ndarray  # its answers to all of them, float64 [M] or [M, K]
+    own: Callable[[], list[Any]]  # its labels for all of them
+
+
 @dataclass
 class Comparison:
     """Which of the two answers: JAX, until an answer differs or rows do not fit it.
+
+    Where rounding is the difference, the translation is made once more for less than the whole
+    numbers (`_centre`), and answers where that one agrees.
 
     Shared by all copies of a model, so that each says the same in its repr.
     """
@@ -93,9 +115,11 @@ class Comparison:
     classes: tuple[Any, ...] | None
     forced: bool  # backend="jax" was said: a difference is an error
     name: str
+    recentre: Callable[[Centre], Made] | None = None  # raises Untranslatable
     estimator: Any = None  # whose translation it is
     stamp: Stamp | None = None  # of its state when it was translated
     reason: str | None = None  # why the host answers; None: JAX does
+    centred: Made | None = None  # what answers in JAX in place of `found`
     done: bool = False
     compiled: dict[Any, Any] = field(default_factory=dict)
 
@@ -116,39 +140,57 @@ class Comparison:
     def settle(self, rows: tuple[Any, ...]) -> None:
         """Compare the two on the first rows of each kind, as the estimator takes them.
 
+        One kind alone (rows to predict) is no comparison as long as their answers are all alike.
+
         Raises InputError for a difference where backend="jax" was said, and what the estimator
         itself raises.
         """
-        if self.reason is not None:
+        if self.reason is not None or not rows:
             return
-        if rows:
-            self.refuse_changed()
+        self.refuse_changed()
         self._settle(rows)
-        if rows and self.stamp is not None:
+        if self.stamp is not None:
             # An estimator of one's own may keep what it was asked: that is no change of its fit.
             self.stamp = Stamp(self.estimator)
 
     def _settle(self, rows: tuple[Any, ...]) -> None:
-        seen = []
-        for some in rows:
-            first = _first(some)
-            try:
-                codes = self.found.reader.codes(first)
-            except Untranslatable as reason:
-                self.to_host(f"{reason}")
-                return
-            difference = self._difference(first, codes)
-            if difference is not None:
-                self.to_host(difference)
-                return
-            seen.append(codes)
-        undecided = self.found.translation.undecided
-        if seen and undecided is not None and not self.forced:
-            ties = undecided(_hybrids(np.concatenate(seen)))
-            if ties.any():
-                self.to_host(self._hangs(ties, "hybrids of the first rows"))
-                return
-        self.done |= bool(rows)
+        some = [_first(kind) for kind in rows]
+        now = self.centred or (self.found, self.head)
+        try:
+            # What does not fit is known before the estimator is asked.
+            codes = np.concatenate([now[0].reader.codes(kind) for kind in some])
+            answers = [self._own(kind) for kind in some]
+            labels = functools.cache(lambda: self._labels(some))
+            asked = _Asked(some, np.concatenate(answers), labels)
+            reason = self._wrong(now, asked, codes)
+            if reason is not None and self.centred is None and self.recentre is not None:
+                made = self.recentre(self._centre(some[0], answers[0]))
+                if made[0].offset is not None or made[0].reader.shifted:
+                    codes = np.concatenate([made[0].reader.codes(kind) for kind in some])
+                    if self._wrong(made, asked, codes) is None:
+                        self.centred, reason = made, None
+        except Untranslatable as error:
+            reason = f"{error}"
+        if reason is not None:
+            self.to_host(reason)
+
+    def _centre(self, rows: Any, answers: np.ndarray) -> Centre:
+        """The middle of these rows; of answers that are not all finite, of those that are."""
+        finite = answers[np.isfinite(answers).reshape(len(answers), -1).all(axis=1)]
+        middle = finite.mean(axis=0) if len(finite) else np.zeros(answers.shape[1:])
+        return Centre(self.found.reader.middle(rows), np.asarray(middle))
+
+    def _wrong(self, made: Made, asked: _Asked, codes: np.ndarray) -> str | None:
+        """Why this translation cannot answer; None: it can."""
+        ties = made[0].translation.undecided
+        sure = np.ones(len(codes), bool) if ties is None else ~ties(codes)
+        if not (sure.all() or self.forced):
+            return self._hangs(~sure, "rows")
+        reason = self._difference(made, asked, codes, sure)
+        if reason is None and ties is not None and not self.forced:
+            tied = ties(hybrids(codes, COMPARED))
+            reason = self._hangs(tied, "hybrids of the first rows") if tied.any() else None
+        return reason
 
     def _hangs(self, ties: np.ndarray, of: str) -> str:
         return (
@@ -165,41 +207,47 @@ class Comparison:
             )
         self.reason = reason
 
-    def _difference(self, rows: Any, codes: np.ndarray) -> str | None:
-        """Why the host must answer; None: the two agree."""
-        params = self.found.translation.params
-        found = run_jax(self.compiled, "head", self.head, params, codes)
-        wanted = np.array(self.original(rows), np.float64)
-        sure = np.ones(len(codes), bool)
-        if self.found.translation.undecided is not None:
-            sure = ~self.found.translation.undecided(codes)
-        if not sure.all() and not self.forced:
-            return self._hangs(~sure, "rows")
-        wanted = wanted[:, 0] if wanted.ndim == 2 and wanted.shape[1] == 1 else wanted
-        tolerance = tolerance_of(wanted, codes.dtype)
+    def _own(self, rows: Any) -> np.ndarray:
+        """The estimator's own answers, float64 [M] or [M, K]."""
+        wanted = np.array(self.original(rows), np.float64)  # the next answer may be in its place
+        return wanted[:, 0] if wanted.ndim == 2 and wanted.shape[1] == 1 else wanted
+
+    def _labels(self, kinds: list[Any]) -> list[Any]:
+        """The estimator's own labels."""
+        assert self.decide is not None
+        return [label for rows in kinds for label in np.asarray(self.decide(rows)).tolist()]
+
+    def _difference(
+        self, made: Made, asked: _Asked, codes: np.ndarray, sure: np.ndarray
+    ) -> str | None:
+        """How the two differ; None: they agree. sure: rows whose answers are compared."""
+        (of, head), wanted, alone = made, asked.wanted, len(asked.kinds) == 1
+        params, together = of.translation.params, self.classes is not None
+        which = "" if of is self.found else ", centred"
+        less = 0.0 if of.offset is None else of.offset
+        found = run_jax(self.compiled, "head" + which, head, params, codes) + less
+        spread = spread_of(wanted, together)
+        if found.shape == wanted.shape and (len(codes) < FEW or not spread.all()):
+            # As many as were answered, so that one shape is compiled.
+            mixed = hybrids(codes, max(FEW, 1 << (len(codes) - 1).bit_length()))
+            answers = run_jax(self.compiled, "head" + which, head, params, mixed)
+            spread = np.maximum(spread, spread_of(answers.astype(np.float64), together))
+        self.done |= not alone or len(codes) >= FEW or bool(spread.all())
+        tolerance = tolerance_of(wanted, spread, codes.dtype, alone)
         difference = differs(found[sure], wanted[sure], tolerance)
         if difference is not None:
-            return f"the JAX translation differs from {self.name} {difference}"
-        if self.found.decide is None or self.decide is None:
+            apart = "" if "shape" in difference else f" (these are {spread.max():.3g} apart)"
+            return f"the JAX translation differs from {self.name} {difference}{apart}"
+        if of.decide is None or self.decide is None:
             return None
-        places = run_jax(self.compiled, "label", self.found.decide, params, codes)
+        places = run_jax(self.compiled, "label" + which, of.decide, params, codes)
         assert self.classes is not None
-        own = np.array([self.classes.index(x) for x in np.asarray(self.decide(rows)).tolist()])
-        wrong = (places != own) & sure & ~_near_tie(wanted, tolerance)
+        own = np.array([self.classes.index(label) for label in asked.own()])
+        wrong = (places != own) & sure & ~_near_tie(wanted, tolerance.max())
         if wrong.any():
             many = f"{int(wrong.sum())} of {len(wrong)}"
             return f"the JAX translation decides another class than {self.name} in {many} rows"
         return None
-
-
-def tolerance_of(wanted: np.ndarray, dtype: Any) -> np.ndarray:
-    """How far two roundings of the same answers [M] or [M, K] may be apart, [] or [K].
-
-    2^10 roundings at the size of the largest answer of the column, and of all of its row's columns:
-    classes are made of the same sums.
-    """
-    sizes = np.abs(wanted[np.isfinite(wanted).reshape(len(wanted), -1).all(axis=1)])
-    return ROUNDINGS * np.finfo(dtype).eps * (sizes.max() if sizes.size else 0.0)
 
 
 def differs(found: np.ndarray, wanted: np.ndarray, tolerance: Any) -> str | None:
@@ -223,12 +271,6 @@ def _near_tie(scores: np.ndarray, tolerance: Any) -> np.ndarray:
         return np.abs(scores) <= 2 * tolerance
     largest = np.sort(scores, axis=1)[:, -2:]
     return largest[:, 1] - largest[:, 0] <= 2 * tolerance
-
-
-def _hybrids(codes: np.ndarray) -> np.ndarray:
-    """Rows [M, F] of which each column is taken from any row; where rows have no ties these may."""
-    rng = np.random.default_rng(0)
-    return codes[rng.integers(0, len(codes), (COMPARED, codes.shape[1])), np.arange(codes.shape[1])]
 
 
 def _first(rows: Any) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 from xaijax._coded_table import Untranslatable
 from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public, public_class
+from xaijax.models._centre import Centre
 from xaijax.models._columns import Columns, Source
 from xaijax.models._options import check_flag
 from xaijax.models._patched import of_sklearn
@@ -168,7 +169,9 @@ def translation(estimator: Any, columns: Columns) -> Translation:
     return found
 
 
-def translated(estimator: Any, names: tuple[str, ...] | None, dtype: Any) -> Any:
+def translated(
+    estimator: Any, names: tuple[str, ...] | None, dtype: Any, centre: Centre | None = None
+) -> Any:
     """(the translation of a whole model, the sources of its columns); raises Untranslatable."""
     count = getattr(estimator, "n_features_in_", None)
     if count is None:
@@ -177,4 +180,4 @@ def translated(estimator: Any, names: tuple[str, ...] | None, dtype: Any) -> Any
     sources = tuple(
         Source(j, repr(names[j]) if names is not None else str(j)) for j in range(int(count))
     )
-    return translation(estimator, Columns(sources, np.dtype(dtype))), sources
+    return translation(estimator, Columns(sources, np.dtype(dtype), centre=centre)), sources

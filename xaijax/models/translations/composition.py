@@ -70,8 +70,12 @@ def column_transformer(estimator: Any, columns: Columns) -> Translation:
     if estimator.transformer_weights:
         raise Untranslatable("ColumnTransformer weighs its transformers")
     parts, outputs, gaps, maps = [], [], [], []
+    read = [places_of(estimator, name) for name, step, _ in estimator.transformers_]
+    for j, times in zip(*np.unique(np.concatenate([[], *read]), return_counts=True), strict=True):
+        if times > 1 and columns[int(j)] is not None:
+            columns[int(j)].shared = True
     for name, step, _ in estimator.transformers_:
-        places = np.asarray(estimator._transformer_to_input_indices[name], np.int64)
+        places = places_of(estimator, name)
         if step == "drop" or not len(places):
             continue
         chosen = columns.chosen(places)
@@ -91,8 +95,13 @@ def column_transformer(estimator: Any, columns: Columns) -> Translation:
         ]
         return jnp.concatenate(made, axis=1)
 
-    outputs = Columns(outputs, columns.dtype, gaps, maps, columns.lazy)
+    outputs = Columns(outputs, columns.dtype, gaps, maps, columns.lazy, columns.centre)
     return Translation(params, {"transform": transform}, "columns", True, outputs)
+
+
+def places_of(estimator: Any, name: str) -> np.ndarray:
+    """Which columns a transformer of a ColumnTransformer reads; int64."""
+    return np.asarray(estimator._transformer_to_input_indices[name], np.int64)
 
 
 def _passed(columns: Columns) -> Translation:

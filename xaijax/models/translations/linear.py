@@ -13,10 +13,16 @@ from xaijax.models._translation import Translation, translates
 from xaijax.models.translations._heads import logistic, place, then, two
 
 
-def _product(estimator: Any, columns: Columns) -> tuple[dict[str, np.ndarray], Any]:
-    """({"weights" [F] or [F, K], "bias" [] or [K]}, rows -> rows @ weights + bias)."""
+def _product(
+    estimator: Any, columns: Columns, less: Any = 0.0
+) -> tuple[dict[str, np.ndarray], Any]:
+    """({"weights" [F] or [F, K], "bias" [] or [K]}, rows -> rows @ weights + bias).
+
+    less: what the answers are to be short of.
+    """
     weights = np.asarray(estimator.coef_, np.float64).T
     bias = np.broadcast_to(np.asarray(estimator.intercept_, np.float64), weights.shape[1:])
+    bias = bias - less + columns.taken() @ weights
     params = {"weights": columns.number(weights), "bias": columns.number(bias)}
     return params, lambda params, rows: rows @ params["weights"] + params["bias"]
 
@@ -30,7 +36,7 @@ def regression(estimator: Any, columns: Columns) -> Translation:
     """A number, or one per target."""
     if np.ndim(estimator.coef_) == 1 and np.size(estimator.intercept_) == 1:
         estimator = _Flat(estimator.coef_, np.asarray(estimator.intercept_).reshape(()))
-    params, product = _product(estimator, columns)
+    params, product = _product(estimator, columns, columns.taken_from_answers())
     return Translation(params, {"value": product}, "linear")
 
 

@@ -28,7 +28,7 @@ def gaussian(estimator: Any, columns: Columns) -> Translation:
     variance = np.asarray(estimator.var_)  # [K, F]
     constant = np.log(estimator.class_prior_) - 0.5 * np.log(2.0 * np.pi * variance).sum(axis=1)
     params = {
-        "mean": columns.number(estimator.theta_),
+        "mean": columns.number(estimator.theta_ - columns.taken()),
         "precision": columns.number(0.5 / variance),
         "constant": columns.number(constant),
     }

@@ -34,7 +34,7 @@ def classifier(estimator: Any, columns: Columns) -> Translation:
 @translates("KNeighborsRegressor")
 def regressor(estimator: Any, columns: Columns) -> Translation:
     """The mean of the neighbours' targets."""
-    targets = np.asarray(estimator._y, np.float64)
+    targets = np.asarray(estimator._y, np.float64) - columns.taken_from_answers()
     params, mean, undecided = _neighbours(estimator, targets.reshape(len(targets), -1), columns)
     heads = {"value": then(mean, lambda x: x[:, 0]) if targets.ndim == 1 else mean}
     return Translation(params, heads, "neighbours", undecided=undecided)
@@ -49,6 +49,7 @@ def _neighbours(
         raise Untranslatable("its weights are a function")
     rows_of = dense(estimator._fit_X)
     k, by_distance = int(estimator.n_neighbors), estimator.weights == "distance"
+    rows_of = rows_of - columns.taken()
     centre = rows_of.mean(axis=0)  # distances do not change where all is moved
     params = {
         "rows": columns.number(rows_of - centre),

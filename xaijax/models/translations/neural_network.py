@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xaijax._coded_table import Untranslatable
 from xaijax.models._columns import Columns
@@ -22,15 +23,22 @@ ACTIVATIONS = {
 }
 
 
-def _network(estimator: Any, columns: Columns) -> tuple[list[Any], Any, Any]:
-    """(params, [(weights [I, O], bias [O])] by layer; its answer [R, K]; its output activation)."""
+def _network(estimator: Any, columns: Columns, answers: bool = False) -> tuple[list[Any], Any, Any]:
+    """(params, [(weights [I, O], bias [O])] by layer; its answer [R, K]; its output activation).
+
+    answers: what the columns say is taken from them.
+    """
     out = estimator.out_activation_
     for name in (estimator.activation, out):
         if name not in ACTIVATIONS:
             raise Untranslatable(f"its activation {name!r} has no translation")
+    biases = [np.asarray(bias, np.float64) for bias in estimator.intercepts_]
+    biases[0] = biases[0] + columns.taken() @ estimator.coefs_[0]
+    if answers and out == "identity":
+        biases[-1] = biases[-1] - columns.taken_from_answers()
     params = [
         (columns.number(weights), columns.number(bias))
-        for weights, bias in zip(estimator.coefs_, estimator.intercepts_, strict=True)
+        for weights, bias in zip(estimator.coefs_, biases, strict=True)
     ]
     hidden = ACTIVATIONS[estimator.activation]
 
@@ -46,7 +54,7 @@ def _network(estimator: Any, columns: Columns) -> tuple[list[Any], Any, Any]:
 @translates("MLPRegressor")
 def regressor(estimator: Any, columns: Columns) -> Translation:
     """A number, or one per target."""
-    params, scores, out = _network(estimator, columns)
+    params, scores, out = _network(estimator, columns, True)
     single = estimator.n_outputs_ == 1
     value = then(scores, lambda x: out(x)[:, 0] if single else out(x))
     return Translation(params, {"value": value}, "network")

@@ -31,7 +31,7 @@ def standard(estimator: Any, columns: Columns) -> Translation:
     if columns.lazy:
         pairs = zip(mean, scale, strict=True)
         return _left(columns.mapped([lambda x, m=m, s=s: (x - m) / s for m, s in pairs]))
-    params = {"mean": columns.number(mean), "scale": columns.number(scale)}
+    params = {"mean": columns.number(mean - columns.taken()), "scale": columns.number(scale)}
 
     def transform(params: Any, rows: Any) -> Any:
         return (rows - params["mean"]) / params["scale"]
@@ -51,7 +51,8 @@ def min_max(estimator: Any, columns: Columns) -> Translation:
             columns.mapped([lambda x, s=s, m=m: np.clip(x * s + m, *ends) for s, m in pairs])
         )
     columns.as_they_are()
-    params = {"scale": columns.number(estimator.scale_), "shift": columns.number(estimator.min_)}
+    shift = estimator.min_ + columns.taken() * estimator.scale_
+    params = {"scale": columns.number(estimator.scale_), "shift": columns.number(shift)}
 
     def transform(params: Any, rows: Any) -> Any:
         made = rows * params["scale"] + params["shift"]
@@ -118,7 +119,7 @@ def imputer(estimator: Any, columns: Columns) -> Translation:
     texts = [isinstance(value, str) for value in fills]
     kept = [s if text else None for s, text in zip(columns, texts, strict=True)]
     gaps = [None] * len(kept) if key_of(gone) is MISSING else columns.gaps
-    outputs = Columns(kept, columns.dtype, gaps, None, columns.lazy)
+    outputs = Columns(kept, columns.dtype, gaps, None, columns.lazy, columns.centre)
     return Translation(params, {"transform": transform}, "fill", True, outputs)
 
 

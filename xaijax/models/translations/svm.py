@@ -40,12 +40,15 @@ def _kernel(estimator: Any, columns: Columns) -> tuple[dict[str, np.ndarray], An
     return params, lambda params, rows: chosen(params, rows @ params["vectors"].T)
 
 
-def _machine(estimator: Any, coefficients: np.ndarray, columns: Columns) -> tuple[Any, Head]:
-    """(params, scores): kernel @ coefficients [V, P] + bias [P]."""
-    bias = columns.number(estimator._intercept_)
+def _machine(
+    estimator: Any, coefficients: np.ndarray, columns: Columns, less: Any = 0.0
+) -> tuple[Any, Head]:
+    """(params, scores): kernel @ coefficients [V, P] + bias [P]; less: of bias."""
+    bias = columns.number(estimator._intercept_ - less)
     if estimator.kernel == "rbf":
         parts = {
-            "vectors": columns.number(dense(estimator.support_vectors_)),
+            # Distances do not change where all is moved.
+            "vectors": columns.number(dense(estimator.support_vectors_) - columns.taken()),
             "gamma": columns.number(estimator._gamma),
             "coefficients": columns.number(coefficients),
             "bias": bias,
@@ -68,7 +71,8 @@ def _machine(estimator: Any, coefficients: np.ndarray, columns: Columns) -> tupl
 @translates("SVR", "NuSVR")
 def regressor(estimator: Any, columns: Columns) -> Translation:
     """One kernel machine."""
-    params, scores = _machine(estimator, dense(estimator._dual_coef_).T, columns)
+    coefficients, less = dense(estimator._dual_coef_).T, columns.taken_from_answers()
+    params, scores = _machine(estimator, coefficients, columns, less)
     return Translation(params, {"value": then(scores, lambda x: x[:, 0])}, "kernel")
 
 

@@ -92,7 +92,8 @@ def _mean(estimators: Any, columns: Columns, classes: Any, whole: Any) -> Transl
     # [m, targets, classes] of each tree
     values, T = [np.asarray(one.tree_.value, np.float64) for one in estimators], len(estimators)
     if classes is None:
-        values = [value[:, :, 0] / T for value in values]
+        less = columns.taken_from_answers().reshape(1, -1)
+        values = [(value[:, :, 0] - less) / T for value in values]
     else:
         shares = [value[:, 0] for value in values]
         totals = [share.sum(axis=1, keepdims=True) for share in shares]
@@ -170,6 +171,8 @@ def gradient_boosting(estimator: Any, columns: Columns) -> Translation:
     # The constant does not look at the row; there is no attribute that holds it.
     guess = estimator._raw_predict_init(np.zeros((1, estimator.n_features_in_), np.float32))[0]
     params, head = _summed(_trees(stages.ravel(), values, columns), columns, False)
+    if not hasattr(estimator, "classes_"):
+        guess = guess - columns.taken_from_answers()
     params["guess"] = columns.number(guess)
 
     def raw(params: Any, rows: Any) -> Any:
@@ -208,7 +211,11 @@ def histogram_boosting(estimator: Any, columns: Columns) -> Translation:
     trees = _folded(trees, inner, np.float64)
     params, levels = forest(trees, columns)
     params, head = _by_leaves(params, trees, levels, True, inner)
-    params["guess"] = columns.number(np.ravel(estimator._baseline_prediction))
+    guess = np.ravel(estimator._baseline_prediction)
+    classifies, link = hasattr(estimator, "classes_"), type(estimator._loss.link).__name__
+    if not classifies and link == "IdentityLink":
+        guess = guess - columns.taken_from_answers()
+    params["guess"] = columns.number(guess)
 
     def raw(params: Any, rows: Any) -> Any:
         own, steps = params if before is not None else (params, None)
@@ -217,10 +224,9 @@ def histogram_boosting(estimator: Any, columns: Columns) -> Translation:
         return scores[:, 0] if K == 1 else scores
 
     whole = params if before is None else (params, before.params)
-    if hasattr(estimator, "classes_"):
+    if classifies:
         heads = {"decision": raw, "proba": then(raw, logistic), "label": then(raw, place)}
         return Translation(whole, heads, "trees", True)
-    link = type(estimator._loss.link).__name__
     if link not in LINKS:
         raise Untranslatable(f"its link, {link}, has no translation")
     return Translation(whole, {"value": then(raw, LINKS[link])}, "trees", True)
