@@ -7,17 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import numpy as np
 
 from xaijax._coded_table import CodedTable, Untranslatable
 from xaijax._errors import InputError
 from xaijax._public import public_class
 from xaijax._threads import in_order, threads_of
-from xaijax.models import _options as options
+from xaijax.models._changes import checked_change
 from xaijax.models._columns import Reader
 from xaijax.models._decided import Codes, decided
-from xaijax.models._functions import check_params
 from xaijax.models._host import call_host, guarded
 from xaijax.models._identity import identity, mark
 from xaijax.models._labels import decide, named
@@ -200,7 +198,7 @@ class Model:
         }
         changes = {name: value for name, value in given.items() if value is not _KEEP}
         for name, value in changes.items():
-            changes[name] = self._checked_change(name, value)
+            changes[name] = checked_change(self, name, value)
         self.refuse_changed()
         if self.original is not None:
             # With other parameters it is no longer the estimator's translation.
@@ -303,44 +301,6 @@ class Model:
     def _unlayered(self) -> str | None:
         """`structure` of a copy with another answer, which a declared head does not give."""
         return self.structure if isinstance(self.structure, str) else None
-
-    def _checked_change(self, name: str, value: Any) -> Any:
-        if name in ("feature_names", "output_names"):
-            return options.check_names(name, value)
-        if name == "nonfinite":
-            return options.check_choice(name, value, options.NONFINITE)
-        if name in ("max_rows", "timeout"):
-            if self.loop == "jax" and value is not None:
-                raise InputError(f"{name}= is for host models; {self.name} is traced by JAX.")
-            check = options.check_max_rows if name == "max_rows" else options.check_timeout
-            return check(value)
-        if name == "params":
-            return self._checked_params(value)
-        return options.check_flag(name, value)
-
-    def _checked_params(self, params: Any) -> Any:
-        if self.params is None:
-            raise InputError(
-                f"params= cannot be replaced: {self.name} was made without. Make the model anew "
-                f"with as_model(f, params=...)."
-            )
-        check_params(params)
-        old, new = (jax.eval_shape(lambda tree: tree, tree) for tree in (self.params, params))
-        if jax.tree.structure(old) != jax.tree.structure(new):
-            raise InputError(
-                "params= must have the structure of the model's own (for an Equinox module: "
-                "equinox.filter(module, equinox.is_array)); got another. Make a new model with "
-                "as_model."
-            )
-        leaves = zip(jax.tree_util.tree_leaves_with_path(old), jax.tree.leaves(new), strict=True)
-        for (path, was), now in leaves:
-            if (was.shape, was.dtype) != (now.shape, now.dtype):
-                raise InputError(
-                    f"params= must keep shapes and dtypes; got {now.dtype}{list(now.shape)} in "
-                    f"place of {was.dtype}{list(was.shape)} at params"
-                    f"{jax.tree_util.keystr(path)}. Make a new model with as_model."
-                )
-        return params
 
     def _rows(self, X: Any) -> tuple[Model, Any]:
         """(which model answers, X as it takes them)."""

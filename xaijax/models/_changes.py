@@ -1,0 +1,63 @@
+"""What `Model.replace` takes: each option checked as `as_model` checks it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import jax
+
+from xaijax._errors import InputError
+from xaijax.models import _options as options
+from xaijax.models._functions import check_params
+
+
+class Changed(Protocol):
+    """What is asked of the model."""
+
+    @property
+    def loop(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def params(self) -> Any: ...
+
+
+def checked_change(model: Changed, name: str, value: Any) -> Any:
+    """The value of one option, as the model keeps it; raises InputError, InputTypeError."""
+    if name in ("feature_names", "output_names"):
+        return options.check_names(name, value)
+    if name == "nonfinite":
+        return options.check_choice(name, value, options.NONFINITE)
+    if name in ("max_rows", "timeout"):
+        if model.loop == "jax" and value is not None:
+            raise InputError(f"{name}= is for host models; {model.name} is traced by JAX.")
+        check = options.check_max_rows if name == "max_rows" else options.check_timeout
+        return check(value)
+    if name == "params":
+        return _checked_params(model, value)
+    return options.check_flag(name, value)
+
+
+def _checked_params(model: Changed, params: Any) -> Any:
+    if model.params is None:
+        raise InputError(
+            f"params= cannot be replaced: {model.name} was made without. Make the model anew "
+            f"with as_model(f, params=...)."
+        )
+    check_params(params)
+    old, new = (jax.eval_shape(lambda tree: tree, tree) for tree in (model.params, params))
+    if jax.tree.structure(old) != jax.tree.structure(new):
+        raise InputError(
+            "params= must have the structure of the model's own (for an Equinox module: "
+            "equinox.filter(module, equinox.is_array)); got another. Make a new model with "
+            "as_model."
+        )
+    leaves = zip(jax.tree_util.tree_leaves_with_path(old), jax.tree.leaves(new), strict=True)
+    for (path, was), now in leaves:
+        if (was.shape, was.dtype) != (now.shape, now.dtype):
+            raise InputError(
+                f"params= must keep shapes and dtypes; got {now.dtype}{list(now.shape)} in "
+                f"place of {was.dtype}{list(was.shape)} at params"
+                f"{jax.tree_util.keystr(path)}. Make a new model with as_model."
+            )
+    return params
