@@ -239,9 +239,9 @@ class Questions:
             check(stream, answers)
             parts.append(backend.values(answers))
             done(answers.piece.rows)
-        return self.whole(np.concatenate(parts[1:] or parts))
+        return self.with_offset(np.concatenate(parts[1:] or parts))
 
-    def whole(self, answers: np.ndarray) -> np.ndarray:
+    def with_offset(self, answers: np.ndarray) -> np.ndarray:
         """Answers, or means of them, float64 [..., K], with what the model's are short of."""
         offset = self.evaluator.offset
         return answers if offset is None else answers + offset

@@ -280,7 +280,7 @@ class Game:
 
         for first, differs in self.ask.differing(chosen):
             backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
-            yield chosen[first : first + len(differs)], self.ask.whole(parts.pop())
+            yield chosen[first : first + len(differs)], self.ask.with_offset(parts.pop())
 
     def _tell_structure(self) -> None:
         """Keep the name of what answered corners."""
@@ -295,7 +295,7 @@ class Game:
         """
         walker = self.evaluator.walker(self.ask.table_of_rows, self.ask.codes[:PROBE_ROWS], self.N)
         sums, bad = walker.sums(self.ask.codes[rows], orders)
-        sums = self.ask.whole(sums)
+        sums = self.ask.with_offset(sums)
         if bad and self.evaluator.model.nonfinite == "raise":
             self._refuse_walked(sums, orders, rows)
         donors, (D, P) = len(self.evaluator.replacement.codes), orders.shape
@@ -347,7 +347,7 @@ class Game:
             parts = iter([(chosen, self.quantity.mean(parts))])
         self._tell_structure()
         for _, means in parts:
-            yield self._measured(self.ask.whole(means), means.shape[1], self._kept_of)
+            yield self._measured(self.ask.with_offset(means), means.shape[1], self._kept_of)
 
     def _kept_of(self, c: int) -> np.ndarray:
         """Coalition c of a table, bool [P]."""
