@@ -51,7 +51,9 @@ def whole_answers(ask: Any) -> WholeAnswers:
         )
         evaluator.kept[DONORS] = donors, _ends(checked.answers)
     ends = evaluator.kept[DONORS][1]
-    return _checked(evaluator, ask.codes, largest[: ask.N] / usual, lambda n: f"X row {n}", ends)
+    growth = largest[: ask.N] / usual
+    found = _checked(evaluator, ask.codes, growth, lambda n: f"X row {n}", ends)
+    return WholeAnswers(ask.with_offset(found.answers), found.allowed)
 
 
 def _ends(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +101,9 @@ def refuse_other(ask: Any, full: np.ndarray) -> None:
     evaluator, whole = ask.evaluator, ask.whole
     wrong = _apart(full, whole.answers, whole.allowed)
     if len(wrong):
-        moved = _sensitivity(evaluator, np.asarray(ask.codes[wrong]), whole.answers[wrong])
+        own = ask.with_offset(np.zeros_like(whole.answers[wrong]))
+        own = whole.answers[wrong] - own  # as the program answers
+        moved = _sensitivity(evaluator, np.asarray(ask.codes[wrong]), own)
         whole.allowed[wrong] = np.maximum(whole.allowed[wrong], moved)
         wrong = _apart(full, whole.answers, whole.allowed)
     if len(wrong):

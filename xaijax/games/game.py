@@ -168,8 +168,7 @@ class Game:
     def refuse_other(self, full: np.ndarray) -> None:
         """Raise ModelOutputError where f(x) as it was found, [N, K], is not the model's own."""
         if self.structure is not None and self.quantity.linear and self.evaluator.score is None:
-            offset = self.evaluator.offset
-            refuse_other(self.ask, full if offset is None else full - offset)
+            refuse_other(self.ask, full)
 
     def whole(self) -> tuple[np.ndarray, np.ndarray] | None:
         """(the value with nothing replaced, as the model itself answers whole rows [N, K], how far
@@ -184,7 +183,6 @@ class Game:
             with np.errstate(invalid="ignore"):
                 allowed = np.fmax(abs(moved[1] - moved[0]), abs(moved[2] - moved[0]))
             answers = moved[0]
-        answers = self.ask.with_offset(answers)
         means, slack = (self.quantity.mean([(chosen, a[:, None])]) for a in (answers, allowed))
         value = self._whole(means)
         most = np.zeros_like(value)

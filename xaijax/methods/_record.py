@@ -169,9 +169,8 @@ def _stats(
     whole = game.whole()
     stats["checked_rows"] = 0 if whole is None else game.N + B
     if asked.index == "shapley" and (answer.std_errors is None or choice.sampler):
-        offset = evaluator.offset if asked.quantity.linear else None
         residual, bound = certificate(
-            answer, evaluator.replacement.weights, model, choice.exact, whole, offset
+            answer, evaluator.replacement.weights, model, choice.exact, whole, _offset(game)
         )
         stats["efficiency_residual"], stats["efficiency_bound"] = residual, bound
         if whole is not None and asked.efficient:
@@ -205,7 +204,7 @@ def certificate(
     model: Any,
     exact: np.ndarray,
     whole: tuple[np.ndarray, np.ndarray] | None,
-    offset: np.ndarray | None = None,
+    offset: Any = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(|base + sum of values - f(x)|, how far rounding may take it) of the worst output; [N] each.
 
@@ -215,7 +214,7 @@ def certificate(
     with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
         full = answer.full if whole is None else whole[0]
         residual = np.abs(answer.base + answer.values.sum(axis=1) - full).max(axis=1)
-        bound = rounding(answer, donor_weights, model, exact, 0.0 if offset is None else offset)
+        bound = rounding(answer, donor_weights, model, exact, offset)
         if whole is not None:
             bound = bound + whole[1].max(axis=1)
     return residual, bound
@@ -234,8 +233,18 @@ def refuse_residual(game: Game, residual: np.ndarray, bound: np.ndarray) -> None
         )
 
 
+def _offset(game: Game) -> Any:
+    """What was added to the level in float64, [] or [K]."""
+    offset = game.evaluator.offset
+    return 0.0 if offset is None or not game.quantity.linear else offset
+
+
 def rounding(
-    answer: Answer, donor_weights: np.ndarray, model: Any, exact: np.ndarray, offset: Any = 0.0
+    answer: Answer,
+    donor_weights: np.ndarray,
+    model: Any,
+    exact: np.ndarray,
+    offset: Any = 0.0,
 ) -> np.ndarray:
     """How far base + sum of values may be from f(x) by rounding alone; float64 [N].
 
@@ -245,8 +254,8 @@ def rounding(
     weights of a player add up to 1 with it and to -1 without, so that partial sums grow to twice
     the span at most, and their squares to a third of that on average. Here n = 2^k corners, and
     the errors of P players and of the donors (weights w) are independent:
-    lambda (2 / 3) sqrt(2^k P sum w^2) u span. The level is kept to a few u, and what is added to
-    all answers in float64 (offset [] or [K]) to a few of its units.
+    lambda (2 / 3) sqrt(2^k P sum w^2) u span. The level is kept to a few u; what of it was added in
+    float64, the offset, to a few roundings of that.
 
     Sampled values are taken in float64 from means that are already rounded, the same ones on both
     sides: n = the coalitions asked, and no mean over donors.
@@ -256,8 +265,7 @@ def rounding(
     u = np.where(exact, unit, 0.5 * np.finfo(np.float64).eps)
     P = answer.values.shape[1]
     level = np.maximum(np.abs(answer.base - offset), np.abs(answer.full - offset)).max(axis=1)
-    level64 = np.abs(offset).max()
+    added = 8.0 * 0.5 * np.finfo(np.float64).eps * np.abs(offset).max()
     donors = np.where(exact, math.sqrt(float((donor_weights**2).sum())), 1.0)
     spread = np.sqrt(answer.summed * P) * donors
-    own = u * (16 / 3 * spread * answer.span + 8.0 * level)
-    return own + 8.0 * 0.5 * np.finfo(np.float64).eps * level64
+    return u * (16 / 3 * spread * answer.span + 8.0 * level) + added
