@@ -1,4 +1,4 @@
-"""The command line: `python -m bench [--case T1 ...] [--size smoke] [--gpu] [--list] [--stale]`."""
+"""The command line: `python -m bench [--case T1 ...] [--size smoke] [--gpu] [--list]`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jax
 
-from bench import counts, report, stale
+from bench import counts, report
 from bench.cases import CASES
 from bench.frame import Outcome
 
@@ -19,8 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the cases, print and keep what they found.
 
     Returns:
-        0; 1 when results disagreed, a case failed or (--stale) a row is older than its code; 2 for
-        a wrong name or a missing GPU.
+        0; 1 when results disagreed or a case failed; 2 for a wrong name or a missing GPU.
     """
     options = _parser().parse_args(arguments)
     wanted = [name for one in options.case for name in one.split(",") if name]
@@ -33,12 +32,6 @@ def main(arguments: list[str] | None = None) -> int:
             long = " (long: run by --case only)" if case.long else ""
             print(f"{case.name:4} {case.measures}{long}\n     target {case.target}")
         return 0
-    if options.stale:
-        names = stale.stale(
-            report.table(report.HERE / "README.md"), list(CASES.values()), report.ROOT
-        )
-        print(stale.told(names))
-        return 1 if names else 0
     if options.gpu and (missing := _missing_gpu()):
         print(missing, file=sys.stderr)
         return 2
@@ -87,7 +80,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--case", action="append", default=[], help="names, as T1 or T1,T3")
     parser.add_argument("--size", choices=("full", "smoke"), default="full")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
-    parser.add_argument("--stale", action="store_true", help="name rows older than their code")
     parser.add_argument("--gpu", action="store_true", help="refuse to run without a GPU")
     parser.add_argument("--out", type=Path, default=report.HERE / "out", help="for JSON files")
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")

@@ -26,7 +26,6 @@ LAST = "Last run: "
 COLUMNS = (
     "case",
     "on",
-    "commit",
     "measured",
     "value",
     "target",
@@ -109,9 +108,8 @@ def write_json(
 
 
 def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]:
-    """The lines of the table for one case: one a figure, with its commit, the rest told once."""
+    """The lines of the table for one case: one a figure, the rest told once."""
     on = "cpu" if where["platform"] == "cpu" else where["device"]
-    commit = where["commit"]
     agreement = "; ".join(
         f"{one.difference:.1e} / {one.tolerance:.1e}{'' if one.holds else ' FAILED'}"
         for one in outcome.agreements
@@ -120,8 +118,7 @@ def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]
     notes = "; ".join(outcome.notes)
     if outcome.not_run:
         empty = [""] * 2
-        goals = [case.target, case.stretch]
-        lines = [[case.name, on, commit, case.measures, "", *goals, "not run", *empty]]
+        lines = [[case.name, on, case.measures, "", case.target, case.stretch, "not run", *empty]]
         lines[0].append(f"not run: {outcome.not_run}")
         return lines
     figures = outcome.figures or (Figure(case.measures, float("nan")),)
@@ -131,7 +128,7 @@ def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]
         told = [seconds, agreement, notes] if index == 0 else [""] * 3
         goals = [_goal(figure, figure.target), _goal(figure, figure.stretch)]
         value = _number(figure.value) + figure.unit
-        lines.append([case.name, on, commit, figure.label, value, *goals, verdict, *told])
+        lines.append([case.name, on, figure.label, value, *goals, verdict, *told])
     return lines
 
 
@@ -140,28 +137,19 @@ def update_table(path: Path, new: list[list[str]], where: dict[str, Any]) -> Non
 
     Lines of another device are others, and so is what stands above the table about its last run.
     """
-    head, old, tail = _parts(path.read_text())
-    kept = lines_of(old)
+    text = path.read_text()
+    head, old, tail = _parts(text)
+    kept = [_cells(line) for line in old.splitlines() if line.startswith("| ")]
+    kept = [line for line in kept if line[0] not in (COLUMNS[0], "---")]
     ran = {(line[0], line[1]) for line in new}
     merged = [line for line in kept if (line[0], line[1]) not in ran] + new
     merged.sort(key=lambda line: (line[1] != "cpu", line[1], _place(line[0])))
-    shown = _markdown([COLUMNS, *merged])
+    table = _markdown([COLUMNS, *merged])
     here = f"device {where['device']}, "
     last = [line for line in old.splitlines() if line.startswith(LAST) and here not in line]
     last = sorted([*last, _last(where)], key=lambda line: "device cpu, " not in line)
     above = [line for one in last for line in (one, "")]
-    path.write_text("\n".join([head + BEGIN, *above, *shown, END]) + tail)
-
-
-def lines_of(text: str) -> list[list[str]]:
-    """The cells of each line of the table in a text."""
-    lines = [_cells(line) for line in text.splitlines() if line.startswith("| ")]
-    return [line for line in lines if line[0] not in (COLUMNS[0], "---")]
-
-
-def table(path: Path) -> list[list[str]]:
-    """The cells of each line of the table of a Markdown file."""
-    return lines_of(_parts(path.read_text())[1])
+    path.write_text("\n".join([head + BEGIN, *above, *table, END]) + tail)
 
 
 def write_page(path: Path, outcome: Outcome, where: dict[str, Any]) -> None:
@@ -234,7 +222,7 @@ def _processor() -> str:
 
 
 def _commit() -> str:
-    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty=+", "--abbrev=10"]
+    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--abbrev=10"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
