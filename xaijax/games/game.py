@@ -133,7 +133,7 @@ class Game:
             if groups is not None:
                 totals.add(groups[:, here], own)
 
-        closed = closed_form(self.evaluator, p) if self.ask.structured else None
+        closed = closed_form(self.evaluator, p) if self.ask.solved else None
         if closed is None:
             for first, differs in self.ask.differing(chosen):
                 backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
