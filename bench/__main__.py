@@ -1,4 +1,4 @@
-"""The command line: `python -m bench [--case T1 ...] [--size smoke] [--gpu] [--list]`."""
+"""The command line: `python -m bench [--case T1 ...] [--size smoke] [--gpu] [--list] [--stale]`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ import jax
 from bench import counts, report
 from bench.cases import CASES
 from bench.frame import Outcome
+from bench.stale import Stale, stale
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the cases, print and keep what they found.
 
     Returns:
-        0; 1 when results disagreed or a case failed; 2 for a wrong name or a missing GPU.
+        0; 1 when results disagreed, a case failed, or `--stale` found rows; 2 for a wrong name or a
+        missing GPU.
     """
     options = _parser().parse_args(arguments)
     wanted = [name for one in options.case for name in one.split(",") if name]
@@ -32,6 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
             long = " (long: run by --case only)" if case.long else ""
             print(f"{case.name:4} {case.measures}{long}\n     target {case.target}")
         return 0
+    if options.stale:
+        return 1 if _tell_stale() else 0
     if options.gpu and (missing := _missing_gpu()):
         print(missing, file=sys.stderr)
         return 2
@@ -70,9 +74,21 @@ def _measure(options: argparse.Namespace, wanted: list[str]) -> list[str]:
                 report.write_page(report.ROOT / case.page, outcome, where)
     if options.write and options.size == "full":
         report.update_table(report.HERE / "README.md", lines, where)
+        _tell_stale()
     if options.size == "full":
         failed += counts.tell(options.write, all_cases=not (wanted or options.gpu))
     return failed
+
+
+def _tell_stale() -> list[Stale]:
+    """Print the rows of the table that are older than the code, and how to measure them again."""
+    found = stale(report.table(report.HERE / "README.md"))
+    for one in found:
+        print(f"stale: {one}")
+    for on in sorted({one.on for one in found}):
+        names = ",".join(dict.fromkeys(one.case for one in found if one.on == on))
+        print(f"on {on}: python -m bench --case {names}")
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -80,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--case", action="append", default=[], help="names, as T1 or T1,T3")
     parser.add_argument("--size", choices=("full", "smoke"), default="full")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
+    parser.add_argument("--stale", action="store_true", help="rows older than the code, and stop")
     parser.add_argument("--gpu", action="store_true", help="refuse to run without a GPU")
     parser.add_argument("--out", type=Path, default=report.HERE / "out", help="for JSON files")
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")

@@ -26,6 +26,7 @@ LAST = "Last run: "
 COLUMNS = (
     "case",
     "on",
+    "commit",
     "measured",
     "value",
     "target",
@@ -118,7 +119,8 @@ def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]
     notes = "; ".join(outcome.notes)
     if outcome.not_run:
         empty = [""] * 2
-        lines = [[case.name, on, case.measures, "", case.target, case.stretch, "not run", *empty]]
+        start = [case.name, on, where["commit"], case.measures]
+        lines = [[*start, "", case.target, case.stretch, "not run", *empty]]
         lines[0].append(f"not run: {outcome.not_run}")
         return lines
     figures = outcome.figures or (Figure(case.measures, float("nan")),)
@@ -128,7 +130,8 @@ def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]
         told = [seconds, agreement, notes] if index == 0 else [""] * 3
         goals = [_goal(figure, figure.target), _goal(figure, figure.stretch)]
         value = _number(figure.value) + figure.unit
-        lines.append([case.name, on, figure.label, value, *goals, verdict, *told])
+        start = [case.name, on, where["commit"], figure.label]
+        lines.append([*start, value, *goals, verdict, *told])
     return lines
 
 
@@ -139,17 +142,21 @@ def update_table(path: Path, new: list[list[str]], where: dict[str, Any]) -> Non
     """
     text = path.read_text()
     head, old, tail = _parts(text)
-    kept = [_cells(line) for line in old.splitlines() if line.startswith("| ")]
-    kept = [line for line in kept if line[0] not in (COLUMNS[0], "---")]
+    kept = _lines(old)
     ran = {(line[0], line[1]) for line in new}
     merged = [line for line in kept if (line[0], line[1]) not in ran] + new
     merged.sort(key=lambda line: (line[1] != "cpu", line[1], _place(line[0])))
-    table = _markdown([COLUMNS, *merged])
+    shown = _markdown([COLUMNS, *merged])
     here = f"device {where['device']}, "
     last = [line for line in old.splitlines() if line.startswith(LAST) and here not in line]
     last = sorted([*last, _last(where)], key=lambda line: "device cpu, " not in line)
     above = [line for one in last for line in (one, "")]
-    path.write_text("\n".join([head + BEGIN, *above, *table, END]) + tail)
+    path.write_text("\n".join([head + BEGIN, *above, *shown, END]) + tail)
+
+
+def table(path: Path) -> list[list[str]]:
+    """The lines of the table of a Markdown file, without its headings."""
+    return _lines(_parts(path.read_text())[1])
 
 
 def write_page(path: Path, outcome: Outcome, where: dict[str, Any]) -> None:
@@ -165,6 +172,11 @@ def _parts(text: str) -> tuple[str, str, str]:
     head, rest = text.split(BEGIN, 1)
     old, tail = rest.split(END, 1)
     return head, old, tail
+
+
+def _lines(text: str) -> list[list[str]]:
+    lines = [_cells(line) for line in text.splitlines() if line.startswith("| ")]
+    return [line for line in lines if line[0] not in (COLUMNS[0], "---")]
 
 
 def _place(name: str) -> tuple[float, str]:
@@ -221,9 +233,20 @@ def _processor() -> str:
     return found[1].strip() if found else platform.processor() or platform.machine()
 
 
+def git(*arguments: str, root: Path = ROOT) -> str:
+    """What git says of the repository; raises OSError or CalledProcessError where it is silent."""
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def _commit() -> str:
-    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--abbrev=10"]
+    """The commit, with a "+" where code stands in the tree that is in no commit.
+
+    Pages do not count: a run writes its own table.
+    """
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        commit = git("rev-parse", "--short=10", "HEAD")
+        changed = git("status", "--porcelain", "--", "xaijax", "kernels", "bench", ":!*.md")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+    return f"{commit}+" if changed else commit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ from bench.frame import (
     ratio,
     take_turns,
 )
+from bench.stale import stale
 
 WHERE: dict[str, Any] = {
     "platform": "cpu",
@@ -119,7 +121,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(report, "HERE", tmp_path)
     monkeypatch.setattr(report, "machine", lambda: WHERE)
     monkeypatch.setattr(counts, "kinds", lambda: SimpleNamespace(KINDS={}))
-    old = "| T9 | cpu | kept \\| as it is |" + " |" * (len(report.COLUMNS) - 3)
+    old = "| T9 | cpu | c9 | kept \\| as it is |" + " |" * (len(report.COLUMNS) - 4)
     (tmp_path / "README.md").write_text(f"before\n{report.BEGIN}\n{old}\n{report.END}\nafter\n")
     return tmp_path
 
@@ -144,6 +146,83 @@ def test_a_run_writes_its_lines_and_keeps_others(
     stored = json.loads((written / "out/T2.json").read_text())
     assert stored["agrees"] and stored["machine"]["commit"] == "c"
     assert len(stored["timings"][0]["seconds"]) == 2
+
+
+def test_every_row_has_the_commit_that_it_was_measured_at(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(size: str) -> Duel:
+        raise NotRun("the peer is not here")
+
+    run(written, monkeypatch, case("T2"))
+    monkeypatch.setattr(report, "machine", lambda: WHERE | {"commit": "d+"})
+    run(written, monkeypatch, case("T10"), Case("T11", "a fake", "", "", absent))
+    at = report.COLUMNS.index("commit")
+    lines = report.table(written / "README.md")
+    assert [(line[0], line[at]) for line in lines] == [
+        ("T2", "c"),
+        ("T9", "c9"),  # a row that was not run keeps its own
+        ("T10", "d+"),
+        ("T11", "d+"),
+    ]
+    assert {len(line) for line in lines} == {len(report.COLUMNS)}
+
+
+def test_rows_older_than_the_code_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=n", "-c", "user.email=e")
+        return report.git(*who, *arguments, root=tmp_path)
+
+    def commit(file: str, text: str) -> str:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+        git("add", "--all")
+        git("commit", "--quiet", "--message", text)
+        return git("rev-parse", "--short=10", "HEAD")
+
+    git("init", "--quiet")
+    first = commit("kernels/a.py", "1")
+    second = commit("xaijax/a.py", "2")
+    third = commit("docs/a.md", "3")
+
+    def line(name: str, where: str, verdict: str = "met") -> list[str]:
+        cells = {"case": name, "on": "cpu", "commit": where, "verdict": verdict}
+        return [cells.get(column, "") for column in report.COLUMNS]
+
+    lines = [
+        line("T1", first),
+        line("T1", first),
+        line("T2", second),
+        line("T3", third),
+        line("T4", f"{third}+"),
+        line("T5", "0123456789"),
+        line("T6", first, "not run"),
+        line("T7", "unknown"),
+    ]
+    found = stale(lines, tmp_path)
+    assert [(one.case, one.commit) for one in found] == [
+        ("T1", first),
+        ("T4", f"{third}+"),
+        ("T5", "0123456789"),
+        ("T7", "unknown"),
+    ]
+    assert found[0].why.startswith("1 commit to xaijax and kernels")
+    monkeypatch.setattr(command, "stale", lambda lines: found)
+    assert command.main(["--stale"]) == 1
+    told = capsys.readouterr().out
+    assert f"stale: T1 (cpu) at {first}: 1 commit" in told
+    assert told.endswith("on cpu: python -m bench --case T1,T4,T5,T7\n")
+    monkeypatch.setattr(command, "stale", lambda lines: [])
+    assert command.main(["--stale"]) == 0
+
+
+def test_the_table_of_this_repository_says_its_commits() -> None:
+    lines = report.table(report.HERE / "README.md")
+    assert lines and {len(line) for line in lines} == {len(report.COLUMNS)}
+    at = report.COLUMNS.index("commit")
+    assert all(re.fullmatch(r"[0-9a-f]{10}\+?", line[at]) for line in lines)
 
 
 def test_a_gpu_keeps_the_rows_of_a_cpu(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:

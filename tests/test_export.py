@@ -106,8 +106,8 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
         partial(walk_tiles, dense_layer, after_layer, walk, mesh),
         (*fixed, split(i32(T, 4))),
     )
-    pairs = over_tiles(partial(reduce_pairs, k=BITS, group=2), mesh, (True, False))
-    yield "reduce_pairs", pairs, (values, f32(1 << BITS, BITS))
+    pairs = over_tiles(partial(reduce_pairs, group=2), mesh, (True, False, False, False))
+    yield "reduce_pairs", pairs, (values, f32(4, 1 << BITS, BITS + 2), i32(), i32())
     pieces = over_tiles(reduce_pieces, mesh, (True, False, True))
     low = R.bit_length() - 1
     yield "reduce_pieces", pieces, (values, f32(3, R, low + 2), split(i32(T)))

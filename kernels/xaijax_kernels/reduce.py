@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 # Values in a group of tiles. One product over many pairs runs on all cores, and a tile's few pairs
 # alone do not: a third of the time on two cores.
@@ -25,34 +26,74 @@ def group_tiles(rows: int, outputs: int, platform: str) -> int:
     return max(1, _GROUP_VALUES[kind] // (rows * outputs))
 
 
+PARTS = 4  # of a block: one program reduces pairs of one, two or four parts
+
+
+def block_of(k: int, slot_bits: int, rows: int) -> tuple[int, int, int]:
+    """(log2 rows of a part, parts of a block, level) for pairs of k players in tiles of `rows`.
+
+    A pair has 2^max(k, slot_bits) rows, which are 2^level parts. Three sizes share a program: it
+    costs more time to compile one than to add up some sums that nobody reads.
+    """
+    bits = max(k, slot_bits)
+    level = (bits - slot_bits) % 3
+    low = bits - level
+    return low, min(PARTS, rows >> low), level
+
+
+def block_weights(matrix: np.ndarray, parts: int, level: int, width: int) -> np.ndarray:
+    """The matrix [2^m, k] of a pair of 2^level parts, for each part of a block, filled up with
+    columns of zeros; [parts, 2^m >> level, width]."""
+    of_pair = matrix.reshape(1 << level, len(matrix) >> level, matrix.shape[1])
+    filled = np.pad(of_pair, ((0, 0), (0, 0), (0, width - matrix.shape[1])))
+    return np.tile(filled, (parts >> level, 1, 1))
+
+
 def reduce_pairs(
     values: jax.Array,  # [T, R, K]
-    matrix: jax.Array,  # [2^m, k], rows past 2^k are zero; indices.corner_matrix
-    k: int,
+    weights: jax.Array,  # [Q, A, W], see `block_weights`
+    level: jax.Array,  # int32 [], a pair is 2^level parts
+    last: jax.Array,  # int32 [], the row of its last part where all players are kept
     group: int,  # G
 ) -> jax.Array:
-    """All pairs of 2^m rows, 2^m <= R; [T, R / 2^m, K, k + 3].
+    """All pairs of 2^level parts of A rows, Q parts to a block; [T, R / (Q A), Q, K, W + 3].
 
-    The last axis: the semivalue of the k players, v(nothing kept), v(all kept), and the span: the
-    largest |v(S) - v(nothing kept)|. That value is subtracted first: rounding is then relative to
-    the span, not to the level.
+    Entry q is that of the pair that part q belongs to. The last axis: the semivalue of the players,
+    v(nothing kept), v(all kept), and the span: the largest |v(S) - v(nothing kept)|. That value is
+    subtracted first: rounding is then relative to the span, not to the level.
     """
     T, R, K = values.shape
-    corners = matrix.shape[0]
+    Q, A, W = weights.shape
+
+    def whole(parts: jax.Array, join: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
+        """Each part's pair's, joined of its parts; [Q, ..]. No part sees another pair's numbers."""
+        joined = [parts]
+        while len(joined) < Q.bit_length():
+            pair = joined[-1].reshape(-1, 2, 1 << (len(joined) - 1), *parts.shape[1:])
+            both = join(pair[:, :1], pair[:, 1:])
+            joined.append(jnp.broadcast_to(both, pair.shape).reshape(parts.shape))
+        return jax.lax.select_n(jnp.minimum(level, len(joined) - 1), *joined)
 
     def one_group(v):
-        v = v.reshape(-1, corners, K).swapaxes(1, 2)  # [pairs, K, 2^m]
-        empty, full = v[:, :, :1], v[:, :, (1 << k) - 1 :][:, :, :1]
-        pairs = len(v)
-        flat = (v - empty).reshape(pairs * K, corners)
-        phi = jnp.dot(flat, matrix, precision=jax.lax.Precision.HIGHEST).reshape(pairs, K, k)
-        span = jnp.abs(flat).max(axis=1).reshape(pairs, K, 1)
-        return jnp.concatenate([phi, empty, full, span], axis=2)
+        v = v.reshape(-1, Q, A, K).transpose(1, 0, 3, 2)  # [Q, blocks, K, A]
+        empty = whole(v[..., :1], lambda first, second: first)
+        full = jax.lax.dynamic_slice_in_dim(v, last, 1, axis=3)
+        full = whole(full, lambda first, second: second)
+        change = v - empty
+        phi = jax.lax.dot_general(
+            change.reshape(Q, -1, A),
+            weights,
+            (((2,), (1,)), ((0,), (0,))),
+            precision=jax.lax.Precision.HIGHEST,
+        ).reshape(Q, -1, K, W)
+        span = jnp.abs(change).max(axis=3, keepdims=True)
+        sums = [whole(phi, jnp.add), empty, full, whole(span, jnp.maximum)]
+        return jnp.concatenate(sums, axis=3).swapaxes(0, 1)
 
     # Few tiles are filled up to a group, so that the product has one shape for every T.
     values = jnp.pad(values, ((0, -T % group), (0, 0), (0, 0)))
     sums = jax.lax.map(one_group, values.reshape(-1, group, R, K))
-    return sums.reshape(-1, R // corners, K, k + 3)[:T]
+    return sums.reshape(-1, R // (Q * A), Q, K, W + 3)[:T]
 
 
 def reduce_pieces(

@@ -21,7 +21,13 @@ from xaijax.games._loop import Instances, Question, Stream
 from xaijax.games._programs import LOOK_AHEAD, Programs
 from xaijax_kernels.lattice import Dispatch, Pairs
 from xaijax_kernels.listed import ListedStream, group_means, list_means, list_words
-from xaijax_kernels.reduce import group_tiles, reduce_pairs, reduce_pieces
+from xaijax_kernels.reduce import (
+    block_of,
+    block_weights,
+    group_tiles,
+    reduce_pairs,
+    reduce_pieces,
+)
 from xaijax_kernels.tables import put, tables_of_pairs
 
 
@@ -32,6 +38,7 @@ class Answers:
     piece: Dispatch
     place: np.ndarray  # where tile t of the piece stands in T
     under_way: Future[tuple[jax.Array, jax.Array]]
+    slot_bits: int  # of the stream
 
     @property
     def values(self) -> jax.Array:
@@ -86,7 +93,7 @@ class DeviceBackend:
         fixed = (self._padded(x.codes), None if own is None else self._padded(own), words)
         waiting: list[Answers] = []
         for piece in stream.dispatches(self.sizes.rows):
-            waiting.append(self._launch(run, piece, slots, *fixed))
+            waiting.append(self._launch(run, piece, slots, stream.slot_bits, *fixed))
             if len(waiting) > LOOK_AHEAD:
                 yield waiting.pop(0)
         yield from waiting
@@ -99,12 +106,24 @@ class DeviceBackend:
 
     def pair_sums(self, answers: Answers, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:
         """`reduce_pairs` started on the piece; call the result for float64 [blocks, K, k + 3]."""
-        weights = self._weights_on_device(matrix, answers.values.dtype)
         tile, platform = self.sizes.tile, self.mesh.devices.flat[0].platform
-        reduce = partial(reduce_pairs, k=k, group=group_tiles(tile.rows, tile.outputs, platform))
-        program = self.programs.reduction(("pairs", k, matrix.shape), reduce, weights)
-        sums = program(answers.values, weights)
-        return lambda: self._read(answers, sums).reshape(-1, *sums.shape[2:])
+        low, parts, level = block_of(k, answers.slot_bits, tile.rows)
+        width = min(low + 2, tile.P)
+        weights = self._weights_on_device(
+            matrix, answers.values.dtype, partial(block_weights, matrix, parts, level, width)
+        )
+        at = np.int32(level), np.int32((1 << min(k, low)) - 1)
+        reduce = partial(reduce_pairs, group=group_tiles(tile.rows, tile.outputs, platform))
+        key = ("pairs", weights.shape)
+        program = self.programs.reduction(key, reduce, (False,) * 3, weights, *at)
+        sums = program(answers.values, weights, *at)
+
+        def read() -> np.ndarray:
+            found = self._read(answers, sums)[:, :, :: 1 << level]  # one part of each pair
+            found = found.reshape(-1, *found.shape[3:])
+            return np.concatenate([found[..., :k], found[..., width:]], axis=-1)
+
+        return read
 
     def piece_sums(
         self, answers: Answers, matrices: np.ndarray, high_bits: np.ndarray
@@ -117,16 +136,20 @@ class DeviceBackend:
         padded[answers.place] = high_bits
         bits = jax.device_put(padded, self._split)
         weights = self._weights_on_device(matrices, answers.values.dtype)
-        program = self.programs.reduction(("pieces", matrices.shape), reduce_pieces, weights, bits)
+        key = ("pieces", matrices.shape)
+        program = self.programs.reduction(key, reduce_pieces, (False, True), weights, bits)
         sums = program(answers.values, weights, bits)
         return lambda: self._read(answers, sums)
 
-    def _weights_on_device(self, matrix: np.ndarray, dtype: Any) -> jax.Array:
-        """The matrix in the answers' dtype, put on the devices once."""
+    def _weights_on_device(
+        self, matrix: np.ndarray, dtype: Any, made: Callable[[], np.ndarray] | None = None
+    ) -> jax.Array:
+        """The matrix, or what is made of it, in the answers' dtype, put on the devices once."""
         kept = self._weights.get(id(matrix))
         if kept is None:
+            whole = matrix if made is None else made()
             # The matrix is kept too: its id then stays its own.
-            kept = (matrix, jax.device_put(matrix.astype(dtype), self._same))
+            kept = (matrix, jax.device_put(whole.astype(dtype), self._same))
             self._weights[id(matrix)] = kept
         return kept[1]
 
@@ -232,6 +255,7 @@ class DeviceBackend:
         run: Any,
         piece: Dispatch,
         S: int,
+        slot_bits: int,
         x: jax.Array,
         own: jax.Array | None,
         masks: jax.Array | None,
@@ -254,7 +278,7 @@ class DeviceBackend:
         arguments = (p.params, x, p.donors, p.players, counts, slots, masks, own)
         self.clock.model_calls += 1
         self.clock.padded_rows += tiles * self.sizes.tile.rows - piece.rows
-        return Answers(piece, place, beside(run, arguments))
+        return Answers(piece, place, beside(run, arguments), slot_bits)
 
 
 def _to_power_of_two(array: np.ndarray) -> np.ndarray:

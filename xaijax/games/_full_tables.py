@@ -25,7 +25,7 @@ def full_tables(
         parts.append(_table_of_stretch(ask, backend, here, differs, K, most_rows))
 
     for first, differs in ask.differing(chosen):
-        asked = (np.int64(1) << np.maximum(differs.sum(2), backend.slot_bits)).sum(1)
+        asked = (np.int64(1) << np.maximum(differs.sum(2), ask.least_bits(backend))).sum(1)
         for lo, hi in _stretches(asked, most_rows, most_instances):
             backend = ask.with_less_where_memory_is_short(
                 backend, stretch, first + lo, differs[lo:hi]
@@ -38,7 +38,7 @@ def _table_of_stretch(
 ) -> np.ndarray:
     """v(S) before the outer function; donors a few at a time where their rows are too many."""
     donors, P = ask.evaluator.replacement.weights, ask.evaluator.players.count
-    rows = (np.int64(1) << np.maximum(differs.sum(2), backend.slot_bits)).sum()
+    rows = (np.int64(1) << np.maximum(differs.sum(2), ask.least_bits(backend))).sum()
     step = len(donors) if rows <= most_rows else max(1, most_rows >> P)
     table = np.zeros((len(differs), 1 << P, K))
     for b in range(0, len(donors), step):

@@ -162,14 +162,16 @@ class Programs:
             self._cache[key] = traced_once(columns(known.head), self.params, hidden)
         return self._cache[key]
 
-    def reduction(self, key: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-        """A reduction of the values, compiled once: (values, weights[, one number per tile])."""
+    def reduction(
+        self, key: Any, function: Callable[..., Any], split: tuple[bool, ...], *arguments: Any
+    ) -> Any:
+        """A reduction of (values, *arguments), compiled once; split: which have the tile axis."""
         s = self.sizes
         values = jax.ShapeDtypeStruct(
             (s.tiles, s.tile.rows, s.tile.outputs), s.tile.dtype, sharding=self.split
         )
-        split = (True, False, True)[: 1 + len(arguments)]
-        return self.compiled(key, over_tiles(function, self.mesh, split), (values, *arguments))
+        whole = over_tiles(function, self.mesh, (True, *split))
+        return self.compiled(key, whole, (values, *arguments))
 
     def compiled(
         self, key: Any, function: Callable[..., Any], arguments: Any, donate: tuple[int, ...] = ()

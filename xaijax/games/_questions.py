@@ -99,21 +99,30 @@ class Questions:
     ) -> Iterator[tuple[np.ndarray, Pairs]]:
         """(places, the stream of those pairs), all of them by the corners that differ.
 
-        One stream for the model; where its structure answers, one for each number of players that
-        differ, whose pairs then fill a slot each.
+        One stream for the model, and one for each size of the slots that its structure takes.
         """
         differs = differs.reshape(-1, self.P)
         if not self.structured:
             yield np.arange(len(differs)), self.pack(backend, instance, donor, differs)
             return
-        most = backend.rows_per_block.bit_length() - 1
-        bits = np.clip(differs.sum(axis=1), backend.slot_bits, most)
+        sizes = self._slots(backend)
+        place = np.searchsorted(sizes, differs.sum(axis=1), side="right") - 1
+        bits = sizes[np.maximum(place, 0)]  # the largest that the pair fills, or the smallest
         for own in np.unique(bits)[::-1]:
             here = np.flatnonzero(bits == own)
             some = (instance[here], donor[here], differs[here], int(own))
             pairs = pack(*some, structured=True)
             self.counted(pairs)
             yield here, pairs
+
+    def _slots(self, backend: Backend) -> np.ndarray:
+        """log2 of the rows of the structure's slots, each once."""
+        most = min(self.P, backend.rows_per_block.bit_length() - 1)
+        return np.unique(np.minimum(self.evaluator.known.slot_bits, most))
+
+    def least_bits(self, backend: Backend) -> int:
+        """A pair of `packs` takes at least 2^least_bits rows."""
+        return int(self._slots(backend)[0]) if self.structured else backend.slot_bits
 
     @property
     def largest(self) -> np.ndarray:
@@ -168,9 +177,14 @@ class Questions:
         return self.evaluator.crosses and self._may_stand_in
 
     @property
+    def solved(self) -> bool:
+        """Whether a closed form may answer, where the model's structure has one."""
+        return self.evaluator.structured and self._may_stand_in
+
+    @property
     def structured(self) -> bool:
         """Whether the model's structure answers corners."""
-        return self.evaluator.structured and self._may_stand_in
+        return self.evaluator.structured and self.evaluator.spares and self._may_stand_in
 
     def question(
         self,

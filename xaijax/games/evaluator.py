@@ -33,10 +33,12 @@ from xaijax_kernels.hybrids import SLOT_BITS
 from xaijax_kernels.lattice import LISTED
 from xaijax_kernels.memory import free_memory
 from xaijax_kernels.structures.columnwise import largest
-from xaijax_kernels.tiles import SMALLEST_TILE
+from xaijax_kernels.tiles import SMALLEST_TILE, multiplications
 
 PROBE_ROWS = 32
 LASTING = "codes of the lasting rows"
+KNOWN = "shapes of the structure"
+LEAST_SHARE = 1 / 32  # of a model's products that its first layer must have to be worth programs
 ROWS_READ, NUMBERS_READ = 1 << 12, 1 << 20  # codes that are looked at together
 SLOT = 1 << SLOT_BITS
 LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair is cut into
@@ -246,6 +248,33 @@ class Evaluator:
         apart = self.score is None or not self.score.reads_own
         return self.structure is not None and self.model.deterministic and apart
 
+    @property
+    def spares(self) -> bool:
+        """Whether the structure spares enough of a row to be worth the programs that it needs.
+
+        A first layer does where its products are a LEAST_SHARE of the model's. Its programs take
+        about a second to compile; a model with a smaller share runs for half a minute before that
+        second is won back. It hangs on the model's sizes alone, as bits do: not on the number of
+        instances, which would then change the last bits of each other's values.
+        """
+        return self._known[1]
+
+    @property
+    def known(self) -> Any:
+        """The structure with shapes in place of arrays; None where there is none."""
+        return self._known[0]
+
+    @property
+    def _known(self) -> tuple[Any, bool]:
+        structure = self.structure
+        if structure is None:
+            return None, False
+        if self.kept.get(KNOWN, (None,))[0] is not structure:
+            known = jax.eval_shape(structure.of, self.model.params)
+            whole = multiplications(self.findings.jaxpr, self.findings.rows)
+            self.kept[KNOWN] = structure, (known, known.work() >= LEAST_SHARE * whole)
+        return self.kept[KNOWN][1]
+
     def largest(self, codes: np.ndarray) -> np.ndarray:
         """The largest size of what the structure makes of each row of codes [R, C]; [R].
 
@@ -268,8 +297,7 @@ class Evaluator:
         """Whether orders of players are walked by the model's first layer."""
         if self.structure is None or self.players_of_codes is not None:
             return False
-        known = jax.eval_shape(self.structure.of, self.model.params)
-        return known.walks and len(self.code_players) == self.replacement.codes.shape[1]
+        return self.known.walks and len(self.code_players) == self.replacement.codes.shape[1]
 
     def walker(self, table: Table, x: np.ndarray, N: int) -> WalkBackend:
         """The loop that walks orders; arguments as of `backend`."""

@@ -102,7 +102,7 @@ class Game:
     def closed(self, p: np.ndarray) -> ClosedForm | None:
         """What gives the semivalue with weights p [P] without any hybrid; probes the model."""
         self.ask.backend()
-        linear = self.quantity.linear and self.ask.structured
+        linear = self.quantity.linear and self.ask.solved
         return closed_form(self.evaluator, p) if linear else None
 
     def index(self, p: np.ndarray, rows: np.ndarray | None = None) -> Totals:

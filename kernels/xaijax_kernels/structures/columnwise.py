@@ -40,6 +40,15 @@ class Columnwise:
         return self.inner.parts
 
     @property
+    def slot_bits(self) -> tuple[int, ...]:
+        """See `Dense.slot_bits`."""
+        return self.inner.slot_bits
+
+    def work(self) -> float:
+        """See `Dense.work`."""
+        return self.inner.work()
+
+    @property
     def adds(self) -> bool:
         """See `Dense.adds`."""
         return self.inner.adds

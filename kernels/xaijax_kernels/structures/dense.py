@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 # A product rounds its last few rows in another way, and a pair's bits must not depend on its place.
 WHOLE_ROWS = 256
@@ -26,20 +27,11 @@ Head = Callable[[jax.Array], jax.Array]  # hidden [R, H] -> answers [R, A]
 
 def sums_of_choices(start: jax.Array, choices: jax.Array) -> jax.Array:
     """start [S, 1, H] plus one of each two choices [S, t, 2, H]; [S, 2^t, H], bit i says which."""
-
-    def doubled(out: jax.Array, choices: jax.Array) -> jax.Array:
-        for i in range(choices.shape[1]):
-            both = choices[:, i, :, None]  # [S, 2, 1, H]
-            out = jnp.concatenate([out + both[:, 0], out + both[:, 1]], axis=1)
-        return out
-
-    # Half tables: one addition and one pass over the whole table.
-    half = choices.shape[1] // 2
-    low = doubled(start, choices[:, :half])
-    high = doubled(jnp.zeros_like(start), choices[:, half:])
-    # Written out, or the compiler makes the half tables again for each of their sums.
-    low, high = jax.lax.optimization_barrier((low, high))
-    return (high[:, :, None] + low[:, None]).reshape(len(start), -1, start.shape[2])
+    out = start
+    for i in range(choices.shape[1]):
+        both = choices[:, i, :, None]  # [S, 2, 1, H]
+        out = jnp.concatenate([out + both[:, 0], out + both[:, 1]], axis=1)
+    return out
 
 
 @jax.tree_util.register_dataclass
@@ -59,6 +51,21 @@ class Dense:
     def parts(self) -> int:
         """Numbers of a part."""
         return self.width
+
+    @property
+    def slot_bits(self) -> tuple[int, ...]:
+        """log2 of the rows of slots, a program for each; see `Questions.packs`.
+
+        One: a slot's own part, 13 rows of a product with W for 2^6 corners, is small beside the
+        head of these. With two hidden layers of 64 units on Adult's codes a call takes a sixth
+        longer than with a program for every size, which take seven seconds to compile. A smaller
+        pair fills its slot up, and has few rows.
+        """
+        return (6,)
+
+    def work(self) -> float:
+        """Multiplications of one row that corners are spared."""
+        return float(np.prod(self.weights.shape))
 
     @property
     def adds(self) -> bool:
@@ -105,20 +112,25 @@ class Dense:
         rows_of_block = self.block(S << s)
         low = min(s, rows_of_block.bit_length() - 1)
         together = rows_of_block >> low
-        high = sums_of_choices(jnp.zeros_like(start), terms[:, low:])  # [S, 2^(s - low), H]
+        # Tables of a few bits each, of all slots at once: a block is then one addition a number.
+        zero, half = jnp.zeros_like(start), low // 2
+        first = sums_of_choices(start, terms[:, :half])  # [S, 2^half, H]
+        second = sums_of_choices(zero, terms[:, half:low])  # [S, 2^(low - half), H]
+        high = sums_of_choices(zero, terms[:, low:])  # [S, 2^(s - low), H]
+        # Written out, or the compiler makes the tables again for each of their sums.
+        tables = jax.lax.optimization_barrier((first, second, high))
 
         def few(slots: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-            start, terms, high = slots  # of `together` slots
-            sums = sums_of_choices(start, terms)
+            first, second, high = slots  # of `together` slots
+            sums = (second[:, :, None] + first[:, None]).reshape(together, -1, H)
             if low == s:
                 return head(sums.reshape(-1, H))
             return jax.lax.map(lambda h: head(sums[0] + h), high[0])
 
-        parts = (start, terms[:, :low], high)
         if together == S:
-            return few(parts).reshape(S << s, -1)
-        parts = tuple(a.reshape(-1, together, *a.shape[1:]) for a in parts)
-        return jax.lax.map(few, parts).reshape(S << s, -1)
+            return few(tables).reshape(S << s, -1)
+        tables = tuple(a.reshape(-1, together, *a.shape[1:]) for a in tables)
+        return jax.lax.map(few, tables).reshape(S << s, -1)
 
     def kept_columns(self, kept: jax.Array) -> jax.Array:
         """Which columns of the layer are kept where columns of the rows are; bool [.., F]."""
