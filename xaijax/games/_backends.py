@@ -132,7 +132,7 @@ def _host_rows(evaluator: Any, most_rows: int) -> tuple[int, int]:
     fits = evaluator.max_memory // 4 // (8 * codes.shape[1] * codes.itemsize)
     block = evaluator.tile or max(SMALLEST_TILE, min(ROWS_PER_CALL, power_below(fits)))
     needed = 2 * block * codes.shape[1] * codes.itemsize
-    if needed > evaluator.max_memory:
+    if evaluator.tile is not None and needed > evaluator.max_memory:  # what is said is kept
         raise MemoryPlanError(
             f"max_memory={evaluator.max_memory:,} bytes, but one tile of {block:,} rows needs "
             f"about {needed:,} ({codes.shape[1]} columns). Say a smaller tile=, or raise "
