@@ -71,7 +71,8 @@ class RowCounts:
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((params, given[places]))]
         # Compiled first, then called: within a trace a jitted function would become a part of it.
         program = jax.jit(jaxpr_as_fun(trace)).lower(*leaves).compile()
-        found = np.array(program(*leaves)[0])
+        with jax.ensure_compile_time_eval():  # numbers, whatever is traced around it
+            found = np.array(program(*leaves)[0])
         gap = gap_of(answer[places], found, answer)
         if gap is not None:
             raise NonDeterministicModelError(_refusal(self._name, len(given), rows, gap))
