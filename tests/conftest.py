@@ -18,11 +18,13 @@ EVERY = {  # of them, however small and quick to compile
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One store of compiled programs for the run, so that what many tests need is compiled once.
+    """A store of compiled programs for the run, so that what many tests need is compiled once.
 
-    By the environment, which the workers of xdist and the processes that tests start inherit.
+    One for each worker of xdist: two that write one file at a time would read half of it. By the
+    environment, which the processes that tests start inherit.
     """
-    if PROGRAMS in os.environ:
+    given = os.environ.get(PROGRAMS)
+    if given is not None and not hasattr(config, "workerinput"):
         return
     folder = tempfile.mkdtemp(prefix="xaijax-programs-")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
