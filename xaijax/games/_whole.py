@@ -15,15 +15,9 @@ from typing import Any
 import numpy as np
 
 from xaijax._errors import ModelOutputError
-from xaijax.games.evaluator import PROBE_ROWS
 
 ROWS = 1 << 14  # looked at together: a memory map is read in pieces
 DONORS = "whole donors"  # looked at once for all questions
-# A row that lies where the model jumps, or nearly, has an answer that hangs on the last bits of its
-# numbers. Moved by two units up and down it shows by how much; what moves less than the answers
-# differ, four times over, was not rounding.
-MOVED = 2.0**-22
-TIMES = 4
 
 
 @dataclass(frozen=True)
@@ -41,18 +35,12 @@ def whole_answers(ask: Any) -> WholeAnswers:
     """
     evaluator = ask.evaluator
     donors = evaluator.replacement.codes
-    largest = ask.largest
-    of_donors = largest[ask.N :]
-    usual = float(of_donors[: PROBE_ROWS // 2].max()) or 1.0  # of what the probe looked at
     if evaluator.kept.get(DONORS, (None,))[0] is not donors:
         row = evaluator.replacement.row
-        checked = _checked(
-            evaluator, donors, of_donors / usual, lambda b: f"background row {int(row[b])}", None
-        )
+        checked = _checked(evaluator, donors, lambda b: f"background row {int(row[b])}", None)
         evaluator.kept[DONORS] = donors, _ends(checked.answers)
     ends = evaluator.kept[DONORS][1]
-    growth = largest[: ask.N] / usual
-    found = _checked(evaluator, ask.codes, growth, lambda n: f"X row {n}", ends)
+    found = _checked(evaluator, ask.codes, lambda n: f"X row {n}", ends)
     return WholeAnswers(ask.with_offset(found.answers), found.allowed)
 
 
@@ -63,9 +51,13 @@ def _ends(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (finite.min(axis=0), finite.max(axis=0)) if len(finite) else (none, none)
 
 
-def _checked(
-    evaluator: Any, codes: np.ndarray, growth: np.ndarray, named: Any, ends: Any
-) -> WholeAnswers:
+def _spread(answers: np.ndarray, ends: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """How far answers [n, K] are from the donors' at most; [n, K]."""
+    with np.errstate(invalid="ignore"):
+        return np.maximum(np.abs(answers - ends[0]), np.abs(answers - ends[1]))
+
+
+def _checked(evaluator: Any, codes: np.ndarray, named: Any, ends: Any) -> WholeAnswers:
     """The model's own answers to these rows; raises where the structure gives others.
 
     ends: the smallest and the largest of the donors' answers, by which an answer's spread is told,
@@ -76,14 +68,12 @@ def _checked(
     for first in range(0, len(codes), ROWS):
         some = np.asarray(codes[first : first + ROWS])
         found, own = _both(evaluator, some)
-        low, high = _ends(own) if ends is None else ends
-        with np.errstate(invalid="ignore"):
-            spread = np.maximum(np.abs(own - low), np.abs(own - high))
-            slack = agreement.allowed(own, spread, growth[first : first + len(some)])
+        spread = _spread(own, _ends(own) if ends is None else ends)
+        slack = agreement.allowed(own, spread)
         wrong = _apart(found, own, slack)
         if len(wrong):
-            slack[wrong] = np.maximum(
-                slack[wrong], _sensitivity(evaluator, some[wrong], own[wrong])
+            slack[wrong] = np.fmax(
+                slack[wrong], _sensitivity(evaluator, some[wrong], own[wrong], spread[wrong])
             )
             wrong = _apart(found, own, slack)
         if len(wrong):
@@ -101,14 +91,26 @@ def refuse_other(ask: Any, full: np.ndarray) -> None:
     evaluator, whole = ask.evaluator, ask.whole
     wrong = _apart(full, whole.answers, whole.allowed)
     if len(wrong):
-        own = ask.with_offset(np.zeros_like(whole.answers[wrong]))
-        own = whole.answers[wrong] - own  # as the program answers
-        moved = _sensitivity(evaluator, np.asarray(ask.codes[wrong]), own)
-        whole.allowed[wrong] = np.maximum(whole.allowed[wrong], moved)
+        _widen(ask, wrong)
         wrong = _apart(full, whole.answers, whole.allowed)
     if len(wrong):
         n = int(wrong[0])
         _refuse(evaluator, ask.structure, f"X row {n}", full[n], whole.answers[n])
+
+
+def widen(ask: Any) -> None:
+    """Allow each row what its answer goes by rounding."""
+    for first in range(0, ask.N, ROWS):
+        _widen(ask, np.arange(first, min(first + ROWS, ask.N)))
+
+
+def _widen(ask: Any, rows: np.ndarray) -> None:
+    """The same for these rows, int [n]."""
+    allowed, answers = ask.whole.allowed, ask.whole.answers[rows]
+    own = answers - ask.with_offset(np.zeros_like(answers))  # as the program answers
+    spread = _spread(own, ask.evaluator.kept[DONORS][1])
+    moved = _sensitivity(ask.evaluator, np.asarray(ask.codes[rows]), own, spread)
+    allowed[rows] = np.fmax(allowed[rows], moved)
 
 
 def _refuse(evaluator: Any, structure: str, where: str, found: np.ndarray, own: np.ndarray) -> None:
@@ -131,19 +133,13 @@ def _apart(found: np.ndarray, own: np.ndarray, slack: np.ndarray) -> np.ndarray:
     return np.flatnonzero(~(alike | (same & near)))
 
 
-def _sensitivity(evaluator: Any, codes: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """How far the model's answers go where the rows' numbers move by their last bits; [n, K].
-
-    Whole numbers stay: they may be codes.
-    """
-    moves = np.where(codes == np.round(codes), 0.0, MOVED)
-    out = np.zeros_like(own)
-    for sign in (1, -1):
-        moved = (codes * (1 + sign * moves)).astype(codes.dtype)
-        _, answer = _both(evaluator, moved)
-        with np.errstate(invalid="ignore"):
-            out = np.fmax(out, np.abs(answer - own))
-    return TIMES * out
+def _sensitivity(
+    evaluator: Any, codes: np.ndarray, own: np.ndarray, spread: np.ndarray
+) -> np.ndarray:
+    """How far rounding may take the structure's answers to rows [n, ..], by these rows; [n, K]."""
+    rows = evaluator.replacement.table.decode(codes)
+    moved = evaluator.model.sensitivity(evaluator.structure, rows)
+    return moved + evaluator.findings.agreement.steep(own, spread)
 
 
 def _both(evaluator: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

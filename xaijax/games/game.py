@@ -23,7 +23,7 @@ from xaijax.games._full_tables import full_tables
 from xaijax.games._loop import Backend
 from xaijax.games._questions import Count, Questions
 from xaijax.games._refuse import coalition_text, refuse_bad_answers, table_limits
-from xaijax.games._whole import refuse_other
+from xaijax.games._whole import refuse_other, widen
 from xaijax.games.evaluate import Totals, Weights, pair_semivalues
 from xaijax.games.evaluator import LARGEST_PAIR, PROBE_ROWS, Evaluator
 from xaijax.games.quantity import Quantity
@@ -169,6 +169,10 @@ class Game:
         """Raise ModelOutputError where f(x) as it was found, [N, K], is not the model's own."""
         if self.structure is not None and self.quantity.linear and self.evaluator.score is None:
             refuse_other(self.ask, full)
+
+    def widen(self) -> None:
+        """Allow the structure what its rows' answers go by rounding, also where they agree."""
+        widen(self.ask)
 
     def whole(self) -> tuple[np.ndarray, np.ndarray] | None:
         """(the value with nothing replaced, as the model itself answers whole rows [N, K], how far

@@ -20,7 +20,7 @@ from xaijax.games.game import Game
 from xaijax.methods._qii_exact import Influences
 from xaijax.methods._qii_index import QiiIndex
 from xaijax.methods._question import fingerprint, model_fingerprint
-from xaijax.methods._record import Answer, certificate, refuse_residual
+from xaijax.methods._record import Answer, certificate, held
 
 
 class Asked(Protocol):
@@ -128,13 +128,13 @@ def _stats(
     }
     stats |= found.stats or {}
     if kind == "shapley" and found.std_errors is None:
-        full = found.full if asked.difference == "subtract" else _total(found)
-        whole = game.whole() if asked.difference == "subtract" else None
-        stats["efficiency_residual"], stats["efficiency_bound"] = _certificate(
-            game, found, full, whole
+        subtract = asked.difference == "subtract"
+        full = found.full if subtract else _total(found)
+        stats["efficiency_residual"], stats["efficiency_bound"] = held(
+            game,
+            lambda whole: _certificate(game, found, full, whole if subtract else None),
+            subtract and game.evaluator.model.deterministic,
         )
-        if whole is not None:
-            refuse_residual(game, stats["efficiency_residual"], stats["efficiency_bound"])
     return stats
 
 

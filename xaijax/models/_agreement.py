@@ -30,6 +30,10 @@ OF_LEVEL = 16  # an answer far from zero is rounded there, once for each of the 
 # roundings of one kind: normal ones reach 2.7 deviations in 160 draws, and 21 in 1e90.
 TIMES = 8
 LEAST = 4  # roundings of an answer, where the probe rows happen to differ by less
+STEEP = 104
+# A row that differs by more is looked at once more: MOVED units of a number are several times what
+# its rounding is, and the rest of the model rounds too.
+PATTERNS, MOVED, OF_MOVED = 3, 2.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -39,14 +43,21 @@ class Agreement:
     gap: np.ndarray  # the largest difference from the model's answer
     eps: float  # one rounding of the model's precision
 
-    def allowed(self, answers: np.ndarray, spread: np.ndarray, growth: np.ndarray) -> np.ndarray:
+    def allowed(self, answers: np.ndarray, spread: np.ndarray) -> np.ndarray:
         """How far rounding may take the structure from the model's answers [n, K]; [n, K].
 
-        spread [n, K]: how far they are from other answers. growth [n]: by how much the numbers of a
-        row are larger than those of the probe rows; the roundings of a layer are relative to them.
+        spread [n, K]: how far they are from other answers.
         """
         least = LEAST * self.eps * (spread + np.abs(answers))
-        return np.maximum(TIMES * self.gap, least) * np.maximum(growth, 1.0)[:, None]
+        return np.maximum(TIMES * self.gap, least)
+
+    def steep(self, answers: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        """What an exponential at the model's end may add to that, [n, K].
+
+        exp(z) is off by |z| times the rounding of z, and |z| is 104 at most where float32 is not 0:
+        the tails of a sigmoid or a softmax, whose answers all lie below their spread.
+        """
+        return STEEP * self.eps * np.minimum(np.abs(answers), spread)
 
 
 def compare(
@@ -83,6 +94,44 @@ def by_structure(structure: Any, model: Any, rows: np.ndarray) -> np.ndarray:
     flat = rows.reshape(len(rows), -1)
     found, _ = _by_structure(structure, model, flat, flat, np.ones(flat.shape[1], bool))
     return found.astype(np.float64).reshape(len(rows), -1)
+
+
+def sensitivity(structure: Any, model: Any, rows: np.ndarray) -> np.ndarray:
+    """How far the structure's answers to whole rows [R, *F] go by rounding; float64 [R, K].
+
+    Its columns and what it makes of them are moved by some of their last bits, each up or down: a
+    sum of products that is rounded is one of numbers that were moved so. What is large, cancels or
+    lies where the model is steep has an answer that goes far.
+    """
+
+    def moved(params: Any, flat: Any) -> Any:
+        with jax.default_matmul_precision(MATMUL[model.precision]):
+            known = structure.of(params)
+            x = known.columns(flat)
+            own = jnp.ones(x.shape, bool)
+            nothing = known.part(x, ~own)
+
+            def answer(by: Any) -> Any:
+                part = known.part(x * (1 + by * signs(x.shape[1])).astype(x.dtype), own)
+                hidden = jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(part, nothing)
+                hidden = hidden * (1 + by * signs(hidden.shape[1])).astype(hidden.dtype)
+                return structure.head(params, hidden).reshape(len(flat), -1)
+
+            rng = np.random.default_rng(0)
+
+            def signs(count: int) -> Any:
+                return rng.choice([-1.0, 1.0], count)
+
+            still, most = answer(0.0), 0.0
+            for _ in range(PATTERNS):
+                for by in (MOVED, -MOVED):
+                    most = jnp.fmax(most, jnp.abs(answer(by * EPS[model.precision]) - still))
+            return most
+
+    key = ("sensitivity", structure)
+    run = model.compiled.setdefault(key, jax.jit(moved))
+    flat = rows.reshape(len(rows), -1)
+    return OF_MOVED * np.asarray(run(model.params, flat)).astype(np.float64)
 
 
 def _by_structure(

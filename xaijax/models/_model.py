@@ -22,7 +22,14 @@ from xaijax.models._labels import decide, named
 from xaijax.models._options import WORDS, came
 from xaijax.models._outputs import check_finite, check_labels, check_output
 from xaijax.models._predict import run_jax
-from xaijax.models._ready import Probe, answer_host, both_answers, probe_host, probe_jax
+from xaijax.models._ready import (
+    Probe,
+    answer_host,
+    both_answers,
+    probe_host,
+    probe_jax,
+    sensitivity_of,
+)
 from xaijax.models._rows import host_rows, jax_rows, parts
 from xaijax.models._settled import reason_of, recentred_copy, settled_to
 from xaijax.models._trace import Selected
@@ -284,6 +291,10 @@ class Model:
     def both_answers(self, structure: Any, rows: Any) -> tuple[np.ndarray, np.ndarray]:
         """(the structure's answers to whole rows, the model's own), float64 [R, K]; once probed."""
         return both_answers(self, structure, rows)
+
+    def sensitivity(self, structure: Any, rows: Any) -> np.ndarray:
+        """How far rounding may take the structure's answers to whole rows, float64 [R, K]."""
+        return sensitivity_of(self, structure, rows)
 
     def __repr__(self) -> str:
         parts = [self.name, f"backend={self.backend!r} ({self.reason})", f"output={self.output!r}"]

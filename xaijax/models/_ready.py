@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from xaijax._errors import ModelOutputError
-from xaijax.models._agreement import Agreement, by_structure, compare
+from xaijax.models._agreement import Agreement, by_structure, compare, sensitivity
 from xaijax.models._found_layer import find
 from xaijax.models._host import HostModel, call_host, call_host_raw
 from xaijax.models._identity import program_digest
@@ -114,6 +114,16 @@ def both_answers(model: Any, structure: Any, rows: np.ndarray) -> tuple[np.ndarr
             whole = np.asarray(program(model.params, filled))
         own.append(whole.astype(np.float64).reshape(size, -1)[:n])
     return np.concatenate(found), np.concatenate(own)
+
+
+def sensitivity_of(model: Any, structure: Any, rows: np.ndarray) -> np.ndarray:
+    """How far rounding may take the structure's answers to whole rows [R, *F]; float64 [R, K]."""
+    found = []
+    for first in range(0, len(rows), PROBE_ROWS):
+        some = rows[first : first + PROBE_ROWS]
+        filled = np.concatenate([some, np.repeat(some[-1:], PROBE_ROWS - len(some), axis=0)])
+        found.append(sensitivity(structure, model, filled)[: len(some)])
+    return np.concatenate(found)
 
 
 def probe_host(model: HostModel, rows: Any) -> Probe:
