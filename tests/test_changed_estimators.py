@@ -213,3 +213,15 @@ def test_neighbours_count_their_visitors_and_stay_the_same():
     first = model.predict(X)
     estimator.predict(X)
     np.testing.assert_array_equal(model.predict(X), first)
+
+
+def test_a_random_state_that_is_shared_is_no_change():
+    """Another estimator draws from it, and no answer of this one does."""
+    rng = np.random.default_rng(0)
+    rows, state = rng.normal(size=(60, 3)), np.random.RandomState(0)
+    forest = RandomForestClassifier(3, random_state=state).fit(rows, rows[:, 0] > 0)
+    explain = xj.Explainer(xj.as_model(forest), rows[:5])
+    before = explain(rows[:2])
+    state.rand()
+    forest.set_params(random_state=5)
+    np.testing.assert_array_equal(explain(rows[:2]).values, before.values)

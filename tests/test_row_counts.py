@@ -124,3 +124,18 @@ def test_a_sound_model_whose_steps_differ_is_asked_and_accepted():
     found, wanted = (xj.Explainer(model, B)(X).values for model in (looped, plain))
     # Four float32 factors below 1, some 64 roundings of which make a value.
     np.testing.assert_allclose(found, wanted, rtol=0, atol=64 * 2.0**-24)
+
+
+def test_a_typed_key_among_the_parameters_beside_another_trace():
+    """The second trace is asked with the model's own parameters, which need not be NumPy's."""
+
+    def f(params, rows):
+        zero = jnp.zeros(rows.shape[0]).sum()  # another step in each trace
+        return rows @ params["w"] + zero + 0 * jax.random.normal(params["key"], ())
+
+    params = {"w": jnp.arange(3.0), "key": jax.random.key(0)}
+    rows = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
+    got = xj.Explainer(xj.as_model(f, params), rows[:3])(rows[3:])
+    np.testing.assert_allclose(
+        got.values, (rows[3:] - rows[:3].mean(axis=0)) * np.arange(3.0), atol=1e-5
+    )

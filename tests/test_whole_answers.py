@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
 import xaijax as xj
@@ -155,3 +156,31 @@ def test_a_steep_model_is_not_refused_for_its_rounding() -> None:
     residual, bound = got.stats["efficiency_residual"], got.stats["efficiency_bound"]
     assert (residual <= bound).all()
     assert bound[20] > 100 * np.median(bound)
+
+
+@pytest.mark.parametrize("scale, constant", [(1e3, -60.0), (10.0, -60.0), (1e2, -20.0)])
+def test_tails_of_a_sigmoid_are_not_refused_for_their_rounding(
+    scale: float, constant: float
+) -> None:
+    """Answers of 1e-30 are rounded by the argument of the exponential, not by their own size."""
+    rng = np.random.default_rng(11)
+    first = rng.normal(size=(F, 16)).astype(np.float32)
+    second = (rng.normal(size=16) * scale / 10).astype(np.float32)
+    model = xj.as_model(lambda Z: jax.nn.sigmoid(jax.nn.relu(Z @ first) @ second + constant))
+    got = xj.Explainer(model, 5 * BACKGROUND[:12])(5 * X)
+    assert (got.stats["efficiency_residual"] <= got.stats["efficiency_bound"]).all()
+
+
+def test_a_large_row_does_not_widen_the_bound_of_trees() -> None:
+    """Their rounding does not depend on how large a row is."""
+    trees = RandomForestRegressor(5, max_depth=3, random_state=0).fit(X, X @ W)
+    small = xj.Explainer(xj.as_model(trees), BACKGROUND)(ROWS[:2]).stats["efficiency_bound"]
+    far = xj.Explainer(xj.as_model(trees), BACKGROUND)(ROWS[:2] * 1e6).stats["efficiency_bound"]
+    assert far.max() < 10 * small.max()
+
+
+def test_a_residual_above_its_bound_is_an_error_without_a_structure() -> None:
+    """A place in the batch that no probe looks at: the last rows of a tile."""
+    model = xj.as_model(lambda Z: jnp.prod(Z, axis=1) + (jnp.arange(Z.shape[0]) >= 32))
+    with pytest.raises(xj.ModelOutputError, match="did not answer the same row alike"):
+        xj.Explainer(model, BACKGROUND)(ROWS[:2])

@@ -15,7 +15,7 @@ import numpy as np
 DEEPEST = 200  # objects within objects
 # What an answer does not depend on and people set between two calls; and the search tree of nearest
 # neighbours, which counts its visitors and is made of rows that are looked at themselves.
-_WITHOUT = ("n_jobs", "verbose", "_tree")
+_WITHOUT = ("n_jobs", "verbose", "_tree", "random_state", "_random_state")
 _HEAP_TYPE = 1 << 9  # of type.__flags__: a class made by Python, whose objects are all in __dict__
 _PLAIN = (type(None), bool, int, str, bytes, np.dtype, np.ufunc, slice)
 _BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)

@@ -68,7 +68,7 @@ class RowCounts:
             return
         params, given, answer = self._known
         places = np.arange(rows) % len(given)
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((params, given[places]))]
+        leaves = [_bare(leaf) for leaf in jax.tree.leaves((params, given[places]))]
         # Compiled first, then called: within a trace a jitted function would become a part of it.
         program = jax.jit(jaxpr_as_fun(trace)).lower(*leaves).compile()
         with jax.ensure_compile_time_eval():  # numbers, whatever is traced around it
@@ -76,6 +76,12 @@ class RowCounts:
         gap = gap_of(answer[places], found, answer)
         if gap is not None:
             raise NonDeterministicModelError(_refusal(self._name, len(given), rows, gap))
+
+
+def _bare(leaf: Any) -> Any:
+    """A leaf as NumPy has it; a typed key, which NumPy has not, as it is."""
+    key = jax.dtypes.issubdtype(getattr(leaf, "dtype", np.float32), jax.dtypes.prng_key)
+    return leaf if key else np.asarray(leaf)
 
 
 def _refusal(name: str, first: int, second: int, gap: tuple[float, int]) -> str:
