@@ -34,7 +34,7 @@ def run(notebook, folder, monkeypatch, tmp_path):
     notebook = nbformat.from_dict({**notebook, "metadata": {}})
     notebook.cells.insert(0, nbformat.v4.new_code_cell(SHOWN))
     client = nbclient.NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+        notebook, timeout=1800, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
     client.execute()
     notebook.cells.pop(0)
