@@ -107,8 +107,8 @@ class Evaluator:
     def encoded(self, rows: Any) -> tuple[Table, np.ndarray]:
         """(a table that knows these rows, their codes [N, C]), of rows that the table has read.
 
-        The first rows of a translated estimator are compared with its own answers. Where they
-        differ, or do not fit JAX, the estimator itself is asked from now on.
+        A translated estimator's rows are compared with its own answers, and its background. Where
+        they differ, or do not fit JAX, the estimator itself is asked from now on.
         """
         table = self.replacement.table
         if not isinstance(table, CodedTable):
@@ -122,16 +122,25 @@ class Evaluator:
         return self._encoded(rows)
 
     def _encoded(self, rows: Any) -> tuple[Table, np.ndarray]:
-        some = () if self._compared else (self.replacement.rows, rows)
+        first = not self._compared
+        some = (self.replacement.rows, rows) if first else ()
         model, self._compared = self._taken(self.model.settled(some)), True
         while True:
             try:
                 if model is not self.model:
                     self._use(model)
-                return self.replacement.table.encode(rows)
+                table, codes = self.replacement.table.encode(rows)
             except Untranslatable as reason:
                 model.comparison.to_host(str(reason))
                 model = model.settled()
+                continue
+            if first:
+                model.hold(self.replacement.rows, self.replacement.codes_of_rows, of_first=True)
+            model.hold(rows, codes, of_first=first)
+            held = self._taken(model.settled())
+            if held is model:
+                return table, codes
+            model = held
 
     def _taken(self, model: Any) -> Any:
         """The model, or the estimator itself where nothing can be added to what comes of it."""

@@ -124,6 +124,13 @@ class Replacement:
     rows: Any = None  # of a translated estimator: the donor rows as it takes them itself
 
     @property
+    def codes_of_rows(self) -> np.ndarray:
+        """Of all of `rows`, those of weight 0 too; [rows_given, C]."""
+        if len(self.codes) == self.rows_given:
+            return self.codes
+        return self.table.encode(self.rows)[1]
+
+    @property
     def as_read(self) -> Any:
         """The donors [B] as the table reads rows: arrays or frames, no codes of a translation."""
         there = self.on_host()

@@ -33,7 +33,7 @@ from xaijax.models._ready import (
 from xaijax.models._rows import host_rows, jax_rows, parts
 from xaijax.models._settled import reason_of, recentred_copy, settled_to
 from xaijax.models._trace import Selected
-from xaijax.models._translated import Comparison, Made
+from xaijax.models._translated import COMPARED, Comparison, Made
 
 _KEEP: Any = object()
 
@@ -109,6 +109,13 @@ class Model:
             return self
         self.comparison.settle(rows)
         return settled_to(self)
+
+    def hold(self, rows: Any, codes: np.ndarray, of_first: bool) -> None:
+        """Compare a translation with its estimator on rows about to be explained, all of them;
+        of_first: the first of them were compared by `settled`. See `Comparison.hold`.
+        """
+        if self.comparison is not None and self.loop == "jax":
+            self.comparison.hold(rows, codes, COMPARED if of_first else 0)
 
     def refuse_changed(self) -> None:
         """Raise InputError where the estimator has changed since it was translated; else nothing.

@@ -28,7 +28,9 @@ from xaijax.models._trace import DTYPES
 from xaijax.models._translation import Head, Translation, translated
 
 METHODS = {"proba": "predict_proba", "decision": "decision_function"}
-COMPARED = 128  # rows of each kind (background, instances) that both are asked for
+COMPARED = 128  # rows of each kind (background, instances) that both are asked for at first
+AT_ONCE = 8192  # of the others, all of which follow before they are explained
+BLOCK, MANY = 256, 8192  # rows of the program that compared the first; beyond which others pay
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ class Comparison:
     reason: str | None = None  # why the host answers; None: JAX does
     centred: Made | None = None  # what answers in JAX in place of `found`
     done: bool = False
+    spread: np.ndarray | None = None  # of the answers compared so far, [] or [K]
     compiled: dict[Any, Any] = field(default_factory=dict)
 
     def refuse_changed(self) -> None:
@@ -174,6 +177,41 @@ class Comparison:
         if reason is not None:
             self.to_host(reason)
 
+    def hold(self, rows: Any, codes: np.ndarray, first: int) -> None:
+        """Compare the two on all rows from `first` on, as they are explained; codes are theirs.
+
+        The estimator is asked for AT_ONCE rows a call. Where one differs the estimator answers from
+        now on, with the reason; raises what `settle` raises.
+        """
+        if self.reason is not None or first >= len(codes):
+            return
+        made = self.centred or (self.found, self.head)
+        for start in range(first, len(codes), AT_ONCE):
+            some = rows_of(rows, start, min(start + AT_ONCE, len(codes)))
+            own = codes[start : start + AT_ONCE]
+            kinds = [some]
+            asked = _Asked(kinds, self._own(some), lambda kinds=kinds: self._labels(kinds))
+            ties = made[0].translation.undecided
+            sure = np.ones(len(own), bool) if ties is None else ~ties(own)
+            reason = None if sure.all() or self.forced else self._hangs(~sure, "rows")
+            reason = reason or self._difference(made, asked, own, sure)
+            if reason is not None:
+                self.to_host(reason)
+                return
+        if self.stamp is not None:
+            self.stamp = Stamp(self.estimator)
+
+    def _answers(self, key: str, function: Any, params: Any, codes: np.ndarray) -> np.ndarray:
+        """A function of the translation, in float64: few rows by the program that compared the
+        first, so that nothing more is compiled for them.
+        """
+        step = len(codes) if len(codes) > MANY or len(codes) <= BLOCK else BLOCK
+        parts = [codes[i : i + step] for i in range(0, len(codes), step)]
+        if len(parts) > 1:
+            parts[-1] = np.pad(parts[-1], ((0, step - len(parts[-1])), (0, 0)), mode="edge")
+        found = [run_jax(self.compiled, key, function, params, part) for part in parts]
+        return np.concatenate(found)[: len(codes)]
+
     def _centre(self, rows: Any, answers: np.ndarray) -> Centre:
         """The middle of these rows; of answers that are not all finite, of those that are."""
         finite = answers[np.isfinite(answers).reshape(len(answers), -1).all(axis=1)]
@@ -225,9 +263,11 @@ class Comparison:
         params, together = of.translation.params, self.classes is not None
         which = "" if of is self.found else ", centred"
         less = 0.0 if of.offset is None else of.offset
-        found = run_jax(self.compiled, "head" + which, head, params, codes) + less
+        found = self._answers("head" + which, head, params, codes) + less
         spread = spread_of(wanted, together)
-        if found.shape == wanted.shape and (len(codes) < FEW or not spread.all()):
+        if self.spread is not None:
+            spread = np.maximum(spread, self.spread)
+        elif found.shape == wanted.shape and (len(codes) < FEW or not spread.all()):
             # As many as were answered, so that one shape is compiled.
             mixed = hybrids(codes, max(FEW, 1 << (len(codes) - 1).bit_length()))
             answers = run_jax(self.compiled, "head" + which, head, params, mixed)
@@ -238,9 +278,10 @@ class Comparison:
         if difference is not None:
             apart = "" if "shape" in difference else f" (these are {spread.max():.3g} apart)"
             return f"the JAX translation differs from {self.name} {difference}{apart}"
+        self.spread = spread  # of a translation that is left nothing is kept
         if of.decide is None or self.decide is None:
             return None
-        places = run_jax(self.compiled, "label" + which, of.decide, params, codes)
+        places = self._answers("label" + which, of.decide, params, codes)
         assert self.classes is not None
         own = np.array([self.classes.index(label) for label in asked.own()])
         wrong = (places != own) & sure & ~_near_tie(wanted, tolerance.max())
@@ -274,9 +315,14 @@ def _near_tie(scores: np.ndarray, tolerance: Any) -> np.ndarray:
 
 
 def _first(rows: Any) -> Any:
-    if isinstance(rows, MappedRows):
-        return rows[:COMPARED]
-    return rows.iloc[:COMPARED] if hasattr(rows, "iloc") else rows[:COMPARED]
+    return rows_of(rows, 0, COMPARED)
+
+
+def rows_of(rows: Any, first: int, last: int) -> Any:
+    """Some of the rows, of an array, a memory map or a frame."""
+    if isinstance(rows, MappedRows) or not hasattr(rows, "iloc"):
+        return rows[first:last]
+    return rows.iloc[first:last]
 
 
 def check_version(estimator: Any, name: str) -> None:
