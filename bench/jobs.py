@@ -70,9 +70,11 @@ def cold(inputs: Path, outputs: Path) -> dict[str, Any]:
     those of tracing, lowering and compiling, as JAX itself counts them; "programs": compiled.
     """
     spent: dict[str, list[float]] = {}
-    jax.monitoring.register_event_duration_secs_listener(
-        lambda event, seconds, **_: spent.setdefault(event, []).append(seconds)
-    )
+
+    def keep(event: str, duration_secs: float, **kwargs: Any) -> None:
+        spent.setdefault(event, []).append(duration_secs)
+
+    jax.monitoring.register_event_duration_secs_listener(keep)
     params, arrays = _unpack(inputs)
     structure = "plain" if arrays.get("plain", False) else None
     started = time.perf_counter()

@@ -22,9 +22,9 @@ def compiled() -> Iterator[Counter[str]]:
     """The programs that are compiled from here on, by the names of their functions."""
     counts: Counter[str] = Counter()
 
-    def count(event: str, seconds: float, **which: Any) -> None:
+    def count(event: str, duration_secs: float, **kwargs: Any) -> None:
         if event == COMPILED:
-            counts[which.get("fun_name", "")] += 1
+            counts[kwargs.get("fun_name", "")] += 1
 
     jax.monitoring.register_event_duration_secs_listener(count)
     yield counts
@@ -97,12 +97,15 @@ def layers(widths: tuple[int, ...], between: Any) -> Any:
     ],
 )
 def test_a_structure_is_taken_where_it_spares_enough(
-    widths: tuple[int, ...], between: Any, wanted: str | None
+    compiled: Counter[str], widths: tuple[int, ...], between: Any, wanted: str | None
 ) -> None:
     f = layers(widths, between)
     X, donors = (np.random.default_rng(s).integers(0, 3, (6, 4)).astype("f") for s in (2, 3))
     got = xj.Explainer(xj.as_model(f), donors)(X, progress=False)
     assert got.stats["structure"] == wanted
+    if wanted is None:
+        # The probe, the comparison of what was found, the run, and one kind of sum.
+        assert sum(compiled.values()) == 4, compiled
     whole = xj.Explainer(xj.as_model(f, structure="plain"), donors)(X, progress=False)
     if wanted is None:
         np.testing.assert_array_equal(got.values, whole.values)

@@ -25,6 +25,7 @@ from xaijax_kernels.structures.leaves import (
 from xaijax_kernels.structures.product import Boxes, Product
 
 ROWS = 256  # looked at together, the last ones filled up, so that one shape compiles
+HEAD = "the affine head"
 TABLE_BYTES = 1 << 25  # of the leaves that are looked at together
 
 
@@ -66,15 +67,24 @@ class ClosedForm:
         return layer @ self._matrix + self._constant
 
 
+def affine_head(evaluator: Evaluator) -> Any:
+    """(A [H, K], c [K]) where the trace of the probed model says layer A + c; else None."""
+    structure = evaluator.structure
+    if not evaluator.structured or evaluator.score is not None or not hasattr(structure, "affine"):
+        return None
+    if evaluator.kept.get(HEAD, (None,))[0] is not structure:
+        evaluator.kept[HEAD] = structure, structure.affine(evaluator.model.params)
+    return evaluator.kept[HEAD][1]
+
+
 def closed_form(evaluator: Evaluator, p: np.ndarray) -> ClosedForm | None:
     """For the semivalue with weights p [P], where the probed model's structure has one."""
-    structure, params = evaluator.structure, evaluator.model.params
-    if not evaluator.structured or evaluator.score is not None:
+    head = affine_head(evaluator)
+    if head is None:
         return None
     key = ("closed", p.tobytes())
     if key not in evaluator.kept:
-        head = structure.affine(params) if hasattr(structure, "affine") else None
-        evaluator.kept[key] = None if head is None else _made(evaluator, p, head)
+        evaluator.kept[key] = _made(evaluator, p, head)
     return evaluator.kept[key]
 
 

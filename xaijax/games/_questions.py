@@ -184,7 +184,7 @@ class Questions:
     @property
     def structured(self) -> bool:
         """Whether the model's structure answers corners."""
-        return self.evaluator.structured and self.evaluator.spares and self._may_stand_in
+        return self.evaluator.spares and self.solved
 
     def question(
         self,

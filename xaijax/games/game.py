@@ -16,7 +16,7 @@ import numpy as np
 
 from xaijax._errors import ModelOutputError
 from xaijax.games._averaged import averaged
-from xaijax.games._closed import ClosedForm, closed_form
+from xaijax.games._closed import ClosedForm, affine_head, closed_form
 from xaijax.games._coalitions import ListOfCoalitions, Masks, WithWhole
 from xaijax.games._distinct import by_distinct, entries_worth_it
 from xaijax.games._full_tables import full_tables
@@ -102,8 +102,8 @@ class Game:
     def closed(self, p: np.ndarray) -> ClosedForm | None:
         """What gives the semivalue with weights p [P] without any hybrid; probes the model."""
         self.ask.backend()
-        linear = self.quantity.linear and self.ask.solved
-        return closed_form(self.evaluator, p) if linear else None
+        has_form = self.quantity.linear and affine_head(self.evaluator) is not None  # by the trace
+        return closed_form(self.evaluator, p) if has_form and self.ask.solved else None
 
     def index(self, p: np.ndarray, rows: np.ndarray | None = None) -> Totals:
         """The semivalue with weights p [P], where the quantity is linear.

@@ -64,9 +64,9 @@ def as_model(
         Equinox module, written for one instance. [R, 1] is read as [R].
       params: a pytree of arrays, an argument of the compiled function and never a constant.
       backend: "auto" | "jax" | "host". "auto" runs estimators that have a translation in JAX
-        (`register_translation`) and compares them with the estimator on all rows explained; where they
-        differ, and where there is none, the estimator itself runs on the host, and the repr says
-        why. With "jax" that is an error. A translation is of the fit that was read: where the
+        (`register_translation`) and compares them with the estimator on all rows explained; where
+        they differ, and where there is none, the estimator itself runs on the host, and the repr
+        says why. With "jax" that is an error. A translation is of the fit that was read: where the
         estimator changes afterwards, the next use is an InputError; wrap it anew. The rest is
         traced; a function that does not trace is an error at its first use, never run on the host
         unasked.

@@ -21,16 +21,27 @@ import numpy as np
 # A product rounds its last few rows in another way, and a pair's bits must not depend on its place.
 WHOLE_ROWS = 256
 BLOCK = 1 << 14  # numbers of the layer that are made at a time: half of a core's fast memory
+TOGETHER = 3  # choices that one step of a compiled program adds up
 
 Head = Callable[[jax.Array], jax.Array]  # hidden [R, H] -> answers [R, A]
 
 
 def sums_of_choices(start: jax.Array, choices: jax.Array) -> jax.Array:
     """start [S, 1, H] plus one of each two choices [S, t, 2, H]; [S, 2^t, H], bit i says which."""
-    out = start
-    for i in range(choices.shape[1]):
-        both = choices[:, i, :, None]  # [S, 2, 1, H]
-        out = jnp.concatenate([out + both[:, 0], out + both[:, 1]], axis=1)
+    S, _, H = start.shape
+    tables = []
+    for first in range(0, max(1, choices.shape[1]), TOGETHER):
+        own = choices[:, first : first + TOGETHER]
+        t = own.shape[1]
+        out = (jnp.zeros_like(start) if first else start).reshape(S, *[1] * t, H)
+        for i in range(t):  # bit 0 is the last axis but that of the units
+            out = out + own[:, i].reshape(S, *(2 if j == i else 1 for j in reversed(range(t))), H)
+        tables.append(out.reshape(S, 1 << t, H))
+    if len(tables) > 1:  # written out, or each is made again for each row of the next
+        tables = list(jax.lax.optimization_barrier(tuple(tables)))
+    out = tables[0]
+    for table in tables[1:]:
+        out = (table[:, :, None] + out[:, None]).reshape(S, -1, H)
     return out
 
 
@@ -57,9 +68,9 @@ class Dense:
         """log2 of the rows of slots, a program for each; see `Questions.packs`.
 
         One: a slot's own part, 13 rows of a product with W for 2^6 corners, is small beside the
-        head of these. With two hidden layers of 64 units on Adult's codes a call takes a sixth
-        longer than with a program for every size, which take seven seconds to compile. A smaller
-        pair fills its slot up, and has few rows.
+        head of these. With two layers of 64 units on Adult's codes a call takes a sixth longer than
+        with a program for every size, which take seven seconds to compile. A smaller pair fills its
+        slot up, and has few rows.
         """
         return (6,)
 

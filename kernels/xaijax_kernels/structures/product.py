@@ -112,8 +112,8 @@ class Product:
     def slot_bits(self) -> tuple[int, ...]:
         """See `Dense.slot_bits`. Every second size: the factors that a slot needs once cost as much
         as its own product of half tables at some 2^8 rows. With 842 support vectors on Adult's
-        codes a call takes a tenth longer than with every size, two sizes a third, and one two and a
-        half times as long.
+        codes a call takes a tenth longer than with every size, with two sizes a third, with one two
+        and a half times as long.
         """
         return (6, 8, 10, 12)
 
