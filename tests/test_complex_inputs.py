@@ -20,7 +20,7 @@ PROBA = xj.as_model(
     backend="host", output="proba", classes=[0, 1],
 )  # fmt: skip
 OF = {"quantity": "individual", "outcome": "score"}
-PLAIN = Explanation(values=np.ones((2, 2)), base_values=np.zeros(2), data=Z)
+PLAIN = Explanation(values=np.ones((2, 2)), base_values=np.zeros(2))
 
 
 def twice(weight):
@@ -31,6 +31,7 @@ CASES = {
     "values": lambda: Explanation(values=Z, base_values=np.zeros(2)),
     "base_values": lambda: Explanation(values=Z.real, base_values=Z[0]),
     "std_errors": lambda: Explanation(values=Z.real, base_values=np.zeros(2), std_errors=Z),
+    "data": lambda: Explanation(values=Z.real, base_values=np.zeros(2), data=Z),
     "values of objects": lambda: Explanation(values=Z.astype(object), base_values=np.zeros(2)),
     "values of a list": lambda: Explanation(values=[[1j]], base_values=[0.0]),
     "level": lambda: PLAIN.half_widths(np.complex128(0.5)),

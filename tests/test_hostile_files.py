@@ -212,8 +212,17 @@ def test_paths_that_are_none(act, tmp_path):
         act("a\0b")
     with pytest.raises(InputTypeError, match="path: got bytes"):
         act(b"name")
+    with pytest.raises(InputError, match="path: 'aaa.*5,000 characters.*shorter"):
+        act("a" * 5_000)
     with pytest.raises((InputError, OSError), match="folder|directory"):
         act(tmp_path)
+
+
+def test_the_longest_name_that_the_system_takes(tmp_path):
+    """The temporary name beside it is longer than it."""
+    path = tmp_path / ("a" * 251 + ".npz")
+    explained().save(path)
+    assert isinstance(xj.load(path), Explanation)
 
 
 def test_what_killed_saves_left_is_removed_and_nothing_else(tmp_path):

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from repository import ROOT
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import xaijax as xj
@@ -177,3 +179,24 @@ def test_it_stays_out_of_pages(tmp_path):
     page = xj.report(found, tmp_path / "page.html").read_text("utf-8")
     for text in (page, repr(found), repr(found.provenance)):
         assert digest not in text and "fingerprint" not in text
+
+
+@pytest.mark.parametrize("algorithm", ["kd_tree", "ball_tree"])
+def test_a_search_tree_that_counts_its_visitors_is_one_model(algorithm):
+    """Neighbours on the host, whose tree counts every search."""
+    fitted = KNeighborsClassifier(3, algorithm=algorithm).fit(D, Y)
+    host = xj.as_model(fitted, output=True, backend="host")
+    one, other = explained(host), explained(host, X + 1)
+    assert len(xj.merge([one, other])) == 8 and isinstance(mark_of(one), str)
+    fitted._tree = KNeighborsClassifier(3, algorithm=algorithm).fit(D + 1, Y)._tree
+    refuse(one, explained(host))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_where_a_shared_generator_stands_is_not_of_the_model():
+    shared = np.random.RandomState(0)
+    fitted = MLPClassifier((2,), max_iter=2, random_state=shared).fit(D, Y)
+    host = xj.as_model(fitted, output=True, backend="host")
+    one = explained(host)
+    shared.rand(3)
+    assert len(xj.merge([one, explained(host)])) == 8

@@ -70,6 +70,8 @@ class Explanation:
         data = self.data
         if data is not None and frame_kind(data) is None:
             data = read_only(np.asarray(data))
+            if data.dtype.kind == "c":
+                raise InputTypeError(f"data is complex ({data.dtype}); real numbers are needed.")
         if data is not None:
             check_shape("data (its first axis)", data.shape[:1], (N,))
         features = self.feature_names

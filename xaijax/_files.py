@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import zipfile
@@ -75,6 +76,14 @@ def as_path(path: str | os.PathLike[str]) -> Path:
         )
     if "\0" in given:
         raise InputError(f"path: {given!r} has a null character, which no file name has.")
+    try:
+        os.lstat(given)
+    except OSError as error:  # nothing there, or no way to look: who opens it says so
+        if error.errno == errno.ENAMETOOLONG:
+            raise InputError(
+                f"path: {given[:60]!r}... has {len(given):,} characters, more than this system "
+                "takes in a name or a path. Give a shorter one."
+            ) from None
     return Path(given)
 
 

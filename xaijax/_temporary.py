@@ -23,7 +23,7 @@ if sys.platform != "win32":
 def new_temporary(target: Path) -> tuple[Path, BinaryIO]:
     """A file of a new name beside the target, open for writing, locked where that is possible."""
     while True:
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+        temporary = target.with_name(f".{_stem(target)}.{uuid.uuid4().hex}.tmp")
         file = temporary.open("xb")
         if sys.platform == "win32":
             return temporary, file
@@ -36,7 +36,7 @@ def new_temporary(target: Path) -> tuple[Path, BinaryIO]:
 
 def remove_stale(target: Path) -> None:
     """Remove temporary files of this target that no living writer holds."""
-    name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{32}}\.tmp")
+    name = re.compile(rf"\.{re.escape(_stem(target))}\.[0-9a-f]{{32}}\.tmp")
     for path in [one for one in target.parent.iterdir() if name.fullmatch(one.name)]:
         with contextlib.suppress(OSError):  # gone, held, not ours, or no locks here: it stays
             if sys.platform == "win32":
@@ -48,6 +48,11 @@ def remove_stale(target: Path) -> None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _still_there(path, file):
                     path.unlink()
+
+
+def _stem(target: Path) -> str:
+    """As much of its name as leaves room for the rest: a name has 255 bytes at most."""
+    return os.fsdecode(os.fsencode(target.name)[:200])
 
 
 def _still_there(path: Path, file: BinaryIO) -> bool:

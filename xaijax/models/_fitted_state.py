@@ -3,6 +3,9 @@
 Only what scikit-learn, NumPy, SciPy and Python itself define can be read whole: an estimator with a
 function or a class of somebody else's in it, wherever, has no digest. Nothing is called but the
 objects' own `__reduce_ex__`, by which pickle takes them apart, and nothing is built from it.
+
+Two things that change while nothing is fitted are left out: how often a search tree was visited,
+and where a generator of random numbers stands.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ import numpy as np
 
 ROOTS = ("sklearn", "numpy", "scipy")  # whose classes and functions are known by name and version
 DEEPEST = 200  # objects within objects; also what ends a circle
+_TREES = ("sklearn.neighbors._kd_tree", "sklearn.neighbors._ball_tree")
+_VISITS = slice(7, 11)  # in the state of a tree: trims, leaves, splits and distances, all counted
+_GENERATORS = np.random.RandomState | np.random.Generator
 
 
 class Unreadable(Exception):
@@ -101,18 +107,29 @@ def _known(module: str) -> bool:
 
 def _of_object(thing: Any, depth: int) -> bytes:
     """By its class and by what pickle would keep of it."""
+    if isinstance(thing, _GENERATORS):
+        return _of_name(type(thing))
     try:
         kept = thing.__reduce_ex__(4)
     except Exception:
         raise Unreadable from None
     if isinstance(kept, str):  # kept by name, as compiled functions are
         return _of_name(thing)
+    if type(thing).__module__ in _TREES and hasattr(thing, "get_tree_stats"):
+        kept = (*kept[:2], _without_visits(thing, kept[2]), *kept[3:])
     parts = [_of_name(type(thing))]
     for part in kept[:3]:
         parts.append(_of(part, depth + 1))
     for part in kept[3:]:
         parts.append(b"" if part is None else _of(list(part), depth + 1))
     return _joined(b"object", parts)
+
+
+def _without_visits(tree: Any, state: Any) -> tuple[Any, ...]:
+    """Its rows, nodes and sizes; Unreadable where this scikit-learn keeps its counts elsewhere."""
+    if state[_VISITS] != (*tree.get_tree_stats(), tree.get_n_calls()):
+        raise Unreadable
+    return (*state[: _VISITS.start], *state[_VISITS.stop :])
 
 
 def _joined(kind: bytes, parts: list[bytes]) -> bytes:

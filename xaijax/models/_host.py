@@ -78,7 +78,7 @@ def guarded(
     except _Deadline as exc:
         raise TimeoutError(str(exc)) from None
     except Exception as exc:
-        exc.add_note(f"xaijax: raised by {name} on rows {start}:{stop}")
+        exc.add_note(f"xaijax: raised by {name} on rows {start}:{stop} of those asked")
         if isinstance(exc, ValueError) and "read-only" in str(exc):
             exc.add_note(
                 "xaijax: a model must not write into its input, so the rows are read-only; "
