@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
@@ -225,3 +225,36 @@ def test_a_random_state_that_is_shared_is_no_change():
     state.rand()
     forest.set_params(random_state=5)
     np.testing.assert_array_equal(explain(rows[:2]).values, before.values)
+
+
+@pytest.mark.parametrize("output", ["p", None, "label"])
+def test_a_host_estimator_that_knows_other_classes_is_refused(output):
+    """Its columns would be those of other classes, and no residual shows it."""
+    data = np.random.default_rng(0).normal(size=(60, 2))
+    above = data[:, 0] > 0
+    fitted = BaggingClassifier(LogisticRegression(), 3, random_state=0)
+    model = xj.as_model(fitted.fit(data, np.where(above, "p", "q")), output=output, backend="host")
+    before = model.labels(data)
+    fitted.fit(data, np.where(above, "p", "q"))
+    assert (model.labels(data) == before).all()  # another fit of the same classes
+    fitted.fit(data, np.where(above, "p", "a"))
+    for asked in (model.labels, xj.Explainer(model, data[:5])):
+        with pytest.raises(xj.InputError, match=r"classes were \['p', 'q'\], and are \['a', 'p'\]"):
+            asked(data[:3])
+
+
+def test_parameters_are_those_that_were_given():
+    """A model keeps its own copy, whatever its caller does with the arrays."""
+    given = {"w": np.ones(2)}
+    model = xj.as_model(lambda p, rows: (rows @ p["w"]) ** 2, given, structure="plain")
+    explain = xj.Explainer(model, np.zeros((1, 2)))
+    rows = np.array([[1.0, 2.0]])
+    first = explain(rows).values
+    given["w"][:] = [10, 0]
+    assert (explain(rows).values == first).all() and model.predict(rows) == 9.0
+    with pytest.raises(ValueError, match="read-only"):
+        model.params["w"][:] = 0
+    other = {"w": np.zeros(2)}
+    changed = model.replace(params=other)
+    other["w"][:] = 1
+    assert changed.predict(rows) == 0.0

@@ -261,3 +261,13 @@ def test_no_more_rows_are_asked_where_an_offset_is_found() -> None:
     finally:
         del _translation._REGISTERED[Counted]
     assert "less what" in model.reason and sum(asked) == len(many) + 140
+
+
+def test_a_jax_models_columns_that_float32_runs_together_are_told_of():
+    """Seconds since 1970, a day apart: float32 keeps them to two minutes, of an hour of spread."""
+    rows = np.column_stack([1.7e9 + np.arange(6) * 600.0, np.arange(6)])
+    model = xj.as_model(lambda X: X[:, 0] * 1e-3 + X[:, 1])
+    with pytest.warns(xj.XaiWarning, match="background: in 1 of 2 columns the numbers are so near"):
+        explain = xj.Explainer(model, rows[:0:-1] * [1, 0])
+    with pytest.warns(xj.XaiWarning, match="X: in 1 of 2 columns the numbers are so near"):
+        explain(rows)

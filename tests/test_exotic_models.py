@@ -226,6 +226,11 @@ def test_equinox_modules_that_take_a_state_or_a_key_say_the_way_out():
             lambda state, Z, net=net: jax.vmap(lambda x: net(x, state)[0])(Z), params=state
         )
         assert np.isfinite(xj.Explainer(model, B)(X).values).all()
+    layers = [eqx.nn.Linear(4, 3, key=KEY), eqx.nn.BatchNorm(3, "batch", mode="ema")]
+    for nest in (lambda one: one, lambda one: eqx.nn.Sequential([one])):
+        sequence, _ = eqx.nn.make_with_state(lambda: nest(eqx.nn.Sequential(layers)))()  # noqa: B023
+        with pytest.raises(xj.InputTypeError, match="Sequential, which takes state.*params=state"):
+            xj.as_model(sequence)
     with pytest.raises(xj.InputTypeError, match="Noisy, which takes key beside a row.*Close over"):
         xj.as_model(Noisy())
     found = xj.Explainer(xj.as_model(Optional(eqx.nn.StateIndex(jnp.zeros(())))), B)(X)

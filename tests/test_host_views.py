@@ -84,3 +84,21 @@ def test_a_guests_function_may_return_views_of_one_buffer():
     first, second = part.answers(X), part.answers(B[:3])
     np.testing.assert_array_equal(first[:, 0], f64(X))
     np.testing.assert_array_equal(second[:, 0], f64(B[:3]))
+
+
+def test_a_difference_that_writes_into_one_buffer():
+    """It is asked for d(p, p) right after d(p, q)."""
+    model = host(
+        lambda rows: np.where(f64(rows)[:, None] > 1, [0.8, 0.2], [0.2, 0.8]),
+        output="proba",
+        classes=[0, 1],
+    )
+    own = Buffered(lambda p, q: np.abs(p - q).sum(-1))
+    wanted, found = (
+        xj.QII(model, np.concatenate([X, B]), quantity="individual", outcome="proba", difference=d)
+        .explain()
+        .values
+        for d in (own.function, own)
+    )
+    assert np.abs(wanted).max() > 0.1
+    np.testing.assert_array_equal(found, wanted)

@@ -325,3 +325,13 @@ def test_huge_numbers_are_refused_or_have_a_result(name, number, backend):
 def test_a_seed_that_no_generator_takes_is_refused():
     with pytest.raises(xj.InputError, match="seed must be below"):
         xj.AEC(bootstrap=3, seed=2**200).fit(SIX, np.arange(4.0))
+
+
+def test_draws_of_the_host_that_take_long_are_told_of(monkeypatch):
+    """However fast the model is."""
+    monkeypatch.setattr(_work, "minute", lambda devices: np.inf)
+    monkeypatch.setattr(_work, "MINUTE_OF_A_CORE", 0.0)
+    rows = np.random.default_rng(0).normal(size=(4, 20))
+    explain = xj.Explainer(xj.as_model(lambda X: X.prod(axis=1)), rows[:2], budget=40)
+    with pytest.warns(xj.LongRunWarning, match="what they are made of is drawn on the host"):
+        explain(rows[2:])

@@ -200,3 +200,13 @@ def test_where_a_shared_generator_stands_is_not_of_the_model():
     one = explained(host)
     shared.rand(3)
     assert len(xj.merge([one, explained(host)])) == 8
+
+
+def test_a_piece_that_leaves_jax_merges_with_one_that_stayed():
+    """Numbers beyond float32 send the second piece to the estimator itself."""
+    fitted = LinearRegression().fit(D, Y)
+    explain = xj.Explainer(xj.as_model(fitted), D.astype(np.float64))
+    rows = X.astype(np.float64)
+    here, there = explain(rows), explain(np.where(rows > 0.5, 1e39, rows))
+    assert [one.stats["backend"] for one in (here, there)] == ["jax", "host"]
+    assert len(xj.merge([here, there])) == 8

@@ -314,7 +314,7 @@ def test_too_many_rows_are_refused_with_the_way_out(monkeypatch):
 
 
 class Second(ClassifierMixin, BaseEstimator):
-    """1 where the second column is above 0; with a translation that says so below 3 only."""
+    """1 where the second column is above 0; with a translation that asks the third one too."""
 
     def fit(self, X, y):
         self.n_features_in_, self.classes_ = X.shape[1], np.unique(y)
@@ -325,17 +325,17 @@ class Second(ClassifierMixin, BaseEstimator):
 
 
 def test_an_estimator_is_counted_by_itself(monkeypatch):
-    """Whether its translation answers follows from rows, which here hide a difference."""
+    """Whether its translation answers follows from whole rows, which here hide a difference."""
     registered = dict(_translation._REGISTERED)
     monkeypatch.setattr(_translation, "_REGISTERED", registered)
 
-    def below(params, rows):
-        return ((rows[:, 1] > 0) & (rows[:, 1] < 3)).astype(int)
+    def both(params, rows):
+        return ((rows[:, 1] > 0) & (rows[:, 2] > 0)).astype(int)
 
-    xj.register_translation(Second)(lambda estimator, columns: xj.Translation({}, {"label": below}))
+    xj.register_translation(Second)(lambda estimator, columns: xj.Translation({}, {"label": both}))
     rng = np.random.default_rng(8)
     data = np.round(rng.uniform(-2, 2, (200, 3)), 1)
-    data[150:, 1] = 5.0  # no such row is among those compared
+    data[:, 2] = data[:, 1]  # in whole rows; hybrids mix them
     fitted = Second().fit(data, [0, 1] * 100)
     reports = {}
     for backend in ("auto", "host"):

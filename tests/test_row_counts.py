@@ -40,13 +40,33 @@ def normalised_in_batches(rows):
     return f(rows - rows.mean(axis=0) if len(rows) > 1 else rows)
 
 
+def numbered(rows):
+    """What tells a row's place stands in its trace, and changes nothing in the first 32 rows."""
+    xp = jnp if isinstance(rows, jax.Array) else np
+    return f(rows) + (xp.arange(len(rows)) >= 32)
+
+
+def added_up(rows):
+    xp = jnp if isinstance(rows, jax.Array) else np
+    return f(rows) + (xp.cumsum(xp.ones(len(rows)) + 0 * rows[:, 0]) > 32)
+
+
+def carried(rows):
+    if not isinstance(rows, jax.Array):
+        return numbered(rows)
+    return f(rows) + jax.lax.scan(lambda n, row: (n + 1, n >= 32 + 0 * row[0]), 0, rows)[1]
+
+
 ROWS = np.concatenate([X, B] * 4)
 
 
 @pytest.mark.parametrize(
     ("backend", "structure"), [("jax", None), ("jax", "plain"), ("host", None)]
 )
-@pytest.mark.parametrize("function", [divided, shifted, branching, counting, squared])
+@pytest.mark.parametrize(
+    "function",
+    [divided, shifted, branching, counting, squared, numbered, added_up, carried],
+)
 def test_row_62_answers_that_depend_on_the_number_of_rows(function, structure, backend):
     asked = []
 
@@ -57,7 +77,7 @@ def test_row_62_answers_that_depend_on_the_number_of_rows(function, structure, b
     model = xj.as_model(counted, backend=backend, structure=structure)
     with pytest.raises(xj.NonDeterministicModelError, match=r"asked for \d+ and for \d+ at a time"):
         xj.Explainer(model, ROWS)(ROWS)
-    assert len(asked) <= 7  # no work: the probe, and what tells neighbours from numbers
+    assert len(asked) <= 8  # no work: the probe, and what tells neighbours from numbers
 
 
 @pytest.mark.parametrize(
@@ -139,3 +159,22 @@ def test_a_typed_key_among_the_parameters_beside_another_trace():
     np.testing.assert_allclose(
         got.values, (rows[3:] - rows[:3].mean(axis=0)) * np.arange(3.0), atol=1e-5
     )
+
+
+SIGNS = np.where(np.random.default_rng(5).random((12, 4)) > 0.5, 1, -1).astype(np.float32)
+LED = {
+    "differences from the first row": lambda rows: rows[:, 0] - rows[0, 0],
+    "a sign of the first row": lambda rows: f(rows) * ((rows[0, 1] > 0) * 2 - 1),
+    "the last row": lambda rows: f(rows) + rows[-1, 2],
+    "the second row": lambda rows: f(rows) + rows[1 % len(rows), 2],
+}
+
+
+@BACKENDS
+@pytest.mark.parametrize("name", LED)
+def test_row_53_answers_that_depend_on_the_row_in_the_lead(name, backend):
+    """Asked among others and among its own copies, the first row does not show it."""
+    rows = np.concatenate([np.abs(X[:1]), SIGNS * np.abs(B[np.arange(12) % len(B)])])
+    model = xj.as_model(LED[name], backend=backend)
+    with pytest.raises(xj.ModelOutputError, match=r"another order|copies of itself|a time"):
+        xj.Explainer(model, rows)(X)

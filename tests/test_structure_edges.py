@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
-from sklearn.svm import SVC
+from sklearn.svm import SVC, SVR
 
 import xaijax as xj
 from tests import oracles
@@ -176,3 +176,17 @@ def test_the_bound_of_a_closed_form_is_of_its_widest_row() -> None:
     small = xj.Explainer(model, near)(near).stats["efficiency_bound"]
     wide = xj.Explainer(model, np.concatenate([near, X[:1] * 1e3]))(near)
     assert np.min(wide.stats["efficiency_bound"]) > 100 * np.max(small)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "linear", "sigmoid"])
+def test_a_machine_without_support_vectors_is_constant(kernel):
+    rows = np.random.default_rng(0).normal(size=(30, 3))
+    found = xj.Explainer(xj.as_model(SVR(kernel=kernel).fit(rows, np.ones(30))), rows[:5])(rows[:3])
+    assert (found.values == 0).all() and np.allclose(found.base_values, 1)
+
+
+def test_a_layer_of_no_units_is_no_structure():
+    empty = jnp.zeros((3, 0))
+    model = xj.as_model(lambda rows: jnp.tanh(rows @ empty) @ jnp.zeros(0) + 1.0)
+    found = xj.Explainer(model, np.eye(3))(np.ones((2, 3)))
+    assert (found.values == 0).all() and (found.base_values == 1).all()

@@ -231,6 +231,20 @@ def changed_numbers(array: np.ndarray, dtype: np.dtype) -> int:
     return changed
 
 
+def coarse_columns(array: np.ndarray, dtype: np.dtype) -> int:
+    """How many columns of floats [M, *F] lose all but four digits of their spread as `dtype`.
+
+    Of some of the rows, at even steps, where there are many.
+    """
+    if array.dtype.kind != "f" or dtype.kind != "f" or array.dtype.itemsize <= dtype.itemsize:
+        return 0
+    some = np.asarray(array[:: 1 + array.nbytes // CHUNK_BYTES])
+    with np.errstate(over="ignore", invalid="ignore"):  # what is infinite or missing is kept
+        moved = np.abs(some - some.astype(dtype))
+        spread = some.max(axis=0) - some.min(axis=0)
+        return int((moved.max(axis=0) > 1e-4 * spread)[spread > 0].sum())
+
+
 def warn(text: str, category: type[XaiWarning] = XaiWarning) -> None:
     """Give a warning at the line of the first caller outside this package."""
     frame, level = sys._getframe(1), 2

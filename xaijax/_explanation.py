@@ -74,6 +74,8 @@ class Explanation:
                 raise InputTypeError(f"data is complex ({data.dtype}); real numbers are needed.")
         if data is not None:
             check_shape("data (its first axis)", data.shape[:1], (N,))
+        if not isinstance(self.kind, str):
+            raise InputTypeError(f"kind: got {type(self.kind).__name__}; a text is needed.")
         features = self.feature_names
         if features is None or len(features) == 0:
             features = tuple(f"player {j}" for j in range(P))

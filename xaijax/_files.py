@@ -54,7 +54,10 @@ def read(
         raise InputError(f"path: {source} is a folder; give the name of a file.")
     with source.open("rb") as file, one_error(f"path: {source}"):
         if not zipfile.is_zipfile(file):
-            raise InputError(f"path: {source} is no file of Explanation.save (no .npz file).")
+            raise InputError(
+                f"path: {source} is no file of Explanation.save (no .npz file). "
+                "Rules.load reads what Rules.save wrote."
+            )
         format, fields = _read_zip(Opened(file, max_bytes), source, makers)
         try:
             return makers[format](fields)

@@ -122,6 +122,12 @@ def read_array(
             f"{name}: {changed} whole numbers change in {wanted}, which has not enough digits for "
             "them. Subtract an offset, or say precision='float64' in as_model."
         )
+    if coarse := sum(_checks.coarse_columns(one, wanted) for one in columns):
+        _checks.warn(
+            f"{name}: in {coarse} of {array[:1].size} columns the numbers are so near each other, "
+            f"beside their size, that {wanted} keeps fewer than four digits of what they differ "
+            "by. Subtract an offset, or say precision='float64' in as_model."
+        )
     if _is_mapped(array):
         return MappedRows(array, lambda part: one_nan(part.astype(wanted)))
     return one_nan(array.astype(wanted))

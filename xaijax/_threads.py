@@ -14,8 +14,11 @@ _T = TypeVar("_T")
 
 def threads_of(thread_safe: bool) -> int:
     """As many as this process has cores, or 1."""
-    if not thread_safe:
-        return 1
+    return cores() if thread_safe else 1
+
+
+def cores() -> int:
+    """Those that this process may use."""
     usable = getattr(os, "sched_getaffinity", None)
     return max(1, len(usable(0)) if usable else os.cpu_count() or 1)
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 LATTICE = 1 << 20  # answers are multiples of 1 / LATTICE
-LEAST, MOST = 1 / 64, 2.0**54  # scales in lattice steps for which draws are right, and fit int64
+MOST = 2.0**54  # the largest scale in lattice steps whose draws fit int64
 
 
 def noise_key(

@@ -15,7 +15,8 @@ import numpy as np
 from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public_class
-from xaijax.federated.noise import LEAST, MOST, scale_of
+from xaijax.federated.noise import MOST, scale_of
+from xaijax.privacy.mechanism import LEAST
 
 FEW_COLUMNS = 3  # below which a united value is nearly a column
 TOKENS = 1024  # in one request
@@ -135,7 +136,8 @@ def check_part(policy: Policy, part: Any, rows: np.ndarray) -> None:
             raise InputError(
                 f"epsilon={policy.epsilon:g} with bounds={policy.bounds}: noise for "
                 f"{_checks.count(part.width, 'number')} would have the scale {scale:.3g} x 2^-20; "
-                f"{LEAST:g} to {MOST:.3g} can be drawn. Scale the answers, or change epsilon."
+                f"{LEAST:.3g} to {MOST:.3g} hide answers and can be drawn. Scale the answers, or "
+                "change epsilon."
             )
 
 

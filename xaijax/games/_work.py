@@ -8,7 +8,6 @@ Letters: R rows, C code columns.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import jax
 
 from xaijax import _checks
 from xaijax._errors import LongRunWarning
+from xaijax._threads import cores
 from xaijax.games._questions import Questions
 from xaijax_kernels.operations import operations
 
@@ -33,7 +33,7 @@ TRACED = 32  # rows that a head is traced for
 def minute(devices: Sequence[Any]) -> float:
     """Operations that these devices do in about a minute."""
     if devices[0].platform == "cpu":  # several of them share the cores
-        return MINUTE_OF_A_CORE * (os.cpu_count() or 1)
+        return MINUTE_OF_A_CORE * cores()
     return MINUTE_OF_AN_ACCELERATOR * len(devices)
 
 

@@ -101,7 +101,8 @@ def _checked(function: Any) -> Difference:
 
     def distance(p: np.ndarray, q: np.ndarray) -> np.ndarray:
         p = np.broadcast_to(p, q.shape)
-        out = _checks.real_numbers(function(p, q), "difference")
+        # A copy: one's own function may return views of a buffer, and is asked once more below.
+        out = _checks.real_numbers(function(p, q), "difference").copy()
         if out.shape != q.shape[:-1]:
             raise InputError(
                 f"difference: d(p, q) must return {list(q.shape[:-1])} for p and q of "

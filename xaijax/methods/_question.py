@@ -70,9 +70,10 @@ def model_fingerprint(game: Game) -> str | None:
 
 
 def _rows(replacement: Replacement) -> Iterator[bytes]:
-    """The donors as the model takes them, and their weights."""
+    """The donors as they were read, and their weights: the same whether JAX or the host asks."""
     if replacement.kind == "sampler":
         return
+    replacement = replacement.on_host()
     yield replacement.weights.tobytes()
     rows = replacement.table.decode(replacement.codes)
     if frame_kind(rows) is None:

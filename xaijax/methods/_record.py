@@ -237,8 +237,8 @@ def held(
         residual, bound = certified(game.whole())
     # A host model may work in float32, and round a row in another way in another call.
     host = game.evaluator.model.backend == "host"
-    wrong = np.flatnonzero(residual > bound * (2.0**29 if host else 1.0)) if efficient else ()
-    if len(wrong):
+    wrong = np.flatnonzero(residual > bound * (2.0**29 if host else 1.0))
+    if efficient and len(wrong):
         n, model = int(wrong[0]), game.evaluator.model.name
         told = (
             f"the values of X row {n} and its base value differ from the model's own answer by "

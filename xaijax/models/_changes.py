@@ -8,7 +8,7 @@ import jax
 
 from xaijax._errors import InputError
 from xaijax.models import _options as options
-from xaijax.models._functions import check_params
+from xaijax.models._functions import checked_params
 
 
 class Changed(Protocol):
@@ -44,7 +44,7 @@ def _checked_params(model: Changed, params: Any) -> Any:
             f"params= cannot be replaced: {model.name} was made without. Make the model anew "
             f"with as_model(f, params=...)."
         )
-    check_params(params)
+    params = checked_params(params)
     old, new = (jax.eval_shape(lambda tree: tree, tree) for tree in (model.params, params))
     if jax.tree.structure(old) != jax.tree.structure(new):
         raise InputError(

@@ -41,6 +41,10 @@ def estimator(f: Any, params: Any, backend: str) -> Source:
     looks = classes is not None or callable(getattr(f, "predict_proba", None))
     classifier = _is_kind(f, "is_classifier", looks)
     heads = _heads(f, classifier, _is_kind(f, "is_regressor", not classifier))
+    decided = f.predict if classifier else None
+    if classes is not None:
+        heads = {word: _of_classes(f, name, classes, head) for word, head in heads.items()}
+        decided = decided and _of_classes(f, name, classes, decided)
     default = _default(heads, classifier, name)
     reason = "backend='host' was said" if backend == "host" else ""
     if backend != "host" and classifier and default == "decision":
@@ -55,7 +59,7 @@ def estimator(f: Any, params: Any, backend: str) -> Source:
         heads=heads,
         default=default,
         columns=columns,
-        decide=f.predict if classifier else None,
+        decide=decided,
         classes=classes,
         feature_names=_feature_names(f),
         estimator=f,
@@ -103,6 +107,23 @@ def _classes(f: Any, name: str) -> tuple[Any, ...] | None:
             f"f.estimators_[i], or a function that returns its column, with backend='host'."
         )
     return tuple(np.asarray(found).tolist())
+
+
+def _of_classes(
+    f: Any, name: str, classes: tuple[Any, ...], head: Callable[..., Any]
+) -> Callable[[Any], Any]:
+    """One of f's methods, refused once f knows other classes: columns would be those of others."""
+
+    def asked(rows: Any) -> Any:
+        now = _classes(f, name)
+        if repr(now) != repr(classes):  # by their text: a NaN among them equals itself
+            raise InputError(
+                f"{name} has changed since it was wrapped: its classes were {list(classes)}, and "
+                f"are {None if now is None else list(now)} now. Wrap it again with as_model."
+            )
+        return head(rows)
+
+    return asked
 
 
 def _heads(f: Any, classifier: bool, regressor: bool) -> dict[str, Callable[..., Any]]:

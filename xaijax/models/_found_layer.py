@@ -69,6 +69,8 @@ class FoundLayer:
         if len(found) != 1:
             raise NoLayer
         structure, rows = found[0]
+        if any(0 in jnp.shape(leaf) for leaf in jax.tree.leaves(structure)):
+            raise NoLayer  # a layer of nothing: no support vectors, say
         return Columnwise(structure, params, self.columns, tuple(rows.owner.tolist()))
 
     def columns(self, params: Any, rows: Any) -> Any:

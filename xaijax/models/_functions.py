@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from xaijax._errors import InputError, InputTypeError
 from xaijax.models._options import WORDS, came
@@ -28,7 +29,7 @@ def plain_function(f: Callable[..., Any], params: Any, backend: str) -> Source:
     if params is None:
         _check_arity(f, ("X",))
         return _source("jax", "a function, traced by JAX", name, lambda _, rows: f(rows))
-    check_params(params)
+    params = checked_params(params)
     _check_arity(f, ("params", "X"))
     reason = "a function of params and rows, traced by JAX"
     return _source("jax", reason, name, lambda params, rows: f(params, rows), params)
@@ -42,8 +43,11 @@ def function_name(f: Any) -> str:
     return name if isinstance(name, str) else type(f).__name__
 
 
-def check_params(params: Any) -> None:
-    """Raise InputTypeError where a leaf of the pytree is neither an array nor a number."""
+def checked_params(params: Any) -> Any:
+    """The pytree, its NumPy arrays as read-only copies: a model keeps the numbers it was given.
+
+    Raises InputTypeError where a leaf is neither an array nor a number.
+    """
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         array = hasattr(leaf, "shape") and hasattr(leaf, "dtype")
         if not array and not isinstance(leaf, (bool, int, float, complex)):
@@ -51,6 +55,15 @@ def check_params(params: Any) -> None:
                 f"params= must be a pytree of arrays and numbers; got {type(leaf).__name__} "
                 f"{came(leaf)} at params{jax.tree_util.keystr(path)}. Close over what is no array."
             )
+    return jax.tree.map(_kept, params)
+
+
+def _kept(leaf: Any) -> Any:
+    if not isinstance(leaf, np.ndarray):
+        return leaf
+    copy = leaf.copy()
+    copy.flags.writeable = False
+    return copy
 
 
 def _source(

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from xaijax._errors import InputError, InputTypeError
-from xaijax.models._functions import check_params
+from xaijax.models._functions import checked_params
 from xaijax.models._options import WORDS, came
 from xaijax.models._source import Source
 
@@ -40,7 +40,7 @@ def flax_module(f: Any, params: Any, backend: str) -> Source:
             f"f= for Flax must hold the whole variables, {{'params': ...}}; got the collections "
             f"{came(list(variables))}. Pass (module, {{'params': params}})."
         )
-    check_params(variables)
+    variables = checked_params(variables)
     return _source(
         "a Flax module, traced by JAX",
         type(module).__name__,
@@ -82,6 +82,13 @@ def equinox_module(f: Any, params: Any, backend: str) -> Source:
     )
 
 
+def _holds_state(module: Any) -> bool:
+    """Whether a layer of Equinox's own in it needs a state, which its signature does not show."""
+    layer = sys.modules["equinox"].nn.StatefulLayer
+    leaves = jax.tree.leaves(module, is_leaf=lambda part: isinstance(part, layer))
+    return any(isinstance(leaf, layer) and leaf.is_stateful() for leaf in leaves)
+
+
 def _refuse_more_than_rows(f: Any) -> None:
     """Raise InputTypeError for an Equinox module that must be given a state, a key or the like."""
     if isinstance(f, tuple):
@@ -94,6 +101,7 @@ def _refuse_more_than_rows(f: Any) -> None:
             for one in taken[1:]
             if one.default is inspect.Parameter.empty and one.kind not in varied
         ]
+        more = more or (["state"] if _holds_state(f) else [])
     if not more:
         return
     given = ", ".join(more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
@@ -71,9 +72,10 @@ def check_timeout(value: Any) -> float | None:
             f"timeout= must be seconds as a number, or None for no limit; "
             f"got {type(value).__name__} {came(value)}."
         )
-    if not (math.isfinite(value) and value > 0):
+    if not 0 < value <= threading.TIMEOUT_MAX:  # NaN neither
         raise InputError(
-            f"timeout= must be a positive number of seconds; got {value!r}. None sets no limit."
+            f"timeout= must be a positive number of seconds, at most {threading.TIMEOUT_MAX:.3g}; "
+            f"got {came(value)}. None sets no limit."
         )
     return float(value)
 

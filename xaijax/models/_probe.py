@@ -44,8 +44,9 @@ def probe_neighbours(
 ) -> None:
     """Raise ModelOutputError where the answer to a row depends on the rows beside it.
 
-    The first row is asked among the others and among copies of itself, in two batches of one
-    shape: a compiled function has one shape only, and the same shape keeps the order of sums.
+    The first row is asked among the others and among copies of itself, and all rows are asked
+    with other ones in the lead, in batches of one shape: a compiled function has one shape only,
+    and the same shape keeps the order of sums.
     Tolerance as in `probe_determinism`, in float32, in which a model may work whatever it returns.
     """
     count = len(rows)
@@ -67,6 +68,29 @@ def probe_neighbours(
             f"train mode or a statistic taken over axis 0. Switch it to inference mode; each row's "
             f"output must depend on that row alone."
         )
+    for lead in {1, opposite(rows), count - 1}:
+        moved = np.roll(np.arange(count), -lead)
+        found = np.array(evaluate(gather(rows, moved)))
+        gap = _largest_gap(among[moved], found, epsilon, np.maximum(scale, _scale(found)))
+        if gap is not None:
+            raise ModelOutputError(
+                f"{name} gave other answers to the same rows in another order: by up to "
+                f"{gap[0]:.3g}. Its output depends on a row's place, or on what stands in another "
+                "(X[0], say); each row's output must depend on that row alone."
+            )
+
+
+def opposite(rows: Any) -> int:
+    """The row that is on the other side of the median than the first one in most columns.
+
+    What an answer takes from the first row, a sign say, most likely changes where this one leads.
+    """
+    count = len(rows)
+    if not isinstance(rows, np.ndarray) or rows.dtype.kind not in "biuf":
+        return count // 2
+    flat = rows.reshape(count, -1)
+    above = flat > np.sort(flat, axis=0)[(count - 1) // 2]
+    return int((above != above[0]).sum(axis=1).argmax())
 
 
 def take_rows(rows: Any, index: np.ndarray) -> Any:

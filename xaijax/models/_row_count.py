@@ -12,25 +12,42 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, jaxpr_as_fun
 
 from xaijax._errors import NonDeterministicModelError
-from xaijax.models._probe import Evaluate, gap_of, probe_neighbours, take_rows
+from xaijax.models._probe import Evaluate, gap_of, opposite, probe_neighbours, take_rows
 
+MORE = 4  # times the probe's rows are asked in one call
+# Steps that tell rows by their place: the axis along which they count, by their parameter's name.
+_COUNTING = {
+    "iota": "dimension",
+    "cumsum": "axis",
+    "cumprod": "axis",
+    "cummax": "axis",
+    "cummin": "axis",
+    "cumlogsumexp": "axis",
+}
 # Rules of derivatives, which are other functions in each trace and make no answer.
 _DERIVATIVES = ("jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "out_trees")
 
 
-def probe_row_counts(evaluate: Evaluate, rows: Any, answer: np.ndarray, name: str) -> None:
-    """Ask a host model for half of the probe's rows, and for one alone; answer: to all of them.
+def probe_row_counts(
+    evaluate: Evaluate, rows: Any, answer: np.ndarray, name: str, most: int | None = None
+) -> None:
+    """Ask a host model for the probe's rows several times over, and for one row alone.
+
+    answer: to the probe's rows, asked by themselves. most: rows that a call may have.
 
     Raises ModelOutputError where it is the neighbours on which an answer depends, else
     NonDeterministicModelError.
     """
     count = len(rows)
-    half = np.arange(count)[::-2]  # other rows in other places
-    for some in (half, np.zeros(2 if count == 1 else 1, dtype=np.int64)):
+    # Other rows in other places, and another one in the lead.
+    many = np.resize(np.arange(count)[::-1], min(MORE * count, most or MORE * count))
+    alone = np.array([opposite(rows)]) if count > 1 else np.zeros(2, dtype=np.int64)
+    for some in (many, alone):
         try:
             found = np.array(evaluate(take_rows(rows, some)))
         except Exception as error:
@@ -80,7 +97,7 @@ class RowCounts:
 
 def _bare(leaf: Any) -> Any:
     """A leaf as NumPy has it; a typed key, which NumPy has not, as it is."""
-    key = jax.dtypes.issubdtype(getattr(leaf, "dtype", np.float32), jax.dtypes.prng_key)
+    key = jnp.issubdtype(getattr(leaf, "dtype", np.float32), jax.dtypes.prng_key)
     return leaf if key else np.asarray(leaf)
 
 
@@ -165,10 +182,16 @@ class _Alike:
 
         given = moving(mine.invars, theirs.invars)
         made = moving(mine.outvars, theirs.outvars)
+        name = mine.primitive.name
+        if name in _COUNTING and any(mine.params[_COUNTING[name]] in own for own in made):
+            return True
+        if name == "scan" and mine.params["length"] != theirs.params["length"]:
+            body = mine.params["jaxpr"].jaxpr.outvars  # what it carries on has no axis of steps
+            return any(a.aval.ndim == b.aval.ndim for a, b in zip(body, mine.outvars, strict=True))
         if any(given) and not all(made):
             return True
         axes = mine.params.get("axes", ())
-        if "dimension_numbers" in mine.params and mine.primitive.name == "dot_general":
+        if name == "dot_general":
             (left, right), _ = mine.params["dimension_numbers"]
             return bool({*left} & {*given[0]} or {*right} & {*given[1]})
         return isinstance(axes, tuple) and any({*axes} & {*own} for own in given)

@@ -20,9 +20,9 @@ from xaijax._errors import InputError, PrivacyError
 from xaijax._exact_sums import LATTICE
 from xaijax._optional import require
 
-# The least scale that counts as noise. A value is changed at all with chance 2 q / (1 + q), 2.3e-7
-# here: below, fewer than one value in four million.
-LEAST = 1 / 16
+# The least scale that counts as noise. A value is changed at all with chance 2 q / (1 + q), where
+# q = exp(-1 / scale): one in ten at q = 1/19. Below, nearly all of a copy would be exact values.
+LEAST = 1 / math.log(19)
 LARGEST = 1 << 50  # of scales and of values; OpenDP's i64 would saturate far beyond
 
 
