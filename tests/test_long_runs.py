@@ -10,6 +10,7 @@ import pytest
 
 import xaijax as xj
 from xaijax.estimators import kernel, permutation
+from xaijax.games import _work
 from xaijax.games._work import MINUTE_OF_A_CORE, MOST_HOST_ROWS
 from xaijax_kernels.operations import operations
 
