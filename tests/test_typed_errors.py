@@ -88,7 +88,7 @@ def test_an_epsilon_without_noise_is_refused_with_the_largest_that_has_some(opti
 
 def test_the_least_noise_is_what_its_reason_says():
     q = math.exp(-1 / mechanism.LEAST)
-    assert 2 * q / (1 + q) == pytest.approx(1 / 10)
+    assert 2 * q / (1 + q) == pytest.approx(1 / 20)
 
 
 def test_what_a_sample_spends_and_its_inverse():

@@ -141,7 +141,7 @@ def probe_host(model: HostModel, rows: Any) -> Probe:
 
     answer, noise = _probed(model, evaluate, rows)
     if model.deterministic:
-        probe_row_counts(evaluate, rows, answer, model.name, model.max_rows)
+        probe_row_counts(evaluate, rows, answer, model.name)
     return _findings(model, answer, answer.dtype, None, noise, 0.0)
 
 

@@ -19,7 +19,6 @@ from jax.extend.core import Literal, jaxpr_as_fun
 from xaijax._errors import NonDeterministicModelError
 from xaijax.models._probe import Evaluate, gap_of, opposite, probe_neighbours, take_rows
 
-MORE = 4  # times the probe's rows are asked in one call
 # Steps that tell rows by their place: the axis along which they count, by their parameter's name.
 _COUNTING = {
     "iota": "dimension",
@@ -33,21 +32,16 @@ _COUNTING = {
 _DERIVATIVES = ("jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "out_trees")
 
 
-def probe_row_counts(
-    evaluate: Evaluate, rows: Any, answer: np.ndarray, name: str, most: int | None = None
-) -> None:
-    """Ask a host model for the probe's rows several times over, and for one row alone.
-
-    answer: to the probe's rows, asked by themselves. most: rows that a call may have.
+def probe_row_counts(evaluate: Evaluate, rows: Any, answer: np.ndarray, name: str) -> None:
+    """Ask a host model for half of the probe's rows, and for one alone; answer: to all of them.
 
     Raises ModelOutputError where it is the neighbours on which an answer depends, else
     NonDeterministicModelError.
     """
     count = len(rows)
-    # Other rows in other places, and another one in the lead.
-    many = np.resize(np.arange(count)[::-1], min(MORE * count, most or MORE * count))
+    half = np.arange(count)[::-2]  # other rows in other places, and another one in the lead
     alone = np.array([opposite(rows)]) if count > 1 else np.zeros(2, dtype=np.int64)
-    for some in (many, alone):
+    for some in (half, alone):
         try:
             found = np.array(evaluate(take_rows(rows, some)))
         except Exception as error:

@@ -21,8 +21,8 @@ from xaijax._exact_sums import LATTICE
 from xaijax._optional import require
 
 # The least scale that counts as noise. A value is changed at all with chance 2 q / (1 + q), where
-# q = exp(-1 / scale): one in ten at q = 1/19. Below, nearly all of a copy would be exact values.
-LEAST = 1 / math.log(19)
+# q = exp(-1 / scale): one in twenty at q = 1/39. Below, nearly all of a copy would be exact values.
+LEAST = 1 / math.log(39)
 LARGEST = 1 << 50  # of scales and of values; OpenDP's i64 would saturate far beyond
 
 

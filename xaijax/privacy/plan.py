@@ -54,7 +54,7 @@ def planned(
         most = mechanism.of_all_rows(spendable * little.factor, rate)
         raise PrivacyError(
             f"epsilon={epsilon:g} leaves no noise: values are multiples of 2^-20, and fewer than "
-            "one in ten would be changed, so the copy would hold the exact values. The largest "
+            "one in twenty would be changed, so the copy would hold the exact values. The largest "
             f"epsilon that adds noise to this report is {most:.6g}."
         ) from None
     told = {
