@@ -264,7 +264,7 @@ def test_no_more_rows_are_asked_where_an_offset_is_found() -> None:
 
 
 def test_a_jax_models_columns_that_float32_runs_together_are_told_of():
-    """Seconds since 1970, a day apart: float32 keeps them to two minutes, of an hour of spread."""
+    """Seconds since 1970, ten minutes apart: float32 keeps them to 128 s, of 3,000 s of spread."""
     rows = np.column_stack([1.7e9 + np.arange(6) * 600.0, np.arange(6)])
     model = xj.as_model(lambda X: X[:, 0] * 1e-3 + X[:, 1])
     with pytest.warns(xj.XaiWarning, match="background: in 1 of 2 columns the numbers are so near"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -48,9 +47,7 @@ def outputs(notebook, kind):
 
 
 def streams(notebook, name):
-    """What it prints; without progress bars, which only a slow machine shows."""
-    text = "".join(one.text for one in outputs(notebook, "stream") if one.name == name)
-    return re.sub(r"\r[^\r\n]*row/s[^\r\n]*\n?", "", text)
+    return "".join(one.text for one in outputs(notebook, "stream") if one.name == name)
 
 
 def kinds(notebook):

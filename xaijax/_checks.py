@@ -242,7 +242,8 @@ def coarse_columns(array: np.ndarray, dtype: np.dtype) -> int:
     with np.errstate(over="ignore", invalid="ignore"):  # what is infinite or missing is kept
         moved = np.abs(some - some.astype(dtype))
         spread = some.max(axis=0) - some.min(axis=0)
-        return int((moved.max(axis=0) > 1e-4 * spread)[spread > 0].sum())
+        coarse = (moved.max(axis=0) > 1e-4 * spread) & (spread > 0)
+    return int(np.count_nonzero(coarse))
 
 
 def warn(text: str, category: type[XaiWarning] = XaiWarning) -> None:

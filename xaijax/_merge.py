@@ -126,6 +126,15 @@ def _require_one_baseline(parts: Sequence[Explanation]) -> None:
 
 def _require_one_question(parts: Sequence[Explanation]) -> None:
     """Refuse what only a fingerprint tells apart, where it is known, and quantities of the data."""
+    known = [(n, one.stats["fingerprint"]) for n, one in enumerate(parts) if _has_one(one)]
+    for number, mark in known:
+        if mark != known[0][1]:
+            raise InputError(
+                f"stats['fingerprint']: explanation {number} has other donor rows (a background or "
+                f"a pool), weights of them, or functions (a link, difference or score) than "
+                f"explanation {known[0][0]}, so that values are not of one question. Explain all "
+                "with the same rows, in one order, and the same functions."
+            )
     seen: dict[str, tuple[int, str]] = {}  # by versions, the first part and its mark
     for number, mark in _model_marks(parts):
         versions = mark.rpartition(":")[0]
@@ -137,15 +146,6 @@ def _require_one_question(parts: Sequence[Explanation]) -> None:
                 f"stats['model_fingerprint']: explanation {number} is of another model than "
                 f"explanation {first}: another program, other parameters, or another fit. Explain "
                 "all with one model, or keep the explanations in a list."
-            )
-    known = [(n, one.stats["fingerprint"]) for n, one in enumerate(parts) if _has_one(one)]
-    for number, mark in known:
-        if mark != known[0][1]:
-            raise InputError(
-                f"stats['fingerprint']: explanation {number} has other donor rows (a background or "
-                f"a pool), weights of them, or functions (a link, difference or score) than "
-                f"explanation {known[0][0]}, so that values are not of one question. Explain all "
-                "with the same rows, in one order, and the same functions."
             )
     if len(parts) > 1 and all(one.provenance.get("method") == "QII" for one in parts):
         if any(one.data is None for one in parts):

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from xaijax._errors import InputError, InputTypeError
+from xaijax.models._host import read_only
 from xaijax.models._options import WORDS, came
 from xaijax.models._source import Source
 
@@ -55,15 +56,9 @@ def checked_params(params: Any) -> Any:
                 f"params= must be a pytree of arrays and numbers; got {type(leaf).__name__} "
                 f"{came(leaf)} at params{jax.tree_util.keystr(path)}. Close over what is no array."
             )
-    return jax.tree.map(_kept, params)
-
-
-def _kept(leaf: Any) -> Any:
-    if not isinstance(leaf, np.ndarray):
-        return leaf
-    copy = leaf.copy()
-    copy.flags.writeable = False
-    return copy
+    return jax.tree.map(
+        lambda leaf: read_only(leaf.copy()) if isinstance(leaf, np.ndarray) else leaf, params
+    )
 
 
 def _source(

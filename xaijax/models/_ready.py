@@ -71,7 +71,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     rows = rows[np.arange(PROBE_ROWS) % len(rows)]
     answer, noise = _probed(model, evaluate, rows)
     if model.deterministic:
-        probe_neighbours(evaluate, rows, model.name)
+        probe_neighbours(evaluate, rows, model.name, among=answer)
         if look is not None:
             look.answered(model.params, rows, answer)
     agreement = None

@@ -52,7 +52,7 @@ def probe_row_counts(evaluate: Evaluate, rows: Any, answer: np.ndarray, name: st
             raise
         gap = gap_of(answer[some], found, answer)
         if gap is not None:
-            probe_neighbours(evaluate, rows, name)
+            probe_neighbours(evaluate, rows, name, among=answer)
             raise NonDeterministicModelError(_refusal(name, count, len(some), gap))
 
 
