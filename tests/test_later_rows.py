@@ -60,9 +60,9 @@ def test_a_later_call_is_compared_too(jumps: Jumps) -> None:
     far[1, 0] = 9.0
     got = explain(far)
     assert got.stats["backend"] == "host"
-    np.testing.assert_allclose(
-        got.base_values + got.values.sum(axis=1), jumps.predict(far), rtol=0, atol=1e-12
-    )
+    own = got.base_values + got.values.sum(axis=1)
+    # Float64 sums of a few numbers below 16: some hundred roundings are 2e-13.
+    np.testing.assert_allclose(own, jumps.predict(far), rtol=0, atol=2e-13)
 
 
 def test_a_later_row_is_an_error_where_jax_was_said(jumps: Jumps) -> None:

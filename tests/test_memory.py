@@ -53,6 +53,22 @@ def test_the_limit_comes_from_the_environment(monkeypatch):
         xj.Explainer(model, DONORS)(X, progress=False)
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model, tile: xj.Explainer(model, DONORS, tile=tile)(X),
+        lambda model, tile: xj.FederatedExplainer(model, DONORS, {"g": [0]}, tile=tile)(X),
+        lambda model, tile: xj.QII(
+            model, DONORS, outcome="score", quantity="individual", bounds=(0, 9), tile=tile
+        ).unary(X),
+    ],
+)
+def test_a_large_tile_of_a_host_model_is_refused_before_it_is_asked(ask):
+    model = xj.as_model(lambda rows: 1 / 0, backend="host")
+    with pytest.raises(xj.MemoryPlanError, match=r"one tile of 1,073,741,824 rows"):
+        ask(model, 1 << 30)
+
+
 def test_little_memory_makes_tiles_and_dispatches_small():
     model = xj.as_model(games.smooth, params=A)
     whole = xj.Explainer(model, DONORS)(X, progress=False)

@@ -126,6 +126,8 @@ def test_replace_checks_what_as_model_checks():
             host.replace(**change)
     with pytest.raises(InputError, match="max_rows="):
         as_model(one).replace(max_rows=5)
+    with pytest.raises(InputError, match="thread_safe="):
+        as_model(one).replace(thread_safe=True)
 
 
 # Labels: each case of the contract.
@@ -338,6 +340,7 @@ def test_missing_values_where_they_are_allowed():
         ({"timeout": -1, "backend": "host"}, InputError),
         ({"timeout": "1", "backend": "host"}, InputTypeError),
         ({"timeout": 1.0}, InputError),
+        ({"thread_safe": True}, InputError),
         ({"precision": "bfloat16"}, InputError),
         ({"precision": "tf32", "backend": "host"}, InputError),
         ({"structure": "tree"}, InputTypeError),

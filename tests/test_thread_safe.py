@@ -113,9 +113,9 @@ def test_the_deadline_holds_in_threads():
             release.wait(30)
         return f64(rows)
 
-    model = xj.as_model(hanging, backend="host", thread_safe=True, max_rows=1, timeout=0.1)
+    model = xj.as_model(hanging, backend="host", thread_safe=True, max_rows=1, timeout=1.0)
     began = time.monotonic()
-    with pytest.raises(TimeoutError, match=r"rows 2:3, .*timeout=0\.1"):
+    with pytest.raises(TimeoutError, match=r"rows 2:3, .*timeout=1 "):
         model.predict(ROWS)
     release.set()
     assert time.monotonic() - began < 15

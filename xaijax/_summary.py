@@ -82,6 +82,7 @@ def describe(explained: Explained) -> str:
         _format(form, explained.stats[key])
         for key, form in SHOWN_STATS.items()
         if explained.stats.get(key) is not None
+        and not (key == "compile_seconds" and explained.stats[key] == 0)  # what was counted is none
     ]
     if shown:
         lines.append("  " + ", ".join(shown))

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from xaijax._errors import MemoryPlanError
 from xaijax._table import Table
 from xaijax._threads import threads_of
 from xaijax.games._device import DeviceBackend
@@ -82,7 +81,10 @@ def host_backend(evaluator: Any, probe: Any, most_rows: int, table: Table) -> Ho
     model, codes, K = evaluator.model, evaluator.replacement.codes, probe.outputs
 
     def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
-        return model.answer(table.decode(code_rows), first, K)
+        answers = model.answer(table.decode(code_rows), first, K)
+        if evaluator.asked_again is not None:
+            evaluator.asked_again(code_rows, answers)
+        return answers
 
     call, block = _host_rows(evaluator, most_rows)
     threads = min(threads_of(model.thread_safe), _together(evaluator, call))
@@ -128,16 +130,10 @@ def _host_rows(evaluator: Any, most_rows: int) -> tuple[int, int]:
     another way than a batch's. Never more than is asked for, than fits, or than the model's
     `max_rows`, a power of two below it.
     """
+    evaluator.refuse_large_tile()
     codes = evaluator.replacement.codes
     fits = evaluator.max_memory // 4 // (8 * codes.shape[1] * codes.itemsize)
     block = evaluator.tile or max(SMALLEST_TILE, min(ROWS_PER_CALL, power_below(fits)))
-    needed = 2 * block * codes.shape[1] * codes.itemsize
-    if evaluator.tile is not None and needed > evaluator.max_memory:  # what is said is kept
-        raise MemoryPlanError(
-            f"max_memory={evaluator.max_memory:,} bytes, but one tile of {block:,} rows needs "
-            f"about {needed:,} ({codes.shape[1]} columns). Say a smaller tile=, or raise "
-            "max_memory=."
-        )
     wanted = min(evaluator.batch_rows or block, max(block, min(most_rows, fits)))
     call = -(-wanted // block) * block
     if evaluator.model.max_rows is not None:

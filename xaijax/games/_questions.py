@@ -48,6 +48,7 @@ class Questions:
         self.first = first
         self.evaluator, self._progress = evaluator, progress
         evaluator.model.refuse_changed()
+        evaluator.refuse_large_tile()
         self.table_of_rows, self.codes = evaluator.encoded(rows)  # codes [N, C]
         self.count = Count()
         self.structure: str | None = None  # what answered instead of the whole model, if anything

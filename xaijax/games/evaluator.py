@@ -20,6 +20,7 @@ from xaijax._errors import MemoryPlanError
 from xaijax._forks import before_jax
 from xaijax._players import Players
 from xaijax._table import Table
+from xaijax.games._asked_again import AskedAgain
 from xaijax.games._backends import device_backend, host_backend, walker
 from xaijax.games._clock import Clock
 from xaijax.games._device import DeviceBackend
@@ -88,6 +89,7 @@ class Evaluator:
         )
         self._coalitions = coalitions
         self.findings: Any = None  # what the probe found; see `Model.probe`
+        self.asked_again: AskedAgain | None = None  # of a host model that was probed
         self.clock = Clock()
         self._kept: DeviceBackend | None = None
         self._walker: WalkBackend | None = None
@@ -204,6 +206,20 @@ class Evaluator:
                 f"max_memory={self.max_memory:,} bytes, but the {len(codes)} background rows and "
                 f"{SMALLEST_TILE} hybrid rows of {codes.shape[1]} columns need {smallest:,}. Raise "
                 "max_memory=, or use fewer background rows."
+            )
+
+    def refuse_large_tile(self) -> None:
+        """Raise MemoryPlanError where a host model's tile= cannot fit; asks the model nothing.
+
+        A device's tile is planned with the model's width.
+        """
+        codes = self.replacement.codes
+        needed = 2 * (self.tile or 0) * codes.shape[1] * codes.itemsize
+        if self.model.backend == "host" and needed > self.max_memory:
+            raise MemoryPlanError(
+                f"max_memory={self.max_memory:,} bytes, but one tile of {self.tile:,} rows needs "
+                f"about {needed:,} ({codes.shape[1]} columns). Say a smaller tile=, or raise "
+                "max_memory=."
             )
 
     def refuse_overflow(self, N: int) -> None:
@@ -339,4 +355,6 @@ class Evaluator:
             if self.score is not None:  # refuses a model without its column, each time it is asked
                 self.score = self.score.fitted(findings.outputs, findings.answer_dtype)
             self.findings = findings
+            if findings.again is not None:  # donors' codes mean the same in every run
+                self.asked_again = AskedAgain(few[0], findings.again)
         return self.findings

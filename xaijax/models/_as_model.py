@@ -62,7 +62,9 @@ def as_model(
         `params`; any NumPy callable (say backend="host"); a fitted scikit-learn estimator or
         Pipeline, or another object with `predict`; a Flax linen pair (module, variables); an
         Equinox module, written for one instance. [R, 1] is read as [R].
-      params: a pytree of arrays, an argument of the compiled function and never a constant.
+      params: a pytree of arrays, an argument of the compiled function and never a constant. Arrays
+        that a JAX function closes over are read once, when it is traced, as `jax.jit` reads them:
+        to change them, pass them here and use `Model.replace`.
       backend: "auto" | "jax" | "host". "auto" runs estimators that have a translation in JAX
         (`register_translation`) and compares them with the estimator on all rows explained; where
         they differ, and where there is none, the estimator itself runs on the host, and the repr
@@ -82,7 +84,7 @@ def as_model(
       input_shape: the shape of one instance; None: [F].
       allow_nan: rows may hold NaN.
       deterministic: False says that the same rows may get different answers.
-      thread_safe: the host model may be called from several threads: True asks as many calls
+      thread_safe: of host models: they may be called from several threads: True asks as many calls
         (batch_size=, max_rows=) at a time as this process has cores and the memory allows, with
         results, errors and bits as one by one. False: every call comes from the calling thread.
       max_rows: rows in one host call at most; an estimator stays on the host then.
@@ -112,7 +114,8 @@ def as_model(
     chosen = options.check_output_option(output, known)
     chosen = source.default if chosen is None else chosen
     cut = _check_cut(source, chosen, known, options.check_threshold(threshold))
-    _check_backend_options(source, backend == "host", precision, max_rows, timeout)
+    shared = options.check_flag("thread_safe", thread_safe)
+    _check_backend_options(source, backend == "host", precision, max_rows, timeout, shared)
     fields: dict[str, Any] = {
         "why": source.reason,
         "output": chosen,
@@ -126,7 +129,7 @@ def as_model(
         "allow_nan": options.check_flag("allow_nan", allow_nan),
         "nonfinite": nonfinite,
         "deterministic": options.check_flag("deterministic", deterministic),
-        "thread_safe": options.check_flag("thread_safe", thread_safe),
+        "thread_safe": shared,
         "max_rows": options.check_max_rows(max_rows),
         "timeout": options.check_timeout(timeout),
         "precision": precision,
@@ -311,7 +314,12 @@ def _check_cut(
 
 
 def _check_backend_options(
-    source: Source, on_host: bool, precision: str, max_rows: Any, timeout: Any
+    source: Source,
+    on_host: bool,
+    precision: str,
+    max_rows: Any,
+    timeout: Any,
+    thread_safe: Any,
 ) -> None:
     if source.backend == "host":
         if precision != "float32" and (on_host or source.estimator is None):
@@ -321,7 +329,11 @@ def _check_backend_options(
             )
         _check_x64(precision)
         return
-    for name, value in (("max_rows", max_rows), ("timeout", timeout)):
+    for name, value in (
+        ("max_rows", max_rows),
+        ("timeout", timeout),
+        ("thread_safe", thread_safe or None),
+    ):
         if value is not None:
             raise InputError(
                 f"{name}= is for host models; got {value!r} for {source.name}, which JAX traces. "

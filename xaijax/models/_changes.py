@@ -20,6 +20,8 @@ class Changed(Protocol):
     def name(self) -> str: ...
     @property
     def params(self) -> Any: ...
+    @property
+    def original(self) -> Any: ...  # the estimator on the host that it translates, or None
 
 
 def checked_change(model: Changed, name: str, value: Any) -> Any:
@@ -35,7 +37,10 @@ def checked_change(model: Changed, name: str, value: Any) -> Any:
         return check(value)
     if name == "params":
         return _checked_params(model, value)
-    return options.check_flag(name, value)
+    value = options.check_flag(name, value)
+    if name == "thread_safe" and value and model.loop == "jax" and model.original is None:
+        raise InputError(f"{name}= is for host models; {model.name} is traced by JAX.")
+    return value
 
 
 def _checked_params(model: Changed, params: Any) -> Any:

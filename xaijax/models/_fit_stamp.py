@@ -86,7 +86,7 @@ class Stamp:
                 return hash((self._of_identity(kind), found))
         try:
             kept = thing.__reduce_ex__(4)
-        except Exception:
+        except Exception:  # what an object that does not pickle raises is up to its class
             return hash((self._of_identity(thing), found))
         if isinstance(kept, str):
             return hash((self._of_identity(thing), found))

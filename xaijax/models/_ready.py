@@ -18,7 +18,7 @@ from xaijax.models._identity import program_digest
 from xaijax.models._outputs import output_names_for
 from xaijax.models._predict import run_jax
 from xaijax.models._probe import probe_determinism, probe_neighbours
-from xaijax.models._row_count import RowCounts, probe_row_counts
+from xaijax.models._row_count import AnsweredBefore, RowCounts, probe_row_counts
 from xaijax.models._structure import PLAIN, declared
 
 PROBE_ROWS = 32
@@ -44,6 +44,8 @@ class Probe:
     look: RowCounts | None = None
     program: bytes | None = None  # a digest of what was traced; None: on the host, or unreadable
     row_dtype: str = ""  # of the rows that it was traced for
+    # host: refuses other answers to the probe's rows among more rows; None: not looked at
+    again: AnsweredBefore | None = None
 
 
 def probe_jax(model: Any, rows: np.ndarray) -> Probe:
@@ -140,9 +142,12 @@ def probe_host(model: HostModel, rows: Any) -> Probe:
             raise
 
     answer, noise = _probed(model, evaluate, rows)
+    again = None
     if model.deterministic:
         probe_row_counts(evaluate, rows, answer, model.name)
-    return _findings(model, answer, answer.dtype, None, noise, 0.0)
+        again = AnsweredBefore(model.name, answer)
+    found = _findings(model, answer, answer.dtype, None, noise, 0.0)
+    return dataclasses.replace(found, again=again)
 
 
 def answer_host(model: HostModel, rows: Any, first: int, outputs: int) -> np.ndarray:

@@ -56,6 +56,24 @@ def probe_row_counts(evaluate: Evaluate, rows: Any, answer: np.ndarray, name: st
             raise NonDeterministicModelError(_refusal(name, count, len(some), gap))
 
 
+class AnsweredBefore:
+    """A host model's answers to the probe's rows, against which later ones are held."""
+
+    def __init__(self, name: str, answer: np.ndarray) -> None:
+        """answer: [r] or [r, K], as the model gave it."""
+        self._name, self._answer = name, answer.reshape(len(answer), -1)
+
+    def __call__(self, which: np.ndarray, found: np.ndarray, rows: int) -> None:
+        """Compare the answers found [n, K] to the probe's rows `which` [n], among so many rows.
+
+        Raises NonDeterministicModelError where they differ.
+        """
+        gap = gap_of(self._answer[which], found, self._answer)
+        if gap is not None:
+            message = _refusal(self._name, len(self._answer), rows, gap)
+            raise NonDeterministicModelError(message)
+
+
 class RowCounts:
     """What the probe's trace and answers say of another trace of the same JAX model."""
 
