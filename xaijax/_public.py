@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
+from textwrap import indent
 from typing import Any, TypeVar
 
 from xaijax._errors import InputTypeError
@@ -36,6 +38,18 @@ _SAID_ELSEWHERE = {
 }
 
 
+# `{limits}` in the docstring of a class stands for these four, which several classes take.
+LIMITS = """\
+batch_size: int or "auto". Model rows sent to the device at a time, or to a host model in one
+    call. The number is rounded up to whole tiles; "auto" fits it to `max_memory`.
+max_memory: int or None. Bytes that a run may plan with. None: half of what is free when the
+    first question is asked, or the environment's `XAIJAX_MEMORY_LIMIT`.
+devices: None (all local JAX devices), a number of them, or a list of `jax.Device`.
+tile: int or None. Model rows whose sums are taken together, a power of two from 256. None: chosen
+    from the widths of the model's layers. Another tile may change the last bits of the values;
+    another `batch_size` changes none."""
+
+
 def public(function: _F, name: str | None = None) -> _F:
     """Wrap a function so that arguments which do not fit its signature raise InputTypeError."""
     signature = inspect.signature(function)
@@ -56,7 +70,12 @@ def public(function: _F, name: str | None = None) -> _F:
 
 
 def public_class(cls: _C) -> _C:
-    """The same for the constructor, and for the public methods, of a class."""
+    """The same for the constructor, and for the public methods, of a class.
+
+    `{limits}`, alone in its line of the docstring, becomes `LIMITS`.
+    """
+    if cls.__doc__ is not None:
+        cls.__doc__ = re.sub(r"( *)\{limits\}", lambda m: indent(LIMITS, m[1]), cls.__doc__)
     for key, member in list(vars(cls).items()):
         if inspect.isfunction(member) and (
             key in ("__init__", "__call__") or not key.startswith("_")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,13 +19,14 @@ from xaijax._index import Index, index_weights
 from xaijax._intervals import half_widths
 from xaijax._players import players_from
 from xaijax._public import public_class
+from xaijax._typing import ArrayLike, Devices, Model, PlayerSpec, Progress, Rows
 from xaijax.estimators.exact import Estimate, exact
 from xaijax.estimators.sampled import METHODS, Sampled, default_budget, sampled
 from xaijax.games._work import tell_long_run, why_long
 from xaijax.games.evaluator import Evaluator
 from xaijax.games.game import Game, Survey
 from xaijax.games.quantity import quantity_of
-from xaijax.games.replacement import replacement_of
+from xaijax.games.replacement import Baseline, replacement_of
 from xaijax.methods._choice import ESTIMATORS, Choice, choose, refuse_index
 from xaijax.methods._progress import progress_bar
 from xaijax.methods._record import Answer, explanation
@@ -32,61 +34,96 @@ from xaijax.methods._record import Answer, explanation
 
 @public_class
 class Explainer:
-    """How much each player's values move a model's answer, for all instances at once.
+    """How much each player moves a model's answer, for all instances of a batch at once.
 
-    The value of a coalition S of instance x is v(S) = link(mean over background rows b of
-    f(x on S, b elsewhere)): interventional (marginal) replacement, one donor row at a time.
+    A player is an input column, or a group of columns that are kept or replaced together. The value
+    of a coalition S of players, for the instance x, is
 
-    Arguments:
-        model: from `as_model`.
-        background: rows [B, F] (array, or a frame for a host model), or a `Baseline`.
-        players: None (each column), {"name": [columns]}, [[columns], ...], or an integer array
-            shaped like one instance. Columns that no group names stay single players.
-        index: "shapley", "banzhaf", `SizeLimited(k)` (counts KEPT players), or a callable w(s).
-        estimator: "auto", "exact", "permutation" (antithetic pairs of orders) or "kernel" (paired
-            least squares with leverage weights). "auto" decides for each instance from its own row
-            and the background: exact where its corners (sum over background rows of 2^k, k players
-            that differ) are at most B (budget + 2), or B 2^16 when no budget is given; else
-            permutations, or the kernel when budget >= 16 P and P <= 128.
-        budget: distinct coalitions per sampled instance, the empty and the full one not counted;
-            None: max(2 P + 2,048, 4 P). One that covers all coalitions makes the values exact,
-            with a warning.
-        link: "identity", "logit" or a callable; acts on v(S), after the mean over all background
-            rows. Sampled values are of link(v(S)), so their errors need no delta method.
-        seed: of sampled estimators. Coalitions are drawn from (seed, draw) and shared by all
-            instances: the same values in any order or batch, and correlated errors.
-        batch_size: model rows per dispatch (per call, for a host model), rounded up to whole tiles.
-        max_memory: bytes; None: half of what is free (or XAIJAX_MEMORY_LIMIT).
-        devices: None (all local ones), a number, or a list of JAX devices.
-        weights: [B], of the background rows.
-        tolerance: largest half-width of a 95 % interval that is wanted: each sampled instance stops
-            at the first checkpoint (the number of draws doubles) where all of its intervals meet
-            it. Exact values meet any. The looks are several and the intervals those of one look, so
-            that stopped instances are covered somewhat less often than 95 %.
-        tile: model rows in one tile, a power of two from 256; None: chosen from the model's layers.
+        v(S) = link(mean over background rows b of f(x on the players of S, b on the others)).
 
-    Standard errors cover the sampling of coalitions; the background is taken as given.
+    The result tells how much each player adds to v, by the Shapley value or another semivalue
+    (`index`). Each other column is replaced by that of a background row, whatever the kept columns
+    are: this is the interventional (marginal) value, which asks what the model does with a column.
 
-    Raises `InputError`, `InputTypeError` for arguments that are not accepted. The model is not
-    called, traced or compiled before the first explanation.
+    Args:
+        model: `xaijax.Model`, made by `as_model`.
+        background: rows [B, *F] that the values of absent players come from: an array, or a frame
+            for a host model; or a `Baseline`, one row.
+        players: who plays. None: each column is a player. {"name": [columns]}, [[columns], ...] or
+            whole numbers [*F] that say which group each entry belongs to: groups of columns; a
+            column that no group names is a player of its own.
+        index: "shapley", "banzhaf", `SizeLimited(k)` (coalitions of at most k kept players), or a
+            function w(s), the weight of what a player adds to one single set of s others.
+        estimator: how the values are found.
+            "exact" asks every coalition. An instance that differs from background row b in k_b
+            players costs the sum over b of 2^k_b model rows.
+            "permutation" averages what players add along an order of them and its reverse
+            (Mitchell et al. 2022). "kernel" fits a weighted regression to coalitions and their
+            complements, drawn by leverage (Musco and Witter 2025). Both give standard errors.
+            "auto" (the default) decides for each instance, before the model is called: "exact" if
+            the cost above is at most B (budget + 2), or B 2^16 when budget is None; else "kernel"
+            if budget >= 16 P and P <= 128; else "permutation".
+        budget: int or None. Distinct coalitions asked for each sampled instance, without the empty
+            and the full one. None: the larger of 2 P + 2,048 and 4 P. A budget that covers all
+            coalitions makes the values exact, with a warning.
+        link: "identity", "logit" or a function of arrays. It acts on the mean over the background,
+            so sampled values and their errors are those of link(v(S)).
+        seed: int. Of sampled estimators. Coalitions are drawn from (seed, draw) alone and shared by
+            all instances: the same values in any order or batch, and correlated errors.
+        weights: float [B] or None. Weights of the background rows. None: equal ones.
+        tolerance: float or None. The largest half-width of a 95 % interval that is wanted, in units
+            of link(f). Each sampled instance stops at the first check, after 1, 2, 4, ... times the
+            first number of draws, at which all of its intervals are that narrow. An instance is
+            checked several times with the interval of a single check, so intervals of stopped
+            instances hold the exact value somewhat less often than in 95 % of runs. Exact values
+            meet any tolerance.
+        {limits}
+
+    Returns:
+        A callable: `explainer(X)` gives an `Explanation`; see `__call__`.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted. The model is neither called
+            nor traced nor compiled before the first explanation.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> def f(X):
+        ...     return X[:, 0] * X[:, 1] + X[:, 2]
+        >>> background = np.zeros((1, 3), np.float32)
+        >>> explanation = xj.Explainer(xj.as_model(f), background)(np.array([[2.0, 3.0, 1.0]]))
+        >>> explanation.values.round(3)
+        array([[3., 3., 1.]])
+
+        The product of the first two inputs is 6; each gets half of it.
+
+    Standard errors are those of the draw of coalitions; the background is taken as given.
+
+    References:
+        Shapley, "A value for n-person games" (1953). Dubey, Neyman and Weber, "Value theory without
+        efficiency" (1981): semivalues. Lundberg and Lee, "A unified approach to interpreting model
+        predictions" (NeurIPS 2017). Mitchell, Cooper, Frank and Holmes, "Sampling permutations for
+        Shapley value estimation" (JMLR 2022). Musco and Witter, "Provably accurate Shapley value
+        estimation via leverage score sampling" (ICLR 2025).
     """
 
     efficient = True  # base value plus Shapley values is f(x) but for rounding
 
     def __init__(
         self,
-        model: Any,
-        background: Any,
-        players: Any = None,
+        model: Model,
+        background: Rows | Baseline,
+        players: PlayerSpec | None = None,
         index: Index = "shapley",
-        estimator: str = "auto",
+        estimator: Literal["auto", "exact", "permutation", "kernel"] = "auto",
         budget: int | None = None,
-        link: Any = "identity",
+        link: Literal["identity", "logit"] | Callable[[Any], Any] = "identity",
         seed: int = 0,
-        batch_size: int | str = "auto",
+        batch_size: int | Literal["auto"] = "auto",
         max_memory: int | None = None,
-        devices: Any = None,
-        weights: Any = None,
+        devices: Devices = None,
+        weights: ArrayLike | None = None,
         tolerance: float | None = None,
         tile: int | None = None,
     ) -> None:
@@ -120,15 +157,23 @@ class Explainer:
         )
         _checks.on_devices(background, "background", self._evaluator.devices)
 
-    def __call__(self, X: Any, progress: bool | None = None) -> Explanation:
-        """Explain the instances X [N, *F]; an `Explanation` with values [N, P] or [N, P, K].
+    def __call__(self, X: Rows, progress: Progress = None) -> Explanation:
+        """Explain the instances X.
 
-        progress: None (a bar in terminals and notebooks once a run takes a while), True or False.
+        Args:
+            X: rows [N, *F] of the background's shape.
+            progress: None (a bar in terminals and notebooks once a run takes a while), True or
+                False.
 
-        Raises, before the model is called: InputError and InputTypeError for rows that are not
-        accepted, EnumerationLimitError for what is too large to enumerate, MemoryPlanError for what
-        does not fit. After: ModelOutputError, NonDeterministicModelError, and whatever the model
-        itself raises.
+        Returns:
+            An `Explanation` with values [N, P], or [N, P, K] of a model with K outputs.
+
+        Raises:
+            InputError, InputTypeError: rows that are not accepted. EnumerationLimitError: more than
+                can be enumerated. MemoryPlanError: more than fits. All of these before the model is
+                called.
+            ModelOutputError, NonDeterministicModelError: for what the model answers; its own
+                exceptions come through.
 
         Warns before it starts (`xaijax.LongRunWarning`) of a run of more than about a minute: where
         the model rows that are coming, times the operations of one by the model's trace, exceed

@@ -1,0 +1,50 @@
+"""The types that public signatures name.
+
+`Rows` are instances or background rows: an array [N, *F], NumPy's or JAX's, or a pandas or polars
+frame with one column for each of the F inputs, where the model takes frames.
+`Progress` is None (a bar in terminals and notebooks once a run takes a while), True or False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike as ArrayLike
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+
+class Model(Protocol):
+    """What `xaijax.as_model` makes, as methods see it: `xaijax.Model`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def backend(self) -> str: ...
+    @property
+    def output(self) -> Any: ...
+    @property
+    def precision(self) -> str: ...
+    @property
+    def deterministic(self) -> bool: ...
+    @property
+    def allow_nan(self) -> bool: ...
+    @property
+    def input_shape(self) -> tuple[int, ...] | None: ...
+    @property
+    def classes(self) -> tuple[Any, ...] | None: ...
+    def predict(self, X: Any) -> np.ndarray: ...
+    def labels(self, X: Any) -> np.ndarray: ...
+    def probe(self, rows: Any) -> Any: ...
+
+
+Rows: TypeAlias = "ArrayLike | pandas.DataFrame | polars.DataFrame"
+Progress: TypeAlias = "bool | None"
+# Who plays: {"name": [columns]}, [[columns], ...], or whole numbers shaped like one instance.
+PlayerSpec: TypeAlias = "Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]] | ArrayLike"
+# All local devices (None), so many of them, or a list of `jax.Device`.
+Devices: TypeAlias = "int | Sequence[Any] | None"
