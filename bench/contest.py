@@ -20,6 +20,7 @@ from bench.definition import REASON, efficiency, tolerance
 from bench.frame import LEAST_SECONDS, Agreement, Contender, Duel, Figure, Size, Timing, ratio
 from bench.models import forward
 from bench.truth import Truth, centred, long_run, squared
+from xaijax._typing import Estimator
 
 Peer = Callable[[games.Game, int, int, int], np.ndarray]  # game, P, budget, seed -> [N, P]
 
@@ -31,7 +32,7 @@ class Contest:
     """Ours against one peer, on one problem."""
 
     problem: Problem
-    estimator: str
+    estimator: Estimator
     budget: int  # distinct coalitions of an instance, empty and full not counted
     name: str  # of the peer
     peer: Peer  # for its error
@@ -44,7 +45,9 @@ class Contest:
     structure: Any = None  # what ours declares of the network; it is then timed without as well,
     alone: Callable[[int], Any] | None = None  # and what is left of the network, alone
 
-    def ours(self, budget: int | None = None, estimator: str = "", plain: bool = False) -> Any:
+    def ours(
+        self, budget: int | None = None, estimator: Estimator | None = None, plain: bool = False
+    ) -> Any:
         """The explainer; its seed is set before a call, and it is compiled once for all seeds."""
         structure = None if plain else self.structure
         return xaijax.Explainer(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,9 @@ def continuous(
     return X, rng.normal(size=(background, players)).astype(np.float32)
 
 
-def adult_table(reading: str, *, shuffle: bool = True, seed: int = 2) -> tuple[Any, Any]:
+def adult_table(
+    reading: Literal["raw", "qii", "shap"], *, shuffle: bool = True, seed: int = 2
+) -> tuple[Any, Any]:
     """Adult in the given reading; `NotRun` where the table cannot be had."""
     from xaijax import datasets  # noqa: PLC0415 - a cold start must not pay for it
 

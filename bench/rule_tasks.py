@@ -57,7 +57,7 @@ class Task:
         fitted = RandomForestClassifier(**FOREST).fit(self.train, self.labels)
         return xaijax.as_model(fitted)
 
-    def anchors(self, space: str) -> xaijax.AnchorExplainer:
+    def anchors(self, space: Any) -> xaijax.AnchorExplainer:
         """Ours in one space."""
         return xaijax.AnchorExplainer(
             self.model, self.data, categories=CATEGORIES, perturbation=space

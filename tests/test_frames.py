@@ -186,3 +186,19 @@ def test_numbers_of_every_kind_reach_a_jax_model():
         assert explanation.feature_names == tuple("abcdef")
         total = explanation.base_values + explanation.values.sum(axis=1)
         np.testing.assert_allclose(total, wanted, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["median", "mean"])
+@pytest.mark.parametrize("library", ["array", "pandas", "polars"])
+def test_a_baseline_leaves_missing_numbers_out(library, how):
+    """polars sorts NaN above all numbers and counts it: the median of 1, NaN, 3 and 7 was 5."""
+    rows = np.array([[1.0, 2.0], [np.nan, 4.0], [3.0, 0.0], [7.0, 1.0]])
+    made = {
+        "array": lambda: rows,
+        "pandas": lambda: pd.DataFrame(rows, columns=["a", "b"]),
+        "polars": lambda: pl.DataFrame(dict(zip("ab", rows.T, strict=True))),
+    }[library]()
+    model = xj.as_model(lambda X: np.asarray(X, float)[:, 0] * 2, backend="host", allow_nan=True)
+    found = xj.Explainer(model, xj.Baseline(how, made))(made[2:3])
+    wanted = 2 * (np.median if how == "median" else np.mean)([1.0, 3.0, 7.0])
+    np.testing.assert_allclose(found.base_values, [wanted], rtol=1e-15)

@@ -15,6 +15,7 @@ from xaijax._coalitions import chances, player_place
 from xaijax._errors import InputError, InputTypeError
 from xaijax._index import SizeLimited, index_weights
 from xaijax._public import public_class
+from xaijax._typing import ArrayLike
 from xaijax_kernels import simple_games
 from xaijax_kernels.indices import expected_marginals, semivalue
 
@@ -25,28 +26,58 @@ UNIT = 2.0**-53  # of one rounding
 
 @public_class
 class CoalitionTable:
-    """v(S) for all 2^P sets S of REPLACED players (QII), one game a row.
+    """A game as a table: the value v(S) of all 2^P sets S of players, and indices computed from it.
 
-    Entry S of a row is the set whose players are the bits of S: entry 0 is v(nothing replaced),
-    entry 2^P - 1 v(all replaced). The indices give float64 [N, P].
+    `QII.game` returns one, with v(S) the influence of replacing the players of S together. Players
+    in S are the REPLACED ones there, so that v(nothing replaced) is 0. A table made by hand may
+    hold any game. `len(table)` is N, the number of games.
 
-    Arguments:
-        values: [N, 2^P] or [2^P], finite.
-        player_names: [P]; None: "player 0", ...
-        rounding: how far entries may be from their true values because means are rounded, a number
-            or [N]. A set whose v(S) is no further than that below a threshold reaches it: of labels
-            v is a multiple of 1/N, so that v(S) = threshold is the normal case, and the last bit
-            would decide. `QII.game` says its own, from the rows it averaged. None: of a sum of 2^20
-            float64 numbers, 2^-33 times the game's largest |v(S)|. 0.0: as the bits are.
+    Args:
+        values: float [N, 2^P], or [2^P] for one game; finite. Entry S of a row is the set whose
+            players are the bits of the whole number S: entry 0 is v of the empty set, entry 1 that
+            of player 0, entry 3 that of players 0 and 1, entry 2^P - 1 that of all players.
+        player_names: list of str [P], all different. None: "player 0", "player 1", ...
+        rounding: how far a value may be from its true one because means are rounded: a number of at
+            least 0, or [N]. A set whose value is below a threshold by no more than that reaches the
+            threshold. Values made of labels are multiples of 1/N, so v(S) = threshold is common,
+            and without this the last bit would decide. `QII.game` gives the rounding of the rows it
+            averaged. None: that of a sum of 2^20 float64 numbers, 2^-33 times the game's largest
+            |v(S)|. 0.0: values are compared as they are.
 
-    Raises InputError, InputTypeError for other shapes, numbers that are not finite, wrong names.
+    Attributes:
+        values: float64 [N, 2^P], read-only.
+        player_names: tuple of str [P].
+        rounding: float64 [N], read-only.
+
+    Raises:
+        InputError: values of another shape or not finite, names that repeat or are not P, a
+            rounding below 0 or of another shape.
+        InputTypeError: values, or a rounding, that are no real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> table = xj.CoalitionTable([0, 0, 0, 1, 0, 1, 0, 1], ["a", "b", "c"])  # a with b or c
+        >>> table.shapley().round(3)
+        array([[0.667, 0.167, 0.167]])
+        >>> table.banzhaf()
+        array([[0.75, 0.25, 0.25]])
+        >>> table.deegan_packel()
+        array([[0.5 , 0.25, 0.25]])
+        >>> table.responsibility()
+        array([[0.5, 0.5, 0.5]])
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (2016),
+        appendix A-B. Deegan and Packel, "A new index of power for simple n-person games" (1978).
+        Chockler and Halpern, "Responsibility and blame: a structural-model approach" (JAIR 2004).
     """
 
     def __init__(
         self,
-        values: Any,
+        values: ArrayLike,
         player_names: Sequence[str] | None = None,
-        rounding: Any = None,
+        rounding: float | np.ndarray | None = None,
     ) -> None:
         table = np.array(_checks.as_array(values, "values"), np.float64)
         table = table[None] if table.ndim == 1 else table
@@ -74,57 +105,124 @@ class CoalitionTable:
         return f"CoalitionTable({N:,} games of {P} players: {', '.join(self.player_names[:6])})"
 
     def shapley(self) -> np.ndarray:
-        """Shapley values; they sum to v(all replaced) - v(nothing replaced)."""
+        """Shapley values, float64 [N, P]; their sum is v(all players) - v(empty set)."""
         return self._semivalue("shapley")
 
     def banzhaf(self) -> np.ndarray:
-        """Banzhaf values: the mean marginal influence over all sets."""
+        """Banzhaf values, float64 [N, P]: the mean of v(S + i) - v(S) over all sets S without i."""
         return self._semivalue("banzhaf")
 
     def size_limited(self, k: int, normalised: bool = True) -> np.ndarray:
-        """Marginal influences on at most k REPLACED players, each size alike; see `SizeLimited`."""
+        """The index of `xaijax.SizeLimited`: what a player adds to sets of at most k players.
+
+        Args:
+            k: int, 0 to P - 1. The largest number of other players in the set.
+            normalised: True: every size 0..k has the same share, and the shares sum to 1. False:
+                the values are k + 1 times as large.
+
+        Returns:
+            float64 [N, P].
+
+        Raises:
+            InputError, InputTypeError: a `k` or `normalised` that is not accepted.
+        """
         return self._semivalue(SizeLimited(k, normalised))
 
-    def weighted(self, index: Any) -> np.ndarray:
-        """sum over S without i of Pr[S] m_i(S), not renormalised.
+    def weighted(self, index: ArrayLike | Callable[[np.ndarray], Any]) -> np.ndarray:
+        """What a player adds, weighted by the chance of each set: sum of Pr[S] m_i(S).
 
-        index: Pr[S] as an array [2^P], or a callable of masks bool [2^P, P].
+        The sum is over the sets S without i, and m_i(S) = v(S + i) - v(S). The chances of these
+        sets are not renormalised to a sum of 1.
+
+        Args:
+            index: Pr[S], as an array [2^P] ordered like `values`, or as a function of all sets,
+                bool [2^P, P], that returns it.
+
+        Returns:
+            float64 [N, P].
+
+        Raises:
+            InputError, InputTypeError: an index that is not accepted. What the function itself
+                raises comes through.
         """
         chance = chances(index, len(self.player_names))
         return expected_marginals(self.values[:, :, None], chance)[:, :, 0]
 
     def deegan_packel(self, threshold: float | None = None, absolute: bool = False) -> np.ndarray:
-        """Deegan and Packel's index of the simple game v(S) >= threshold; zeros where nothing wins.
+        """The Deegan-Packel index of the game in which S wins if v(S) >= threshold.
 
-        Each minimal winning set (every strict subset loses) shares 1 equally among its players; the
-        mean over these sets. For a game that is not monotone this is the index of its monotone
-        closure. It jumps as v crosses the threshold: see `margin`. A set that is below it by no
-        more than `rounding` wins.
+        A winning set is minimal if all of its strict subsets lose. Each minimal winning set shares
+        1 equally among its players, and the index is the mean over these sets; it is 0 for all if
+        no set wins. Of a game that is not monotone this is the index of its monotone closure. The
+        index jumps where a value crosses the threshold: `margin` says how near the values are to
+        that. A set whose value is below the threshold by no more than `rounding` wins.
 
-        threshold: above `rounding`; None for games of zeros and ones only. absolute: |v(S)| >=
-        threshold.
+        Args:
+            threshold: float above `rounding`. None is for games of zeros and ones only.
+            absolute: True: a set wins if |v(S)| >= threshold.
+
+        Returns:
+            float64 [N, P].
+
+        Raises:
+            InputError: a threshold that is not accepted, or a game in which the empty set wins.
+            InputTypeError: `threshold` is not a number, or `absolute` not True or False.
         """
         return self._of_simple(simple_games.deegan_packel, threshold, absolute)
 
     def responsibility(self, threshold: float | None = None, absolute: bool = False) -> np.ndarray:
-        """1 / (1 + smallest |T|), T without i that loses while T + i wins, else 0.
+        """The degree of responsibility of each player for winning: 1 / (1 + smallest |T|), or 0.
 
-        The degree of responsibility of Chockler and Halpern, the QII paper's appendix A-B. What
-        reaches the threshold is as for `deegan_packel`.
+        T is a set without player i that loses and that wins together with i. The value is 0 if
+        there is no such set. Which sets win is as for `deegan_packel`.
+
+        Args:
+            threshold: float above `rounding`. None is for games of zeros and ones only.
+            absolute: True: a set wins if |v(S)| >= threshold.
+
+        Returns:
+            float64 [N, P].
+
+        Raises:
+            InputError, InputTypeError: as of `deegan_packel`.
         """
         return self._of_simple(simple_games.responsibility, threshold, absolute)
 
     def margin(self, threshold: float | None = None, absolute: bool = False) -> np.ndarray:
-        """min over S of |v(S) - threshold|, float64 [N]: what v may move by without any effect.
+        """The smallest distance of a value from the threshold: min over S of |v(S) - threshold|.
 
-        The distance as it is, also where it is within `rounding`: 0, or some 1e-16, tells a tie.
-        Games of zeros and ones without a threshold have 0.5, but for rounding.
+        If all values move by less than that, `deegan_packel` and `responsibility` do not change.
+        The distance is given as it is, also where it is within `rounding`: 0, or some 1e-16, tells
+        a tie. Games of zeros and ones without a threshold have 0.5, but for rounding.
+
+        Args:
+            threshold: float above `rounding`. None is for games of zeros and ones only.
+            absolute: True: the distance of |v(S)|.
+
+        Returns:
+            float64 [N].
+
+        Raises:
+            InputError, InputTypeError: a threshold or `absolute` that is not accepted.
         """
         value, bound = self._compared(threshold, absolute)
         return np.abs(value - bound).min(axis=1)
 
     def merge(self, i: int | str, j: int | str) -> CoalitionTable:
-        """The table in which two players are one, at the lower place of the two, named "i+j"."""
+        """The table of the game in which two players act as one.
+
+        Args:
+            i: place or name of one player.
+            j: place or name of the other.
+
+        Returns:
+            A `CoalitionTable` of P - 1 players. The united player stands at the lower of the two
+            places and is called "i+j", by the names of the two.
+
+        Raises:
+            InputError: no such player, or twice the same.
+            InputTypeError: a player that is given by neither place nor name.
+        """
         a, b = (player_place(one, self.player_names, name) for one, name in ((i, "i"), (j, "j")))
         if a == b:
             raise InputError(f"i and j are the same player, {self.player_names[a]!r}.")

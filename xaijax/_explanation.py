@@ -24,33 +24,71 @@ from xaijax._select import Selection, resolve, split_key, take
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
-    """Influence of P players on N instances (and K outputs), frozen.
+    """What an explainer returns: the influence of P players on N instances (and K outputs).
 
-    Holds no model and no game. Arrays are read-only views (a frame in `data` is kept as given),
-    `stats` and `provenance` are read-only mappings. `for one in explanation` goes through the
-    instances, `len(explanation)` is N.
+    A player is an input column, or a group of columns that are replaced together. `values` say how
+    much each player moves the model's answer. Of `Explainer`, base value plus Shapley values is
+    link(f(x)). `len(explanation)` is N, `for one in explanation` goes through the instances, and
+    `explanation[instance, player, output]` is a part of it.
 
-    An array in `stats` whose first axis has N entries ("efficiency_residual", "exact_rows", "dof")
-    is one entry per instance and is sliced and merged with them; everything else in `stats` tells
-    of the run and stays as it is. `provenance["player_columns"]`, where present, is a P-tuple of
-    tuples: the columns of `data` that each player covers (entries in C order where instances have a
-    higher rank). Without it a frame's columns are found by name, and an array whose instances have
-    P entries is taken to have one per player in order.
+    An explanation is frozen and holds no model. Its arrays are read-only views, `stats` and
+    `provenance` are read-only mappings. A frame in `data` is not copied.
+
+    Attributes:
+        values: float64 [N, P], or [N, P, K] of K outputs. The influences.
+        base_values: float64 [N] or [N, K]. The value of the empty coalition, in which all players
+            are absent (for `QII`: replaced). 0 for distances of `QII` and for `AEC`.
+        std_errors: float64, shaped like `values`, or None. Standard errors of sampled values: 0 for
+            exact instances, NaN where there is no degree of freedom. None: the values are exact, or
+            no error is known. Of `AEC`, errors of a bootstrap.
+        data: array [N, *F], a frame as it was given, or None. The instances.
+        feature_names: tuple of str [P]. Names of the players, all different. (), the default,
+            becomes ("player 0", "player 1", ...).
+        output_names: tuple of str [K], all different, or None where `values` are [N, P]. None with
+            K outputs becomes ("output 0", ...).
+        instance_names: tuple of str [N] or None.
+        exact: bool. Whether all values are exact; True by default.
+        kind: str. The index: "shapley" (the default), "banzhaf", "size <= k" and "semivalue" of
+            `Explainer`; also "unary", "deegan-packel" and "Pr[S]" of `QII`; "aec" of `AEC`.
+        stats: mapping. What the run did and cost: model rows, seconds, seed and more.
+            docs/results.md lists every key. An array whose first axis has N entries ("exact_rows",
+            "dof") has one entry for each instance, and is sliced and merged with the instances.
+            Every other entry is about the whole run, and slicing does not change it.
+        provenance: mapping. How the values were made: method, index, background, versions and more.
+            docs/results.md lists every key. provenance["player_columns"], where present, is a tuple
+            of P tuples: the positions of each player's columns in `data` (of its entries in C order
+            where instances have more than one axis). Without it a frame's columns are found by the
+            players' names, and an array whose instances have P entries has one for each player.
 
     Raises:
-        InputError: arrays whose shapes do not fit each other, or duplicate names.
-        InputTypeError: values that are not numbers.
+        InputError: arrays whose shapes do not fit each other, or names that repeat.
+        InputTypeError: values that are not real numbers, or names or a kind that are not text.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> explanation = xj.Explanation(
+        ...     values=np.array([[3.0, -1.0], [0.5, 2.0]]),
+        ...     base_values=np.array([10.0, 10.0]),
+        ...     feature_names=("age", "pay"),
+        ... )
+        >>> explanation.shape
+        (2, 2)
+        >>> explanation[0, "age"].values
+        array([[3.]])
+        >>> explanation.base_values + explanation.values.sum(axis=1)
+        array([12. , 12.5])
     """
 
-    values: np.ndarray  # float64 [N, P] or [N, P, K]
-    base_values: np.ndarray  # float64 [N] or [N, K]
-    std_errors: np.ndarray | None = None  # like values; None when exact; NaN: no degree of freedom
-    data: Any = None  # what was explained: array [N, *F], or the frame as given
-    feature_names: tuple[str, ...] = ()  # [P], the players; () becomes "player 0", ...
-    output_names: tuple[str, ...] | None = None  # [K]; None when values are [N, P]
-    instance_names: tuple[str, ...] | None = None  # [N]
+    values: np.ndarray
+    base_values: np.ndarray
+    std_errors: np.ndarray | None = None
+    data: Any = None
+    feature_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] | None = None
+    instance_names: tuple[str, ...] | None = None
     exact: bool = True
-    kind: str = "shapley"  # the index: "shapley" | "banzhaf" | ...
+    kind: str = "shapley"
     stats: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -114,7 +152,7 @@ class Explanation:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(N, P) or (N, P, K)."""
+        """The shape of `values`: (N, P) or (N, P, K)."""
         return self.values.shape
 
     def __iter__(self) -> Iterator[Explanation]:
@@ -123,14 +161,21 @@ class Explanation:
     def __getitem__(self, key: Any) -> Explanation:
         """Part of the explanation: `explanation[instance, player, output]`, later axes optional.
 
-        Each axis takes an integer, a name, a slice, a list of integers or names, or a bool mask.
-        One instance (`explanation[3]`) stays an Explanation with N = 1, one player likewise keeps
-        its axis; one output drops the output axis, and `provenance["selected_output"]` remembers
-        it. With some players only, base value plus values is no longer the model's answer. `data`
-        keeps all its columns; `stats` other than the arrays [N] tell of the whole run.
+        One instance (`explanation[3]`) stays an Explanation with N = 1, and one player keeps its
+        axis. One output drops the output axis, and provenance["selected_output"] is its name. With
+        some players only, base value plus values is no longer the model's answer. `data` has all
+        its columns still. Of `stats`, only the arrays [N] are sliced.
+
+        Args:
+            key: for each axis an integer, a name, a slice, a list of integers or names, or a bool
+                mask.
+
+        Returns:
+            An `Explanation`.
 
         Raises:
-            InputError: out of range, an unknown name, a mask of another length, no player left.
+            InputError: out of range, an unknown name, a mask of another length, no player or no
+                output left.
             InputTypeError: a key of another type.
         """
         N, P = self.shape[:2]
@@ -181,28 +226,38 @@ class Explanation:
         return {"player_columns": tuple(tuple(given[j]) for j in positions)}
 
     def player_data(self) -> list[np.ndarray | None]:
-        """For each player its column of `data` [N]; None where it has not exactly one column.
+        """For each player its column of `data`.
 
-        A player of one pixel has that pixel's numbers: positions in `provenance["player_columns"]`
-        count the entries of an instance in C order, whatever its rank.
+        Positions in provenance["player_columns"] count the entries of an instance in C order,
+        whatever its rank: a player of one pixel gets the numbers of that pixel.
+
+        Returns:
+            A list of P arrays [N]; None for a player that has not exactly one column.
 
         Raises:
-            InputError: `provenance["player_columns"]` does not fit the players or `data`.
+            InputError: provenance["player_columns"] does not fit the players or `data`.
         """
         given = self.provenance.get("player_columns")
         found = player_columns(self.data, self.feature_names, given)
         return [None if j is None else data_column(self.data, j) for j in found]
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
-        """Half-widths of the confidence intervals of the values, like values.
+        """Half-widths of confidence intervals: each value plus or minus its half-width.
 
-        By Student's t with `stats["dof"]` [N] degrees of freedom; where that is absent the normal
-        quantile. 0 where exact, NaN where the standard error is unknown. Each interval is of one
-        value: of many values whose true value is 0, a share of 1 - level has an interval without 0.
+        They are standard errors times the quantile of Student's t with stats["dof"] [N] degrees of
+        freedom, or the normal quantile where there is no "dof". Each interval is for one value
+        alone. If the true values of many players are 0, a share of 1 - level of their intervals
+        leaves 0 out.
+
+        Args:
+            level: float between 0 and 1. The chance that an interval holds the true value.
+
+        Returns:
+            float64, shaped like `values`: 0 where exact, NaN where the standard error is unknown.
 
         Raises:
-            InputError: level is not between 0 and 1.
-            InputTypeError: level is no number.
+            InputError: `level` is not between 0 and 1.
+            InputTypeError: `level` is not a number.
         """
         if isinstance(level, bool) or not isinstance(level, int | float | np.integer | np.floating):
             raise InputTypeError(f"level: got {level!r}; pass a number between 0 and 1.")
@@ -215,25 +270,32 @@ class Explanation:
         return _intervals.half_widths(self.std_errors, dof if known else np.inf, float(level))
 
     def to_dataframe(self, long: bool = False) -> Any:
-        """A pandas DataFrame; needs `pip install "xaijax[data]"`.
+        """A pandas DataFrame of the values. Needs `pip install "xaijax[data]"`.
 
-        Wide (default): one row per instance, the index being the instance names or 0..N-1, one
-        column per player, then "base_value"; with K outputs the columns are pairs (output, player).
-        Long: one row per instance, player and output, with the columns instance, player, output
-        (only with K outputs), value, std_error (0 where exact, NaN where unknown), base_value, and
-        data, the instance's own value, where at least one player is a single column of `data`.
+        Args:
+            long: False: one row for each instance, named by `instance_names` or 0..N-1, with a
+                column for each player, then "base_value". With K outputs, columns are pairs
+                (output, player). True: one row for each instance, player and output. The columns
+                are instance, player, output (with K outputs only), value, std_error (0 where exact,
+                NaN where unknown), base_value, and data: the instance's entry of that column, where
+                at least one player is a single column of `data`.
+
+        Returns:
+            A `pandas.DataFrame`.
 
         Raises:
-            InputError: a player is called "base_value" (wide only).
+            InputError: a player is called "base_value" (with long=False only).
             ImportError: pandas is not installed.
         """
         return _convert.to_dataframe(self, long)
 
     def to_shap(self) -> Any:
-        """A `shap.Explanation` that shap's plots draw; needs `pip install shap`.
+        """A `shap.Explanation`, for the plots of shap. Needs `pip install shap`.
 
-        Its `data` is [N, P], players that are not a single column being NaN (None among objects);
-        None where no player is. Its `error_std` are the standard errors.
+        Returns:
+            A `shap.Explanation`. Its `data` are [N, P], NaN (None among objects) for players that
+            are not a single column, or None where no player is one. Its `error_std` are the
+            standard errors.
 
         Raises:
             ImportError: shap is not installed.
@@ -241,19 +303,26 @@ class Explanation:
         return _convert.to_shap(self)
 
     def to_shapiq(self) -> list[Any]:
-        """One `shapiq.InteractionValues` of order 1 per instance [N]; needs `pip install shapiq`.
+        """A list of `shapiq.InteractionValues` of order 1. Needs `pip install shapiq`.
+
+        Returns:
+            N `shapiq.InteractionValues`, one for each instance.
 
         Raises:
-            InputError: K outputs (choose one: `explanation[:, :, "name"]`), or an index that is
-                neither Shapley nor Banzhaf.
+            InputError: K outputs (select one first: `explanation[:, :, "name"]`), or an index that
+                is neither Shapley nor Banzhaf.
             ImportError: shapiq is not installed.
         """
         return _convert.to_shapiq(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one .npz file, as `path` says, that `xaijax.load` reads back exactly.
+        """Write the explanation to one .npz file, which `xaijax.load` reads back exactly.
 
-        NumPy arrays and a JSON text, no pickle; written under a temporary name and renamed.
+        The file holds NumPy arrays and a JSON text, and no pickle. It is written under a temporary
+        name and then renamed, so that nobody reads half a file.
+
+        Args:
+            path: str or path. The file's name; nothing is added to it.
 
         Raises:
             InputError: the folder does not exist, or `data`, `stats` or `provenance` hold something
@@ -267,22 +336,38 @@ class Explanation:
 def load(
     path: str | os.PathLike[str], max_bytes: int | None = None
 ) -> Explanation | PrivateExplanation:
-    """Read what `Explanation.save` wrote: equal bytes, dtypes, names, stats and provenance.
+    """Read a file of `Explanation.save` or of `xaijax.privacy.PrivateExplanation.save`.
 
-    Also what `PrivateExplanation.save` wrote. The file may come from anyone: nothing in it is run,
-    and no more is read than it has bytes.
+    What comes back equals what was saved: bytes, dtypes, names, stats and provenance. The file may
+    come from anyone: nothing in it is run, and no more is read than `max_bytes` allows.
 
     Args:
-        path: the file.
-        max_bytes: how many bytes its content may take. None: as many as the file itself has, which
-            is what `save` writes; a file that somebody has compressed needs more.
+        path: str or path. The file.
+        max_bytes: int or None. The largest size of the file's content, unpacked. None: the size of
+            the file itself, which suffices for what `save` writes. A file that somebody compressed
+            needs more.
+
+    Returns:
+        An `Explanation` or a `PrivateExplanation`, whichever was saved.
 
     Raises:
-        FileNotFoundError: no such file.
-        InputError: not such a file, a damaged one, one of a newer version, or one whose content is
-            larger than allowed.
-        InputTypeError: `path` is not a path, or max_bytes no whole number.
+        FileNotFoundError: there is no such file.
+        InputError: a file of another kind, a damaged one, one of a newer version, or one whose
+            content is larger than allowed.
+        InputTypeError: `path` is not a path, or `max_bytes` is not a whole number.
         ImportError: `data` is a frame of a library that is not installed.
+
+    Example:
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> explanation = xj.Explanation(np.array([[3.0, -1.0]]), np.array([10.0]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "explanation.npz")
+        ...     explanation.save(path)
+        ...     again = xj.load(path)
+        >>> again.values
+        array([[ 3., -1.]])
     """
     if max_bytes is not None:
         max_bytes = whole_number(max_bytes, "max_bytes")

@@ -28,13 +28,35 @@ def _real(weight: Any) -> Any:
 @public_class
 @dataclass(frozen=True)
 class SizeLimited:
-    """Marginal contributions to sets of at most k players (QII paper, VIII-A, corrected).
+    """An index that counts only what a player adds to sets of at most k other players.
 
-    A set of size s <= k has the weight 1 / ((k+1) C(P-1, s)), so that k = 0 is v({i}) and k = P-1
-    is Shapley; `normalised=False` leaves out the 1/(k+1), as the paper prints it.
-    `Explainer` counts the players that are KEPT, `QII` those that are REPLACED.
+    Give it as `index=`. The weight of one set of s <= k players is 1 / ((k + 1) C(P - 1, s)), that
+    of a larger set is 0; C is the binomial coefficient. So every size 0..k counts alike. k = 0 is
+    what the player adds to the empty set, k = P - 1 is the Shapley value. `Explainer` counts the
+    players that are KEPT at the instance's values, `QII` those that are REPLACED.
 
-    Raises InputError when k is negative, InputTypeError when it is not a whole number.
+    Args:
+        k: int, 0 to P - 1. The largest number of other players in the set.
+        normalised: True (the default): the weights above, whose sum over all sets is 1. False:
+            without the factor 1 / (k + 1), as the paper prints it; values are k + 1 times as large.
+
+    Raises:
+        InputError: `k` is negative; where it is used, also `k` above P - 1.
+        InputTypeError: `k` is not a whole number, or `normalised` not True or False.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> model = xj.as_model(lambda X: X[:, 0] * X[:, 1])
+        >>> explainer = xj.Explainer(model, np.ones((1, 2)), index=xj.SizeLimited(0))
+        >>> explainer(np.array([[2.0, 3.0]])).values.round(3)
+        array([[1., 2.]])
+
+        f(2, 1) - f(1, 1) is 1, and f(1, 3) - f(1, 1) is 2.
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (2016),
+        section VIII-A; its weights sum to k + 1.
     """
 
     k: int

@@ -45,28 +45,50 @@ QUESTION = (
 
 @public
 def merge(explanations: Iterable[Explanation]) -> Explanation:
-    """The instances of all explanations, in order, as one Explanation.
+    """Join explanations of different instances into one, in the order given.
 
-    Values, base values, data and names are put one under the other. `exact` where all are; beside a
-    sampled part the standard errors of an exact part are zeros, and those of a part without any are
-    NaN; the degrees of freedom (`stats["dof"]`) of a part without are infinite. In `stats` the
-    counts and seconds are summed, arrays [N] joined, equal entries kept, and entries that differ
-    become a list, one item per part (None where a part lacks it); likewise in `provenance`. Two
-    slices of one explanation count its run twice.
+    Use it where one question was put to parts of the rows: in several runs, or in several
+    processes. Values, base values, data and names are put one under the other. The result is
+    `exact` if all parts are. The rest is joined as follows.
 
-    Models are told apart where they can be read: what JAX traces by its program, constants and
-    parameters, scikit-learn's estimators by all that they hold. A function on the host, a program
-    that calls back to Python, and models that were run under other versions of these libraries, on
-    another platform or in another precision are not compared: that one model made all parts is then
-    the caller's to know.
+    - Standard errors: beside a sampled part they are 0 for an exact part, and NaN for a part that
+      has none. The degrees of freedom, stats["dof"], are infinite for a part without them.
+    - stats["model_rows"], "padded_rows", "model_calls", "seconds" and "compile_seconds" are added
+      up. Two slices of one explanation count its run twice.
+    - Arrays [N] in `stats` are put one under the other.
+    - Any other entry of `stats` and `provenance` stays as it is where all parts have the same.
+      Where they differ it becomes a list with one item for each part, None for a part without it.
+
+    Parts must answer one question of one model. Models are compared where they can be read: what
+    JAX traces, by its program, constants and parameters; scikit-learn's estimators, by all that
+    they hold. Not compared are functions on the host, programs that call back to Python, and models
+    that ran under other versions of these libraries, on another platform or in another precision.
+    For these the caller must know that one model made all parts.
+
+    Args:
+        explanations: iterable of `Explanation`, at least one.
+
+    Returns:
+        An `Explanation` of all instances.
 
     Raises:
-        InputError: no explanation, or explanations that differ in feature_names, output_names,
-            kind, the kind of data, having instance_names, or in a fact of the provenance that says
-            what was asked (output, players' columns, link, index weights, replacement), or whose
-            donor rows, their weights, or given functions differ, or whose models do; several of one
-            quantity of the data, which has no instances. The message names the field.
+        InputError: no explanation; or explanations that differ in feature_names, output_names,
+            kind, the kind, columns or dtypes of `data`, or whether instances have names; in a fact
+            of the provenance that says what was asked (selected output, players' columns, link,
+            weights of the index, replacement and others); in the base values of a baseline, the
+            donor rows (a background or a pool), their weights, the functions given, or the model.
+            Also several explanations of one QII quantity of the whole data, which has no instances.
+            The message names the field.
         InputTypeError: something that is no Explanation.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> explainer = xj.Explainer(xj.as_model(lambda X: X[:, 0] * X[:, 1]), np.zeros((1, 2)))
+        >>> parts = [explainer(np.array([[2.0, 3.0]])), explainer(np.array([[1.0, 4.0]]))]
+        >>> xj.merge(parts).values.round(3)
+        array([[3., 3.],
+               [2., 2.]])
     """
     if isinstance(explanations, Explanation):
         raise InputTypeError("explanations: got one Explanation; pass a list of them.")

@@ -25,23 +25,54 @@ FORMAT = "xaijax.PrivateExplanation"
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class PrivateExplanation:
-    """What `xaijax.privacy.release` returns: noisy values and public facts, frozen.
+    """What `xaijax.privacy.release` returns: values with noise, and public facts. It is frozen.
 
-    There are no base values, data, run statistics or standard errors of sampling: these are
-    functions of the private rows. `noise_error` is the standard error of the noise alone, which
-    follows from public numbers; `half_widths` are intervals that cover the value without noise.
+    There are no base values, data, statistics of the run or errors of sampling, since these depend
+    on the private rows. It is sliced, saved, loaded and drawn like an `Explanation`:
+    `private[person, player, output]` is a part of it, by places or names, and costs no privacy.
 
-    Raises InputError, InputTypeError for fields that do not fit each other.
+    Attributes:
+        values: float64 [N, P] or [N, P, K], multiples of 2^-20. N people explained (1 for
+            quantities of the data), P players, K outputs.
+        epsilon: float, of the whole report, on the full data.
+        noise_error: float. The standard error of the noise in each value. It follows from public
+            numbers.
+        mechanism: how the noise was made: "noise" (its distribution), "lattice" (the step of the
+            values, 2^-20), "scale" of the noise, "sensitivity" (the L1 bound, or that of one value
+            for "sequential"), "composition", "calibration", "epsilon_of_mechanism" (what the noise
+            was made for; above `epsilon` for a subsample), "charged" (to a ledger) and "free_again"
+            (whether the ledger answers the same question again free of charge).
+        feature_names: texts [P], the players.
+        output_names: texts [K] or None.
+        kind: text: the index, such as "shapley" or "banzhaf", or "unary".
+        provenance: public facts of the question: quantity, sizes, players and others.
+        shape: (N, P) or (N, P, K).
+        private: bool. False with calibration="paper", whose noise is too small.
+
+    Raises:
+        InputError, InputTypeError: fields that do not fit each other.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> data = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 1], [2, 2]], np.float32)
+        >>> model = xj.as_model(lambda X: X[:, 0] > 0, output="label", classes=[0, 1])
+        >>> report = xj.QII(model, data, quantity="rate").explain()
+        >>> private = xj.privacy.release(report, epsilon=2.0)
+        >>> private.shape, private.private, private.mechanism["charged"]
+        ((1, 2), True, False)
+        >>> private.half_widths().round(3)
+        array([[1.415, 1.415]])
     """
 
-    values: np.ndarray  # float64 [N, P] or [N, P, K], multiples of 2^-20
-    epsilon: float  # of the whole report, on the full data
-    noise_error: float  # the standard error of the noise in each value
-    mechanism: Mapping[str, Any] = field(default_factory=dict)  # noise, scale, sensitivity, ...
-    feature_names: tuple[str, ...] = ()  # [P]
-    output_names: tuple[str, ...] | None = None  # [K]
+    values: np.ndarray
+    epsilon: float
+    noise_error: float
+    mechanism: Mapping[str, Any] = field(default_factory=dict)
+    feature_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] | None = None
     kind: str = "shapley"
-    provenance: Mapping[str, Any] = field(default_factory=dict)  # public facts
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         values = floats("values", self.values)
@@ -82,12 +113,12 @@ class PrivateExplanation:
 
     @property
     def instance_names(self) -> None:
-        """None: rows have places only."""
+        """None: rows of a private copy have no names."""
         return None
 
     @property
     def private(self) -> bool:
-        """Whether the noise is enough for `epsilon`; not with calibration="paper"."""
+        """Whether the noise is enough for `epsilon`; False with calibration="paper"."""
         return self.mechanism.get("calibration") != "paper"
 
     def player_data(self) -> list[None]:
@@ -128,9 +159,19 @@ class PrivateExplanation:
         )
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
-        """Half-widths, like values: the noise of each stays within its own with chance `level`.
+        """Half-widths of intervals that cover the values without noise.
 
-        By the tails of the discrete Laplace distribution, and the rounding to the lattice.
+        They follow from the tails of the discrete Laplace distribution and the rounding to
+        multiples of 2^-20.
+
+        Args:
+            level: float between 0 and 1. The chance with which each value's noise stays within.
+
+        Returns:
+            float64, shaped like `values`.
+
+        Raises:
+            InputError, InputTypeError: a level that is not accepted.
         """
         if isinstance(level, bool) or not isinstance(level, int | float | np.integer | np.floating):
             raise InputTypeError(f"level: got {level!r}; pass a number between 0 and 1.")
@@ -144,7 +185,14 @@ class PrivateExplanation:
         return np.full(self.shape, (t + 0.5) * step)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one .npz file, which `xaijax.load` reads back exactly; see `Explanation.save`."""
+        """Write one .npz file, which `xaijax.load` reads back exactly; see `Explanation.save`.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            InputError, InputTypeError: a path that is not accepted.
+        """
         _files.write(path, self._plain(), FORMAT)
 
     def __repr__(self) -> str:

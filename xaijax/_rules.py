@@ -24,6 +24,7 @@ from xaijax._optional import require
 from xaijax._public import public_class
 from xaijax._rule_html import rule_html, rules_html
 from xaijax._rule_words import label_words, number_words, percent
+from xaijax._typing import Rows
 
 Predicate = tuple[Any, ...]  # (column, low, high): low < v <= high; or (column, categories)
 FORMAT = "xaijax.Rules"
@@ -34,38 +35,74 @@ SHOWN = 20  # rules that a notebook shows by itself
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Rule:
-    """IF these conditions THEN the model predicts this, with what is known of how often.
+    """IF these conditions THEN the model predicts this, and how often that was found to be so.
 
-    precision is the share of the space's rows, drawn with the rule kept, that get the instance's
-    own prediction; coverage the weighted share of background rows that satisfy the rule.
+    `AnchorExplainer` makes it for one instance. `str(rule)` is the sentence.
+
+    Attributes:
+        rule: list of str. The conditions in words, one a column; empty for the rule without any.
+        predicates: list of the same conditions as tuples: (column, low, high), which means
+            low < value <= high; or (column, categories). column is a position. Of a sampler's
+            players without bins: (player, ("as it is",)).
+        prediction: the model's label for the instance, or its number if there is a `tolerance`.
+        precision: float. Share of the rows of the perturbation space, drawn with the rule's columns
+            kept, that get the instance's prediction. With `confirm`: on the held-out rows.
+        precision_lower: float or None. Lower bound with chance 1 - delta; None: exact, unconfirmed.
+        coverage: float or None. Weighted share of the data rows, or share of a sampler's draws,
+            that satisfy the rule. None: the space has none.
+        accepted: bool. Whether the precision reached the threshold; see `AnchorExplainer.explain`.
+        samples: int. Rows of the space that were looked at for this instance, for all rules tried.
+        search: "exact", "table", "kl-lucb" or "sar".
+        std_error: float or None. Standard error of the precision. None: exact.
+        target: str or None. Name of what is predicted, for the sentence.
+        tolerance: float or None. How far predictions of a regression may be apart.
+        note: str. What a reader must know of how the rule was tested, or "".
+        names: [F], of all columns, by which `applies` finds them in a frame.
+        single: bool. Whether the model reads numbers as float32; then `applies` does so too.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rule = xj.Rule(["age > 1"], [(0, 1, np.inf)], "adult", 0.9, None, 0.5, True, 8, "exact")
+        >>> print(rule)
+        IF age > 1 THEN PREDICT adult WITH PRECISION 90% AND COVERAGE 50%
+        >>> rule.applies(np.array([[0.0], [2.0]]))
+        array([False,  True])
     """
 
-    rule: list[str]  # conditions in words, by column
-    predicates: list[Predicate]  # (column, low, high): low < v <= high; (column, categories)
+    rule: list[str]
+    predicates: list[Predicate]
     prediction: Any
     precision: float
-    precision_lower: float | None  # lower bound, with chance 1 - delta; None: exact, not confirmed
-    coverage: float | None  # None where the space has none
+    precision_lower: float | None
+    coverage: float | None
     accepted: bool
-    samples: int  # rows that were looked at for this instance
-    search: str  # "exact" | "table" | "kl-lucb" | "sar"
-    std_error: float | None = None  # of precision; None: exact
-    target: str | None = None  # what is predicted, for the sentence
-    tolerance: float | None = None  # of a regression
-    note: str = ""  # what a reader must know of how the rule was tested
-    names: tuple[str, ...] = ()  # of all columns [F], to find them in a frame
-    single: bool = False  # the model reads numbers as float32; so does `applies`
+    samples: int
+    search: str
+    std_error: float | None = None
+    target: str | None = None
+    tolerance: float | None = None
+    note: str = ""
+    names: tuple[str, ...] = ()
+    single: bool = False
 
     @property
     def features(self) -> tuple[int, ...]:
-        """Places of the columns that the rule is about."""
+        """Positions of the columns that the rule is about."""
         return tuple(p[0] for p in self.predicates)
 
     def applies(self, X: Any) -> np.ndarray:
-        """Which rows of X [M, F] (array or frame) satisfy the rule; bool [M].
+        """Which rows satisfy the rule.
 
-        Raises InputError for rows of another width, a frame without the rule's columns, or a rule
-        about players= (superpixels), which other rows neither satisfy nor not.
+        Args:
+            X: rows [M, F], an array or a frame. A frame needs the rule's columns only.
+
+        Returns:
+            bool [M].
+
+        Raises:
+            InputError: rows of another width, a frame without a column of the rule, or a rule about
+                players= (superpixels), of which other rows cannot be said to satisfy it.
         """
         if any(predicate[1] == AS_IT_IS for predicate in self.predicates):
             raise InputError(
@@ -102,7 +139,7 @@ class Rule:
 
     @property
     def predicted(self) -> str:
-        """The prediction in words, with the target's name and the band of a regression."""
+        """The prediction in words, with the target's name and a regression's tolerance."""
         words = label_words(self.prediction)
         if self.tolerance is not None:
             words += f" +- {number_words(self.tolerance)}"
@@ -110,7 +147,7 @@ class Rule:
 
     @property
     def remarks(self) -> list[str]:
-        """What must be said beside the sentence: that it was not accepted, how it was tested."""
+        """What must be said beside the sentence: "not accepted", and `note`."""
         return [one for one in ("" if self.accepted else "not accepted", self.note) if one]
 
     def _repr_html_(self) -> str:
@@ -122,7 +159,7 @@ class Rule:
         return f"Rule({self}; accepted={self.accepted}{sure}, {self.samples:,} samples)"
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, as `Rules.to_json` writes them."""
+        """A dict of plain values, as `Rules.to_json` writes it; without `names`."""
         return {
             "rule": list(self.rule),
             "predicates": [_plain_predicate(p) for p in self.predicates],
@@ -184,7 +221,25 @@ def _predicate(stored: Sequence[Any]) -> Predicate:
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Rules(Sequence[Rule]):
-    """The rules of N instances, in their order: `rules[0]`, `len(rules)`, `for rule in rules`."""
+    """The rules of N instances, in their order: `rules[0]`, `len(rules)`, `for rule in rules`.
+
+    Attributes:
+        rules: tuple of `Rule`, [N].
+        feature_names: tuple of str, [F]. The data's columns, or a sampler's players.
+        stats: mapping. How the run went: "search" and its "reason", "model_rows", "seconds", "seed"
+            and others; see `pick` too.
+        provenance: mapping. The method, its settings and the versions of the libraries.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> red = xj.Rule(["c = red"], [(0, ("red",))], "stop", 1.0, None, 0.5, True, 2, "exact")
+        >>> rules = xj.Rules((red,), ("c",))
+        >>> print(xj.Rules.from_json(rules.to_json())[0])
+        IF c = red THEN PREDICT stop WITH PRECISION 100% AND COVERAGE 50%
+        >>> rules.pick(1, np.array([["red"], ["green"]])).stats["covered"]
+        (0.5,)
+    """
 
     rules: tuple[Rule, ...]
     feature_names: tuple[str, ...] = ()
@@ -199,7 +254,7 @@ class Rules(Sequence[Rule]):
         return len(self.rules)
 
     def __getitem__(self, key: Any) -> Any:
-        """A rule; of a slice, a list of places or a bool mask: Rules."""
+        """A rule; of a slice, a list of positions or a bool mask: Rules."""
         if isinstance(key, int | np.integer):
             return self.rules[key]
         if isinstance(key, slice):
@@ -223,7 +278,7 @@ class Rules(Sequence[Rule]):
         return f"Rules({len(self):,} instances, {search}{held:,} accepted){shown}{more}"
 
     def to_dataframe(self) -> Any:
-        """A pandas frame, a line an instance."""
+        """A pandas DataFrame with one row per instance; needs `pip install "xaijax[data]"`."""
         pandas = require("pandas", "xaijax[data]")
         shown = ("prediction", "precision", "precision_lower", "coverage", "accepted", "samples")
         lines = [
@@ -248,7 +303,14 @@ class Rules(Sequence[Rule]):
 
     @classmethod
     def from_json(cls, text: str) -> Rules:
-        """The rules of a text of `to_json`. Raises InputError for another text."""
+        """The rules in a text that `to_json` wrote.
+
+        Args:
+            text: str, the JSON.
+
+        Raises:
+            InputError: another text.
+        """
         try:
             content = json.loads(text)
             if content.get("format") != FORMAT:
@@ -269,12 +331,19 @@ class Rules(Sequence[Rule]):
             raise InputError(f"text: this is no text of Rules.to_json: {error}.") from None
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write `to_json()` into a file; returns its path."""
+        """Write `to_json()` into the file `path`, or replace it, and return its `Path`."""
         return write_atomically(path, lambda file: file.write(self.to_json().encode()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Rules:
-        """The rules of a file of `save`. Raises InputError for another file."""
+        """The rules in a file that `save` wrote.
+
+        Args:
+            path: str or os.PathLike, the name of the file.
+
+        Raises:
+            InputError: a file of something else.
+        """
         try:
             text = as_path(path).read_text("utf-8")
         except UnicodeDecodeError as error:
@@ -282,21 +351,29 @@ class Rules(Sequence[Rule]):
         return cls.from_json(text)
 
     def to_html(self) -> str:
-        """All rules as one piece of HTML that loads nothing: sentences, with bars under them."""
+        """HTML of all rules that loads nothing: sentences, with bars under them."""
         return rules_html(self.rules)
 
     def _repr_html_(self) -> str:
         left = len(self) - SHOWN
         return rules_html(self.rules[:SHOWN]) + (f"<p>and {left:,} more</p>" if left > 0 else "")
 
-    def pick(self, k: int, X: Any) -> Rules:
-        """At most k accepted rules that together apply to the most rows of X [M, F].
+    def pick(self, k: int, X: Rows) -> Rules:
+        """A few accepted rules that together apply to many rows: submodular pick.
 
-        Submodular pick (Ribeiro and others 2018, section 5): greedily, the rule that adds most rows
-        not covered yet, of equal ones the first. Fewer than k where no other adds a row. The share
-        of X that the first i rules cover is `stats["covered"][i - 1]`.
+        Rules are chosen one after the other: the one that applies to most rows to which no chosen
+        rule applies yet, and of equal ones the first (Ribeiro, Singh and Guestrin 2018, section 5).
 
-        Raises InputError, InputTypeError for k below 1.
+        Args:
+            k: int, at least 1. The most rules to choose; fewer if no other rule adds a row.
+            X: rows [M, F], as of `Rule.applies`.
+
+        Returns:
+            `Rules` in the order of choice. `stats["covered"][i - 1]` is the share of X to which one
+            of the first i applies, `stats["picked"]` holds their positions in these rules.
+
+        Raises:
+            InputError, InputTypeError: k or X that is not accepted.
         """
         k = _checks.whole_number(k, "k")
         held = [i for i, rule in enumerate(self.rules) if rule.accepted]

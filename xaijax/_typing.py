@@ -8,7 +8,7 @@ frame with one column for each of the F inputs, where the model takes frames.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike as ArrayLike
@@ -44,6 +44,7 @@ class Model(Protocol):
 
 Rows: TypeAlias = "ArrayLike | pandas.DataFrame | polars.DataFrame"
 Progress: TypeAlias = "bool | None"
+Estimator: TypeAlias = Literal["auto", "exact", "permutation", "kernel"]
 # Who plays: {"name": [columns]}, [[columns], ...], or whole numbers shaped like one instance.
 PlayerSpec: TypeAlias = "Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]] | ArrayLike"
 # All local devices (None), so many of them, or a list of `jax.Device`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.datasets import make_classification, make_regression
@@ -37,7 +37,7 @@ class Against:
     X: np.ndarray  # [M, n]
     y: np.ndarray  # [M]
     labels: bool
-    solver: str
+    solver: Literal["sklearn", "newton"]
     goal: float  # times that np.cov and fits of y should take
     accepted: float  # relative difference of effects
     reason: str

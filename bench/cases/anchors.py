@@ -221,7 +221,7 @@ class _Author:
 class _Coverage:
     """T16: mean coverage at the same threshold and beam, precision on fresh draws beside it."""
 
-    def __init__(self, size: Size, kind: str, goal: float, searches: Mapping[str, str]) -> None:
+    def __init__(self, size: Size, kind: str, goal: float, searches: Mapping[str, Any]) -> None:
         self.size: Size = size
         self.kind, self.goal, self.searches = kind, goal, searches
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.model_selection import train_test_split
@@ -46,7 +46,7 @@ class Experiment:
     guests: Mapping[str, Sequence[int]]
     made: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def ours(self, count: int, backend: str = "host") -> dict[str, Any]:
+    def ours(self, count: int, backend: Literal["jax", "host"] = "host") -> dict[str, Any]:
         """The Explanations of the first `count` rows, by setting; explainers are made once."""
         if backend not in self.made:
             model = xaijax.as_model(self.model, backend=backend, output=True)

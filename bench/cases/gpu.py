@@ -95,7 +95,7 @@ class Network:
     """T1's network in one precision: ours, the model alone, shap, and the roof."""
 
     problem: Problem
-    precision: str
+    precision: Any  # "float32" | "tf32"
     size: Size
     checked: int  # instances that the definition is computed for
 

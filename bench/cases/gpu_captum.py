@@ -41,7 +41,7 @@ class Beside:
     seeds: int
     spent: list[float] = field(default_factory=list)  # seconds inside captum's process
 
-    def explainer(self, precision: str, times: int = 1) -> xaijax.Explainer:
+    def explainer(self, precision: Any, times: int = 1) -> xaijax.Explainer:
         """Ours, with `times` as many orders."""
         return xaijax.Explainer(
             xaijax.as_model(forward, self.problem.params, precision=precision),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from xaijax._public import public
 from xaijax.datasets._fetch import Found, TableFile, optional
@@ -64,22 +64,42 @@ _RELATIONSHIPS = ("Not-in-family", "Unmarried", "Other-relative", "Own-child", "
 
 
 @public
-def adult(reading: str = "raw", *, part: str = "train") -> Table:
+def adult(
+    reading: Literal["raw", "qii", "shap"] = "raw",
+    *,
+    part: Literal["train", "test", "all"] = "train",
+) -> Table:
     """Adult census income: does a person earn more than 50,000 dollars a year?
 
-    Missing values stay what the file says, the value "?".
+    Missing values stay what the file has in their place, the text "?".
 
     Args:
-        reading: "raw": the 14 columns of the file. "qii": the 13 without `fnlwgt`, as they are.
-            "shap": 12 columns of numbers as in `shap.datasets.adult`, in the order of the
-            federated Shapley experiment: numbers as float32, texts as the position of the value
-            among the training file's sorted values, the relationship by its own list; without
-            `fnlwgt` and `education`.
+        reading: "raw": the 14 columns of the file. "qii": 13 columns, without `fnlwgt`. "shap": 12
+            columns of numbers as in `shap.datasets.adult`, without `fnlwgt` and `education`, in the
+            order of the federated Shapley experiment. There numbers are float32, a text is its
+            position among the training file's sorted texts, and `relationship` is coded by a list
+            from the farthest of the family to the closest.
         part: "train" (`adult.data`, 32,561 rows), "test" (`adult.test`, 16,281 rows) or "all",
             train then test.
 
     Returns:
-        A `Table`; y is boolean, True for more than 50,000 dollars.
+        A `Table`; y is bool [N], `income`: True for more than 50,000 dollars.
+
+    Raises:
+        InputError: a reading or part that there is not.
+        DataNotFoundError: the file is not found and cannot be downloaded.
+        DataHashError: a file is there, but its bytes are others.
+        MissingExtraError: the extra [data] is not installed.
+
+    Example:
+        >>> import xaijax as xj
+        >>> X, y = xj.datasets.adult()  # doctest: +SKIP
+        >>> X.shape, y.name  # doctest: +SKIP
+        ((32561, 14), 'income')
+
+    References:
+        Becker and Kohavi, "Adult" (1996), UCI Machine Learning Repository,
+        https://archive.ics.uci.edu/dataset/2/adult
     """
     choose("reading", reading, ("raw", "shap", "qii"))
     choose("part", part, ("train", "test", "all"))

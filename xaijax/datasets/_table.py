@@ -18,12 +18,31 @@ if TYPE_CHECKING:
 @public_class
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A data set. Unpacks as `X, y = ...`."""
+    """A data set, as `xaijax.datasets` returns it. It unpacks as `X, y = ...`.
 
-    X: DataFrame  # raw columns in file order, N rows
-    y: Series  # [N]
-    source: str  # where the data come from, with the address
-    files: tuple[Found, ...]  # every file read, in the order of its rows
+    A file is looked for in the folder that the environment variable `XAIJAX_DATA` names, then in
+    the user's cache, then at its public address. Its SHA-256 is checked wherever it comes from.
+
+    Attributes:
+        X: pandas frame of N rows, the columns in the order of the file unless a reading has
+            another.
+        y: pandas Series [N], the target.
+        source: text: where the data come from, with the address.
+        files: every file read, in the order of their rows; each has `path` and `sha256`.
+        path: the file read; of several the first.
+        sha256: text: SHA-256 of the file read; of several their digests, joined by commas.
+
+    Example:
+        >>> import xaijax as xj
+        >>> table = xj.datasets.titanic()  # doctest: +SKIP
+        >>> table.X.shape, table.y.name, table.path.name  # doctest: +SKIP
+        ((891, 11), 'Survived', 'titanic.csv')
+    """
+
+    X: DataFrame
+    y: Series
+    source: str
+    files: tuple[Found, ...]
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.X, self.y))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from xaijax._public import public
 from xaijax.datasets._fetch import TableFile, optional
 from xaijax.datasets._table import Table, choose, read
@@ -95,10 +97,25 @@ _ARRESTS_COLUMNS = (
 
 @public
 def wine() -> Table:
-    """Wine quality: 1,599 red rows, then 4,898 white ones; 11 measurements.
+    """Wine quality: 1,599 red wines, then 4,898 white ones; 11 measurements.
 
     Returns:
-        A `Table`; y is `quality`, a mark from 3 to 9 (integers: a regression).
+        A `Table`; y is int [6497], `quality`: a mark from 3 to 9, for regressions.
+
+    Raises:
+        DataNotFoundError: the file is not found and cannot be downloaded.
+        DataHashError: a file is there, but its bytes are others.
+        MissingExtraError: the extra [data] is not installed.
+
+    Example:
+        >>> import xaijax as xj
+        >>> X, y = xj.datasets.wine()  # doctest: +SKIP
+        >>> X.shape, y.name  # doctest: +SKIP
+        ((6497, 11), 'quality')
+
+    References:
+        Cortez and others, "Wine Quality" (2009), UCI Machine Learning Repository,
+        https://archive.ics.uci.edu/dataset/186/wine+quality
     """
     pandas = optional("pandas")
     (red, first), (white, second) = read(WINE_RED, sep=";"), read(WINE_WHITE, sep=";")
@@ -110,10 +127,28 @@ def wine() -> Table:
 
 @public
 def diabetes() -> Table:
-    """Diabetes health indicators of the survey BRFSS 2015: 253,680 rows, 21 columns.
+    """Diabetes health indicators of the survey BRFSS 2015: 253,680 people, 21 columns.
+
+    The file cannot be downloaded without an account, so it must be in the folder `XAIJAX_DATA` or
+    in the cache; the error says where to get it.
 
     Returns:
-        A `Table`; y is `Diabetes_binary` (integers): 1 for diabetes or prediabetes.
+        A `Table`; y is int [253680], `Diabetes_binary`: 1 for diabetes or prediabetes.
+
+    Raises:
+        DataNotFoundError: the file is not found and cannot be downloaded.
+        DataHashError: a file is there, but its bytes are others.
+        MissingExtraError: the extra [data] is not installed.
+
+    Example:
+        >>> import xaijax as xj
+        >>> X, y = xj.datasets.diabetes()  # doctest: +SKIP
+        >>> X.shape, y.name  # doctest: +SKIP
+        ((253680, 21), 'Diabetes_binary')
+
+    References:
+        Teboul (2021), from the CDC's BRFSS 2015,
+        https://www.kaggle.com/datasets/alexteboul/diabetes-health-indicators-dataset
     """
     frame, found = read(DIABETES)
     y = frame.pop("Diabetes_binary").astype("int64")
@@ -123,12 +158,28 @@ def diabetes() -> Table:
 
 @public
 def arrests() -> Table:
-    """Arrests in the National Longitudinal Survey of Youth 1997: 8,984 rows, 6 columns.
+    """Arrests in the National Longitudinal Survey of Youth 1997: 8,984 people, 6 columns.
 
     The person's number, `PUBID.1997`, is left out: it says nothing and identifies.
 
     Returns:
-        A `Table`; y is whether `TOTAL_ARRESTS` is above 0, the target of the QII paper (bool).
+        A `Table`; y is bool [8984], `arrested`: whether `TOTAL_ARRESTS` is above 0, the target of
+        the QII paper.
+
+    Raises:
+        DataNotFoundError: the file is not found and cannot be downloaded.
+        DataHashError: a file is there, but its bytes are others.
+        MissingExtraError: the extra [data] is not installed.
+
+    Example:
+        >>> import xaijax as xj
+        >>> X, y = xj.datasets.arrests()  # doctest: +SKIP
+        >>> X.shape, y.name  # doctest: +SKIP
+        ((8984, 6), 'arrested')
+
+    References:
+        NLSY97, as prepared by the authors of QII,
+        https://github.com/cmu-transparency/tool-qii/tree/master/data/nlsy97
     """
     frame, found = read(ARRESTS, names=list(_ARRESTS_COLUMNS), skipinitialspace=True)
     y = (frame.pop("TOTAL_ARRESTS") > 0).rename("arrested")
@@ -137,16 +188,33 @@ def arrests() -> Table:
 
 
 @public
-def bike(reading: str = "raw") -> Table:
+def bike(reading: Literal["raw", "anchors"] = "raw") -> Table:
     """Bike rentals of 731 days.
 
     Args:
-        reading: "raw": `day.csv` without `casual` and `registered`, whose sum is the target.
-            "anchors": the table of the Anchors chapter, with named seasons and weather, degrees,
-            per cent and km/h; 11 columns.
+        reading: "raw": 13 columns of `day.csv`, without `casual` and `registered`, whose sum is the
+            target. "anchors": 11 columns, the table of the Anchors chapter, with named seasons and
+            weather, degrees, per cent and km/h. There is no address to download it from.
 
     Returns:
-        A `Table`; y is `cnt`, the number of bikes rented on the day.
+        A `Table`; y is int [731], `cnt`: the number of bikes rented on the day.
+
+    Raises:
+        InputError: a reading that there is not.
+        DataNotFoundError: the file is not found and cannot be downloaded.
+        DataHashError: a file is there, but its bytes are others.
+        MissingExtraError: the extra [data] is not installed.
+
+    Example:
+        >>> import xaijax as xj
+        >>> X, y = xj.datasets.bike()  # doctest: +SKIP
+        >>> X.shape, y.name  # doctest: +SKIP
+        ((731, 13), 'cnt')
+
+    References:
+        Fanaee-T, "Bike Sharing" (2013), UCI Machine Learning Repository,
+        https://archive.ics.uci.edu/dataset/275/bike+sharing+dataset. "anchors" is as prepared for
+        https://github.com/viadee/anchorsOnR.
     """
     anchors = choose("reading", reading, ("raw", "anchors")) == "anchors"
     frame, found = read(BIKE_ANCHORS if anchors else BIKE)
@@ -160,16 +228,35 @@ def bike(reading: str = "raw") -> Table:
 
 
 @public
-def cervical(reading: str = "raw") -> Table:
+def cervical(reading: Literal["raw", "anchors"] = "raw") -> Table:
     """Risk factors of cervical cancer: 858 women.
 
     Args:
         reading: "raw": the 32 risk factors of the file, missing ones NaN, without the three other
-            targets (Hinselmann, Schiller, Citology). "anchors": the table of the Anchors chapter,
-            15 columns, missing values replaced by the most frequent.
+            targets (Hinselmann, Schiller, Citology). "anchors": 15 columns, the table of the
+            Anchors chapter, missing values replaced by the most frequent one. There is no address
+            to download it from.
 
     Returns:
-        A `Table`; y is `Biopsy`: 1 for cancer, in the reading "anchors" "Cancer" or "Healthy".
+        A `Table`; y is `Biopsy` [858]: 1 for cancer, else 0. In the reading "anchors" it is the
+        text "Cancer" or "Healthy".
+
+    Raises:
+        InputError: a reading that there is not.
+        DataNotFoundError: the file is not found and cannot be downloaded.
+        DataHashError: a file is there, but its bytes are others.
+        MissingExtraError: the extra [data] is not installed.
+
+    Example:
+        >>> import xaijax as xj
+        >>> X, y = xj.datasets.cervical()  # doctest: +SKIP
+        >>> X.shape, y.name  # doctest: +SKIP
+        ((858, 32), 'Biopsy')
+
+    References:
+        Fernandes and others, "Cervical Cancer (Risk Factors)" (2017), UCI Machine Learning
+        Repository, https://archive.ics.uci.edu/dataset/383/cervical+cancer+risk+factors. "anchors"
+        is as prepared for https://github.com/viadee/anchorsOnR.
     """
     anchors = choose("reading", reading, ("raw", "anchors")) == "anchors"
     frame, found = read(CERVICAL_ANCHORS) if anchors else read(CERVICAL, na_values="?")
@@ -184,10 +271,24 @@ def cervical(reading: str = "raw") -> Table:
 
 @public
 def titanic() -> Table:
-    """Passengers of the Titanic: 891 rows, 11 columns with gaps (NaN) and free texts.
+    """Passengers of the Titanic: 891 people, 11 columns, with missing values (NaN) and free texts.
 
     Returns:
-        A `Table`; y is `Survived`, 0 or 1.
+        A `Table`; y is int [891], `Survived`: 0 or 1.
+
+    Raises:
+        DataNotFoundError: the file is not found and cannot be downloaded.
+        DataHashError: a file is there, but its bytes are others.
+        MissingExtraError: the extra [data] is not installed.
+
+    Example:
+        >>> import xaijax as xj
+        >>> X, y = xj.datasets.titanic()  # doctest: +SKIP
+        >>> X.shape, y.name  # doctest: +SKIP
+        ((891, 11), 'Survived')
+
+    References:
+        Kaggle's Titanic training table, https://github.com/datasciencedojo/datasets
     """
     frame, found = read(TITANIC)
     y = frame.pop("Survived")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from xaijax import _checks
 from xaijax._errors import FederatedProtocolError, InputError, InputTypeError
 from xaijax._players import column_labels
 from xaijax._public import public_class
+from xaijax._typing import Model
 from xaijax.federated.messages import LARGEST, VERSION, numbers, rows_of
 from xaijax.federated.party import Names, Refused, Transport, ask, check_version, handled
 from xaijax.federated.policy import positive
@@ -40,24 +41,52 @@ class _Run:
 
 @public_class
 class Arbiter:
-    """Runs a joint model on the blocks of all parties.
+    """A third process, trusted by all parties, that runs a joint model on all columns.
 
-    Arguments:
-        model: from `as_model`, on rows [R, F] of all columns.
-        columns: F.
-        guests: {"name": [places of its columns]}; the rest are the host's.
-        transports: {"name": transport} to each guest, whose policy must name this arbiter.
-        hosts: names of certificates that may ask; empty: any that the arbiter's authority signed.
-        deadline: seconds for one request to a guest.
+    A joint model is one that cannot be split into parts. It needs all columns in one place, which
+    is here. Guests send their rows under tokens: codes that stand for identifiers and that the
+    arbiter cannot resolve. The host sends rows of its columns and gets the model's answers. The
+    arbiter sees all rows that are explained; it keeps those of a run in memory only.
 
-    Raises `InputError`, `InputTypeError` for what is not accepted.
+    Args:
+        model: `xaijax.Model`, made by `as_model`, on rows [R, F] of all columns.
+        columns: int, at least 2: F.
+        guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
+            Each party needs at least one.
+        transports: {"name": transport} to each guest: a `Connection`, or `InMemory`. The guest's
+            policy must name this arbiter (`Policy(arbiter=)`).
+        hosts: names of certificates that may ask. Empty: any that the arbiter's authority signed.
+        deadline: float, in seconds. How long one request to a guest may take.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> fd, people = xj.federated, ["ann", "ben"]
+        >>> bank = np.array([[1.0], [3.0]])
+        >>> shop = np.array([[0.0, 2.0, 1.0], [4.0, 0.0, 1.0]])
+        >>> policy = fd.Policy(fewest=2, arbiter="arbiter")
+        >>> guest = fd.Guest(shop, people, None, policy=policy)
+        >>> joint = xj.as_model(lambda X: X[:, 0] * X[:, 1] + X[:, 2])
+        >>> to_guest = {"shop": fd.InMemory(guest, "arbiter")}
+        >>> arbiter = fd.Arbiter(joint, 4, {"shop": [1, 2, 3]}, to_guest)
+        >>> guests = {"shop": fd.InMemory(guest)}
+        >>> host = fd.Host(None, bank, guests, people, arbiter=fd.InMemory(arbiter))
+        >>> host(bank).values.round(3)
+        array([[-1., -2.],
+               [ 3.,  4.]])
+
+    References:
+        Wang, "Interpret federated learning with Shapley values" (2019), algorithm 2.
     """
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         columns: int,
-        guests: Mapping[str, Any],
+        guests: Mapping[str, Iterable[int | str]],
         transports: Mapping[str, Transport],
         hosts: Sequence[str] = (),
         deadline: float = 30.0,
@@ -79,7 +108,16 @@ class Arbiter:
         self._lock = threading.Lock()
 
     def handle(self, method: str, names: Names, data: bytes) -> bytes:
-        """The bytes of the Reply to one request of the host with these names; never raises."""
+        """Answer one request. Transports call it; it never raises.
+
+        Args:
+            method: the name of the request: "Start", "Load" or "Predict".
+            names: the names in the asking party's certificate.
+            data: the bytes of the request.
+
+        Returns:
+            The bytes of the reply, which may be a refusal.
+        """
         answerers = {"Start": self._start, "Load": self._load, "Predict": self._predict}
         with self._lock:
             return handled(answerers, lambda *_: None, method, names, data)
@@ -91,7 +129,7 @@ class Arbiter:
 
     @property
     def most(self) -> int:
-        """Rows of one Predict, at most; what travels back is narrower or as wide."""
+        """The most rows that one request to the model may have."""
         return (LARGEST - 1024) // (8 * max(self._F, 64))
 
     def _start(self, names: Names, request: Any) -> dict[str, Any]:

@@ -53,9 +53,40 @@ class AuditLog:
 
 
 def verify_audit(path: str | Path, secret: bytes) -> tuple[int, str]:
-    """(entries, head of the chain) of a log; note both to tell later that its end is not cut off.
+    """Check a guest's log: whether an entry was changed, taken out or put in.
 
-    Raises InputError where an entry was changed, taken out or put in, or the secret is another.
+    The log (audit.jsonl in the guest's state folder) says who asked when for how many instances of
+    which model version, and what was refused. It holds no row, identifier, token or key. Each entry
+    carries a code (an HMAC under a key derived from the guest's secret) of itself and of the entry
+    before.
+
+    Args:
+        path: the log.
+        secret: bytes, the guest's secret.
+
+    Returns:
+        (entries, head): how many entries the log has, and the code of the last one. Note both:
+        entries that are cut off at the end show only by comparing with an earlier check. A last
+        line that a killed process left unfinished does not count.
+
+    Raises:
+        InputError: an entry was changed, taken out or put in, or the secret is another one.
+        OSError: the file cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows, secret = np.array([[0.0, 2.0, 1.0], [4.0, 0.0, 1.0]]), bytes(range(32))
+        >>> part = xj.federated.Part("linear", {"weights": np.array([0.5, -1.0, 2.0])})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     guest = xj.federated.Guest(rows, [1, 2], part, secret=secret, state=folder)
+        ...     guest.close()
+        ...     entries, head = xj.federated.verify_audit(f"{folder}/audit.jsonl", secret)
+        >>> entries, head == guest.audit.head
+        (1, True)
+
+        The only entry says that the guest was started.
     """
     whole, _ = _lines(Path(path))
     return _verified(whole, _key(secret), str(path))[:2]

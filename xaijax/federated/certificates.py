@@ -22,18 +22,36 @@ BEFORE = datetime.timedelta(hours=1)  # clocks differ: good from then on
 def make_certificates(
     folder: str | Path, names: Sequence[str], expired: bool = False
 ) -> dict[str, Tls]:
-    """Make an authority and, for each name, a certificate and a key that it signed.
+    """Make certificates for trials: an authority, and for each name a certificate that it signed.
 
-    The certificates are good for `localhost` and 127.0.0.1, for 30 days: for tests and trials. Real
-    parties get theirs from an authority that both know. Keys are written for the owner's eyes only.
+    They are good for "localhost" and 127.0.0.1 and for 30 days. Real parties get theirs from an
+    authority that all of them know.
 
-    expired: those of the names ended half an hour ago, to try out what is done then; the authority
-    is good.
+    Args:
+        folder: where the files go; it is made where there is none. Files of the same names are
+            overwritten. Only the owner may read them.
+        names: names of the parties. A party's name is the first one in its certificate, by which
+            policies and logs know it.
+        expired: bool. True: the certificates ended half an hour ago, to try out what parties then
+            do. The authority's own stays good.
 
     Returns:
-        {name: Tls}, files in `folder`. A certificate's first name is the one given here.
+        {name: `Tls`}. The files are authority.pem, and NAME.pem and NAME.key of each name.
 
-    Raises ImportError without the extra [federated].
+    Raises:
+        ImportError: the extra [federated] is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import xaijax as xj
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     tls = xj.federated.make_certificates(folder, ["bank", "shop"])
+        ...     files = sorted(file.name for file in Path(folder).iterdir())
+        >>> files
+        ['authority.pem', 'bank.key', 'bank.pem', 'shop.key', 'shop.pem']
+        >>> tls["shop"].certificate.name
+        'shop.pem'
     """
     x509 = require("cryptography.x509", INSTALL)
     ec = require("cryptography.hazmat.primitives.asymmetric.ec", INSTALL)

@@ -29,7 +29,26 @@ SIZES = [
 
 @public_class
 class Server:
-    """A party that listens; made by `serve`."""
+    """A party that listens, made by `serve`.
+
+    Args:
+        server: the gRPC server; `serve` makes it.
+        address: text, "host:port".
+
+    Attributes:
+        address: "host:port", where others reach the party. The port is the one in use, also where
+            `serve` was given port 0.
+
+    Example:
+        >>> import xaijax as xj
+        >>> server = xj.federated.serve(guest, "127.0.0.1:0", tls)  # doctest: +SKIP
+        >>> try:  # doctest: +SKIP
+        ...     server.wait()
+        ... finally:
+        ...     server.stop()
+
+        `serve` says what guest and tls are.
+    """
 
     def __init__(self, server: Any, address: str) -> None:
         self._server = server
@@ -37,23 +56,46 @@ class Server:
         self._stopped = threading.Event()
 
     def wait(self) -> None:
-        """Until `stop` is called, or the process is interrupted."""
+        """Return when `stop` is called; an interrupt (Ctrl-C) of the process ends it too."""
         self._stopped.wait()
 
     def stop(self) -> None:
-        """Stop listening; requests under way are finished for up to a second."""
+        """Stop listening; requests under way have up to a second to finish."""
         self._server.stop(1.0).wait()
         self._stopped.set()
 
 
 @public
 def serve(party: Party, address: str, tls: Tls) -> Server:
-    """Let a `Guest` or an `Arbiter` listen at "host:port" (port 0: any free one).
+    """Let a `Guest` or an `Arbiter` listen for requests, by gRPC with mutual TLS.
 
-    Only clients with a certificate of `tls.authority` are answered.
+    Mutual TLS means that both sides show a certificate. Only clients with a certificate that
+    `tls.authority` signed are answered; no option turns this off.
 
-    Raises InputError for an address that cannot be had and for certificates that gRPC does not
-    take, ImportError without the extra [federated].
+    Args:
+        party: `Guest` or `Arbiter`.
+        address: text, "host:port". Port 0: any free one.
+        tls: `Tls`, the party's files.
+
+    Returns:
+        A `Server`, which listens already.
+
+    Raises:
+        InputError, InputTypeError: an address that cannot be listened at, or certificates that
+            cannot be read or that gRPC does not take.
+        ImportError: the extra [federated] is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.array([[0.0, 2.0, 1.0], [4.0, 0.0, 1.0]])
+        >>> part = xj.federated.Part("linear", {"weights": np.array([0.5, -1.0, 2.0])})
+        >>> guest = xj.federated.Guest(rows, ["ann", "ben"], part)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     tls = xj.federated.make_certificates(folder, ["shop"])["shop"]
+        ...     server = xj.federated.serve(guest, "127.0.0.1:0", tls)  # doctest: +SKIP
+        ...     server.stop()
     """
     grpc = require("grpc", INSTALL)
     host, _ = host_and_port(address)
@@ -105,12 +147,28 @@ def _names(authenticated: Any) -> Names:
 
 @public_class
 class Connection:
-    """The transport to a party at "host:port", by gRPC with mutual TLS.
+    """The transport to a party in another process, by gRPC with mutual TLS.
 
-    It connects at the first request, and anew after a failure. The address's host must stand in
-    the party's certificate.
+    It connects at the first request, and anew after a failure. `Host` and `Arbiter` take it in
+    `guests=`, `transports=` and `arbiter=`; `InMemory` is its counterpart in one process.
 
-    Raises `InputError`, `InputTypeError` for an address or files that are not accepted.
+    Args:
+        address: text, "host:port". The host must stand in the party's certificate.
+        tls: `Tls`, the files of the party that asks.
+
+    Attributes:
+        address: "host:port".
+
+    Raises:
+        InputError, InputTypeError: an address or files that are not accepted.
+
+    Example:
+        >>> import tempfile
+        >>> import xaijax as xj
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     tls = xj.federated.make_certificates(folder, ["bank"])["bank"]
+        ...     xj.federated.Connection("shop.example:7443", tls)
+        Connection('shop.example:7443')
     """
 
     def __init__(self, address: str, tls: Tls) -> None:
@@ -125,10 +183,20 @@ class Connection:
         self._known = False  # whether the party ever answered
 
     def call(self, method: str, data: bytes, deadline: float) -> bytes:
-        """The bytes of the party's Reply.
+        """Send one request and wait for the reply. `Host` and `Arbiter` call it.
 
-        Raises FederatedProtocolError where certificates or sizes are not accepted on either side,
-        FederatedPeerLost where nobody answers before the deadline (seconds).
+        Args:
+            method: the name of the request, such as "Open" or "Answer".
+            data: the bytes of the request.
+            deadline: float, in seconds.
+
+        Returns:
+            The bytes of the party's reply.
+
+        Raises:
+            FederatedProtocolError: certificates or sizes that one of the sides does not accept.
+            FederatedPeerLost: nobody answers before the deadline.
+            ImportError: the extra [federated] is not installed.
         """
         grpc = require("grpc", INSTALL)
         try:

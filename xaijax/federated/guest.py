@@ -8,9 +8,9 @@ from __future__ import annotations
 import hmac
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,12 +18,14 @@ from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._frames import frame_kind
 from xaijax._public import public_class
+from xaijax._typing import ArrayLike
 from xaijax.federated import psi
 from xaijax.federated.audit import AuditLog
 from xaijax.federated.counts import QueryCounts
 from xaijax.federated.disclosure import Disclosure
 from xaijax.federated.guest_arguments import parts_of, reference_row, secret_of
 from xaijax.federated.messages import LARGEST, VERSION, numbers
+from xaijax.federated.parts import FunctionPart, Part
 from xaijax.federated.party import Names, Refused, check_version, handled
 from xaijax.federated.policy import Policy
 from xaijax.federated.sessions import Session, Sessions
@@ -32,36 +34,67 @@ from xaijax.federated.tokens import KEY, NONCE, KeyPair, identifiers_of, split_t
 
 @public_class
 class Guest:
-    """A guest: keeps rows and its part of the model, and answers g(x) and g(reference).
+    """A guest: the party that keeps its rows and answers a host about them, as its policy allows.
 
-    Arguments:
-        rows: [N, F], the guest's columns, numbers (an array, or a frame of numbers).
-        identifiers: [N], texts or whole numbers, one per row.
-        parts: the guest's part of the model, or {"model version": part}; None where rows only go
-            to an arbiter.
-        reference: "median" of the rows, or a row [F]: what stands for "switched off".
-        policy: a `Policy`; None: the default one.
-        secret: 32 bytes or more, kept for years: noise, counts and the log hang on it. None: a new
-            one, which noise and a state folder do not accept.
-        state: a folder for counts and the log; None: in memory, as long as this object lives.
-        aligned: identifiers of the rows that may be asked for, the list that both parties agreed
-            on; None: all of them.
+    A split model has one part for each party. The guest's part g maps one row of the guest's
+    columns to a few numbers. A host, the party that explains, asks for instances by identifier.
+    For an instance x the guest answers g(x), and once g(reference): the reference is the row that
+    stands for a guest that is switched off. The rows stay here; only answers leave.
 
-    Raises `InputError`, `InputTypeError` for what is not accepted, among it a part that tells too
-    much (see `Policy`). Warns where an answer has as many numbers as there are columns, and where
-    there are fewer than three columns.
+    Args:
+        rows: array or frame of finite numbers [N, F], the guest's columns.
+        identifiers: texts or whole numbers [N], one for each row, no two the same. 7 and "7" are
+            the same identifier. Each has 1 to 1,024 bytes in UTF-8.
+        parts: the guest's part of the model, a `Part` or `FunctionPart`; or {"model version":
+            part}. A part without a version has the version "1". None is accepted where the policy
+            names an arbiter: rows then go to the arbiter, and no host gets an answer.
+        reference: "median" (of each column of the rows, the default), or finite numbers [F].
+        policy: `Policy` or None. None: `Policy()`.
+        secret: bytes, at least 32 random ones, or None. Noise, counts and the log are derived from
+            it, so keep it for years and from everybody. None: a new one, which is not accepted with
+            noise (`epsilon`) or with `state`.
+        state: a folder, or None. The folder holds the counts of queries (queries.sqlite) and the
+            log of requests (audit.jsonl, see `verify_audit`). It is made where there is none. One
+            guest at a time can use it. None: both are in memory, as long as this object lives.
+        aligned: identifiers or None. A host may ask for these only. Both parties must have the same
+            list, in any order. None: the identifiers of all rows.
+
+    Attributes:
+        policy: the `Policy`.
+        audit: the log. `audit.count` is its number of entries and `audit.head` the code of the last
+            one. `audit.entries` holds the entries of a log in memory.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted. Among them are a part that
+            tells too much (see `Policy`), and a state folder in which a file was deleted or changed
+            or that another guest uses.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.array([[0.0, 2.0, 1.0], [4.0, 0.0, 1.0]])
+        >>> part = xj.federated.Part("linear", {"weights": np.array([0.5, -1.0, 2.0])})
+        >>> policy = xj.federated.Policy(fewest=2)
+        >>> guest = xj.federated.Guest(rows, ["ann", "ben"], part, policy=policy)
+        >>> [entry["event"] for entry in guest.audit.entries]
+        ['start']
+
+        `Host` has the whole example, with this guest's answers.
+
+    The constructor warns (`xaijax.XaiWarning`) if an answer has as many numbers as the guest has
+    columns, and if the guest has fewer than three columns: answers may then give rows away.
     """
 
     def __init__(
         self,
         rows: Any,
-        identifiers: Any,
-        parts: Any,
-        reference: Any = "median",
+        identifiers: Iterable[str | int],
+        parts: Part | FunctionPart | Mapping[str, Part | FunctionPart | None] | None,
+        reference: Literal["median"] | ArrayLike = "median",
         policy: Policy | None = None,
         secret: bytes | None = None,
         state: str | Path | None = None,
-        aligned: Any = None,
+        aligned: Iterable[str | int] | None = None,
     ) -> None:
         given = rows.to_numpy() if frame_kind(rows) else rows
         self._rows = _checks.matrix(given, "rows").astype(np.float64)
@@ -93,7 +126,16 @@ class Guest:
         self._sessions, self._lock = Sessions(), threading.Lock()
 
     def handle(self, method: str, names: Names, data: bytes) -> bytes:
-        """The bytes of the Reply to one request of the party with these names; never raises."""
+        """Answer one request. Transports call it; it never raises.
+
+        Args:
+            method: the name of the request, such as "Open" or "Answer".
+            names: the names in the asking party's certificate.
+            data: the bytes of the request.
+
+        Returns:
+            The bytes of the reply, which may be a refusal.
+        """
         answerers = {
             "Open": self._open,
             "Align": self._align,

@@ -7,9 +7,9 @@ of a guest's answer.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from xaijax._explanation import Explanation
 from xaijax._frames import frame_kind
 from xaijax._index import Index
 from xaijax._public import public_class
+from xaijax._typing import Devices, Progress, Rows
 from xaijax.federated import psi
 from xaijax.federated.answers import REFERENCE, Answers
 from xaijax.federated.asking import Conversation
@@ -42,32 +43,79 @@ BATCH = 256
 
 @public_class
 class Host:
-    """Federated Shapley values between parties: `FederatedExplainer` with remote guests.
+    """The party that explains: federated Shapley values with guests in other processes.
 
-    The host keeps labels, its rows, the reference and the explanation. Each guest is asked once for
-    g(x) of an instance and once for g(reference), and never learns which coalitions are asked:
-    these are built here, on the rows [host's columns | guests' answers]. Answers are kept as
-    long as this object (`forget` drops them), so that explaining again asks for nothing, and
-    explaining after a `FederatedPeerLost` asks only for what was not answered.
+    Columns belong to several parties. The host's columns are one player each; all columns of a
+    guest are one player together, and get one united value. The value of a coalition is the model's
+    answer where the columns of its players show the instance and all others show the reference, as
+    of `FederatedExplainer`.
 
-    Arguments:
-        model: a `SplitModel`; None with arbiter=, which holds a joint model.
-        background: the host's columns [B, H] of the rows of which its reference is made.
-        guests: {"name": transport}: a `Connection`, or `InMemory`.
-        identifiers: [L], the aligned list: identifiers that the host and every guest have; see
-            `align`.
-        reference: "median", "na" or a row [H], of the host's columns; guests have their own.
-        version: the model version asked of the guests; a text, {"name": text}, or None: the only
-            one that a guest answers.
-        arbiter: the transport to the third process in which a joint model runs.
-        batch: instances in one request to a guest, at most; a guest may have a lower limit.
-        deadline: seconds for one request.
-        answers: a folder that keeps answers over restarts; None: in memory only.
-        index, estimator, end_weight, budget, link, seed, batch_size, max_memory, devices,
-            tolerance, tile: as of `FederatedExplainer`.
+    Each guest is asked once for its answer g(x) to an instance x, and once for g(reference). The
+    host builds all coalitions from these, on the rows [host's columns | guests' answers]. So no
+    guest learns which coalitions are asked, nor labels, the host's rows, the reference of the
+    host's columns or the explanation. Answers are kept as long as this object lives (`forget` drops
+    them): to explain the same instances again asks for nothing, and to explain after a
+    `FederatedPeerLost` asks only for what is missing. With an arbiter nothing is kept.
 
-    Raises `InputError`, `InputTypeError` for what is not accepted. No party is asked before the
-    first explanation.
+    Args:
+        model: `SplitModel`. None with `arbiter`, which holds a joint model.
+        background: rows [B, H] of the host's H columns, from which the reference is made: an array,
+            or a frame for a host model.
+        guests: {"name": transport}, with the names of the model. A transport is a `Connection`, or
+            `InMemory` in one process.
+        identifiers: texts or whole numbers [L], no two the same: the aligned list, whose
+            identifiers the host and every guest have. `align` can find it.
+        reference: "median" of the background; "na" (missing) for models with allow_nan=True; or one
+            row [H]. It is of the host's columns; guests have references of their own.
+        index: "shapley", "banzhaf" or another index of `Explainer`.
+        estimator: "auto", "exact", "permutation" or "kernel" as of `Explainer`, or "wls" (weighted
+            least squares) as of `FederatedExplainer`.
+        end_weight: float. For "wls" only: the weight of the empty and of the full coalition.
+        version: text, {"guest": text} or None. The model version that guests are asked for. None:
+            the only one that a guest answers.
+        arbiter: the transport to an `Arbiter`, the third process in which a joint model runs, or
+            None.
+        batch: int, at least 2. The most tokens in one request to a guest; a token stands for an
+            instance or the reference. A guest may have a lower limit.
+        deadline: float, in seconds. How long one request may take.
+        answers: a folder or None. The folder keeps guests' answers over restarts; it names rows by
+            their place in the list, and holds no identifier. None: in memory only.
+        budget: int or None. Coalitions for each sampled instance, as of `Explainer`.
+        link: "identity", "logit" or a function of arrays, of the model's answer.
+        seed: int, of sampled estimators.
+        {limits}
+        tolerance: float or None. The largest half-width of a 95 % interval, as of `Explainer`.
+
+    Attributes:
+        model: the model that the explainer asks, on rows [host's columns | guests' answers].
+        interaction_: None. It would need values of a guest's single columns, which no guest gives.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted. No party is asked before the
+            first explanation.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> people = ["ann", "ben"]
+        >>> bank = np.array([[1.0], [3.0]])
+        >>> shop = np.array([[0.0, 2.0, 1.0], [4.0, 0.0, 1.0]])
+        >>> split = xj.federated.split_logistic([1.0, 0.5, -1.0, 2.0], 0.0, {"shop": [1, 2, 3]})
+        >>> policy = xj.federated.Policy(fewest=2)
+        >>> guest = xj.federated.Guest(shop, people, split.parts["shop"], policy=policy)
+        >>> guests = {"shop": xj.federated.InMemory(guest)}
+        >>> host = xj.federated.Host(split.host, bank, guests, people, link="logit")
+        >>> explanation = host(bank)
+        >>> explanation.feature_names
+        ('x0', 'shop')
+        >>> explanation.values.round(3)
+        array([[-1., -2.],
+               [ 1.,  2.]])
+
+        Ben's three entries at the shop add 2 to his log odds.
+
+    References:
+        Wang, "Interpret federated learning with Shapley values" (2019), algorithm 2.
     """
 
     interaction_ = None  # it asks single columns, and those of a remote guest cannot be asked
@@ -75,24 +123,24 @@ class Host:
     def __init__(
         self,
         model: SplitModel | None,
-        background: Any,
+        background: Rows,
         guests: Mapping[str, Transport],
-        identifiers: Any,
-        reference: Any = "median",
+        identifiers: Iterable[str | int],
+        reference: Literal["median", "na"] | Rows = "median",
         index: Index = "shapley",
-        estimator: str = "auto",
+        estimator: Literal["auto", "exact", "permutation", "kernel", "wls"] = "auto",
         end_weight: float = END_WEIGHT,
-        version: Any = None,
+        version: str | Mapping[str, str] | None = None,
         arbiter: Transport | None = None,
         batch: int = BATCH,
         deadline: float = 30.0,
         answers: str | Path | None = None,
         budget: int | None = None,
-        link: Any = "identity",
+        link: Literal["identity", "logit"] | Callable[[Any], Any] = "identity",
         seed: int = 0,
-        batch_size: int | str = "auto",
+        batch_size: int | Literal["auto"] = "auto",
         max_memory: int | None = None,
-        devices: Any = None,
+        devices: Devices = None,
         tolerance: float | None = None,
         tile: int | None = None,
     ) -> None:
@@ -145,15 +193,35 @@ class Host:
         self._explainer = self._explainer_of(self._off)
 
     def __call__(
-        self, X: Any, identifiers: Any = None, progress: bool | None = None
+        self,
+        X: Rows,
+        identifiers: Iterable[str | int] | None = None,
+        progress: Progress = None,
     ) -> Explanation:
-        """Explain instances X [N, H], the host's columns: values [N, P], guests last.
+        """Explain the instances X.
 
-        identifiers: [N], of the rows; None: X are all rows of the aligned list, in its order.
+        Args:
+            X: rows [N, H] of the host's columns, of the background's kind.
+            identifiers: texts or whole numbers [N], those of the rows. None: X has a row for each
+                identifier of the aligned list, in its order.
+            progress: None (a bar in terminals and notebooks once a run takes a while), True or
+                False.
 
-        Raises InputError and InputTypeError before any party is asked; FederatedProtocolError,
-        FederatedPolicyError and FederatedPeerLost, after which what was answered is kept; and what
-        a call of `FederatedExplainer` raises.
+        Returns:
+            An `Explanation` with values [N, P], or [N, P, K] of a model with K outputs; guests are
+            the last players. stats["messages"] counts the requests to guests, and
+            stats["rows_asked"] the instances and references asked for.
+
+        Raises:
+            InputError, InputTypeError: rows or identifiers that are not accepted. No party is asked
+                then.
+            FederatedPolicyError: a guest's policy does not allow what was asked.
+            FederatedProtocolError: a party answers something else than the protocol wants, or has
+                changed since its first answers.
+            FederatedPeerLost: a party cannot be reached, or did not answer in time. What was
+                answered before is kept.
+
+        Errors of `FederatedExplainer` come through.
         """
         places = self._places(X, identifiers)
         # Guests count queries, so rows that cannot be explained must not cost any.
@@ -180,13 +248,18 @@ class Host:
     def align(self) -> tuple[bytes, ...]:
         """Find the identifiers that all parties have, by private set intersection with each guest.
 
-        Afterwards they are the aligned list, here and at the guests, in the order of the list that
-        was given. Needs openmined-psi on all sides, and guests whose policy allows it.
+        Host and guest then both know the common identifiers and how many the other one has, and no
+        other identifier. The common ones become the aligned list, here and at the guests, in the
+        order of the list that was given. All sides need openmined-psi, and guests a policy with
+        intersection=True.
 
         Returns:
             The common identifiers as UTF-8 bytes.
 
-        Raises FederatedProtocolError and its kinds, ImportError without openmined-psi.
+        Raises:
+            InputError: no identifier is common, or answers of another list are kept (`forget`).
+            FederatedPolicyError, FederatedProtocolError, FederatedPeerLost: as of a call.
+            ImportError: openmined-psi is not installed.
         """
         common = self._identifiers
         for _ in range(2 if len(self._conversations) > 1 else 1):  # once more with what all have

@@ -80,13 +80,35 @@ KINDS: Mapping[str, _Kind] = {
 class Part:
     """One party's part g of a split model: rows [R, F] of its columns -> answers [R, E].
 
-    Arguments:
-        kind: "linear" (weights [F]; E = 1), "network" (weights0 [F, H], bias0 [H], ...; tanh after
-            every layer), "trees" (feature, threshold [T, 2^D - 1], value [T, 2^D], columns [F];
-            E = 1) or "distances" (training [B, F]; E = B squared distances).
-        arrays: these arrays by name.
+    It consists of arrays and a word that says how they are used, so that its file holds numbers and
+    no code. The makers of split models (`split_logistic` and others) make parts for all parties.
 
-    Raises `InputError` for another kind and for arrays that are missing or do not fit.
+    Args:
+        kind: how the answers are computed.
+            "linear": x . weights, with weights [F]; E = 1.
+            "network": tanh(x @ weights0 + bias0), and so on for weights1, bias1, ...; tanh follows
+            every layer. weights0 is [F, H], bias0 [H]; E is the width of the last layer.
+            "trees": the sum over T full binary trees of depth D, with feature and threshold
+            [T, 2^D - 1], value [T, 2^D] and columns [F]; E = 1. Node i has the children 2 i + 1 and
+            2 i + 2. A row goes to the second one if its entry, as float32, is above the threshold.
+            "distances": squared distances to the rows of training [B, F]; E = B.
+        arrays: {"name": array} of finite numbers, with the names above. Thresholds may be infinite.
+
+    Attributes:
+        columns: F.
+        width: E, how many numbers an answer has.
+
+    Raises:
+        InputError, InputTypeError: another kind, or arrays that are missing, are not finite or do
+            not fit each other.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> part = xj.federated.Part("linear", {"weights": np.array([0.5, -1.0, 2.0])})
+        >>> part.answers(np.array([[0.0, 2.0, 1.0], [4.0, 0.0, 1.0]]))
+        array([[0.],
+               [4.]])
     """
 
     kind: str
@@ -113,24 +135,47 @@ class Part:
 
     @property
     def columns(self) -> int:
-        """F."""
+        """F, how many columns the party has."""
         return KINDS[self.kind].columns(self.arrays)
 
     @property
     def width(self) -> int:
-        """E."""
+        """E, how many numbers an answer has."""
         return KINDS[self.kind].width(self.arrays)
 
     def formula(self, xp: Any, arrays: Mapping[str, Any], rows: Any) -> Any:
-        """The answers, in NumPy or in `jax.numpy` (xp), for arrays like the part's own."""
+        """The answers, computed by NumPy or by JAX.
+
+        Args:
+            xp: the module `numpy` or `jax.numpy`.
+            arrays: {"name": array}, shaped like those of the part.
+            rows: array [R, F] of that module.
+
+        Returns:
+            An array [R, E] of that module.
+        """
         return KINDS[self.kind].formula(xp, arrays, rows)
 
     def answers(self, rows: np.ndarray) -> np.ndarray:
-        """Answers to rows [R, F], float64 [R, E]."""
+        """The part's answers.
+
+        Args:
+            rows: array [R, F].
+
+        Returns:
+            float64 [R, E].
+        """
         return np.asarray(self.formula(np, self.arrays, rows), np.float64)
 
     def save(self, path: str | Path) -> None:
-        """Write the part to a .npz file, which holds numbers and no code."""
+        """Write the part to a .npz file, which holds numbers and no code. `load_part` reads it.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            InputError, InputTypeError: a path that no file can have.
+        """
         save_arrays(path, {"kind": self.kind}, self.arrays)
 
     def __repr__(self) -> str:
@@ -142,13 +187,26 @@ class Part:
 class FunctionPart:
     """A part that is any function of rows, for guests that are made in Python.
 
-    Arguments:
-        function: rows [R, columns] -> [R] or [R, width].
+    Args:
+        function: rows [R, F] -> numbers [R] or [R, E].
+        columns: int: F.
+        width: int: E, how many numbers an answer has.
+        kind: text. Leave it as it is; a guest's policy refuses the kind "distances".
+
+    Attributes:
         columns: F.
         width: E.
 
-    Give the part another model version when the function's answers change: hosts that resume, and
-    the noise, go by it.
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> part = xj.federated.FunctionPart(lambda rows: rows.max(axis=1), columns=3)
+        >>> part.answers(np.array([[0.0, 2.0, 1.0], [4.0, 0.0, 1.0]]))
+        array([[2.],
+               [4.]])
+
+    If the function's answers change, give the part another model version. Hosts that kept answers,
+    and the noise, know a function by its version alone.
     """
 
     function: Callable[[np.ndarray], Any]
@@ -157,7 +215,18 @@ class FunctionPart:
     kind: str = "function"
 
     def answers(self, rows: np.ndarray) -> np.ndarray:
-        """Answers to rows [R, F], float64 [R, E]; ModelOutputError for another shape."""
+        """The function's answers.
+
+        Args:
+            rows: array [R, F].
+
+        Returns:
+            float64 [R, E].
+
+        Raises:
+            ModelOutputError: the function returned another shape.
+            InputTypeError: the function returned no real numbers.
+        """
         # A copy: it may return views of a buffer.
         found = _checks.real_numbers(self.function(rows), "function's answers").copy()
         found = found[:, None] if found.ndim == 1 else found
@@ -170,7 +239,27 @@ class FunctionPart:
 
 
 def load_part(path: str | Path) -> Part:
-    """Read what `Part.save` wrote. Raises InputError for another file."""
+    """Read a part from a file. No code in the file is run.
+
+    Args:
+        path: of a file that `Part.save` wrote.
+
+    Returns:
+        The `Part`.
+
+    Raises:
+        InputError: another file, or one that cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> part = xj.federated.Part("linear", {"weights": np.array([0.5, -1.0, 2.0])})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     part.save(f"{folder}/shop.npz")
+        ...     xj.federated.load_part(f"{folder}/shop.npz")
+        Part('linear', 3 columns -> 1 numbers)
+    """
     facts, arrays = load_arrays(path, "part")
     return Part(str(facts.get("kind")), arrays)
 

@@ -25,28 +25,49 @@ TOKENS = 1024  # in one request
 @public_class
 @dataclass(frozen=True)
 class Policy:
-    """What a guest answers, and to whom.
+    """What a guest answers, and to whom. It is checked at each request.
 
-    Arguments:
-        fewest: instances in one request, at least; the reference does not count.
-        most: tokens in one request, at most.
-        most_queries: how often one identifier may be asked for, over all sessions, hosts and
-            restarts; None: without limit. A request that would pass it is refused as a whole.
-        versions: model versions that may be asked; None: all that the guest has.
-        quantum: answers are rounded to multiples of it; None: not rounded.
-        epsilon: noise in every answer; None: none. Whoever sees an answer can tell two rows apart
-            by a factor of at most e^epsilon. The noise is a function of the guest's secret, the
-            identifier and its row, the model version and epsilon, so asking again brings no more.
-        bounds: (low, high), to which the numbers of an answer are clipped; needed with epsilon.
-        hosts: names of certificates that may ask; empty: any that the guest's authority signed,
-            but the arbiter's.
-        arbiter: the name of the certificate that gets rows, for joint models; None: nobody.
-        intersection: whether a host may find the common identifiers by private set intersection.
-        allow_binary: answer although the guest has one column of two values, which any answer
-            tells.
-        allow_distance_leak: answer with distances to training rows, which tell the whole table.
+    A request is a list of tokens. A token is a code that stands, in one session, for an identifier
+    or for the reference. E is how many numbers an answer has.
 
-    Raises `InputError`, `InputTypeError` for values that are not accepted.
+    Args:
+        fewest: int. The least number of instances in one request; the reference does not count.
+        most: int, above `fewest`. The most tokens in one request.
+        most_queries: int or None. How often an identifier may be asked for, over all sessions,
+            hosts and restarts. A request that would pass it is refused as a whole. None: no limit.
+        versions: texts or None. Model versions that may be asked for. None: all that the guest has.
+        quantum: float above 0 or None. Answers are rounded to multiples of it. None: not rounded.
+        epsilon: float above 0 or None. The noise in every answer: discrete Laplace noise of scale
+            E (high - low) / epsilon on multiples of 2^-20. Whoever sees an answer can tell two rows
+            apart by a factor of at most e^epsilon. The noise is a function of the guest's secret,
+            the identifier and its row, the model version, the part's numbers, the bounds and
+            epsilon. So the same noise comes again if the same is asked again. None: no noise.
+        bounds: (low, high) within a million, or None. The numbers of an answer are clipped to it.
+            It is needed with `epsilon`, and only then accepted.
+        hosts: names of certificates that may ask. Empty: any that the guest's authority signed. The
+            arbiter may not ask in either case.
+        arbiter: text or None. The name of the certificate that gets rows as they are, for joint
+            models (see `Arbiter`). It goes with neither `epsilon` nor `quantum`. None: nobody gets
+            rows.
+        intersection: bool. Whether a host may find the common identifiers by private set
+            intersection (`Host.align`).
+        allow_binary: bool. Whether a guest with a single column of two values answers. Any answer
+            that is not constant tells the value.
+        allow_distance_leak: bool. Whether a guest answers with distances to training rows
+            (`split_neighbours`). They give the whole table away.
+
+    Raises:
+        InputError, InputTypeError: values that are not accepted.
+
+    Example:
+        >>> import xaijax as xj
+        >>> policy = xj.federated.Policy(fewest=20, most_queries=5, hosts=["bank.example"])
+        >>> policy.fewest, policy.most_queries, policy.hosts
+        (20, 5, ('bank.example',))
+
+    References:
+        Mironov, "On significance of the least significant bits for differential privacy" (CCS
+        2012): why the noise is made of whole numbers.
     """
 
     fewest: int = 10

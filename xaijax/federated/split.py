@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -56,16 +56,29 @@ JOINS: Mapping[str, Callable[[Any, Mapping[str, Any], Any, Any], Any]] = {
 @public_class
 @dataclass(frozen=True, repr=False)
 class SplitModel:
-    """The host's side of a split model: a `Model` of [host's columns | answers of each guest].
+    """The host's side of a split model: a model of [host's columns | answers of each guest].
 
-    Arguments:
-        model: from `as_model`, on rows [R, H + sum of widths]: the host's columns, then each
-            guest's answer in the order of `widths`.
-        columns: H.
-        widths: {"guest": E}.
-        origin: how it was made, for `save`; None for a model of one's own.
+    A split model is F(h(x_H), g_1(x_G1), ...): each guest computes a few numbers of its own
+    columns, its answer, and the host computes the rest of these and of its own columns.
 
-    Raises `InputError`, `InputTypeError` for what is not accepted.
+    Args:
+        model: `xaijax.Model`, made by `as_model`, on rows [R, H + sum of widths]: the host's
+            columns, then each guest's answer in the order of `widths`.
+        columns: int: H.
+        widths: {"guest": how many numbers its answer has}.
+        origin: how the model was made, for `save`. None for a model that you made; it cannot be
+            saved.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+
+    Example:
+        >>> import xaijax as xj
+        >>> joined = xj.as_model(lambda X: X[:, 0] * X[:, 1])
+        >>> xj.federated.SplitModel(joined, columns=1, widths={"shop": 1})
+        SplitModel(1 host columns; shop (1 numbers))
+
+        The host's only column is multiplied by the shop's answer.
     """
 
     model: Model
@@ -88,11 +101,29 @@ class SplitModel:
 
     @classmethod
     def of(
-        cls, own: Part, widths: Mapping[str, int], join: str, arrays: Mapping[str, np.ndarray]
+        cls,
+        own: Part,
+        widths: Mapping[str, int],
+        join: Literal["score", "logistic", "head", "neighbours"],
+        arrays: Mapping[str, np.ndarray],
     ) -> SplitModel:
-        """The host's part, the widths of the guests' answers, and how they are joined.
+        """The host's side of a model that joins the host's part with the guests' answers.
 
-        join: "score" | "logistic" | "head" | "neighbours", with its arrays.
+        Args:
+            own: the host's `Part`.
+            widths: {"guest": how many numbers its answer has}.
+            join: how they are joined. "score": the host's number plus the answers plus intercept.
+                "logistic": the sigmoid of that. "head": a hidden layer with tanh on [host's numbers
+                | answers], then a sigmoid. "neighbours": the sum of squared distances, then the
+                share of the k nearest training rows that have the class.
+            arrays: of the join. "score" and "logistic": intercept. "head": weights0, bias0,
+                weights1, bias1. "neighbours": labels and k.
+
+        Returns:
+            A `SplitModel`, which `save` accepts.
+
+        Raises:
+            InputError, InputTypeError: an argument that is not accepted.
         """
         _checks.one_of(join, "join", list(JOINS))
         H = own.columns
@@ -105,7 +136,15 @@ class SplitModel:
         return cls(_model(formula, held, join), H, dict(widths), (own, join, dict(arrays)))
 
     def save(self, path: str | Path) -> None:
-        """Write the host's side to a .npz file. InputError for a model of one's own."""
+        """Write the host's side to a .npz file, which `load_split` reads.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            InputError, InputTypeError: a path that no file can have, or a SplitModel that was made
+                of a Model.
+        """
         if self.origin is None:
             raise InputError("save: this SplitModel was made of a Model; keep that in its own way.")
         own, join, arrays = self.origin
@@ -119,7 +158,26 @@ class SplitModel:
 
 
 def load_split(path: str | Path) -> SplitModel:
-    """Read what `SplitModel.save` wrote. Raises InputError for another file."""
+    """Read the host's side of a split model from a file. No code in the file is run.
+
+    Args:
+        path: of a file that `SplitModel.save` wrote.
+
+    Returns:
+        The `SplitModel`.
+
+    Raises:
+        InputError: another file, or one that cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> import xaijax as xj
+        >>> split = xj.federated.split_logistic([1.0, 0.5, -1.0, 2.0], 0.0, {"shop": [1, 2, 3]})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     split.host.save(f"{folder}/host.npz")
+        ...     xj.federated.load_split(f"{folder}/host.npz")
+        SplitModel(1 host columns; shop (1 numbers))
+    """
     facts, arrays = load_arrays(path, "model")
     try:
         own = {k.removeprefix(OWN): v for k, v in arrays.items() if k.startswith(OWN)}
@@ -131,7 +189,22 @@ def load_split(path: str | Path) -> SplitModel:
 
 @dataclass(frozen=True)
 class Split:
-    """A whole split model, as the one who trained it holds it."""
+    """A whole split model, as the one who trained it holds it. `split_logistic` and others make it.
+
+    Attributes:
+        host: `SplitModel`, the host's side; `Host` takes it.
+        parts: {"guest": its `Part`}; `Guest` takes one.
+        joint: `xaijax.Model`, the same model on all columns [R, F], in the order in which they were
+            given.
+
+    Example:
+        >>> import xaijax as xj
+        >>> split = xj.federated.split_logistic([1.0, 0.5, -1.0, 2.0], 0.0, {"shop": [1, 2, 3]})
+        >>> split.host
+        SplitModel(1 host columns; shop (1 numbers))
+        >>> split.parts["shop"]
+        Part('linear', 3 columns -> 1 numbers)
+    """
 
     host: SplitModel
     parts: Mapping[str, Part]  # {"guest": its part}
@@ -143,7 +216,7 @@ def split_of(
     parts: Mapping[str, Part],
     columns: Mapping[str, tuple[int, ...]],
     host_columns: tuple[int, ...],
-    join: str,
+    join: Literal["score", "logistic", "head", "neighbours"],
     arrays: Mapping[str, np.ndarray],
 ) -> Split:
     """Put a split model together; columns, host_columns: places in the rows of the joint model."""

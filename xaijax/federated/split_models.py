@@ -7,7 +7,7 @@ Letters: N rows, F columns, E numbers of an answer, T trees, D depth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from xaijax._errors import InputError
 from xaijax._optional import require
 from xaijax._players import column_labels
 from xaijax._public import public
+from xaijax._typing import ArrayLike
 from xaijax.federated.parts import Part
 from xaijax.federated.policy import positive
 from xaijax.federated.split import Split, split_of
@@ -24,18 +25,35 @@ from xaijax.methods._parties import HOST, Parties, parties_of
 
 
 @public
-def split_logistic(coefficients: Any, intercept: float, guests: Mapping[str, Any]) -> Split:
-    """Vertical logistic regression: sigmoid(intercept + sum over parties of x_party . c_party).
+def split_logistic(
+    coefficients: ArrayLike, intercept: float, guests: Mapping[str, Iterable[int | str]]
+) -> Split:
+    """Split a logistic regression: each party's answer is its part of the weighted sum.
+
+    The model is sigmoid(intercept + sum over parties of x_party . coefficients_party).
 
     Args:
-        coefficients: [F], of a fitted binary model (`model.coef_[0]`).
-        intercept: a number.
-        guests: {"name": [places of its columns]}.
+        coefficients: numbers [F] of a fitted binary model (`model.coef_[0]`).
+        intercept: a number; the host's side holds it.
+        guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
+            Each party needs at least one.
 
     Returns:
-        The host's side and a part of one number for each guest.
+        A `Split`, with a part of one number for each guest.
 
-    Raises InputError and InputTypeError for what is not accepted.
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> split = xj.federated.split_logistic([1.0, 0.5, -1.0, 2.0], 0.0, {"shop": [1, 2, 3]})
+        >>> split.parts["shop"].answers(np.array([[4.0, 0.0, 1.0]]))
+        array([[4.]])
+        >>> split.host.model.predict(np.array([[3.0, 4.0]])).round(3)
+        array([0.999])
+
+        The host's row is its only column, 3, and the shop's answer, 4.
     """
     c = _checks.as_array(coefficients, "coefficients").astype(np.float64)
     if c.ndim != 1:
@@ -51,17 +69,40 @@ def split_logistic(coefficients: Any, intercept: float, guests: Mapping[str, Any
 
 
 @public
-def split_neighbours(rows: Any, labels: Any, guests: Mapping[str, Any], k: int = 5) -> Split:
-    """k nearest neighbours: parts answer with squared distances to all training rows.
+def split_neighbours(
+    rows: ArrayLike,
+    labels: ArrayLike,
+    guests: Mapping[str, Iterable[int | str]],
+    k: int = 5,
+) -> Split:
+    """Split k nearest neighbours: an answer is the squared distances to all training rows.
 
-    **These answers give the guest's table away**; guests refuse them unless their policy says
-    allow_distance_leak=True. Explain neighbours in one process instead.
+    **These answers give the guest's table away.** A guest refuses them unless its policy says
+    allow_distance_leak=True. Explain neighbours in one process instead (`FederatedExplainer`).
 
     Args:
-        rows: training rows [N, F]. labels: [N], True (or 1) for the class that is explained.
-        guests: {"name": [places of its columns]}. k: neighbours.
+        rows: training rows, an array [N, F] of numbers.
+        labels: [N], True or 1 for the class that is explained and False or 0 for the other one;
+            both must occur.
+        guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
+            Each party needs at least one.
+        k: int, at most N. The model is the share of the k nearest rows that have the class.
 
-    Raises InputError and InputTypeError for what is not accepted.
+    Returns:
+        A `Split`, with a part of N numbers for each guest. Its models run on the host in float64.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [3.0, 3.0]])
+        >>> split = xj.federated.split_neighbours(rows, [0, 1, 0, 1], {"shop": [1]}, k=1)
+        >>> split.parts["shop"].answers(np.array([[3.0]]))
+        array([[9., 9., 1., 0.]])
+        >>> split.joint.predict(np.array([[2.0, 3.0]]))
+        array([1.])
     """
     X = _checks.matrix(rows, "rows").astype(np.float64)
     y = labels_of(labels, len(X))
@@ -79,26 +120,51 @@ def split_neighbours(rows: Any, labels: Any, guests: Mapping[str, Any], k: int =
 
 @public
 def split_trees(
-    rows: Any,
-    labels: Any,
-    guests: Mapping[str, Any],
+    rows: ArrayLike,
+    labels: ArrayLike,
+    guests: Mapping[str, Iterable[int | str]],
     rounds: int = 30,
     depth: int = 3,
     rate: float = 0.2,
 ) -> Split:
-    """Additive trees: boosting in which each tree sees the columns of one party only.
+    """Train boosted trees of which each sees the columns of one party only.
 
-    In a round every party in turn gets a regression tree (scikit-learn's) of the residual, with
-    Newton's value in each leaf, as gradient boosting for the logistic loss has it (Friedman 2001,
-    "Greedy function approximation"). So log odds are a sum over parties, and each answer is one
-    number.
+    In a round every party in turn gets a regression tree (scikit-learn's) of the residual. A leaf's
+    value is Newton's step, as in gradient boosting for the logistic loss. So the log odds are a
+    constant plus a sum over parties, and each guest's answer is one number.
 
     Args:
-        rows: [N, F]. labels: [N], True or 1 for the class that is explained.
-        guests: {"name": [places of its columns]}.
-        rounds, depth, rate: trees of each party, their depth, and how much of each is added.
+        rows: array [N, F] of numbers, read as float32.
+        labels: [N], True or 1 for the class that is explained and False or 0 for the other one;
+            both must occur.
+        guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
+            Each party needs at least one.
+        rounds: int. Trees of each party.
+        depth: int. The largest depth of a tree.
+        rate: float above 0. How much of each tree's step is added.
 
-    Raises InputError and InputTypeError for what is not accepted.
+    Returns:
+        A `Split`, with a part of one number for each guest.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+        ImportError: scikit-learn is not installed.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+        >>> split = xj.federated.split_trees(rows, [0, 0, 0, 1], {"shop": [1]}, rounds=5, depth=1)
+        >>> int(split.joint.predict(rows).argmax())
+        3
+
+        The fourth row, the only one of the class, has the largest chance of it.
+
+    Training sees all columns, in this process; explaining needs no column of a guest.
+
+    References:
+        Friedman, "Greedy function approximation: a gradient boosting machine" (Annals of Statistics
+        2001).
     """
     X = _checks.matrix(rows, "rows").astype(np.float32)
     y = labels_of(labels, len(X))

@@ -5,7 +5,7 @@ Letters: N rows, F columns, E numbers of an answer, H hidden units.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ from xaijax import _checks
 from xaijax._errors import InputError
 from xaijax._optional import require
 from xaijax._public import public
+from xaijax._typing import ArrayLike
 from xaijax.federated.parts import Part
 from xaijax.federated.policy import positive
 from xaijax.federated.split import JOINS, Split, split_of
@@ -28,9 +29,9 @@ Params = dict[str, dict[str, Any]]  # {party or "join": arrays}
 
 @public
 def split_network(
-    rows: Any,
-    labels: Any,
-    guests: Mapping[str, Any],
+    rows: ArrayLike,
+    labels: ArrayLike,
+    guests: Mapping[str, Iterable[int | str]],
     embedding: int = LEAST_EMBEDDING,
     hidden: int = 32,
     steps: int = 2_000,
@@ -38,20 +39,45 @@ def split_network(
     rate: float = 3e-3,
     seed: int = 0,
 ) -> Split:
-    """Train sigmoid(head([h(x_H), g_1(x_G1), ...])); each encoder sees one party's columns.
+    """Train a split neural network: an encoder for each party, and a head at the host.
 
-    An encoder is columns -> hidden -> embedding, with tanh after both layers, so that a guest's
-    answer is `embedding` numbers within -1 and 1; the head has one hidden layer. Training (Adam)
-    sees all columns, in this process; it is the explanation that needs no column of a guest.
+    The model is sigmoid(head([h(x_H), g_1(x_G1), ...])). An encoder sees the columns of one party
+    and has two layers, columns -> hidden -> embedding, with tanh after both. So a guest's answer is
+    `embedding` numbers between -1 and 1. The head has one hidden layer. Training is by Adam.
 
     Args:
-        rows: [N, F], normalised. labels: [N], True or 1 for the class that is explained.
-        guests: {"name": [places of its columns]}.
-        embedding: numbers in a guest's answer, at least 4; the host's own encoder has as many as
-            `hidden`.
-        hidden, steps, batch, rate, seed: of the layers and of the training.
+        rows: array [N, F] of numbers, read as float32; normalise it before.
+        labels: [N], True or 1 for the class that is explained and False or 0 for the other one;
+            both must occur.
+        guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
+            Each party needs at least one.
+        embedding: int, at least 4. How many numbers a guest's answer has. The host's own encoder
+            has as many as `hidden`.
+        hidden: int. Units of each hidden layer.
+        steps: int. Steps of the training.
+        batch: int. Rows in one step, drawn with replacement; at most N are used.
+        rate: float above 0. The first learning rate; it falls to 0 along a cosine.
+        seed: int. Of the first weights and of the draws.
 
-    Raises InputError and InputTypeError for what is not accepted.
+    Returns:
+        A `Split`, with a part of `embedding` numbers for each guest.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+        ImportError: optax is not installed.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
+        >>> labels = [0, 0, 1, 1]
+        >>> split = xj.federated.split_network(rows, labels, {"shop": [1]}, steps=100)
+        >>> split.joint.predict(rows) > 0.5
+        array([False, False,  True,  True])
+        >>> split.parts["shop"].width
+        4
+
+    Training sees all columns, in this process; explaining needs no column of a guest.
     """
     X = _checks.matrix(rows, "rows").astype(np.float32)
     y = labels_of(labels, len(X)).astype(np.float32)

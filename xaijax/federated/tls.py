@@ -15,14 +15,26 @@ from xaijax._public import public_class
 @public_class
 @dataclass(frozen=True)
 class Tls:
-    """The files of mutual TLS, in PEM; there is no connection without them.
+    """The files that a party needs for mutual TLS, in PEM. There is no connection without them.
 
-    Arguments:
-        authority: the certificate of the authority that signs the other parties.
-        certificate: one's own, signed by the other parties' authority.
-        key: of one's own certificate.
+    Args:
+        authority: a file, the certificate of the authority that signs the other parties.
+        certificate: a file, the party's own certificate. The authority that the other parties trust
+            has signed it.
+        key: a file, the private key of that certificate.
 
-    Raises `InputError` for a file that cannot be read or that holds no PEM.
+    Raises:
+        InputError: a file that cannot be read, or that is no PEM file.
+        InputTypeError: an argument that is no file's name.
+
+    Example:
+        >>> import tempfile
+        >>> import xaijax as xj
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     files = xj.federated.make_certificates(folder, ["shop"])["shop"]
+        ...     tls = xj.federated.Tls(files.authority, f"{folder}/shop.pem", f"{folder}/shop.key")
+        ...     tls.read()[1].startswith(b"-----BEGIN CERTIFICATE-----")
+        True
     """
 
     authority: str | Path
@@ -33,7 +45,7 @@ class Tls:
         self.read()
 
     def read(self) -> tuple[bytes, bytes, bytes]:
-        """The contents: authority, certificate, key."""
+        """The contents of the files: authority, certificate, key."""
         return (
             _pem(self.authority, "authority"),
             _pem(self.certificate, "certificate"),

@@ -1,7 +1,16 @@
-"""Quantities of interest of QII, by name and as objects; `xaijax.quantities`.
+"""Quantities of interest of `QII`, by name and as objects: `xaijax.quantities`.
 
-Which score a hybrid has, over whom it is averaged, and what is made of the groups' means (QII
-paper, section II, equations 3 to 8; the spec's 2.2). Influence is Q(nothing replaced) - Q(S).
+A quantity of interest says which score a model row has, over whom the score is averaged, and how
+two means become one number. The influence of a set S of players is Q(nothing replaced) - Q(S).
+The objects, and the equations of Datta, Sen and Zick (2016), section II:
+
+    individual  the chance of the positive class for one person (3)
+    actual      the chance that one person's class stays the same (4)
+    average     the mean of `actual` over the data (5)
+    rate        the mean of `individual` over the data (11)
+    group       the mean of `individual` over the members (6)
+    disparity   the absolute difference between the means of the members and of the rest (7, 8)
+    ratio       the mean of the members divided by that of the rest
 
 Letters: R rows, A answers, G groups, C coalitions, K scores.
 """
@@ -10,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,27 +33,48 @@ WHOM = ("individual", "all", "members", "members and rest")
 @public_class
 @dataclass(frozen=True)
 class Interest:
-    """A quantity of interest.
+    """What `QII` measures: a score per model row, whom it is averaged over, how means are combined.
 
-    Arguments:
-        name: for reports.
-        whom: "individual": one person, each row of X by itself; "all": the mean over the data;
-            "members": over the members; "members and rest": two means.
-        agrees: the score is 1 where the decided class is that of the original row, else 0; False:
-            by `outcome=` of `QII`.
-        score: a function of its own, in place of both: score(answers [R, A], own [R, A]) -> [R],
-            `own` being the answers to the original rows. For outcome="label" an answer is
-            the number of the decided class among the model's classes. JAX models trace it; it
-            may be asked of NumPy arrays too. Scores must keep `bounds=` of `QII`.
-        combine: of "members and rest", two means -> one: two factors, as (1, -1) for the signed
-            gap, or a function of [2, C, K] that returns [C, K].
-        words: what it is, for a person.
+    Args:
+        name: str, for reports.
+        whom: "individual": one person, each row of X by itself. "all": the mean over the data.
+            "members": the mean over the group. "members and rest": two means, made one by
+            `combine`.
+        agrees: bool. True: the score is 1 if the decided class is that of the original row, else 0.
+            False: `outcome` of `QII` says what the score is.
+        score: None, or a function that takes the place of both: score(answers [R, A], own [R, A])
+            -> [R], with `own` the answers to the original rows. With outcome="label" an answer is
+            the number of the decided class among the model's classes. JAX traces the function where
+            the model runs in JAX, and it may also be called with NumPy arrays. Scores must lie in
+            `bounds` of `QII`.
+        combine: for "members and rest" only, where it is needed: two factors of the two means, as
+            (1, -1) for the signed difference; or a function of means [2, C, K] that returns [C, K].
+        words: str. What is measured, as a phrase for reports.
 
-    Raises InputError and InputTypeError for arguments that are not accepted or would go unused.
+    Attributes:
+        name, whom, agrees, score, combine, words: as given; two factors as a tuple of floats.
+        of_members: whether `members` of `QII` is needed.
+        of_data: whether the quantity is one number for the whole data.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted or would go unused.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> gap = xj.quantities.Interest("gap", whom="members and rest", combine=(1, -1))
+        >>> data = np.array([[0, 0], [0, 1], [1, 1], [1, 1]])
+        >>> model = xj.as_model(lambda X: X[:, 1] > 0, output="label")
+        >>> xj.QII(model, data, quantity=gap, members={0: 1}).unary().values
+        array([[0. , 0.5]])
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE
+        S&P 2016), section II.
     """
 
     name: str
-    whom: str = "individual"
+    whom: Literal["individual", "all", "members", "members and rest"] = "individual"
     agrees: bool = False
     score: RowScore | None = None
     combine: tuple[float, float] | Callable[[np.ndarray], np.ndarray] | None = None
@@ -73,12 +103,12 @@ class Interest:
 
     @property
     def of_members(self) -> bool:
-        """Whether members= says whom it is about."""
+        """Whether `members` of `QII` is needed."""
         return self.whom in ("members", "members and rest")
 
     @property
     def of_data(self) -> bool:
-        """Whether it is one number for the whole data."""
+        """Whether the quantity is one number for the whole data."""
         return self.whom != "individual"
 
 

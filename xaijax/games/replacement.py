@@ -18,21 +18,40 @@ from xaijax._frame_table import FrameTable
 from xaijax._frames import frame_kind, frame_labels, same_labels
 from xaijax._public import public_class
 from xaijax._table import FloatTable, Table, WordTable
+from xaijax._typing import Rows
 
 
 @public_class
 class Baseline:
     """One row that stands for "absent", in place of many background rows.
 
-    Baseline(row): a row [F] (or shaped like one instance, or a frame of one row).
-    Baseline("median", rows), Baseline("mean", rows): per column of `rows` [B, F]; the value of a
-    column that is not numeric is its most frequent one. NaN is refused; where the model has
-    allow_nan=True it is left out of the median and the mean.
+    Give it as `background=` or `pool=`. `Baseline(row)` is that row. `Baseline("median", rows)` and
+    `Baseline("mean", rows)` are one row that is computed from many, column by column.
 
-    Raises InputError for another word or for rows missing or given twice.
+    Args:
+        row: "median", "mean", or the row itself: an array [F] (or shaped like one instance), a
+            frame of one row, or a pandas Series of numbers.
+        rows: rows [B, *F], an array or a frame; with "median" and "mean" only. The value of a
+            frame's column that is not numeric is its most frequent one, the first in sorted order
+            where there are several. A NaN is refused, unless the model was made with
+            allow_nan=True: then it is left out of the median and the mean, as a null of polars is.
+
+    Raises:
+        InputError: another word; "median" or "mean" without `rows`; a row with `rows`. Where the
+            baseline is used, also a frame of several rows, or `rows` without rows or with a NaN.
+        InputTypeError: where it is used, a Series that is not of numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.array([[0.0, 1.0], [0.0, 2.0], [6.0, 9.0]])
+        >>> model = xj.as_model(lambda X: X[:, 0] + X[:, 1])
+        >>> explanation = xj.Explainer(model, xj.Baseline("median", rows))(np.array([[5.0, 3.0]]))
+        >>> explanation.values.round(3), explanation.base_values.round(3)
+        (array([[5., 1.]]), array([2.]))
     """
 
-    def __init__(self, row: Any, rows: Any = None) -> None:
+    def __init__(self, row: Any, rows: Rows | None = None) -> None:
         if isinstance(row, str):
             _checks.one_of(row, "row", ("median", "mean"))
             if rows is None:
@@ -83,6 +102,8 @@ def _summary(rows: Any, how: str, allow_nan: bool, name: str) -> Any:
             numeric = column.dtype.is_numeric()
             if numeric:
                 _checks.finite(column.to_numpy(), f"{name}, column {label!r}", allow_nan)
+            if column.dtype.is_float():
+                column = column.fill_nan(None)  # a number that is missing, as in arrays and pandas
             one[label] = (
                 [getattr(column, how)()] if numeric else column.mode().sort().head(1).to_list()
             )

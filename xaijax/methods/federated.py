@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from xaijax._explanation import Explanation
 from xaijax._index import Index
 from xaijax._players import column_labels
 from xaijax._public import public_class
+from xaijax._typing import ArrayLike, Devices, Model, Progress, Rows
 from xaijax._worth import GuestWorth
 from xaijax.estimators.exact import Estimate
 from xaijax.estimators.least_squares import least_squares
@@ -34,57 +35,86 @@ END_WEIGHT = 1e4  # the authors'
 
 @public_class
 class FederatedExplainer:
-    """Values of the host's columns one by one, and of each guest's columns as one united player.
+    """Values of the host's columns one by one, and of each guest's columns as one player.
 
-    Algorithm 2 of Wang (2019, "Interpret federated learning with Shapley values"), all parties in
-    one process. The value of a coalition T of instance x is w(T) = link(f(x on the columns of T,
-    the reference elsewhere)). This is the quotient game of the game on single columns: a guest's
-    united value differs from the sum of its columns' own values where at least two of them interact
-    with a column of the host or of another guest (`interaction_`).
+    The columns of a table belong to parties: the host, who explains, and guests. Here all parties
+    are in one process. The value of a coalition T of players, for the instance x, is
 
-    Arguments:
-        model: from `as_model`.
-        background: rows [B, F] (array or frame), of which the reference is made.
-        guests: {"name": [columns]}, names or positions. A guest without columns is a player whose
-            value is 0 (it counts among the players of an index by size); a host without columns
-            has no values, and one guest with all of them gets f(x) - f(reference).
-        reference: what a party's block shows when it is switched off. "median": of each column of
-            the background (of a column that is not numeric, the most frequent value). "na":
-            missing, for models with allow_nan=True. A row [F]. Rows [B, F]: w is then the mean over
-            them, which departs from Algorithm 2.
-        index: as of `Explainer`; "shapley" (the paper's formula, and what the authors computed) or
-            "banzhaf" (Algorithm 1 read literally: the plain mean over all coalitions).
-        estimator: as of `Explainer`, or "wls": the authors' weighted least squares over all 2^P
-            coalitions, which is Shapley's value up to about 1 / end_weight.
-        end_weight: "wls" only, the weight of the empty and the full coalition.
-        weights: [B], of the reference rows.
-        budget, link, seed, batch_size, max_memory, devices, tolerance, tile: as of `Explainer`.
+        w(T) = link(f(x on the columns of T, the reference on the others)).
+
+    The result tells how much each player adds to w. This is the quotient game of the game in which
+    each column is a player: a guest's value differs from the sum of its columns' values there, if
+    at least two of them interact with a column of another party. `interaction_` is the difference.
+
+    Args:
+        model: `xaijax.Model`, made by `as_model`.
+        background: rows [B, F] that the reference is made of: an array, or a frame for a host
+            model.
+        guests: {"name": [columns]}, columns by name or position. All others are the host's. A guest
+            without columns is a player whose value is 0; an index by size counts it. A host without
+            columns has no values; one guest with all columns then gets w(all) - w(none).
+        reference: what the columns of a player that is absent show.
+            "median" (default): the median of each column of the background; of a column that is
+            not numeric, the most frequent value. "na": missing values, for a model with
+            allow_nan=True. A row [F], an array; for a frame as background a frame of one row or a
+            pandas Series. Rows [B, F], array or frame: w is then link(mean over them), unlike
+            Algorithm 2.
+        index: as of `Explainer`. "shapley" (default) is the paper's formula, and what its authors
+            computed. "banzhaf" is Algorithm 1 read literally, the plain mean over all coalitions.
+        estimator: as of `Explainer`, or "wls": the authors' least squares over all 2^P coalitions.
+            It gives Shapley's value up to about 1 / end_weight. It needs index="shapley" and a
+            deterministic model, and takes neither budget nor tolerance.
+        end_weight: float. For "wls" only: the weight of the empty and of the full coalition.
+        budget: int or None. Distinct coalitions for each sampled instance, as of `Explainer`.
+        link: "identity", "logit" or a function of arrays.
+        seed: int. Of sampled estimators.
+        weights: float [B] or None. Weights of the reference rows, if there are several.
+        tolerance: float or None. The largest half-width that is wanted of a 95 % interval, in units
+            of link(f), as of `Explainer`.
+        {limits}
 
     Attributes:
-        reference_: the reference as rows: [F], or [B, F], or a frame.
-        interaction_: after a call, see there.
+        reference_: the reference: [F], [B, F], or a frame.
+        interaction_: after a call, the interaction of each guest; see there.
+        interaction_std_errors_: after a call, bounds of its standard errors.
 
-    Raises `InputError`, `InputTypeError` for arguments that are not accepted,
-    `EnumerationLimitError` for "wls" with more than 20 players. The model is not called before the
-    first explanation.
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted. The model is not called before
+            the first explanation.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> def f(X):
+        ...     return X[:, 0] * X[:, 1] * X[:, 2]
+        >>> federated = xj.FederatedExplainer(xj.as_model(f), np.zeros((1, 3)), {"bank": [1, 2]})
+        >>> federated(np.ones((1, 3))).values.round(3)
+        array([[0.5, 0.5]])
+        >>> federated.interaction_.round(3)
+        array([[-0.167]])
+
+        Two players share the answer 1. Column by column, the bank's two get 1/3 each.
+
+    References:
+        Wang, "Interpret federated learning with Shapley values" (2019), Algorithm 2.
     """
 
     def __init__(
         self,
-        model: Any,
-        background: Any,
-        guests: Mapping[str, Any],
-        reference: Any = "median",
+        model: Model,
+        background: Rows,
+        guests: Mapping[str, Sequence[str | int]],
+        reference: Literal["median", "na"] | Rows = "median",
         index: Index = "shapley",
-        estimator: str = "auto",
+        estimator: Literal["auto", "exact", "permutation", "kernel", "wls"] = "auto",
         end_weight: float = END_WEIGHT,
         budget: int | None = None,
-        link: Any = "identity",
+        link: Literal["identity", "logit"] | Callable[[Any], Any] = "identity",
         seed: int = 0,
-        batch_size: int | str = "auto",
+        batch_size: int | Literal["auto"] = "auto",
         max_memory: int | None = None,
-        devices: Any = None,
-        weights: Any = None,
+        devices: Devices = None,
+        weights: ArrayLike | None = None,
         tolerance: float | None = None,
         tile: int | None = None,
     ) -> None:
@@ -129,13 +159,23 @@ class FederatedExplainer:
         self._last: tuple[Any, Explanation] | None = None  # a copy of the rows, and their result
         self._own: Explanation | None = None  # of the single columns of the same rows
 
-    def __call__(self, X: Any, progress: bool | None = None) -> Explanation:
-        """Explain the instances X [N, F]: values [N, P] or [N, P, K], guests last.
+    def __call__(self, X: Rows, progress: Progress = None) -> Explanation:
+        """Explain the instances X.
 
-        `data` of the result holds the host's columns only (None where it has none), and no
-        provenance tells more of a guest than its name and how many columns it has.
+        Args:
+            X: rows [N, F] of the background's columns.
+            progress: None (a bar in terminals and notebooks once a run takes a while), True or
+                False.
 
-        Raises what a call of `Explainer` raises.
+        Returns:
+            An `Explanation` with values [N, P], or [N, P, K] of a model with K outputs; the host's
+            columns first, then the guests. Its `data` holds the host's columns only, or is None if
+            there are none. `provenance` tells no more of a guest than its name and its number of
+            columns.
+
+        Raises:
+            EnumerationLimitError: "wls" with more than 20 players that have columns. For others,
+                and for the other errors, see `Explainer.__call__`.
         """
         explanation = self._explained(X, progress)
         self._last, self._own = (copied(X), explanation), None
@@ -165,25 +205,34 @@ class FederatedExplainer:
 
     @property
     def interaction_(self) -> np.ndarray:
-        """United value less the sum of the guest's columns' own values; [N, m] or [N, m, K].
+        """For each guest: its value as one player, less the sum of its columns' values.
 
-        Of the instances last explained by a call. The columns' own values are those of the game in
-        which every column plays by itself, asked for now, with the same estimator. 0 where no
-        interaction joins two columns of the guest with a column of another party. For one guest
-        Shapley's interaction is - sum over sets R of columns of a_R h (k - 1) / ((h + 1) (h + k)),
-        where a_R is R's Harsanyi dividend and R has h columns of the host and k of the guest.
+        It is of the instances that were last explained by a call. The columns' values are those of
+        the game in which every column of the table is a player. They are computed when this is
+        first read, by the same estimator. The result is 0 if no interaction joins two columns of
+        the guest with a column of another party. For one guest and the Shapley value it is
 
-        Raises InputError before the first call and for a callable index, which is written for the
-        players of one of the two games, and what a call of `Explainer` raises.
+            - sum over sets R of columns of a_R h (k - 1) / ((h + 1) (h + k)),
+
+        where a_R is the Harsanyi dividend of R, and R has h columns of the host and k of the guest.
+
+        Returns:
+            float64 [N, m], or [N, m, K] of a model with K outputs.
+
+        Raises:
+            InputError: before the first call; for an index that is a function, since it is written
+                for the players of one of the two games. Also what a call raises, where "wls" counts
+                each column as a player.
         """
         united, single = self._both()
         return self.parties.united_less_single(united.values, single.values)
 
     @property
     def interaction_std_errors_(self) -> np.ndarray | None:
-        """Bounds of the standard errors of `interaction_`; None where both games are exact.
+        """Upper bounds of the standard errors of `interaction_`; None if nothing was sampled.
 
-        The sum of the errors of the values that it is made of, which holds however they correlate.
+        Each is the sum of the standard errors of the values that the interaction is made of. It
+        holds however their errors correlate. It raises what `interaction_` raises.
         """
         united, single = self._both()
         if united.std_errors is None and single.std_errors is None:
@@ -196,27 +245,33 @@ class FederatedExplainer:
 
     def worth(
         self,
-        X: Any,
-        y: Any,
-        metric: Any = "accuracy",
-        refitted: Mapping[str, Any] | None = None,
-        progress: bool | None = None,
+        X: Rows,
+        y: ArrayLike,
+        metric: Literal["accuracy"] | Callable[[Any, Any], Any] = "accuracy",
+        refitted: Mapping[str, Model] | None = None,
+        progress: Progress = None,
     ) -> GuestWorth:
-        """What the guests' columns are worth: to the answers, and to the model's score.
+        """What the columns of each party are worth: to the answers, and to the model's score.
+
+        A guest is switched off for the score: its columns show the reference in all rows.
 
         Args:
-            X: rows [N, F]. y: [N], the truth.
-            metric: "accuracy" (of the model's labels), or a callable of (y, model's answers [N]).
-            refitted: {"guest": model trained without the guest's columns, from `as_model`}; its
-                rows are X less these columns.
+            X: rows [N, F].
+            y: [N]. The truth, in the model's labels for "accuracy".
+            metric: "accuracy" (the share of rows in which the model's label is y), or a function of
+                (y, the model's answers [N]) that returns one number.
+            refitted: {"guest": model} or None. Models from `as_model` that were trained without the
+                guest's columns. They get the rows X without these columns.
             progress: as of a call.
 
         Returns:
-            For the host and for each guest the mean over rows of |value|; the model's score with
-            all columns, and with each guest's at the reference, and of the models refitted.
+            A `GuestWorth`: for the host and each guest the mean of |value| over the rows; the score
+            with all columns, with each guest switched off, and of the refitted models.
 
-        Raises InputError for several outputs or several reference rows, y of another length or of
-        values that no label can be, and guests that are not there; and what a call raises.
+        Raises:
+            InputError, InputTypeError: an argument that is not accepted; a model with several
+                outputs; several reference rows; y of another length, or of another kind than the
+                labels; a guest that is not there. Also what a call raises.
         """
         several = self._reference_kind == "rows"
         off = self.parties, self.reference_

@@ -1,4 +1,4 @@
-"""`normalized_movement_rate`: how much a list of columns changes when its top is taken away.
+"""`normalized_movement_rate`: how much a ranking of columns changes when its top is removed.
 
 Letters: M rows, n columns, m columns that remain.
 """
@@ -15,6 +15,7 @@ from xaijax import _checks
 from xaijax._errors import InputError, InputTypeError
 from xaijax._frames import column, frame_kind, frame_labels
 from xaijax._public import public, public_class
+from xaijax._typing import ArrayLike, Rows
 from xaijax.methods._importance import importance_of
 from xaijax_kernels.collinearity import ranking
 
@@ -24,7 +25,31 @@ FILL = "Fill it or drop the rows first."
 @public_class
 @dataclass(frozen=True, eq=False)
 class MovementSteps:
-    """What `normalized_movement_rate` saw on its way."""
+    """The rankings that `normalized_movement_rate` made, one after each removal.
+
+    Attributes:
+        removed: int [n - 1], the column at the top of each ranking. The next ranking is made
+            without it.
+        positions: int [n - 1, n], the position of each column in each ranking, 1 for the very top.
+            Removed columns are counted, so that a column that does not move keeps its position. 0
+            for a column that is removed already.
+        rates: float64 [n - 2], for each ranking but the first: the movement since the ranking
+            before, over the largest possible.
+        feature_names: [n], the names of the columns.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> def ranker(X, y):
+        ...     return np.abs(X.T @ y)
+        >>> X = np.array([[1.0, 0.0, 3.0], [0.0, 2.0, 0.0]])
+        >>> _, steps = xj.normalized_movement_rate(ranker, X, np.ones(2), return_steps=True)
+        >>> steps.removed, steps.rates
+        (array([2, 1]), array([0.]))
+        >>> steps.positions
+        array([[3, 2, 1],
+               [3, 2, 0]])
+    """
 
     removed: np.ndarray  # [n - 1], the column at the top of each list; the next list is without it
     positions: np.ndarray  # [n - 1, n], 1 for the top of all; 0 where a column is removed already
@@ -34,46 +59,66 @@ class MovementSteps:
 
 @overload
 def normalized_movement_rate(
-    ranker: Any, X: Any, y: Any, return_steps: Literal[False] = False
+    ranker: Any, X: Rows, y: ArrayLike, return_steps: Literal[False] = False
 ) -> float: ...
 @overload
 def normalized_movement_rate(
-    ranker: Any, X: Any, y: Any, return_steps: Literal[True]
+    ranker: Any, X: Rows, y: ArrayLike, return_steps: Literal[True]
 ) -> tuple[float, MovementSteps]: ...
 @public
 def normalized_movement_rate(
-    ranker: Any, X: Any, y: Any, return_steps: bool = False
+    ranker: Any, X: Rows, y: ArrayLike, return_steps: bool = False
 ) -> float | tuple[float, MovementSteps]:
-    """The normalized movement rate (NMR) of a ranker, as in Salih and others (2022, 2024).
+    """How much a ranking of columns changes as its top columns are removed: the NMR of a ranker.
 
-    The columns are ranked, the top one is removed, the ranker is run anew on the columns that
-    remain, and so on until one is left. Where nothing but the top goes, every other column keeps
-    its position: rank k + (columns removed). The rate of a step is the sum of |change of position|
-    over its largest possible value for m columns, floor(m^2 / 2) (Spearman's footrule turned
-    round); the NMR is the mean of the n - 2 rates. 0: the order never changes; 1: it is turned
-    round each time. It says how stable a list is, not whether it is right.
+    The columns are ranked and the top one is removed. The ranker is run anew on the columns that
+    remain, and so on until one is left. The position of a column is its rank plus the number of
+    columns removed: a column keeps its position if nothing but the top goes. The rate of a step
+    with m columns left is
+
+        (sum of |change of position|) / floor(m^2 / 2),
+
+    where the divisor is the largest possible sum. The normalized movement rate (NMR) is the mean of
+    the n - 2 rates. It says how stable a ranking is, not whether it is right.
 
     Args:
-        ranker: a function (X, y) -> importance of each column of X, taken by absolute value,
-            largest first, ties in column order; called n - 1 times, with fewer columns each time.
-            It may return an array [m], a pandas Series (read by its labels, which are the columns
-            of X), an `Explanation` or a shap.Explanation (the mean of |value| over the instances,
-            summed over outputs), or what permutation_importance returns. An explainer of one fitted
-            model is none: fit inside, `lambda X, y: Explainer(as_model(fit(X, y)), X)(X)`.
-            Or an `xaijax.AEC`, fitted or not: it is fitted once, since its slopes are of single
-            columns and do not change when others go.
-        X: [M, n], an array or a frame, no number of it NaN or infinite; the ranker gets columns of
-            the same kind, in their order.
+        ranker: a function (X, y) -> importance of each column of X. Importances are ranked by
+            absolute value, largest first, ties in column order. The function is called n - 1
+            times, each time with fewer columns. It may return an array [m]; a pandas Series, read
+            by its labels, the columns of X; an `Explanation` or a shap.Explanation, whose |value|
+            is averaged over the instances and summed over outputs; or what scikit-learn's
+            permutation_importance returns. An explainer of one fitted model is refused: fit inside,
+            `lambda X, y: Explainer(as_model(fit(X, y)), X)(X)`. Or an `xaijax.AEC`, fitted or not:
+            it is fitted once, since its slopes are of single columns and do not change when others
+            go.
+        X: [M, n], an array or a frame, without NaN and infinity. The ranker gets columns of the
+            same kind, in their order.
         y: [M], handed to the ranker as it is.
-        return_steps: also return `MovementSteps`.
+        return_steps: bool. True: also return `MovementSteps`.
 
     Returns:
-        The NMR, within 0 and 1; NaN with a warning for fewer than 3 columns, which have no rate.
-        With return_steps a pair.
+        The NMR, from 0 (the order never changes) to 1 (it is reversed each time). NaN, with a
+        warning, for fewer than 3 columns, which have no rate. With return_steps the pair (NMR,
+        steps).
 
     Raises:
         InputError, InputTypeError: arguments that are not accepted, before the ranker is called.
         ModelOutputError: the ranker returned something else than one finite number a column.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> X = np.array([[1.0, 0.0, 3.0], [0.0, 2.0, 0.0], [2.0, 1.0, 1.0]])
+        >>> xj.normalized_movement_rate(lambda X, y: np.abs(X.T @ y), X, np.ones(3))
+        0.0
+
+        This ranker looks at each column alone, so nothing moves when another column is removed.
+
+    References:
+        Salih, Boscolo Galazzo, Cruciani, Brusini and Radeva, "Investigating explainable artificial
+        intelligence for MRI-based classification of dementia: a new stability criterion for
+        explainable methods" (ICIP 2022). Salih, "Explainable artificial intelligence for dependent
+        features: additive effects of collinearity" (2024), Table 3.
     """
     if not isinstance(return_steps, bool):
         raise InputTypeError(

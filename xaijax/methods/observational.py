@@ -1,8 +1,9 @@
-"""Observational measures beside QII: associations that do not ask what a model uses.
+"""Observational measures, to set beside QII: `xaijax.observational`.
 
-Between membership in a group and an outcome, each bool [N]: the true labels, or the decisions of a
-classifier (`model.labels(X) == positive`). The paper's Table II sets them beside the average QII;
-its measures are those of the true labels (spec 2.8). `xaijax.observational`.
+Each measures how membership in a group goes with an outcome, both bool [N]. None of them asks what
+a model uses. The outcome is the true label, or the decision of a classifier
+(`model.labels(X) == positive`). Table II of the QII paper sets such measures beside the average
+QII; its numbers are those of the true labels.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public
+from xaijax._typing import ArrayLike
 
 
 def _pair(members: Any, outcomes: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -38,27 +40,87 @@ def _pair(members: Any, outcomes: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 @public
-def mutual_information(members: Any, outcomes: Any) -> float:
-    """Mutual information in nats, by scikit-learn."""
+def mutual_information(members: ArrayLike, outcomes: ArrayLike) -> float:
+    """Mutual information of membership and outcome, in nats.
+
+    Args:
+        members: bool [N], or zeros and ones: who is in the group. Some are and some are not.
+        outcomes: bool [N], or zeros and ones: who has the positive outcome. Some have, some not.
+
+    Returns:
+        A float of at least 0: scikit-learn's `mutual_info_score`. 0 if the two are independent.
+
+    Raises:
+        InputError, InputTypeError: other shapes, lengths or types, or a constant argument.
+
+    Example:
+        >>> import xaijax as xj
+        >>> members, outcomes = [True, True, False, False], [True, True, True, False]
+        >>> round(xj.observational.mutual_information(members, outcomes), 4)
+        0.2158
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE
+        S&P 2016), Table II.
+    """
     from sklearn.metrics import mutual_info_score  # noqa: PLC0415
 
     return float(mutual_info_score(*_pair(members, outcomes)))
 
 
 @public
-def jaccard(members: Any, outcomes: Any) -> float:
-    """Jaccard index, |both| / |either|, by scikit-learn."""
+def jaccard(members: ArrayLike, outcomes: ArrayLike) -> float:
+    """Jaccard index: the rows where both are true over the rows where at least one is true.
+
+    Args:
+        members: bool [N], or zeros and ones: who is in the group. Some are and some are not.
+        outcomes: bool [N], or zeros and ones: who has the positive outcome. Some have, some not.
+
+    Returns:
+        A float from 0 to 1: scikit-learn's `jaccard_score`.
+
+    Raises:
+        InputError, InputTypeError: other shapes, lengths or types, or a constant argument.
+
+    Example:
+        >>> import xaijax as xj
+        >>> members, outcomes = [True, True, False, False], [True, True, True, False]
+        >>> round(xj.observational.jaccard(members, outcomes), 4)
+        0.6667
+
+    What Table II of the QII paper calls the Jaccard index is `matching`.
+    """
     from sklearn.metrics import jaccard_score  # noqa: PLC0415
 
     return float(jaccard_score(*_pair(members, outcomes)))
 
 
 @public
-def matching(members: Any, outcomes: Any) -> float:
+def matching(members: ArrayLike, outcomes: ArrayLike) -> float:
     """Simple matching: the share of rows where both are true or both are false.
 
-    What the paper's Table II calls Jaccard index (its 0.50 for Adult): scikit-learn's function of
-    that name computed this until version 0.23.
+    Args:
+        members: bool [N], or zeros and ones: who is in the group. Some are and some are not.
+        outcomes: bool [N], or zeros and ones: who has the positive outcome. Some have, some not.
+
+    Returns:
+        A float from 0 to 1: scikit-learn's `accuracy_score`.
+
+    Raises:
+        InputError, InputTypeError: other shapes, lengths or types, or a constant argument.
+
+    Example:
+        >>> import xaijax as xj
+        >>> members, outcomes = [True, True, False, False], [True, True, True, False]
+        >>> xj.observational.matching(members, outcomes)
+        0.75
+
+    Table II of the QII paper calls this the Jaccard index (0.50 for Adult): scikit-learn's function
+    of that name computed simple matching until version 0.23.
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE
+        S&P 2016), Table II.
     """
     from sklearn.metrics import accuracy_score  # noqa: PLC0415
 
@@ -66,17 +128,59 @@ def matching(members: Any, outcomes: Any) -> float:
 
 
 @public
-def correlation(members: Any, outcomes: Any) -> float:
-    """Pearson correlation."""
+def correlation(members: ArrayLike, outcomes: ArrayLike) -> float:
+    """Pearson correlation of membership and outcome.
+
+    Args:
+        members: bool [N], or zeros and ones: who is in the group. Some are and some are not.
+        outcomes: bool [N], or zeros and ones: who has the positive outcome. Some have, some not.
+
+    Returns:
+        A float from -1 to 1.
+
+    Raises:
+        InputError, InputTypeError: other shapes, lengths or types, or a constant argument.
+
+    Example:
+        >>> import xaijax as xj
+        >>> members, outcomes = [True, True, False, False], [True, True, True, False]
+        >>> round(xj.observational.correlation(members, outcomes), 4)
+        0.5774
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE
+        S&P 2016), Table II.
+    """
     a, b = _pair(members, outcomes)
     return float(np.corrcoef(a, b)[0, 1])
 
 
 @public
-def disparate_impact(members: Any, outcomes: Any) -> float:
-    """The group's rate of outcomes over that of the rest (the 80 % rule compares it with 0.8).
+def disparate_impact(members: ArrayLike, outcomes: ArrayLike) -> float:
+    """The group's rate of positive outcomes divided by the rate of the rest.
 
-    Raises InputError where the rest has no positive outcome.
+    The 80 % rule compares this number with 0.8.
+
+    Args:
+        members: bool [N], or zeros and ones: who is in the group. Some are and some are not.
+        outcomes: bool [N], or zeros and ones: who has the positive outcome. Some have, some not.
+
+    Returns:
+        A float of at least 0.
+
+    Raises:
+        InputError, InputTypeError: other shapes, lengths or types, a constant argument, or nobody
+            of the rest has a positive outcome.
+
+    Example:
+        >>> import xaijax as xj
+        >>> members, outcomes = [True, True, False, False], [True, True, True, False]
+        >>> xj.observational.disparate_impact(members, outcomes)
+        2.0
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE
+        S&P 2016), Table II.
     """
     a, b = _pair(members, outcomes)
     if not b[~a].any():
@@ -85,8 +189,32 @@ def disparate_impact(members: Any, outcomes: Any) -> float:
 
 
 @public
-def measures(members: Any, outcomes: Any) -> dict[str, float]:
-    """All of them by name; disparate_impact is NaN where it divides by 0."""
+def measures(members: ArrayLike, outcomes: ArrayLike) -> dict[str, float]:
+    """All measures of this module, by name.
+
+    Args:
+        members: bool [N], or zeros and ones: who is in the group. Some are and some are not.
+        outcomes: bool [N], or zeros and ones: who has the positive outcome. Some have, some not.
+
+    Returns:
+        {"mutual_information": float, "jaccard": ..., "matching": ..., "correlation": ...,
+        "disparate_impact": ...}. disparate_impact is NaN if nobody of the rest has a positive
+        outcome.
+
+    Raises:
+        InputError, InputTypeError: other shapes, lengths or types, or a constant argument.
+
+    Example:
+        >>> import xaijax as xj
+        >>> members, outcomes = [True, True, False, False], [True, True, True, False]
+        >>> found = xj.observational.measures(members, outcomes)
+        >>> found["matching"], found["disparate_impact"]
+        (0.75, 2.0)
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE
+        S&P 2016), Table II.
+    """
     a, b = _pair(members, outcomes)
     found = {
         one.__name__: one(a, b) for one in (mutual_information, jaccard, matching, correlation)

@@ -6,8 +6,8 @@ Letters: N individuals (1 for quantities of the data), D data rows, P players, K
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,9 +17,13 @@ from xaijax._coalitions import player_place, set_of_players
 from xaijax._errors import InputError
 from xaijax._exact_sums import remember
 from xaijax._explanation import Explanation
+from xaijax._index import SizeLimited
 from xaijax._public import public_class
+from xaijax._subsample import Subsample
+from xaijax._typing import ArrayLike, Devices, Model, PlayerSpec, Rows
 from xaijax.games.game import Game
 from xaijax.games.quantities import Interest
+from xaijax.games.replacement import Baseline
 from xaijax.methods import _qii_ask as ask
 from xaijax.methods import _qii_exact as exact
 from xaijax.methods._qii_index import QiiIndex, qii_index
@@ -32,82 +36,127 @@ from xaijax.methods._qii_sampled import sampled_index
 
 @public_class
 class QII:
-    """Influence of inputs on a quantity of interest: Datta, Sen and Zick 2016, section II to IV.
+    """How much inputs influence a model's decisions: quantitative input influence (QII).
 
-    The influence of a set S of players is iota(S) = d(Q(nothing replaced), Q(S replaced)), where
-    the columns of S are copied together from one donor row. Bit 1 of a set = REPLACED (`Explainer`
-    counts the players that are KEPT).
+    A quantity of interest Q is one number made of the model's answers, such as the share of people
+    who get the positive class. The influence of a set S of players is
 
-    Arguments:
-        model: from `as_model`.
-        data: the rows D that quantities are about; array, or a frame for a host model; or what
+        iota(S) = d(Q(nothing replaced), Q(S replaced)).
+
+    A player is an input column or a group of columns. To replace S, the columns of all its players
+    are copied together from one donor row; Q(S replaced) is a mean over the donor rows. A set lists
+    the players that are REPLACED here; the sets of `Explainer` list those that are kept.
+
+    Args:
+        model: `xaijax.Model`, made by `as_model`.
+        data: rows [D, *F] that quantities of the data are about: an array or a frame; or what
             `xaijax.privacy.subsample` drew of them, for a private release.
-        players: as of `Explainer`: groups of columns.
-        pool: donor rows; None: the data. `Baseline(row)`: one constant row ("how does A differ from
-            B"). A function sampler(rng, n) -> n rows, for samples= only: draw d takes row d.
-        data_weights [D], pool_weights: of the rows; None: equal (a pool that is the data has the
-            weights of the data; a sampler takes none).
-        quantity: "individual" (chance of the positive class), "actual" (chance that the class stays
-            the same), their means over the data "rate" and "average", "group", "disparity" (between
-            group and rest; absolute unless `signed`), "ratio" (group / rest), one of
-            `xaijax.quantities`, or a score: f(answers [R, A], own answers [R, A]) -> [R].
-        outcome: "label": 1 where the decided class is `positive`; "score": its column, cut to
-            `bounds`, whichever column the model selects (one number per row is that of the second
-            of two classes; for the first, 1 - p of a chance, -s of a decision); "proba": the
-            vector of class probabilities, also of randomised classifiers: rows of sum 1. A vector
-            does not "stay the same": "actual" and "average" are "individual" and "rate" of it.
-        positive: a class label; None: the last of the classes, or of the labels seen on data. Of
-            scores without classes the number of a column; None: the last, or the one selected.
-            Without effect where no class is singled out ("actual", "average").
-        bounds: (low, high) that scores are cut to; one's own must keep them, or an error says so.
-        members: the group: bool [D], {column: value}, or a function of the data -> bool [D];
-            decided by the rows as they are, also where the column itself is replaced. A pandas
-            Series goes by its index.
-        difference: "subtract", "l1", "l2", "linf", of class probabilities "tv", "kl" (p = real, q =
-            intervened), "js"; or d(p [..., K], q [..., K]) -> [...]. floor: for "kl" and "js".
-        samples: None: exact, or an error that names samples=. n: draws of (order, x, u), P + 1
-            model rows each, with standard errors; x is fixed for individuals.
-        scheme: "fresh": a donor of its own for every draw. "fixed-pool": the authors' scheme, about
-            sqrt(n) orders with each row of a pool of about sqrt(n), drawn once (`unary`,
-            `influence`, `marginal`: the pool alone); its errors count what the pool leaves, which
-            stats tell apart.
-        stop: "bernstein": go on until all values of an individual are within `epsilon` with chance
-            1 - `delta` (empirical Bernstein, a union bound over looks and values, not over
-            individuals), n draws at most. None: 0.01 and 0.05.
-        seed: of the draws; orders depend on (seed, draw), an individual's donors on its row too,
-            and all donors and data rows on the order in which pool and data stand.
-        batch_size, max_memory, devices, tile: as of `Explainer`.
+        players: None (each column is a player), or groups of columns as of `Explainer`.
+        pool: donor rows [B, *F]. None: the data. `Baseline(row)`: one constant row ("how does
+            person A differ from B"). A function sampler(rng, n) that returns n rows: it needs
+            `samples`, and draw d takes row d.
+        data_weights: float [D] or None. Weights of the data rows. None: equal ones.
+        pool_weights: float [B] or None. Weights of the donor rows. None: equal ones, or those of
+            the data where `pool` is None. A sampler and a `Baseline` take none.
+        quantity: "individual": the chance that a person gets the positive class. "actual": the
+            chance that a person's class stays the same. "rate" and "average": their means over the
+            data. "group": the rate of the members. "disparity": the distance between the rates of
+            the members and of the rest. "ratio": the first rate divided by the second. Or an object
+            of `xaijax.quantities`, or a function score(answers [R, A], own [R, A]) -> [R] of one
+            person, with `own` the answers to the original rows.
+        outcome: how a model row is scored.
+            "label": 1 if the decided class is `positive`, else 0. For "actual" and "average" it is
+            1 if the decided class is that of the original row.
+            "score": the model's column for the class `positive`, cut to `bounds`, also where
+            `as_model` selected another column. A model with two classes may return one number per
+            row; that is the score of the second class. The score of the first class is then 1 - p
+            for a probability p, and -s for a decision value s.
+            "proba": the vector of class probabilities, each row of sum 1; also for models with
+            deterministic=False. No class is decided then, so nothing can stay the same: "actual"
+            measures what "individual" does, and "average" what "rate" does.
+        positive: a class label. None: the model's last class, or else the last in order of the
+            labels seen on the data. For scores of a model without classes: a column number, None:
+            the last column, or the one that `as_model` selected. "actual" and "average" do not use
+            it; "proba" refuses it.
+        bounds: (low, high) that scores are cut to. Scores of a function of yours are not cut: one
+            that lies outside raises ModelOutputError.
+        members: the group: bool [D], {column: value}, or a function of the data that returns
+            bool [D]. The original rows decide who is a member, also when the column that tells it
+            is replaced. A pandas Series is matched by its index.
+        signed: bool. True: "disparity" is the rate of the members minus that of the rest. False:
+            its absolute value.
+        difference: d(p, q), p with nothing replaced, q with S replaced. "subtract": p - q. "l1",
+            "l2", "linf". For class probabilities also "tv" (half of "l1"), "kl" (KL(p || q)) and
+            "js" (Jensen-Shannon), both in nats. Or a function d(p [..., K], q [..., K]) -> [...].
+        samples: None or int. None: exact values, or an error that says what `samples` can do. n:
+            so many draws of an order of the players, a data row (fixed for individuals) and a
+            donor, with standard errors. A draw asks P + 1 model rows (2 in `influence` and
+            `marginal`). Only with difference="subtract".
+        scheme: "fresh": each draw has a donor of its own. "fixed-pool": the authors' scheme. About
+            sqrt(n) donors are drawn once, and each of about sqrt(n) orders goes with all of them;
+            `unary`, `influence` and `marginal` have no orders and use these donors alone. The
+            errors count what the drawn donors leave; stats["pool_std_errors"] is that part.
+        stop: None or "bernstein": draw until all values of an individual are within `epsilon` with
+            chance 1 - `delta`, n draws at most. This is the empirical Bernstein bound, with a union
+            bound over checks and values, not over individuals. Only with scheme="fresh".
+        seed: int, of the draws. Orders depend on (seed, draw), an individual's donors on its row
+            too. All draws of donors and data rows depend on the order of the rows in pool and data.
+        epsilon: float between 0 and 1 or None, of `stop`. None: 0.01.
+        delta: float between 0 and 1 or None, of `stop`. None: 0.05.
+        floor: float or None, of "kl" and "js". Smaller probabilities are raised to it, and the
+            vector is divided by its sum.
+        {limits}
 
-    Raises `InputError`, `InputTypeError` for arguments that are not accepted. The model is not
-    called before the first question, which raises `ModelOutputError` for answers that are not
-    finite, scores out of their bounds, chances that are no distribution, unknown labels.
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted. The model is not called yet.
+        ModelOutputError: by the methods: answers that are not finite, scores outside `bounds`,
+            probabilities that are no distribution, unknown labels.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> data = np.array([[0, 0], [0, 1], [1, 1], [1, 1]])
+        >>> names = ["gender", "lifts"]
+        >>> hired = xj.as_model(lambda X: X[:, 1] > 0, output="label", feature_names=names)
+        >>> qii = xj.QII(hired, data, quantity="disparity", members={"gender": 1})
+        >>> qii.unary().values
+        array([[0. , 0.5]])
+
+        All of the group are hired and half of the rest; who lifts decides it, gender does not.
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE
+        S&P 2016), sections II to IV.
     """
 
     def __init__(
         self,
-        model: Any,
-        data: Any,
-        players: Any = None,
-        pool: Any = None,
-        data_weights: Any = None,
-        pool_weights: Any = None,
-        quantity: str | Interest | Callable[..., Any] = "actual",
-        outcome: str = "label",
+        model: Model,
+        data: Rows | Subsample,
+        players: PlayerSpec | None = None,
+        pool: Rows | Baseline | Callable[[np.random.Generator, int], Rows] | None = None,
+        data_weights: ArrayLike | None = None,
+        pool_weights: ArrayLike | None = None,
+        quantity: Literal["individual", "actual", "rate", "average", "group", "disparity", "ratio"]
+        | Interest
+        | Callable[..., Any] = "actual",
+        outcome: Literal["label", "score", "proba"] = "label",
         positive: Any = None,
         bounds: tuple[float, float] = (0, 1),
-        members: Any = None,
+        members: ArrayLike | Mapping[Any, Any] | Callable[[Any], Any] | None = None,
         signed: bool = False,
-        difference: str | Callable[..., Any] = "subtract",
+        difference: Literal["subtract", "l1", "l2", "linf", "tv", "kl", "js"]
+        | Callable[..., Any] = "subtract",
         samples: int | None = None,
-        scheme: str = "fresh",
-        stop: str | None = None,
+        scheme: Literal["fresh", "fixed-pool"] = "fresh",
+        stop: Literal["bernstein"] | None = None,
         seed: int = 0,
         epsilon: float | None = None,
         delta: float | None = None,
         floor: float | None = None,
-        batch_size: int | str = "auto",
+        batch_size: int | Literal["auto"] = "auto",
         max_memory: int | None = None,
-        devices: Any = None,
+        devices: Devices = None,
         tile: int | None = None,
     ) -> None:
         self._problem = Problem(
@@ -139,32 +188,47 @@ class QII:
 
     @property
     def positive(self) -> Any:
-        """The positive label; None where the quantity asks for none, or it is not known yet."""
+        """The positive label; None where the quantity uses none, or before it is known."""
         return self._problem.positive
 
     @property
     def player_names(self) -> tuple[str, ...]:
-        """[P], in the order of the values."""
+        """Names of the players [P], in the order of the values."""
         return self._problem.players.names
 
     def __repr__(self) -> str:
         return self._problem.described()
 
-    def unary(self, X: Any = None) -> Explanation:
-        """iota({i}) for every player; values [N, P] (or [N, P, K] of "proba" vectors).
+    def unary(self, X: Rows | None = None) -> Explanation:
+        """The influence iota({i}) of each player by itself.
 
-        X: individuals (default the data); None for quantities of the data. base_values are Q(all
-        replaced), 0 for distances; stats["quantity"] is Q(nothing replaced).
+        Args:
+            X: individuals [N, *F]. None: the data. Quantities of the data take None only, and then
+                N is 1.
+
+        Returns:
+            An `Explanation` with values [N, P], or [N, P, K] for the differences of vectors of K
+            probabilities. base_values are Q(all replaced), 0 for distances (all but "subtract");
+            stats["quantity"] is Q(nothing replaced).
         """
         game, rows, before, started = self._problem.begin(X)
         found = ask.singles(self._problem, game)
         return self._done(game, found, "unary", None, X, rows, before, started)
 
-    def influence(self, S: Any, X: Any = None, return_std: bool = False) -> Any:
-        """iota(S) of a set of REPLACED players, float64 [N]; with return_std (values, errors).
+    def influence(
+        self, S: Iterable[int | str] | np.ndarray, X: Rows | None = None, return_std: bool = False
+    ) -> Any:
+        """The influence iota(S) of a set of players.
 
-        S: places and names of players, or a bool mask [P]. Standard errors are 0 where exact, as
-        of all players also with samples= (but for a sampler pool, whose end is its rows' mean).
+        Args:
+            S: the REPLACED players: places and names, or a bool mask [P].
+            X: as of `unary`.
+            return_std: also return standard errors.
+
+        Returns:
+            float64 [N], or [N, K] for differences of vectors; with return_std the pair (values,
+            errors). Errors of exact values are 0, but for the noise of a random model. The sets of
+            no player and of all players are exact also with `samples`, unless `pool` is a sampler.
         """
         replaced = set_of_players(S, self._problem.players.names)
         _checks.yes_or_no(return_std, "return_std")
@@ -173,12 +237,26 @@ class QII:
         return ask.shown(*found, return_std)
 
     def marginal(
-        self, i: int | str, S: Any, X: Any = None, direct: bool = False, return_std: bool = False
+        self,
+        i: int | str,
+        S: Iterable[int | str] | np.ndarray,
+        X: Rows | None = None,
+        direct: bool = False,
+        return_std: bool = False,
     ) -> Any:
-        """iota(S + i) - iota(S), float64 [N]; with return_std (values, errors).
+        """What replacing player i adds to the influence of S: iota(S + i) - iota(S).
 
-        For "subtract" that is Q(S) - Q(S + i) (definition 3). direct: d(Q(S), Q(S + i)), another
-        number for other differences. A player i in S is an InputError.
+        With "subtract" this is Q(S) - Q(S + i) (definition 3 of the paper).
+
+        Args:
+            i: a player's place or name. If it is in S, InputError is raised.
+            S: the players that are REPLACED already, as of `influence`.
+            X: as of `unary`.
+            direct: True: d(Q(S), Q(S + i)), which is another number for distances.
+            return_std: also return standard errors.
+
+        Returns:
+            As `influence`.
         """
         replaced = set_of_players(S, self._problem.players.names)
         place = player_place(i, self._problem.players.names, "i")
@@ -197,21 +275,31 @@ class QII:
 
     def explain(
         self,
-        X: Any = None,
-        index: Any = "shapley",
+        X: Rows | None = None,
+        index: str | SizeLimited | ArrayLike | Callable[..., Any] = "shapley",
         threshold: float | None = None,
         absolute: bool = False,
     ) -> Explanation:
-        """An index of the game v(S) = iota(S); values [N, P] (or [N, P, K] of "proba" vectors).
+        """An index of the game v(S) = iota(S): one number for each player.
 
-        index: "shapley", "banzhaf", "deegan-packel" (of v >= threshold; None for games of zeros and
-        ones), `SizeLimited(k)`, or Pr[S] as an array [2^P] or a function of masks [2^P, P]:
-        phi_i = sum over S of Pr[S] m_i(S), m_i(S) = 0 where i is in S, not renormalised.
+        Args:
+            X: as of `unary`.
+            index: "shapley", "banzhaf", "deegan-packel", `SizeLimited(k)` (at most k replaced
+                players), or probabilities Pr[S] of sets, an array [2^P] or a function of masks
+                bool [2^P, P]. With Pr[S] player i gets the sum over all S without i of
+                Pr[S] (v(S + i) - v(S)); it is not divided by the sum of their Pr[S].
+            threshold: float or None, of "deegan-packel": a set wins if v(S) >= threshold. None:
+                for games of zeros and ones.
+            absolute: of "deegan-packel": a set wins if |v(S)| >= threshold.
 
-        Base value plus exact Shapley values is Q(nothing replaced), stats["quantity"]; for
-        distances the values sum to d(Q(nothing), Q(all)). Sampled, base and quantity are exact and
-        the values are not, so that the sum holds within their errors. Raises what `Explainer`
-        raises, saying what samples= can do where the exact answer is too large.
+        Returns:
+            An `Explanation` as of `unary`. Base value plus exact Shapley values is
+            stats["quantity"], Q(nothing replaced); for distances they sum to d(Q(nothing replaced),
+            Q(all replaced)). Sampled values satisfy that within their errors only.
+
+        Raises:
+            EnumerationLimitError, MemoryPlanError: the exact answer is too large; the message says
+                what `samples` can do. InputError, InputTypeError: as of `Explainer`.
         """
         players, otherwise = self._problem.players.count, self._problem.otherwise
         read = qii_index(index, players, threshold, absolute, otherwise)
@@ -225,8 +313,19 @@ class QII:
             found = exact.Influences(drawn.values, *ends, drawn.std_errors, stats=drawn.stats)
         return self._done(game, found, read.name, read, X, rows, before, started)
 
-    def game(self, X: Any = None) -> CoalitionTable:
-        """v(S) of all 2^P sets of replaced players, exactly: a `CoalitionTable` [N, 2^P]."""
+    def game(self, X: Rows | None = None) -> CoalitionTable:
+        """The exact influence v(S) of each of the 2^P sets of replaced players.
+
+        Args:
+            X: as of `unary`.
+
+        Returns:
+            A `CoalitionTable` with values [N, 2^P].
+
+        Raises:
+            InputError: with `samples`, deterministic=False or vectors. EnumerationLimitError,
+                MemoryPlanError: the table is too large.
+        """
         if self._problem.samples is not None:
             raise InputError(
                 "samples= draws marginal influences, and game() asks all 2^P sets. Make the QII "
@@ -242,14 +341,27 @@ class QII:
         table, rounding = exact.whole_table(game, asked.distance is None, asked.ready)
         return CoalitionTable(table[:, :, 0], asked.players.names, rounding)
 
-    def proxies(self, protected: Any, index: Any = None) -> tuple[Proxy, ...]:
-        """Inputs by how much of the gap between group and rest goes with them; largest first.
+    def proxies(
+        self,
+        protected: Iterable[int | str] | np.ndarray,
+        index: str | SizeLimited | ArrayLike | Callable[..., Any] | None = None,
+    ) -> tuple[Proxy, ...]:
+        """Players by how much of the gap between group and rest goes when they are replaced.
 
-        Without the protected ones. Ordered by `reduction`, of the absolute gap |Q - c|, c = 0 for a
-        disparity and 1 for a ratio: |Q - c| - |Q - influence - c|, above 0 where the gap is smaller
-        with the input replaced. It is the influence itself but for signed=True and for a ratio, in
-        which a group that is worse off has influences below 0. index: None (unary influences), or
-        an index of `explain`.
+        The gap is |Q - c|, with c = 0 for a disparity and c = 1 for a ratio. The reduction of a
+        player is |Q - c| - |Q - influence - c|, above 0 if the gap is smaller without the player.
+        It is the influence itself, except for signed=True and for a ratio: there a group that is
+        worse off has influences below 0. Deegan-Packel shares are ordered as they are.
+
+        Args:
+            protected: players that are left out, as S of `influence`.
+            index: None: unary influences; or an index of `explain`.
+
+        Returns:
+            A tuple of (name, influence, std_error, reduction), the largest reduction first.
+
+        Raises:
+            InputError: another quantity than "disparity" or "ratio", a distance, or vectors.
         """
         asked = self._problem
         refuse_no_gap(asked.interest.name, asked.difference, asked.outcome.kind)
@@ -258,9 +370,15 @@ class QII:
         return ranked(found, left)
 
     def prior(self) -> np.ndarray:
-        """Pr[S] of the data itself, float64 [2^P]: the share, by data_weights, of rows with ones S.
+        """Pr[S] of binary data: the share, by data_weights, of the rows whose ones are exactly S.
 
-        Every player must be one column of zeros and ones (QII paper, VIII-A); give it as index=.
+        Pass it as index= to `explain` (QII paper, VIII-A).
+
+        Returns:
+            float64 [2^P].
+
+        Raises:
+            InputError: more than 20 players, or a player that is not one column of zeros and ones.
         """
         return self._problem.prior()
 

@@ -22,22 +22,39 @@ _OLDEST = (0, 12)
 
 @public
 def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Array]:
-    """A function rows [..., R, *F] -> [..., R] or [..., R, K] that JAX can jit, vmap and compose.
+    """A model as one JAX function, to be composed with `jax.jit`, `jax.vmap` and other functions.
 
-    A host model is called back through `jax.pure_callback`, once for a whole batch, with the rows
-    as a read-only array in the dtype given; a JAX model is passed through. The answer has the dtype
-    of the rows where that is float32 or float64, else float32. It cannot be differentiated.
+    A JAX model is passed through. A host model is called back through `jax.pure_callback`, once for
+    a whole batch, with the rows as a read-only array in the dtype given. The answer has the dtype
+    of the rows where that is float32 or float64, else float32. A host model cannot be
+    differentiated.
+
+    If a host model, or a check of its answer, fails inside JAX, the error is JAX's own runtime
+    error with the text inside. Explainers do not go this way: they call a host model outside
+    `jax.jit`.
 
     Args:
-      model: a `Model` of `as_model`. A host model that takes frames only cannot be used.
-      outputs: K, the number of columns of a host model; None: read from output and classes, or
-        from output_names, else one number per row, [R].
+        model: a `Model` of `as_model`. A host model that takes frames only cannot be used.
+        outputs: int or None. K, the number of columns of a host model's answer; 1 stands for one
+            number per row. None: read from the model's output and classes, or from output_names; if
+            these do not tell, one number per row.
 
-    Errors of the model or of its answer come back as JAX's own runtime error with the text inside;
-    the explainers therefore do not go this way, but call a host model outside jit.
+    Returns:
+        A function of rows [..., R, *F] that gives a `jax.Array` [..., R] or [..., R, K].
 
     Raises:
-      InputError: jax older than 0.12, or `outputs` not needed or needed; InputTypeError.
+        InputError: `outputs` below 1, or given for a JAX model; a host model with jax older than
+            0.12. From the function: rows without a row axis, or an estimator that has changed.
+        InputTypeError: `model` is not a `Model`, or `outputs` not a whole number.
+
+    Example:
+        >>> import jax
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> model = xj.as_model(lambda X: X[:, 0] * X[:, 1])
+        >>> twice = jax.jit(lambda rows: 2 * xj.as_jax(model)(rows))
+        >>> np.asarray(twice(np.array([[2.0, 3.0]], np.float32)))
+        array([12.], dtype=float32)
     """
     if not isinstance(model, Model):
         raise InputTypeError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -39,71 +39,93 @@ from xaijax.models._translated import Comparison, InJax, Made, head_of, in_jax
 def as_model(
     f: Any,
     params: Any = None,
-    backend: str = "auto",
+    backend: Literal["auto", "jax", "host"] = "auto",
     output: Any = None,
-    classes: Any = None,
+    classes: Iterable[Any] | None = None,
     threshold: float | None = None,
-    feature_names: Any = None,
-    output_names: Any = None,
+    feature_names: Iterable[str] | None = None,
+    output_names: Iterable[str] | None = None,
     input_shape: tuple[int, ...] | None = None,
     allow_nan: bool = False,
     deterministic: bool = True,
     thread_safe: bool = False,
     max_rows: int | None = None,
     timeout: float | None = None,
-    precision: str = "float32",
-    structure: FirstLayer | str | None = None,
-    nonfinite: str = "raise",
+    precision: Literal["float32", "tf32", "float64"] = "float32",
+    structure: FirstLayer | Literal["plain"] | None = None,
+    nonfinite: Literal["raise", "propagate"] = "raise",
 ) -> Model:
-    """Make a `Model` of f. Nothing is called or traced here; that is left to the first use.
+    """Make a `Model`, which every explainer takes, of a function or a fitted estimator.
+
+    A model answers R rows with one number each, [R], or with K numbers each, [R, K]; [R, 1] is read
+    as [R]. It runs on one of two backends: JAX compiles it for the devices ("jax"), or Python calls
+    it as it is ("host"). Nothing is called or traced here; that is left to the first use.
 
     Args:
-      f: rows [R, *F] -> [R] or [R, K], as one of: a batched JAX function f(X), or f(params, X) with
-        `params`; any NumPy callable (say backend="host"); a fitted scikit-learn estimator or
-        Pipeline, or another object with `predict`; a Flax linen pair (module, variables); an
-        Equinox module, written for one instance. [R, 1] is read as [R].
-      params: a pytree of arrays, an argument of the compiled function and never a constant. Arrays
-        that a JAX function closes over are read once, when it is traced, as `jax.jit` reads them:
-        to change them, pass them here and use `Model.replace`.
-      backend: "auto" | "jax" | "host". "auto" runs estimators that have a translation in JAX
-        (`register_translation`) and compares them with the estimator on all rows explained; where
-        they differ, and where there is none, the estimator itself runs on the host, and the repr
-        says why. With "jax" that is an error. A translation is of the fit that was read: where the
-        estimator changes afterwards, the next use is an InputError; wrap it anew. The rest is
-        traced; a function that does not trace is an error at its first use, never run on the host
-        unasked.
-      output: "proba" (default of classifiers: [R, K], also for two classes), "decision" (default
-        of classifiers without predict_proba), "label" (f returns class labels; default of
-        classifiers with neither), "value" (default of everything else), or a class label or output
-        index: [R], that column. Where classes are known, a number is read as a label. The column
-        of a classifier without predict_proba is its decision for that class (of two classes: the
-        decision, negated for the first).
-      classes: the labels of the columns, in order; an estimator brings its own.
-      threshold: a score above it is positive, for `Model.labels`; for one score per row.
-      feature_names, output_names: names of inputs [F] and outputs [K].
-      input_shape: the shape of one instance; None: [F].
-      allow_nan: rows may hold NaN.
-      deterministic: False says that the same rows may get different answers.
-      thread_safe: of host models: they may be called from several threads: True asks as many calls
-        (batch_size=, max_rows=) at a time as this process has cores and the memory allows, with
-        results, errors and bits as one by one. False: every call comes from the calling thread.
-      max_rows: rows in one host call at most; an estimator stays on the host then.
-      timeout: seconds one host call may take; then TimeoutError, and what was answered before is
-        lost (docs/performance.md: pieces that are kept). None: no limit, no thread. An estimator
-        stays on the host then.
-      precision: of JAX models: "float32" (full products), "tf32", or "float64" (needs
-        jax_enable_x64). Host models get the dtypes given and are reduced in float64.
-      structure: what is known of a model that runs in JAX, by which hybrids cost less than whole
-        rows (docs/structures.md): None: what is found in the model's own trace, a dense first
-        layer, a sum of products, an additive model or trees; a `FirstLayer`: one that is declared;
-        "plain": nothing, so that the model answers whole rows. Compared with the model on probe
-        rows and hybrids of them; `stats["structure"]` says what answered.
-      nonfinite: "raise" | "propagate": what a NaN or infinite answer does.
+        f: the model, a function of rows [R, *F]. One of: a JAX function f(X), or f(params, X) with
+            `params`, written for a batch; any NumPy callable, with backend="host"; a fitted
+            scikit-learn estimator or Pipeline, or another object with `predict`; a Flax linen pair
+            (module, variables); an Equinox module, written for one instance. A `Model` comes back
+            as it is, if no option is given.
+        params: pytree of arrays or None. An argument of the compiled function, never a constant in
+            it. Arrays that a JAX function closes over are read once, when it is traced, as by
+            `jax.jit`. To change arrays later, pass them here and use `Model.replace`.
+        backend: where the model runs.
+            "auto" (the default): an estimator runs in JAX if it has a translation
+            (`register_translation`), and the two are compared on all rows that are explained. Where
+            they differ, or there is no translation, the estimator runs on the host, and the repr
+            says why. All other models are traced by JAX. A function that cannot be traced is an
+            error at its first use; it is never moved to the host unasked.
+            "jax": as "auto", but an estimator that cannot run in JAX is an error.
+            "host": the function or estimator is called as it is.
+            A translation is of the fit that was read. If the estimator changes afterwards, the next
+            use is an InputError; make the model anew.
+        output: what is explained. "proba": [R, K], also for two classes. "decision": scores.
+            "label": f returns class labels. "value": the answer as it is. A class label or an
+            output's index: that column, [R]; where classes are known, a number is read as a label.
+            None: "proba" for classifiers, else "decision" or "label" if they lack that; "value" for
+            all other models. The column of a classifier without predict_proba is its decision for
+            that class (of two classes, the decision, negated for the first).
+        classes: labels of the columns, in order, at least two. An estimator brings its own.
+        threshold: float or None. `Model.labels` calls a larger score positive. For one score a row.
+        feature_names: names [F] of the inputs, or None.
+        output_names: names [K] of the outputs, or None.
+        input_shape: tuple or None. The shape of one instance; None: [F].
+        allow_nan: True: rows may hold NaN.
+        deterministic: False says that the same rows may get different answers.
+        thread_safe: True: a host model may be called from several threads. As many calls run at a
+            time as this process has cores and the memory allows (set the rows of each by
+            `batch_size=` or `max_rows`); results and errors are those of one call at a time, to the
+            bit. False: every call comes from the calling thread.
+        max_rows: int or None. Most rows in one host call. An estimator stays on the host then.
+        timeout: float or None. Seconds that one host call may take; then TimeoutError is raised and
+            earlier answers are lost (docs/performance.md tells how to keep them). None: no limit
+            and no extra thread. An estimator stays on the host then.
+        precision: of JAX models: "float32" (full products), "tf32", or "float64" (needs
+            jax_enable_x64). Host models get the dtypes given, and are averaged in float64.
+        structure: what is known of how a JAX model is built, so that coalitions cost less than
+            whole rows (docs/structures.md). None: what is found in its trace: a dense first layer,
+            a sum of products, an additive model or trees. A `FirstLayer`: this layer. "plain":
+            nothing; the model answers whole rows. It is compared with the model on probe rows and
+            mixtures of them. stats["structure"] says what answered.
+        nonfinite: "raise": a NaN or infinite answer is an error. "propagate": it passes through.
 
-    A `Model` comes back as it is when no option is given.
+    Returns:
+        A `Model`.
 
     Raises:
-      InputTypeError, InputError: naming the argument, what came, what is accepted.
+        InputError, InputTypeError: an argument that is not accepted. The message names the
+            argument, what came and what is accepted.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> params = np.array([1.0, 2.0], np.float32)
+        >>> model = xj.as_model(lambda params, X: X @ params, params)
+        >>> model.predict(np.array([[3.0, 4.0]]))
+        array([11.])
+        >>> xj.as_model(lambda X: np.sort(X)[:, 0], backend="host").predict(np.array([[3.0, 4.0]]))
+        array([3.])
     """
     if isinstance(f, Model):
         _check_no_options(dict(locals()))

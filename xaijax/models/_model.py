@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from xaijax._coded_table import CodedTable, Untranslatable
 from xaijax._errors import InputError
 from xaijax._public import public_class
 from xaijax._threads import in_order, threads_of
+from xaijax._typing import Rows
 from xaijax.models._changes import checked_change
 from xaijax.models._columns import Reader
 from xaijax.models._decided import Codes, decided
@@ -41,15 +42,24 @@ _KEEP: Any = object()
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """A model as the engine sees it: rows [R, *F] -> [R] or [R, K].
+    """A model that explainers can ask, made by `xaijax.as_model`: rows [R, *F] -> [R] or [R, K].
 
-    Made by `xaijax.as_model`. Exactly one of `apply` (backend "jax") and `call` (backend "host") is
-    set; both have the output (a class column, say) selected already. `apply` checks its answer's
-    shape and dtype while it is traced and makes [R, 1] of the function an [R]; the answer of `call`
-    is checked by `xaijax.models.call_host`.
+    Attributes:
+        backend, reason: "jax" or "host", where it runs; and why there.
+        output, classes, threshold, feature_names, output_names, input_shape, allow_nan, nonfinite,
+            deterministic, thread_safe, max_rows, timeout, precision, params, structure: the
+            options of `as_model`, as read.
+        name, estimator: the name of f, and f itself where it is an estimator (else None).
+        loop, why, apply, call, scores, decide, original, comparison, reader, offset, recentred,
+            compiled: for the engine. One of `apply` (JAX) and `call` (host) answers rows.
 
-    A translated estimator runs in JAX on what `reader` makes of its rows, and has the estimator
-    itself beside it, as a host model; `comparison` knows which of the two answers.
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> model = xj.as_model(lambda X: X[:, 0] - X[:, 1], threshold=0.0)
+        >>> X = np.array([[3.0, 1.0], [1.0, 2.0]])
+        >>> model.predict(X), model.labels(X)
+        (array([ 2., -1.]), array([1, 0]))
     """
 
     loop: str  # "jax" | "host", which of apply and call is set
@@ -59,8 +69,7 @@ class Model:
     params: Any = None  # a pytree; an argument of the compiled function, never a constant
     call: Callable[..., Any] | None = None  # host: call(rows: array or frame) -> array-like
     scores: Callable[..., Any] | None = None  # like apply or call, before a column is selected
-    # host: rows -> the model's own class labels [R]; jax: (params, rows) -> their places
-    decide: Callable[..., Any] | None = None
+    decide: Callable[..., Any] | None = None  # like call: labels [R]; like apply: their places
     estimator: Any = None  # the fitted object whose methods these are; None: a function
     classes: tuple[Any, ...] | None = None
     threshold: float | None = None
@@ -80,8 +89,7 @@ class Model:
     comparison: Comparison | None = None
     reader: Reader | None = None
     offset: np.ndarray | None = None  # float64 [] or [K], what `apply` and `scores` are short of
-    # (model, a translation for less than the whole numbers) -> this model by that one
-    recentred: Callable[[Model, Made], Model] | None = None
+    recentred: Callable[[Model, Made], Model] | None = None  # this model by another translation
     compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
 
     @property
@@ -91,7 +99,7 @@ class Model:
 
     @property
     def reason(self) -> str:
-        """Why there."""
+        """Why it runs there."""
         return reason_of(self)
 
     @property
@@ -118,10 +126,7 @@ class Model:
             self.comparison.hold(rows, codes, COMPARED if of_first else 0)
 
     def refuse_changed(self) -> None:
-        """Raise InputError where the estimator has changed since it was translated; else nothing.
-
-        Asked before every use. A model that the host runs is asked as it is.
-        """
+        """Raise InputError if a translated estimator has changed since; asked before every use."""
         if self.comparison is not None:
             self.comparison.refuse_changed()
 
@@ -130,14 +135,19 @@ class Model:
         reader = self.settled().reader
         return table if reader is None else CodedTable(table, reader)
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The model's output for rows X: float64 [R] or [R, K].
+    def predict(self, X: Rows) -> np.ndarray:
+        """The model's output for rows X.
 
-        X: an array [R, *F], or for host models a frame, passed on with its names and dtypes.
+        Args:
+            X: array [R, *F], or for host models a frame, passed on with its names and dtypes.
 
-        Raises InputError or InputTypeError for rows that are not accepted, ModelOutputError for an
-        answer that is not one finite number or K numbers per row (NaN and infinity pass with
-        nonfinite="propagate"), TimeoutError; the model's own exception comes through unchanged.
+        Returns:
+            float64 [R] or [R, K].
+
+        Raises:
+            InputError, InputTypeError: rows that are not accepted.
+            ModelOutputError: not one number, or K, a row; NaN or infinity with nonfinite="raise".
+            TimeoutError: a call took too long. The model's own exceptions come through unchanged.
         """
         model, rows = self._rows(X)
         if model is not self:
@@ -151,17 +161,22 @@ class Model:
             check_finite(values, self.name)
         return values
 
-    def labels(self, X: Any) -> np.ndarray:
-        """The decided class of each row, [R].
+    def labels(self, X: Rows) -> np.ndarray:
+        """The class that is decided for each row.
 
-        A classifier with a `predict` of its own decides by it. With output="label" the labels come
-        as the function returned them. Otherwise [R, K] -> the largest column (ties: the lowest),
-        named by `classes`; [R] -> "proba" above 0.5, "decision" above 0, "value" above
-        `threshold` (which is used wherever it is given), named by the two classes, else 0 and 1.
-        A selected column (output a class label or index) does not change the label, unless
-        `threshold` is given: then that column decides.
+        A classifier with a `predict` decides by it. With output="label" labels are what f returns.
+        Of K columns the largest decides, the first of equal ones. One score a row decides for the
+        second class, or 1, above `threshold`; without it, above 0.5 of "proba" and 0 of "decision".
+        A column that `output` selects decides only with `threshold`; else all columns do.
 
-        Raises what `predict` raises, and InputError where nothing says how to decide.
+        Args:
+            X: as of `predict`.
+
+        Returns:
+            Array [R] of `classes`; where these are unknown, of column numbers, or of 0 and 1.
+
+        Raises:
+            InputError: nothing says how to decide. Also what `predict` raises.
         """
         if self.decide is not None or self.output == "label":
             return self._own_labels(X)
@@ -184,20 +199,30 @@ class Model:
         self,
         *,
         params: Any = _KEEP,
-        feature_names: Any = _KEEP,
-        output_names: Any = _KEEP,
+        feature_names: Iterable[str] | None = _KEEP,
+        output_names: Iterable[str] | None = _KEEP,
         allow_nan: bool = _KEEP,
         deterministic: bool = _KEEP,
         thread_safe: bool = _KEEP,
         max_rows: int | None = _KEEP,
         timeout: float | None = _KEEP,
-        nonfinite: str = _KEEP,
+        nonfinite: Literal["raise", "propagate"] = _KEEP,
     ) -> Model:
-        """A copy with these options changed, checked as `as_model` checks them.
+        """A copy with some options changed, each checked as by `as_model`.
 
-        The copy shares the traced function and what is compiled, so new `params` (of the same
-        structure, shapes and dtypes) cost no new trace. For another output, threshold or precision
-        make the model anew with `as_model`.
+        It shares the traced function and what is compiled, so new params cost no new trace. For
+        another output, threshold or precision make the model anew with `as_model`.
+
+        Args:
+            params: of the same structure, shapes and dtypes as before.
+            feature_names, output_names, allow_nan, deterministic, thread_safe, max_rows, timeout,
+                nonfinite: as of `as_model`.
+
+        Returns:
+            A `Model`.
+
+        Raises:
+            InputError, InputTypeError: an option not accepted, or an estimator that has changed.
         """
         given = {
             "params": params,
@@ -225,8 +250,8 @@ class Model:
     def decided(self) -> tuple[Model, Codes]:
         """A model that answers with a number for the class that this one decides, and the numbers.
 
-        The class is that of `labels`. A row whose scores are not finite has NaN for its class. What
-        is compiled is kept with this model.
+        The class is that of `labels`, NaN where scores are not finite. What is compiled is kept
+        here.
         """
         self.refuse_changed()
         function, codes = decided(self)
@@ -240,10 +265,7 @@ class Model:
         return dataclasses.replace(self, decide=None, **fields), codes
 
     def unselected(self) -> Model:
-        """A model that answers with all columns where `output` selects one, else this model.
-
-        What is compiled is kept with this model.
-        """
+        """A model of all columns if `output` selects one, else this; what is compiled is kept."""
         self.refuse_changed()
         if self.output in WORDS:
             return self
@@ -260,8 +282,8 @@ class Model:
     def identity(self, shape: tuple[int, ...], dtype: Any) -> str | None:
         """A text that other models do not have, for a privacy ledger; asks the model nothing.
 
-        None: this model cannot be known again (a function on the host, say). shape, dtype: of one
-        row as the model sees it.
+        None: it cannot be known again (a function on the host). shape, dtype: of one row as it sees
+        it.
         """
         kind = dtype if self.reader is None else self.reader.dtype
         return identity(self.as_fitted, shape, kind)
@@ -276,18 +298,13 @@ class Model:
 
     @property
     def as_fitted(self) -> Model:
-        """The estimator itself, on the host, where this model is its translation; else this one.
-
-        Which of the two answers follows from the rows that they were compared on; where that must
-        not be (private releases), it is always this one.
-        """
+        """The estimator, on the host, if this translates one; else this. For private releases."""
         return self if self.original is None else self.original
 
     def probe(self, rows: Any) -> Probe:
         """What the engine must know before it runs: asked of a few rows, as `Explainer` reads them.
 
-        Raises ModelOutputError, NonDeterministicModelError, InputTypeError (does not trace), and
-        the model's own exceptions.
+        Raises ModelOutputError, NonDeterministicModelError, InputTypeError, and the model's own.
         """
         return probe_jax(self, rows) if self.loop == "jax" else probe_host(self, rows)
 

@@ -10,14 +10,36 @@ from xaijax._public import public
 
 @public
 def players_of(column_transformer: Any) -> dict[str, list[int]]:
-    """One player per source column: {source column: [indices of its output columns]}.
+    """One player for each source column of a fitted ColumnTransformer.
 
-    For a model on encoded rows: `Explainer(model, encoded, players=players_of(transformer))`.
-    Understands transformers that keep one output per column (scalers, imputers, ordinal encoders),
-    OneHotEncoder, "passthrough" and Pipelines of these.
+    A model that gets encoded rows has several columns for one source column, one for each category
+    say. This returns the groups, for `players=`: `Explainer(model, encoded,
+    players=players_of(transformer))`.
 
-    Raises InputTypeError for what is not a fitted ColumnTransformer, InputError for a transformer
-    whose outputs cannot be told apart by source, or for a column that is used twice.
+    Args:
+        column_transformer: a fitted `sklearn.compose.ColumnTransformer`. Its transformers must make
+            outputs that belong to one column each: scalers, imputers and ordinal encoders (one
+            output a column), OneHotEncoder, "passthrough", and Pipelines of these. Columns that it
+            drops are left out.
+
+    Returns:
+        dict {name of the source column: [indices of its output columns]}. Source columns without
+        names are called "x0", "x1", ...
+
+    Raises:
+        InputError: a transformer whose outputs cannot be told apart by source column, or a column
+            that is used twice.
+        InputTypeError: not a fitted ColumnTransformer.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> from sklearn.compose import make_column_transformer
+        >>> from sklearn.preprocessing import OneHotEncoder, StandardScaler
+        >>> rows = np.array([[1.0, 0.0], [2.0, 1.0], [3.0, 2.0]])
+        >>> encoder = make_column_transformer((StandardScaler(), [0]), (OneHotEncoder(), [1]))
+        >>> xj.players_of(encoder.fit(rows))
+        {'x0': [0], 'x1': [1, 2, 3]}
     """
     slices = getattr(column_transformer, "output_indices_", None)
     if slices is None:

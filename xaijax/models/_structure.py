@@ -23,13 +23,31 @@ PLAIN = "plain"  # the model is asked whole rows
 class FirstLayer:
     """Declares that a model begins with a dense layer: f(X) = head(X W + b).
 
-    Arguments:
-        weights: params -> (W [F, H], b [H]); without params, () -> (W, b). F counts the numbers of
-            one instance, flattened; what is done to the input before the layer (a shift, a scale)
-            must be folded in.
-        head: (params, hidden [R, H]) -> the model's answer to R rows; without params, hidden -> it.
+    Give it as `structure=` of `as_model`, for a model that runs in JAX. An explainer then adds up
+    what each player contributes to the layer, in place of whole rows, and asks only the head for
+    each coalition: the answers are the same, but for rounding, and cost less. Many layers are found
+    without it (docs/structures.md). The declaration is compared with the model on probe rows, and
+    on mixtures of them, before it is used.
 
-    It is compared with the model on probe rows before it is used.
+    Args:
+        weights: function of params that returns (W [F, H], b [H]). If the model has no params it is
+            a function of nothing. F counts the numbers of one instance, flattened. If the input is
+            shifted or scaled before the layer, W and b must contain that.
+        head: function (params, hidden [R, H]) that returns the model's answer to R rows. If the
+            model has no params it is a function of hidden alone.
+
+    Raises:
+        InputError: at the model's first use, a declaration that does not describe the model.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> W, b = np.array([[1.0], [2.0], [3.0]], np.float32), np.zeros(1, np.float32)
+        >>> layer = xj.FirstLayer(lambda: (W, b), lambda hidden: hidden[:, 0] ** 2)
+        >>> model = xj.as_model(lambda X: ((X @ W + b) ** 2)[:, 0], structure=layer)
+        >>> explanation = xj.Explainer(model, np.zeros((1, 3), np.float32))(np.ones((1, 3)))
+        >>> explanation.values.round(3), explanation.stats["structure"]
+        (array([[ 6., 12., 18.]]), 'first layer')
     """
 
     weights: Callable[..., tuple[Any, Any]]

@@ -25,19 +25,30 @@ Head = Callable[[Any, Any], Any]  # (params, rows [R, F]) -> [R] or [R, K]
 @public_class
 @dataclass(frozen=True)
 class Translation:
-    """A fitted estimator in JAX.
+    """A fitted estimator written in JAX, as a function of `register_translation` returns it.
 
-    Arguments:
-        params: a pytree of arrays, an argument of the compiled function.
-        heads: what it answers, each (params, rows [R, F]) -> [R] or [R, K] in jax.numpy: "proba"
-            [R, K], "decision", "value", and for classifiers "label": the class that `predict`
-            decides, as its place in classes_, [R]. A transformer has "transform" alone. A method
-            that is left out stays with scikit-learn, on the host.
-        kind: of what make the model is ("linear", "trees", "kernel", ...), for structures.
-        takes_nan: rows may hold NaN.
-        outputs: the columns that a transformer makes.
-        undecided: rows [M, F] as JAX gets them, NumPy -> bool [M], where the original's own answer
-            hangs on rounding, by a tie; these rows are not compared.
+    Args:
+        params: pytree of arrays. They are an argument of the compiled function, never constants in
+            it.
+        heads: {name: function (params, rows [R, F]) in jax.numpy}, one for each method of the
+            estimator that JAX can answer. "proba" gives [R, K]; "decision" and "value" give [R] or
+            [R, K]. "label", of classifiers, gives [R], the place in `classes_` of the class that
+            `predict` decides. A transformer has "transform" alone. A method that is left out stays
+            with the estimator, on the host.
+        kind: str. What make the model is ("linear", "trees", "kernel", ...); "function" by default.
+        takes_nan: True: rows may hold NaN.
+        outputs: the columns that a transformer makes, or None.
+        undecided: function of rows [M, F] as JAX gets them, in NumPy, that returns bool [M], or
+            None. True marks rows where a tie leaves the estimator's own answer to rounding; these
+            rows are not compared with the estimator.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> params = {"weights": np.array([1.0, 2.0])}
+        >>> found = xj.Translation(params, {"value": lambda p, rows: rows @ p["weights"]})
+        >>> found.heads["value"](found.params, np.array([[3.0, 4.0]]))
+        array([11.])
     """
 
     params: Any
@@ -84,25 +95,46 @@ def translates(
 def register_translation(
     estimator_type: type, override: bool = False, mixed: bool = False
 ) -> Callable[[Translate], Translate]:
-    """Register a function (fitted estimator, columns) -> `Translation`; a decorator.
+    """Register how a class of fitted estimators is written in JAX; a decorator.
 
-        @xj.register_translation(MyRegressor)
-        def mine(estimator, columns):
-            params = {"weights": columns.number(estimator.coef_)}
-            return xj.Translation(params, {"value": lambda p, rows: rows @ p["weights"]})
+    `as_model` of an estimator of the class then runs in JAX, on the devices. It compares the
+    translation with the estimator on all rows that are explained. Where they differ, the estimator
+    itself answers, or an error is raised with backend="jax". The translation is used for this very
+    class, and not for classes that derive from it.
 
-    It is used for this very class, not for those that derive from it: these may answer otherwise.
-    `columns` are the inputs: their number is len(columns), columns.dtype is that of JAX's numbers,
-    and columns.number(x) turns fitted numbers into it.
+    The function that is decorated takes (estimator, columns) and returns a `Translation`. `columns`
+    are the inputs: len(columns) is their number, columns.dtype is the dtype of numbers in JAX, and
+    columns.number(x) turns fitted numbers into that dtype.
 
     Args:
-      estimator_type: the class.
-      override: take the place of a translation that is there.
-      mixed: the columns may hold text or categories, which the function reads by the estimators
-        that it hands them to; False: all are numbers.
+        estimator_type: the class.
+        override: True: take the place of a translation that is registered already.
+        mixed: False (the default): all columns are numbers. True: they may hold text or categories,
+            which the function reads by the estimators that it hands them to.
+
+    Returns:
+        A decorator, which returns the function unchanged.
 
     Raises:
-      InputTypeError for what is no class, InputError where the class has a translation already.
+        InputError: the class has a translation already, and `override` is False.
+        InputTypeError: `estimator_type` is no class, a flag is neither True nor False, or what is
+            decorated is no function.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> class Scores:  # an estimator: it has n_features_in_ and predict
+        ...     n_features_in_ = 2
+        ...     coef_ = np.array([1.0, 2.0])
+        ...     def predict(self, X):
+        ...         return np.asarray(X) @ self.coef_
+        >>> @xj.register_translation(Scores)
+        ... def scores_in_jax(estimator, columns):
+        ...     params = {"weights": columns.number(estimator.coef_)}
+        ...     return xj.Translation(params, {"value": lambda p, rows: rows @ p["weights"]})
+        >>> model = xj.as_model(Scores())
+        >>> model.predict(np.array([[3.0, 4.0]])), model.backend
+        (array([11.]), 'jax')
     """
     if not isinstance(estimator_type, type):
         raise InputTypeError(

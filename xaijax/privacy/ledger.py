@@ -32,22 +32,50 @@ from xaijax.privacy.ledger_file import LedgerFile
 class Ledger:
     """A privacy budget for one private data set, kept in a file.
 
-    Arguments:
-        path: of the file; made where there is none, in a folder that exists, readable and writable
-            for its owner only (one that others may read is refused). Resolved once: a folder that
-            is changed to later does not matter.
-        budget: the largest sum of epsilons that may ever be released.
+    Each release charges its epsilon. The sum of all charges is never above the budget; epsilons are
+    added exactly, as fractions of what is written (ten times 0.1 is 1). A charge is on the disk
+    before noise is drawn, and the answer before anyone sees it, so a process may be killed at any
+    moment. If a question was charged and its answer is not in the file, it is charged again. Other
+    processes wait while one uses the file.
 
-    Composition is the plain sum, of fractions. An identical query (question, data, model, epsilon,
-    composition) is answered with the numbers it got before, free of charge, where the model can be
-    known again: a JAX function, or a scikit-learn estimator. Any other model's is charged again.
+    An identical question (question, data, model, epsilon, composition) gets the same numbers again,
+    free of charge, if its model can be known again: a JAX function, or a scikit-learn estimator.
+    With any other model it is charged again.
 
-    A file that vanished, was replaced or lost lines since this object saw it is refused. Nobody can
-    see from a file alone that it was set back to an older one before this object was made.
+    Args:
+        path: of the file, text or `os.PathLike`. It is made where there is none, in a folder that
+            exists, readable and writable for its owner only. A file that others may read or write
+            is refused. The path is resolved once, so a change of the current folder does not
+            matter. Keep the file on a local disk.
+        budget: float above 0. The largest sum of epsilons that may ever be released. It is set
+            once: the same number is needed each time the file is opened.
 
     Raises:
-        InputError: budget is not a finite number above 0, path is no file, or its folder is none.
-        PrivacyError: the file has another budget, is no ledger, was altered, or others may read it.
+        InputError, InputTypeError: a budget that is not a finite number above 0, a path that is no
+            file, or whose folder does not exist.
+        PrivacyError: the file has another budget, is no ledger, was altered, or others may read or
+            write it. Also by later use: the file vanished, was replaced or lost lines.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> data = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 1], [2, 2]], np.float32)
+        >>> model = xj.as_model(lambda X: X[:, 0] > 0, output="label", classes=[0, 1])
+        >>> report = xj.QII(model, data, quantity="rate").explain()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = xj.privacy.Ledger(f"{folder}/people.ledger", budget=3.0)
+        ...     first = xj.privacy.release(report, epsilon=2.0, ledger=ledger)
+        ...     again = xj.privacy.release(report, epsilon=2.0, ledger=ledger)
+        ...     ledger.spent, ledger.remaining
+        (2.0, 1.0)
+        >>> bool((again.values == first.values).all())
+        True
+
+        The second release is the same question, and free of charge.
+
+    A file that was set back to an older one before this object was made cannot be told from a sound
+    one. The file is as private as the data. Use one ledger for one data set.
     """
 
     def __init__(self, path: str | os.PathLike[str], budget: float) -> None:
@@ -59,12 +87,12 @@ class Ledger:
 
     @property
     def path(self) -> Path:
-        """Of the file, absolute."""
+        """The path of the file, absolute."""
         return self._file.path
 
     @property
     def budget(self) -> float:
-        """The largest sum of epsilons."""
+        """The largest sum of epsilons that may be released."""
         return self._budget
 
     @property
@@ -75,7 +103,7 @@ class Ledger:
 
     @property
     def remaining(self) -> float:
-        """What is left of the budget."""
+        """The budget less what was charged so far."""
         with self._file.opened() as (_, book):
             return float(exact(self._budget) - book.spent)
 

@@ -8,7 +8,7 @@ Letters: N people explained (1 for quantities of the data), P players, K outputs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,33 +33,43 @@ def release(
     explanation: Explanation,
     epsilon: float,
     ledger: Ledger | None = None,
-    composition: str = "l1",
-    calibration: str = "proved",
+    composition: Literal["l1", "sequential"] = "l1",
+    calibration: Literal["proved", "paper"] = "proved",
 ) -> PrivateExplanation:
-    """A copy of a QII report that is `epsilon`-differentially private for the rows of the data.
+    """Make a differentially private copy of a QII report: its values with noise.
 
-    Neighbours have one record replaced. Public, and the same for both: the model, the positive
-    class, the players, the people explained (X=), weights and group of every record's place,
-    chances Pr[S], and a pool= that was passed: what shares memory with the data is refused, and an
-    XaiWarning tells where all rows of X= or pool= are equal to rows of the data. Warnings and
-    errors are as private as the data. All values of the report together are `epsilon`-private.
+    Whoever sees the copy learns almost the same if any one record of the data is replaced by
+    another: for two data sets that differ in one record, each outcome's chances differ by a factor
+    of at most e^epsilon. This holds for all values of the report together.
 
-    Labels, or scores clipped and rounded to multiples of 2^-20, are counted once more, row by row,
-    as exact integers; the index is computed from them as fractions and rounded once; the noise is
-    OpenDP's discrete Laplace (`pip install "xaijax[privacy]"`), by a sensitivity that is proved
-    (docs/privacy.md). The model is asked again, 2^P rows for each pair of a row and a donor.
+    Public, and the same for both data sets, are: the model, the positive class, the players, the
+    people explained (X=), the weights and the group of every record's place, chances Pr[S], and a
+    pool= that was passed. What shares memory with the data is refused as X= or pool=. An
+    `xaijax.XaiWarning` tells where all rows of X= or pool= are equal to rows of the data. Warnings,
+    errors, the report and the ledger are as private as the data; only the copy is for others.
 
-    Arguments:
-        explanation: what `QII(...).explain` or `.unary` returned, whole, in this process: exact
-            (samples=None), on the data or on `xaijax.privacy.subsample(data, rate)`.
-        epsilon: for the whole report, on the full data.
-        ledger: what to charge; None: nothing is charged, and the copy says so. Asked again, the
-            same question is answered from it free of charge, where the model can be known again
-            (`mechanism["free_again"]`): traced by JAX without callbacks, or scikit-learn's own.
-        composition: "l1": noise by the L1 sensitivity of all values together; "sequential":
-            epsilon divided among the values (more noise).
-        calibration: "proved"; or "paper": the noise of Datta, Sen and Zick, for comparison. It is
-            NOT private (an XaiWarning says so) and never charges the ledger.
+    The model is asked again, 2^P rows for each pair of a data row and a donor row (P players). Its
+    labels, or its scores clipped and rounded to multiples of 2^-20, are added up as exact integers.
+    The values are computed from these as fractions and rounded once. The noise is OpenDP's discrete
+    Laplace noise, by a sensitivity (the most that one record can move the values) that is proved in
+    docs/privacy.md.
+
+    Args:
+        explanation: what `QII(...).explain` or `.unary` returned, whole and in this process. It
+            must be exact (samples=None), on the data or on `xaijax.privacy.subsample(data, rate)`.
+        epsilon: float above 0, of the whole report and of the full data. Smaller is more private
+            and noisier.
+        ledger: `Ledger` or None. The budget that is charged. If the same question is asked again,
+            the ledger answers it with the same numbers, free of charge, where the model can be
+            known again: one that JAX traces without callbacks, or scikit-learn's own
+            (`mechanism["free_again"]` tells). None: nothing is charged, and the copy says so.
+        composition: "l1": noise by the L1 sensitivity of all values together. "sequential": epsilon
+            is divided among the values, which takes more noise.
+        calibration: "proved"; or "paper": the noise of Datta, Sen and Zick, for comparison. The
+            latter is NOT private (an XaiWarning says so) and never charges the ledger.
+
+    Returns:
+        A `PrivateExplanation`.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.
@@ -67,7 +77,24 @@ def release(
             epsilon is so large that fewer than one value in twenty would be changed.
         BudgetExceededError: the ledger has less than epsilon left.
         EnumerationLimitError: too many rows to be counted one by one.
-        ImportError: opendp is not installed.
+        ImportError: opendp is not installed (`pip install "xaijax[privacy]"`).
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> data = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 1], [2, 2]], np.float32)
+        >>> model = xj.as_model(lambda X: X[:, 0] > 0, output="label", classes=[0, 1])
+        >>> report = xj.QII(model, data, quantity="rate").explain()
+        >>> private = xj.privacy.release(report, epsilon=2.0)
+        >>> private.shape, private.epsilon, round(private.noise_error, 3)
+        ((1, 2), 2.0, 0.668)
+
+        Six people are few: the noise is larger than any influence on a rate.
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE S&P
+        2016), section VI. Balle, Barthe and Gaboardi, "Privacy amplification by subsampling: tight
+        analyses via couplings and divergences" (NeurIPS 2018), theorem 9.
     """
     spent = positive(epsilon, "epsilon")
     _checks.one_of(composition, "composition", COMPOSITIONS)

@@ -19,18 +19,36 @@ from xaijax._subsample import Subsample
 
 @public
 def subsample(data: Any, rate: float) -> Subsample:
-    """round(rate D) rows, at least one, drawn without replacement; `QII` takes them as data.
+    """Draw rows for a private release so that nobody knows which; `QII` takes them as data.
 
-    The draw is the operating system's and has no seed: one that is known would hide nobody. A
-    release then needs less noise per epsilon than its M rows alone would: epsilon holds for the
-    full data, and the mechanism runs at ln(1 + (e^epsilon - 1) / rate). Each draw can be released
-    once, in the process that made it.
+    round(rate D) of the D rows, at least one, are drawn without replacement by the operating
+    system's randomness. There is no seed, since a draw that is known would hide nobody.
 
-    Arguments:
-        data: array [D, ...] or frame, at least two rows.
-        rate: above 0, at most 1.
+    A release of the M drawn rows then needs less noise than M rows alone would. Its epsilon holds
+    for the full data, and the noise is that of M rows at ln(1 + (e^epsilon - 1) / rate). Each draw
+    can be released once, in the process that made it.
 
-    Raises InputError, InputTypeError.
+    Args:
+        data: array [D, ...] or frame, with at least two rows.
+        rate: float above 0 and at most 1.
+
+    Returns:
+        The draw: `len` gives M, `rate` is M / D, `rows` the rows drawn and `full` the data. It is
+        neither copied nor stored.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> xj.privacy.subsample(np.zeros((6, 2), np.float32), 0.5)
+        Subsample(3 of 6 rows)
+
+    References:
+        Balle, Barthe and Gaboardi, "Privacy amplification by subsampling: tight analyses via
+        couplings and divergences" (NeurIPS 2018), theorem 9. Datta, Sen and Zick, "Algorithmic
+        transparency via quantitative input influence" (IEEE S&P 2016), theorem 13.
     """
     if isinstance(rate, bool) or not isinstance(rate, int | float | np.integer | np.floating):
         raise InputTypeError(f"rate must be a number above 0 and at most 1, got {rate!r}.")

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from xaijax import _checks
 from xaijax._errors import InputError
@@ -38,15 +39,37 @@ QUANTITIES = ("individual", "actual", "average", "rate", "group", "disparity")
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far one record can move Q(nothing replaced), Q(S) and their difference, for every S."""
+    """How far one record of the data can move a quantity of interest Q; `sensitivity` makes it.
+
+    Q(S) is the quantity after the players S were replaced, as of `QII`. The bounds hold for every
+    set S.
+
+    Attributes:
+        before: fraction. Of Q(nothing replaced).
+        after: fraction. Of Q(S).
+        influence: fraction. Of the influence Q(nothing replaced) - Q(S): the sum of both.
+        paper: fraction or None. What Table I of the paper says of the influence.
+
+    Example:
+        >>> import xaijax as xj
+        >>> bounds = xj.privacy.sensitivity("group", rows=20, members=10)
+        >>> float(bounds.influence), float(bounds.paper)
+        (0.245, 0.2)
+
+        The paper's number is too small: one record can move this influence by 0.235.
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE S&P
+        2016), Table I.
+    """
 
     before: Fraction
     after: Fraction
-    paper: Fraction | None  # what the paper's Table I (or Theorem 12) says of the influence
+    paper: Fraction | None
 
     @property
     def influence(self) -> Fraction:
-        """Of iota(S) = Q(nothing replaced) - Q(S)."""
+        """The most that one record can move the influence Q(nothing replaced) - Q(S)."""
         return self.before + self.after
 
 
@@ -71,20 +94,42 @@ def bound(
 
 @public
 def sensitivity(
-    quantity: str, rows: int, members: int | None = None, public_pool: bool = False
+    quantity: Literal["individual", "actual", "average", "rate", "group", "disparity"],
+    rows: int,
+    members: int | None = None,
+    public_pool: bool = False,
 ) -> Sensitivity:
-    """The proved bounds for labels (or scores in [0, 1]) and equal weights, as fractions.
+    """How far one record can move a quantity of interest: proved bounds, as exact fractions.
 
-    Arguments:
-        quantity: "individual", "actual", "average", "rate", "group" or "disparity".
-        rows: n, of the private data, which are the donors too unless `public_pool`.
-        members: y, of the group, for "group" and "disparity".
-        public_pool: the donors are other rows, known to everybody (or one constant row).
+    They hold for labels, or scores between 0 and 1, and for equal weights. The two data sets have
+    equally many records and differ in one. For scores multiply by the width of their bounds; for an
+    index by a constant of it, see docs/privacy.md. `xaijax.privacy.release` does all of this.
 
-    For scores multiply by the width of their bounds. Indices multiply by a constant of theirs, see
-    docs/privacy.md.
+    Args:
+        quantity: "individual", "actual", "average", "rate", "group" or "disparity", as of `QII`.
+            "ratio" has no bound.
+        rows: int: n, the rows of the private data. They are the donors too unless `public_pool`.
+        members: int or None: y, the rows of the group. Needed for "group" and "disparity", and
+            accepted for no other quantity.
+        public_pool: bool. True: the donors are other rows, known to everybody, or one constant row.
 
-    Raises InputError, InputTypeError for what is not accepted; "ratio" has no bound.
+    Returns:
+        A `Sensitivity`: bounds on Q before and after a replacement and on the influence.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+
+    Example:
+        >>> import xaijax as xj
+        >>> xj.privacy.sensitivity("disparity", rows=4, members=2).after
+        Fraction(7, 8)
+
+        With a = 1/2 (the smaller group) and b = 1/4 (a donor), it is a + 2 b - a b.
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE S&P
+        2016), Table I and theorem 12. The paper's bounds for "group" and "disparity" do not hold;
+        docs/privacy.md has the counterexamples.
     """
     _checks.one_of(quantity, "quantity", QUANTITIES)
     n = _checks.whole_number(rows, "rows")

@@ -70,26 +70,42 @@ def collinearity_report(
     aec_nmr: float | None = None,
     shapley_nmr: float | None = None,
 ) -> Path:
-    """Write one self-contained HTML file: the correlations, both lists, both movement rates.
+    """Write one HTML page with an AEC ranking beside a Shapley ranking of the same columns.
 
-    It says in plain words what AEC's sign and units mean and do not mean, and what is left out of
-    the picture of many columns. No script, nothing loaded from elsewhere, and no row of the data.
+    The page shows the correlations of the columns, both rankings and both movement rates. It says
+    in plain words what the sign and the units of AEC mean and do not mean, and what a picture of
+    many columns leaves out. It has no script, loads nothing from elsewhere, and holds no row of the
+    data.
 
     Args:
-        aec: a fitted `xaijax.AEC`, or its `explanation_`; of several classes one,
+        aec: a fitted `xaijax.AEC`, or its `explanation_`. Of several classes choose one:
             `aec.explanation_[:, :, "label"]`.
-        shapley: an Explanation of the same columns, values [N, P]; ranked by mean |value|. The
-            error for a shap.Explanation says how to make one of it.
-        path: the file to write; replaced as a whole.
-        aec_nmr, shapley_nmr: from `xaijax.normalized_movement_rate`; None: not measured.
+        shapley: an `Explanation` of the same columns, values [N, P], ranked by mean |value|. For a
+            shap.Explanation the error says how to make an `Explanation` of it.
+        path: the file to write; an existing file is replaced as a whole.
+        aec_nmr: float from 0 to 1 or None. The rate of the AEC ranking, from
+            `xaijax.normalized_movement_rate`. None: the page says "not measured". NaN: undefined.
+        shapley_nmr: the same for the Shapley ranking.
 
     Returns:
         The path.
 
     Raises:
-        InputError: other columns in one than in the other, several outputs, no such folder.
+        InputError: the two have different columns, or several outputs; a rate out of range; no
+            such folder.
         InputTypeError: an argument of another type.
         ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> X = np.array([[1.0, 2.0], [2.0, 1.0], [3.0, 4.0], [4.0, 3.0]])
+        >>> aec = xj.AEC().fit(X, X[:, 0])
+        >>> shapley = xj.Explainer(xj.as_model(lambda X: X[:, 0]), X)(X)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     xj.collinearity_report(aec, shapley, f"{folder}/page.html").name
+        'page.html'
     """
     effects = getattr(aec, "explanation_", aec)
     for name, one in (("aec", effects), ("shapley", shapley)):

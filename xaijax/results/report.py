@@ -25,24 +25,37 @@ ROWS = {bar: 12, beeswarm: 12, waterfall: 10}  # players in each picture
 
 @public
 def report(explanation: Explanation, path: str | os.PathLike[str]) -> Path:
-    """Write one self-contained HTML file: no script, nothing loaded from elsewhere.
+    """Write one HTML page that shows an explanation and says how it was made.
 
-    It holds what was explained, the players by mean |value|, a beeswarm, a bar, a waterfall of the
-    first instance (where values add up), and the stats and provenance as tables. With K outputs the
-    table and the pictures are of the last output (the bar shows all), and the page says so. It
-    shows the first instance's own data and the instance names: mind whom you send it to.
+    The page holds what was explained, the players by mean |value|, a beeswarm, a bar plot, a
+    waterfall of the first instance (if its values add up), and the stats and the provenance as
+    tables. With K outputs the table and the pictures are of the last output, except for the bar
+    plot, which shows all; the page says so. It has no script and loads nothing from elsewhere. It
+    shows the data of the first instance and the instance names: mind whom you send it to.
 
     Args:
-        explanation: values [N, P] or [N, P, K], finite, N at least 1.
-        path: the file to write; replaced as a whole.
+        explanation: an `Explanation` with values [N, P] or [N, P, K], finite, N at least 1. For
+            one of an `AEC` use `collinearity_report`.
+        path: the file to write; an existing file is replaced as a whole.
 
     Returns:
         The path.
 
     Raises:
-        InputError: nothing to draw, values that are not finite, or no such folder.
+        InputError: nothing to draw, values that are not finite, an AEC's effects, or no such
+            folder.
         InputTypeError: an argument of another type.
         ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> X = np.array([[1.0, 2.0], [2.0, 1.0]])
+        >>> explanation = xj.Explainer(xj.as_model(lambda X: X[:, 0]), X)(X)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     xj.report(explanation, f"{folder}/page.html").name
+        'page.html'
     """
     _style.check(explanation, 1)
     _page.refuse_folder(path)

@@ -29,26 +29,45 @@ DPI, TOP = 160, 5
 def transparency_report(
     explanation: Explanation, path: str | os.PathLike[str], profile: Any = None
 ) -> Path:
-    """Write one self-contained HTML page: profile beside signed bars, and what was measured.
+    """Write one HTML page that tells one person, or two compared, what influenced a decision.
 
-    It says in plain words what the quantity, the intervention, the difference and the index were,
-    which inputs moved it most and (of "subtract") which way, with 95 % intervals where values are
-    sampled, and whether influences add up. With two people both stand side by side, and the text
-    says where they differ. It shows the people's data: mind whom you send it to.
+    The page shows the person's inputs beside signed bars of their influence. It says in plain words
+    what the quantity, the intervention, the difference and the index were, which inputs moved the
+    quantity most, and whether influences add up. With difference="subtract" it also says which way
+    an input moved it. Sampled values have 95 % intervals. Two people stand side by side, and the
+    text says where they differ. The page has no script and loads nothing from elsewhere. It shows
+    the people's data: mind whom you send it to.
 
     Args:
-        explanation: of `QII` for one or two individuals, values [1, P] or [2, P]; of a vector of
-            class probabilities choose a class, explanation[:, :, "yes"].
-        path: the file to write; replaced as a whole.
-        profile: what to write as the people's values; see `plots.profile`.
+        explanation: an `Explanation` made by `QII` for one or two individuals, values [1, P] or
+            [2, P]. For a vector of class probabilities choose a class: explanation[:, :, "yes"].
+        path: the file to write; an existing file is replaced as a whole.
+        profile: None, or what to write as the people's values: a frame or a list of dicts, one row
+            a person, with columns named like the players. A player without a column there, and
+            every player with None, is taken from `explanation.data`.
 
     Returns:
         The path.
 
     Raises:
-        InputError: no explanation of `QII`, other than one or two people, or no such folder.
+        InputError: not an explanation by `QII`, not one or two people, or no such folder.
         InputTypeError: an argument of another type.
         ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> data = np.array([[0, 0], [0, 1], [1, 1], [1, 1]])
+        >>> hired = xj.as_model(lambda X: X[:, 1] > 0, output="label")
+        >>> explanation = xj.QII(hired, data).explain(data[:1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     xj.transparency_report(explanation, f"{folder}/page.html").name
+        'page.html'
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE
+        S&P 2016): transparency reports.
     """
     _style.check(explanation, 1)
     if explanation.provenance.get("method") != "QII":

@@ -1,4 +1,7 @@
-"""`AEC`: additive effects of collinearity, a list of columns that minds how they depend.
+"""`AEC`: additive effects of collinearity.
+
+AEC ranks the columns of a table for a target. The effect of a column is its slope on the target
+times a sum of slopes among the columns, so that the ranking depends on how columns are correlated.
 
 Letters: M rows, F features, K classes, S bootstrap replicates.
 """
@@ -6,12 +9,13 @@ Letters: M rows, F features, K classes, S bootstrap replicates.
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from xaijax import _checks
+from xaijax import _checks, _typing
 from xaijax._errors import InputError, InputTypeError
 from xaijax._public import public_class
 from xaijax.methods.aec.bootstrap import (
@@ -44,71 +48,89 @@ SOLVERS = ("sklearn", "newton")
 
 @public_class
 class AEC(BaseEstimator):
-    """Additive effects of collinearity (Salih 2024, eq. 7), a scikit-learn estimator.
+    """Rank the columns of a table for a target by their additive effects of collinearity (AEC).
 
-        effect_j = b_j * sum_{i != j} sum_{z != i} B[z, i]
+    AEC is a scikit-learn estimator. It explains no model: it fits simple regressions to the data.
+    The effect of column j is
 
-    B[z, i] is the slope of the regression of column z on column i alone, b_j that of y on column j
-    alone: least squares for a regression, logistic for a classification (one class against the
-    rest). z = j is among the terms. Columns are ranked by |effect|.
+        effect_j = b_j * sum_{i != j} sum_{z != i} B[z, i].
 
-    What an effect is not. It is no share of an answer, and its sign is not the direction of an
-    effect: it is the sign of b_j times that of the sum of the other columns' slopes. Where columns
-    are uncorrelated every effect is 0, whatever y is. With `standardize=False`, the paper's
-    reading, slopes in mixed units are added: multiplying one column by 10 changes the list, and
-    columns of small spread lead it. Shifting a column changes nothing, up to where solver="sklearn"
-    stops.
+    B[z, i] is the slope of the regression of column z on column i alone, and b_j that of y on
+    column j alone. B is fitted by least squares, and so is b in a regression. In a classification
+    b is logistic, one class against the rest. The case z = j is among the terms. Columns are ranked
+    by |effect|.
 
-    Parameters
-    ----------
-    task : "auto", "regression" or "classification". "auto": a classification when y is bool, text,
-        categorical or has exactly two distinct values, else a regression.
-    standardize : whether columns are divided by their standard deviations first; B is then their
-        correlation matrix, and the list does not depend on units.
-    decimals : None, or digits to which every B, every b and the effects are rounded; the author's
-        code has 4.
-    solver : of the logistic fits, both with the loss of `LogisticRegression()` (L2, C = 1, the
-        intercept free). "sklearn": that class's own stopping point, as in the paper. It may be far
-        from the minimum, with the wrong sign even, where a column's mean is many standard
-        deviations from 0 or its standard deviation is small; one warning names such columns and
-        both slopes. "newton": the minimum.
-    learner : None, or what gives b_j instead: a scikit-learn estimator with a slope (`coef_`), or a
-        function (x [M], y [M]) -> slope, called with a third argument where rows have weights. In a
-        classification y is 0 or 1.
-    bootstrap : None, or the number S of resamplings of the rows, at least 2. Their logistic slopes
-        are at the minimum, also with solver="sklearn": errors and ranks are those of
-        solver="newton". With sample_weight every replicate draws M of the M rows of positive
-        weight, each as likely as any other, and a drawn row counts with its weight. So a weight of
-        2 is one row that may be drawn, not two: effects are those of the row twice, errors are not.
-    seed : of the resampling; the same seed draws the same rows, however data are cut into chunks.
+    An effect is no share of an answer. Its sign is the sign of b_j times that of the sum of the
+    other columns' slopes, not the direction in which y moves. If the columns are uncorrelated,
+    every effect is 0, whatever y is. With standardize=False, as in the paper, slopes in mixed units
+    are added. Multiplying one column by 10 then changes the ranking, and columns of small spread
+    lead it. Shifting a column changes nothing, except for where solver="sklearn" stops.
 
-    Attributes
-    ----------
-    effects_ : float64 [F]; [K, F] with more than two classes.
-    ranking_ : column indices [F] ([K, F]), largest |effect| first, ties in column order.
-    slopes_ : B, float64 [F, F], with 1 on the diagonal, 0 for constant columns.
-    target_slopes_ : b, float64 [F] ([K, F]); 0 for constant columns.
-    correlation_ : float64 [F, F], of the columns; 0 for constant ones.
-    std_errors_ : like effects_, None without bootstrap: the standard deviation over replicates.
-    rank_probabilities_ : [F, F] ([K, F, F]), None without bootstrap: the share of replicates in
-        which a column (first axis) has a rank (second axis, 0 the top).
-    classes_ : [K], ascending; None for a regression. With two classes b is of the second.
-    n_features_in_ : F.
-    feature_names_in_ : [F], the columns of a frame where all names are text; else not there.
-    n_iter_ : passes over all rows of the Newton solver, 0 where none was needed.
-    explanation_ : the result as an `Explanation`, for plots, tables and the report.
+    Args:
+        task: "regression", "classification" or "auto". "auto" is a classification if y is bool,
+            text, categorical or has exactly two distinct values, else a regression.
+        standardize: bool. True: the columns are divided by their standard deviations first. B is
+            then their correlation matrix, and the ranking does not depend on units.
+        decimals: int or None. Digits to which B, b and the effects are rounded; the author's code
+            has 4. None: no rounding.
+        solver: of the logistic fits. Both solvers have the loss of `LogisticRegression()`: L2,
+            C = 1, the intercept free. "sklearn": that class's own stopping point, as in the paper.
+            It may be far from the minimum, even with the wrong sign, if a column's mean is many
+            standard deviations from 0 or its standard deviation is small. One warning names such
+            columns and both slopes. "newton": the minimum.
+        learner: None, or what gives b_j instead: a scikit-learn estimator with a slope (`coef_`),
+            or a function (x [M], y [M]) -> slope, called with the weights as a third argument if
+            rows have weights (always under `bootstrap`). In a classification y is 0 or 1.
+        bootstrap: int of at least 2, or None. How often the M rows are drawn anew, with
+            replacement, for standard errors and ranks. Logistic slopes of these replicates are at
+            the minimum, also with solver="sklearn". With sample_weight each replicate draws M of
+            the M rows of positive weight, all equally likely, and a drawn row counts with its
+            weight. So a row of weight 2 has the effect of two rows, but is drawn as one.
+        seed: int, of `bootstrap`. The same seed draws the same rows, however the data are cut into
+            chunks.
 
-    The unit of an effect is that of y (of a regression) times units of columns over units of
-    columns, added. Constant columns have slope and effect 0 and are named in one warning; another
-    is given when standard deviations differ by more than 100 times and standardize is False.
+    Attributes:
+        effects_: float64 [F], or [K, F] with K > 2 classes. The unit is that of y (of log-odds in
+            a classification) times units of columns over units of columns, added.
+        ranking_: column indices [F] or [K, F], the largest |effect| first, ties in column order.
+        slopes_: B, float64 [F, F], 1 on the diagonal; 0 for constant columns.
+        target_slopes_: b, float64 [F] or [K, F]; 0 for constant columns.
+        correlation_: float64 [F, F], of the columns; 0 for constant ones.
+        std_errors_: like effects_, the standard deviation over replicates; None without bootstrap.
+        rank_probabilities_: float64 [F, F] or [K, F, F]: the share of replicates in which a column
+            (first axis of the two) has a rank (second axis, 0 the top); None without bootstrap.
+        classes_: [K], ascending; None in a regression. With two classes b is that of the second.
+        n_features_in_: F.
+        feature_names_in_: [F], only there if X is a frame whose column names are all text.
+        n_iter_: passes of the Newton solver over all rows, 0 if none was needed.
+        explanation_: the result as an `Explanation`, for plots, tables and the report.
+
+    Raises:
+        InputError, InputTypeError: by `fit` and `fit_chunks`; the constructor accepts anything, as
+            scikit-learn wants it.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> X = np.array([[1.0, 2.0], [2.0, 1.0], [3.0, 4.0], [4.0, 3.0]])
+        >>> aec = xj.AEC().fit(X, y=X[:, 0])
+        >>> aec.effects_.round(3), aec.ranking_
+        (array([0.6 , 0.36]), array([0, 1]))
+
+    Constant columns have slope and effect 0, and a warning names them. With standardize=False
+    another warning is given if standard deviations differ by more than 100 times.
+
+    References:
+        Salih, "Explainable artificial intelligence for dependent features: additive effects of
+        collinearity" (2024), equation 7.
     """
 
     def __init__(
         self,
-        task: str = "auto",
+        task: Literal["auto", "regression", "classification"] = "auto",
         standardize: bool = False,
         decimals: int | None = None,
-        solver: str = "sklearn",
+        solver: Literal["sklearn", "newton"] = "sklearn",
         learner: Any = None,
         bootstrap: int | None = None,
         seed: int = 0,
@@ -121,14 +143,28 @@ class AEC(BaseEstimator):
         self.bootstrap = bootstrap
         self.seed = seed
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> AEC:
-        """Fit to X [M, F] (array, pandas or polars frame of numbers) and y [M]; returns self.
+    def fit(
+        self,
+        X: _typing.Rows,
+        y: _typing.ArrayLike,
+        sample_weight: _typing.ArrayLike | None = None,
+    ) -> AEC:
+        """Compute the effects of the columns of X on y.
 
-        sample_weight: [M], at least 0; for the effects a weight of 2 is the same as the row twice,
-            for bootstrap errors it is one row (see `bootstrap`).
+        Args:
+            X: numbers [M, F]: an array, or a pandas or polars frame.
+            y: target [M]: numbers, bools or labels.
+            sample_weight: float [M] of at least 0, or None. For the effects, a row of weight 2 is
+                the same as the row twice; for `bootstrap` it is one row.
 
-        Raises, before any fit: InputError for NaN, infinity, duplicate names, y of another length,
-        a single class and the like; InputTypeError for types that are not accepted.
+        Returns:
+            self.
+
+        Raises:
+            InputError: before any fit: NaN, infinity, duplicate names, y of another length, a
+                single class and the like. InputTypeError: types that are not accepted.
+            MemoryPlanError: more replicates than fit in memory.
+            ModelOutputError: `learner` gave no finite slope.
         """
         started = time.perf_counter()
         self._check()
@@ -138,20 +174,27 @@ class AEC(BaseEstimator):
         self._keep_names(text_names(X))
         return self
 
-    def fit_chunks(self, chunks: Any) -> AEC:
-        """Fit to rows that come in chunks, for tables larger than memory; returns self.
+    def fit_chunks(
+        self, chunks: Iterable[tuple[Any, ...]] | Callable[[], Iterable[tuple[Any, ...]]]
+    ) -> AEC:
+        """Compute the effects from rows that come in chunks, for tables larger than memory.
 
-        The result is that of `fit` on all rows at once, up to rounding: a regression takes one
-        pass, a classification one and about seven more (solver="newton" only; fewer where the fit
-        of the first rows is a good start), bootstrap some more.
+        The result is that of `fit` on all rows at once, up to rounding. A regression takes one pass
+        over the rows. A classification takes one and about seven more, or fewer if the fit of the
+        first rows is a good start. Bootstrap takes some more.
 
-        chunks: what can be iterated over several times and gives tuples (X, y) or
-            (X, y, sample_weight), X [R, F] always an array or always a frame, with the same columns
-            each time: a list, an object whose __iter__ starts anew, or a function that returns a
-            new iterator.
+        Args:
+            chunks: gives tuples (X, y) or (X, y, sample_weight), with X [R, F] always an array or
+                always a frame, of the same columns each time. It must be iterable several times: a
+                list, an object whose __iter__ starts anew, or a function that returns a new
+                iterator.
 
-        Raises: as `fit`; InputTypeError for an iterator that can be read once; InputError for
-        solver="sklearn" in a classification, and for learner=, which need all rows at once.
+        Returns:
+            self.
+
+        Raises:
+            InputError: as `fit`; solver="sklearn" in a classification, or `learner`, which both
+                need all rows at once. InputTypeError: an iterator that can be read only once.
         """
         started = time.perf_counter()
         self._check()

@@ -24,27 +24,44 @@ def bar(
     max_display: int = 12,
     output: int | str | None = None,
 ) -> Axes:
-    """One bar per player: the mean over the N instances of |value|.
+    """One bar per player: the mean of |value| over the N instances.
 
-    The `max_display` largest players from the top, the rest as one bar, the sum of theirs. With K
-    outputs and `output=None` the bars of the outputs are stacked, each in its colour (more than
-    seven: the largest six, and the sum of the rest in grey). Where standard errors are known, a
-    95 % interval: the mean over the instances of the values' half-widths (summed over stacked
-    outputs), which bounds the error of the mean however the errors are correlated. The bar of the
-    rest has none: that bound, summed over many players, would say nothing.
+    The `max_display` largest players are shown from the top. The others make one more bar, which is
+    the sum of theirs. With K outputs and `output=None`, the bars of the outputs are stacked, each
+    in its colour. Of more than seven outputs, the six largest have colours, and the sum of the
+    others is grey.
+
+    If standard errors are known, a line shows a 95 % interval. Its half-width is the mean over the
+    instances of the values' half-widths, summed over stacked outputs. This bounds the error of the
+    mean, however the errors are correlated. The bar of the others has no line, since that bound,
+    summed over many players, would say nothing.
 
     Args:
-        explanation: values [N, P] or [N, P, K], N at least 1; or a private copy.
-        ax: where to draw; None makes a figure.
-        max_display: players shown one by one, at least 1.
-        output: name or position of one output; None: all.
+        explanation: `Explanation` of at least one instance, values [N, P] or [N, P, K]; or its
+            private copy.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
+        max_display: int, at least 1. Players shown one by one.
+        output: name or position of one output, or None: all.
 
     Returns:
-        The Axes.
+        The `Axes`.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> values = np.array([[1.0, -2.0], [3.0, 0.0]])
+        >>> explanation = xj.Explanation(values, np.zeros(2), feature_names=("age", "size"))
+        >>> axes = xj.plots.bar(explanation)
+        >>> axes.get_xlabel()
+        'mean |Shapley value| over 2 instances'
+        >>> [bar.get_width().item() for bar in axes.patches]
+        [2.0, 1.0]
     """
     _style.check(explanation, max_display, private=True)
     if output is not None:

@@ -30,26 +30,39 @@ def beeswarm(
     max_display: int = 12,
     output: int | str | None = None,
 ) -> Axes:
-    """One dot per instance and player: its place is the value, its colour the player's own data.
+    """One dot per instance and player: its place is the value, its colour the player's data.
 
-    The `max_display` players of the largest mean |value| from the top. Numbers are coloured from
-    low (blue) to high (orange), the ends being the 5th and 95th percentile of the column. Grey:
-    texts, constant columns, missing entries, and players that are not one column of the data.
-    Beyond 4,000 instances an even choice of them is drawn, and the axis says so. Up to 60
-    instances, standard errors are drawn as 95 % intervals.
+    The `max_display` players of the largest mean |value| are shown from the top. Numbers are
+    coloured from low (blue) to high (orange); the ends are the 5th and the 95th percentile of the
+    column. Grey are texts, constant columns, missing entries, and players that are not one column
+    of the data. Of more than 4,000 instances, 4,000 at even distances are drawn, and the axis says
+    so. Of up to 60 instances, 95 % intervals are drawn if standard errors are known.
 
     Args:
-        explanation: values [N, P], or [N, P, K] with `output`; N at least 1; or a private copy.
-        ax: where to draw; None makes a figure.
-        max_display: players shown, at least 1.
-        output: name or position of one output; needed with K outputs.
+        explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
+            `output`; or its private copy.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
+        max_display: int, at least 1. Players shown.
+        output: name or position of one output. Needed with K outputs.
 
     Returns:
-        The Axes.
+        The `Axes`.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> values = np.array([[1.0, -2.0], [3.0, 0.0]])
+        >>> data = np.array([[20, 5], [40, 6]])
+        >>> explanation = xj.Explanation(values, np.zeros(2), data=data)
+        >>> axes = xj.plots.beeswarm(explanation)
+        >>> axes.get_xlabel()
+        'Shapley value (2 instances)'
     """
     _style.check(explanation, max_display, private=True)
     explanation = _style.one_output(explanation, output, "beeswarm")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,23 +25,34 @@ def named_each(F: int) -> int:
 
 
 @public
-def correlation(explanation: Explanation, ax: Any = None, colorbar: bool = True) -> Axes:
+def correlation(explanation: Explanation, ax: Axes | None = None, colorbar: bool = True) -> Axes:
     """Heatmap of the correlation matrix, from -1 (blue) over 0 (white) to 1 (orange).
 
-    Up to 12 columns each cell has its number. Beyond 30 columns the picture grows no further, and
-    only every second, third, ... name stands beside it. Constant columns have correlation 0.
+    Up to 12 columns, each cell shows its number. Beyond 30 columns the picture grows no further,
+    and only every second, third, ... name stands beside it. Constant columns have correlation 0.
 
     Args:
         explanation: `explanation_` of a fitted `xaijax.AEC`.
-        ax: where to draw; None makes a figure.
-        colorbar: whether the scale stands beside.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
+        colorbar: bool. Whether the colour scale stands beside.
 
     Returns:
-        The Axes.
+        The `Axes`.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> X = np.array([[1.0, 2.0], [2.0, 1.0], [3.0, 4.0], [4.0, 3.0]])
+        >>> aec = xj.AEC().fit(X, y=X[:, 0])
+        >>> axes = xj.plots.correlation(aec.explanation_)
+        >>> [cell.get_text() for cell in axes.texts]
+        ['1.00', '0.60', '0.60', '1.00']
     """
     _style.check(explanation, 1)
     matrix, names = explanation.stats.get("correlation"), explanation.provenance.get("columns")

@@ -19,6 +19,7 @@ from xaijax.results.plots import _style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
 
 CHANNELS = (1, 3, 4)  # grey, colours, colours with opacity
 
@@ -31,35 +32,50 @@ def image(
     output: int | str | None = None,
     shape: tuple[int, ...] | None = None,
     limit: float | None = None,
-    cmap: Any = None,
+    cmap: str | Colormap | None = None,
     colorbar: bool = True,
     outline: bool = True,
 ) -> Axes:
     """The values of one instance where its players lie: each pixel has its player's value.
 
-    A patch has one value for all its pixels, not one for each. With channels a pixel has the sum
-    over the players that have a channel of it. The colours run from -limit (blue) over 0 (white) to
-    limit (orange); a pixel that no player covers is grey. Hatched: pixels whose 95 % interval
-    contains 0 or is unknown (where players are summed: the sum of their half-widths). The line goes
-    around the pixels that are above the middle between the image's darkest and brightest.
+    A patch of pixels that is one player has one value for all of them. If pixels have channels, a
+    pixel shows the sum over the players that have a channel of it. The colours run from -limit
+    (blue) over 0 (white) to limit (orange). A pixel that no player covers is grey.
+
+    Hatched are the pixels whose 95 % interval contains 0 or is unknown. Where players are summed,
+    the half-width is the sum of theirs. A line goes around the bright pixels: those above the
+    middle between the darkest and the brightest of the image.
 
     Args:
-        explanation: values [1, P], or [1, P, K] with `output`; data [1, H, W] or [1, H, W, C].
-        ax: where to draw; None makes a figure.
-        output: name or position of one output; needed with K outputs.
-        shape: (H, W) or (H, W, C) of the instance, where its data are flat rows.
-        limit: the end of the colour scale, to compare pictures; None: the largest |value|.
-        cmap: a matplotlib colour map or its name, "RdBu_r" say; None: blue, white, orange.
-        colorbar: whether to draw the scale.
-        outline: whether to draw the line around the bright part of the image.
+        explanation: `Explanation` of one instance, values [1, P], or [1, P, K] with `output`; data
+            [1, H, W] or [1, H, W, C] with C of 1, 3 or 4.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
+        output: name or position of one output. Needed with K outputs.
+        shape: (H, W) or (H, W, C) of the instance, or None. Needed if the data are flat rows, or
+            if there are none.
+        limit: positive float or None. The end of the colour scale, to compare pictures. None: the
+            largest |value|.
+        cmap: a matplotlib colour map or its name, such as "RdBu_r". None: blue, white, orange.
+        colorbar: bool. Whether to draw the colour scale.
+        outline: bool. Whether to draw the line around the bright pixels.
 
     Returns:
-        The Axes.
+        The `Axes`.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted, several instances, or data
-            that are no image.
+        InputError, InputTypeError: an argument that is not accepted; several instances; data that
+            are no image.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> explanation = xj.Explanation(np.array([[1.0, -2.0, 0.0, 0.5]]), np.zeros(1))
+        >>> axes = xj.plots.image(explanation, shape=(2, 2))
+        >>> axes.images[0].get_array().tolist()
+        [[1.0, -2.0], [0.0, 0.5]]
     """
     _style.check(explanation, 1)
     if len(explanation) > 1:

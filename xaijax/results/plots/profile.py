@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from xaijax.results._wording import axis
 from xaijax.results.plots import _style
 
 if TYPE_CHECKING:
+    import pandas
+    import polars
     from matplotlib.axes import Axes
 
 
@@ -24,27 +27,45 @@ def profile(
     explanation: Explanation | PrivateExplanation,
     ax: Axes | None = None,
     *,
-    profile: Any = None,
+    profile: pandas.DataFrame
+    | polars.DataFrame
+    | Mapping[str, Any]
+    | Sequence[Mapping[str, Any]]
+    | None = None,
     max_display: int = 14,
 ) -> Axes:
-    """One signed bar a player, beside the person's own value; two people side by side.
+    """One signed bar per player, beside the person's data; two people side by side.
 
-    From the largest |value| down (of either person); the players that are not shown are one bar,
-    their sum. Where standard errors are known, 95 % intervals of the values that are shown.
+    A person is an instance. Players come from the largest |value| of either person down. Those that
+    are not shown make one more bar, which is the sum of theirs. If standard errors are known, the
+    players that are shown one by one have 95 % intervals.
 
     Args:
-        explanation: values [1, P] or [2, P], of one output; or a private copy.
-        ax: where to draw; None makes a figure.
-        profile: what to write as the people's values: a frame or a list of dicts, one row a person,
-            columns named like the players; None: taken from `explanation.data`.
-        max_display: players shown one by one, at least 1.
+        explanation: `Explanation` of one or two instances with one output, values [1, P] or [2, P];
+            or its private copy.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
+        profile: what to write as the people's data: a frame, or a list of dicts, with one row per
+            person and columns named like players; or one dict. A player without a column there, and
+            with None every player, shows `explanation.data`.
+        max_display: int, at least 1. Players shown one by one.
 
     Returns:
-        The Axes.
+        The `Axes`.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> values = np.array([[1.0, -2.0]])
+        >>> explanation = xj.Explanation(values, np.zeros(1), feature_names=("age", "size"))
+        >>> axes = xj.plots.profile(explanation, profile=[{"age": 20, "size": "small"}])
+        >>> [label.get_text() for label in axes.get_yticklabels()]
+        ['size: small', 'age: 20']
     """
     _style.check(explanation, max_display, private=True)
     explanation = _style.lone_output(explanation, "a profile is of one")

@@ -26,25 +26,39 @@ def waterfall(
 ) -> Axes:
     """The values of one instance as steps from its base value (bottom) to their sum (top).
 
-    The `max_display` players of the largest |value| from the top, the rest as one step at the
-    bottom. A player that is one column of the data shows the instance's entry there. Where standard
-    errors are known, a 95 % interval at the end of each step but the rest's, whose error depends on
-    how the errors of its players are correlated.
+    The `max_display` players of the largest |value| are shown from the top. The others make one
+    step at the bottom. A player that is one column of the data shows the instance's entry there.
+    If standard errors are known, a line at the end of each step shows a 95 % interval. The step of
+    the others has none, since its error depends on how the errors of its players are correlated.
 
     Args:
-        explanation: values [N, P], or [N, P, K] with `output`; N at least 1.
-        ax: where to draw; None makes a figure.
+        explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
+            `output`.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
         instance: position or name of the instance.
-        max_display: players shown one by one, at least 1.
-        output: name or position of one output; needed with K outputs.
+        max_display: int, at least 1. Players shown one by one.
+        output: name or position of one output. Needed with K outputs.
 
     Returns:
-        The Axes.
+        The `Axes`.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted; unary influences and indices
-            of Deegan and Packel, whose sum is nothing.
+        InputError, InputTypeError: an argument that is not accepted; a private copy, which has no
+            base value; unary influences and indices of Deegan and Packel, which are no steps
+            towards a sum.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> explanation = xj.Explanation(
+        ...     np.array([[3.0, -1.0]]), np.array([0.5]), feature_names=("age", "size")
+        ... )
+        >>> axes = xj.plots.waterfall(explanation)
+        >>> axes.texts[-1].get_text()
+        'base value + all values = 2.5'
     """
     _style.check(explanation, max_display)
     refuse_no_sum(explanation)

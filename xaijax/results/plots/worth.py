@@ -17,22 +17,38 @@ if TYPE_CHECKING:
 
 @public
 def worth(worth: GuestWorth, ax: Axes | None = None) -> Axes:
-    """One bar per party: the mean over the instances of |value|, the host's values summed first.
+    """One bar per party: the mean of |value| over the instances.
 
-    Lines: 1.96 standard errors, the instances being a sample. Beside a guest's bar the model's
-    score with its columns at the reference, and that of a model refitted without them where one was
-    given; the score with all columns stands in the title.
+    The value of the host is the sum of its columns' values. A line shows 1.96 standard errors on
+    either side, where the instances are a sample of many. Beside a guest's bar stands the model's
+    score with the guest's columns at the reference, and the score of a model refitted without them
+    if one was given. The score with all columns stands in the title.
 
     Args:
-        worth: from `FederatedExplainer.worth`.
-        ax: where to draw; None makes a figure.
+        worth: `GuestWorth`, from `FederatedExplainer.worth`.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
 
     Returns:
-        The Axes.
+        The `Axes`.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted, or values not finite.
+        InputError, InputTypeError: an argument that is not accepted, or mean values that are not
+            finite.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> worth = xj.GuestWorth(
+        ...     parties=("host", "bank"), mean_absolute=np.array([0.5, 0.25]),
+        ...     mean_value=np.array([0.5, 0.25]), standard_errors=np.array([0.1, 0.1]),
+        ...     metric="accuracy", score=0.75, score_without=np.array([0.5]),
+        ...     score_refitted=np.array([np.nan]), instances=4,
+        ... )
+        >>> xj.plots.worth(worth).get_title(loc="left")
+        'accuracy with all columns 0.7500'
     """
     if not isinstance(worth, GuestWorth):
         raise InputTypeError(
