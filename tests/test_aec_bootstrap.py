@@ -11,7 +11,7 @@ from aec_data import collinear, fitted
 from sklearn.linear_model import LinearRegression, Ridge
 
 import xaijax as xj
-from xaijax.methods.aec import bootstrap, draws, replicates, rows
+from xaijax.methods.aec import bootstrap, draws, estimator, replicates, rows
 
 
 def effects_of(X, y, S, weights=None, **options):
@@ -25,7 +25,7 @@ def effects_of(X, y, S, weights=None, **options):
         return kept["effects"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(xj.methods.aec.estimator, "replicate_effects", keep)
+        patch.setattr(estimator, "replicate_effects", keep)
         aec = fitted(X, y, weights, bootstrap=S, **options)
     return aec, kept["effects"], kept["times"]
 
@@ -178,3 +178,16 @@ def test_a_column_that_is_constant_in_a_replicate_has_no_effect_there():
     without = times[:, 7] == 0
     assert 5 < without.sum() < 55
     assert (found[without, 0, 1] == 0).all() and (found[~without, 0, 1] != 0).all()
+
+
+def test_a_function_of_three_arguments_gets_three_in_every_fit():
+    counts = []
+
+    def learner(x, y, weights):
+        counts.append(len(weights))
+        return float((weights * x * y).sum() / (weights * x * x).sum())
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    aec = xj.AEC(task="regression", learner=learner, bootstrap=2).fit(X, X[:, 0])
+    assert set(counts) == {30} and aec.std_errors_.shape == (2,)

@@ -93,3 +93,16 @@ def test_columns_that_grow_with_time_keep_their_digits() -> None:
     # What the comparison allows: 1e-5 of the spread.
     np.testing.assert_allclose(answers, fitted.predict(rows), rtol=0, atol=1e-5 * spread)
     assert got.values.shape == wanted.values.shape
+
+
+def test_as_jax_of_a_translation_that_was_left_is_the_estimator(jumps: Jumps) -> None:
+    model = xj.as_model(jumps)
+    before = xj.as_jax(model)
+    far = X[:2].copy()
+    far[1, 0] = 9.0
+    wanted = model.predict(far)  # compares them
+    assert wanted[1] == 7.0
+    with pytest.raises(xj.InputError, match=r"Say as_jax\(model\) again"):
+        before(far)
+    # as_jax answers in float32.
+    np.testing.assert_allclose(xj.as_jax(model)(far), wanted, rtol=2.0**-23)

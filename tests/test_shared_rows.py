@@ -99,17 +99,24 @@ def test_calls_are_full(kind):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_row_has_the_same_bits_in_any_company(dtype):
-    """Products by a linear algebra library, which rounds the last rows of a call in another way."""
+    """Products by a linear algebra library, which rounds the last rows of a call in another way.
+
+    One that rounds a row by its place in the call (OpenBLAS in float32 with AVX2) gives no bits
+    that could be the same in any company; the values then are, but for such roundings.
+    """
     rng = np.random.default_rng(0)
     inner, outer = rng.normal(size=(8, 20)).astype(dtype), rng.normal(size=20).astype(dtype)
     X = rng.integers(0, 3, (60, 8)).astype(dtype)
     model = xj.as_model(lambda rows: np.tanh(rows @ inner) @ outer, backend="host")
     explainer = xj.Explainer(model, xj.Baseline("median", X))
+    steady = len(np.unique(np.repeat(X[:1], 4096, axis=0) @ inner, axis=0)) == 1
+    # A value is 2 differences of answers below 20, each of which has 28 roundings at most.
+    atol = 0 if steady else 4 * 20 * 28 * np.finfo(dtype).eps / 2
     whole = explainer(X, progress=False).values
     order = rng.permutation(60)
-    assert explainer(X[order], progress=False).values.tobytes() == whole[order].tobytes()
-    for rows in (slice(0, 1), slice(7, 9), slice(20, 60), slice(1, 60, 7)):
-        assert explainer(X[rows], progress=False).values.tobytes() == whole[rows].tobytes()
+    for rows in (order, slice(0, 1), slice(7, 9), slice(20, 60), slice(1, 60, 7)):
+        found = explainer(X[rows], progress=False).values
+        np.testing.assert_allclose(found, whole[rows], rtol=0, atol=atol)
 
 
 def codes(seed, rows=200):

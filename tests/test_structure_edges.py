@@ -190,3 +190,18 @@ def test_a_layer_of_no_units_is_no_structure():
     model = xj.as_model(lambda rows: jnp.tanh(rows @ empty) @ jnp.zeros(0) + 1.0)
     found = xj.Explainer(model, np.eye(3))(np.ones((2, 3)))
     assert (found.values == 0).all() and (found.base_values == 1).all()
+
+
+def test_a_model_that_prints_is_explained_like_others():
+    """A step without an output."""
+    rng = np.random.default_rng(0)
+    rows, W = (rng.normal(size=shape).astype(np.float32) for shape in ((5, 3), (3, 2)))
+
+    def printing(rows):
+        jax.debug.print("{} {}", rows.shape[0], rows[0, 0])
+        return jnp.tanh(rows @ W).sum(axis=1)
+
+    found = xj.Explainer(xj.as_model(printing), rows[:2])(rows)
+    plain = xj.Explainer(xj.as_model(printing, structure="plain"), rows[:2])(rows)
+    # Answers below 4, some hundred float32 roundings of which make a value.
+    np.testing.assert_allclose(found.values, plain.values, rtol=0, atol=4 * 100 * 2.0**-24)

@@ -24,10 +24,13 @@ _OLDEST = (0, 12)
 def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Array]:
     """A model as one JAX function, to be composed with `jax.jit`, `jax.vmap` and other functions.
 
-    A JAX model is passed through. A host model is called back through `jax.pure_callback`, once for
-    a whole batch, with the rows as a read-only array in the dtype given. The answer has the dtype
-    of the rows where that is float32 or float64, else float32. A host model cannot be
-    differentiated.
+    A JAX model is passed through. For an estimator with a translation this is the translation,
+    unless a comparison has found that the two differ: then it is the estimator, as a host model.
+    Nothing is compared here; `model.predict(rows)` compares.
+
+    A host model is called back through `jax.pure_callback`, once for a whole batch, with the rows
+    as a read-only array in the dtype given. The answer has the dtype of the rows where that is
+    float32 or float64, else float32. A host model cannot be differentiated.
 
     If a host model, or a check of its answer, fails inside JAX, the error is JAX's own runtime
     error with the text inside. Explainers do not go this way: they call a host model outside
@@ -40,11 +43,13 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
             these do not tell, one number per row.
 
     Returns:
-        A function of rows [..., R, *F] that gives a `jax.Array` [..., R] or [..., R, K].
+        A function of rows [R, *F] that gives a `jax.Array` [R] or [R, K]. That of a host model also
+        takes more axes in front, rows [..., R, *F]; use `jax.vmap` for a JAX model.
 
     Raises:
         InputError: `outputs` below 1, or given for a JAX model; a host model with jax older than
-            0.12. From the function: rows without a row axis, or an estimator that has changed.
+            0.12. From the function: rows without a row axis, an estimator that has changed, or one
+            that was found since to differ from its translation.
         InputTypeError: `model` is not a `Model`, or `outputs` not a whole number.
 
     Example:
@@ -63,6 +68,8 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
     before_jax()
     if model.reader is not None and model.original is not None and not model.reader.numbers_only:
         model = model.original  # rows in JAX are numbers, and it takes text
+    if model.original is not None and model.settled() is not model:
+        model = model.original  # its translation, or that without its offset, answers otherwise
     if model.loop == "jax":
         return _passed_through(model, outputs)
     if jax.__version_info__[:2] < _OLDEST:
@@ -117,6 +124,11 @@ def _passed_through(model: Model, outputs: int | None) -> Callable[[Any], jax.Ar
     def function(rows: Any) -> jax.Array:
         before_jax()
         model.refuse_changed()
+        if model.settled() is not model:
+            raise InputError(
+                f"{model.name} differs from its translation by more than rounding, as was found "
+                "after as_jax made this function of the translation. Say as_jax(model) again."
+            )
         return apply(params, jnp.asarray(rows))
 
     return function

@@ -84,6 +84,8 @@ def _bound(equation: Any, inputs: list[Any]) -> list[Any]:
 def uniform(equation: Any, inputs: list[Any], R: int) -> bool:
     """Whether a step without rows makes numbers [R, ...] that are the same for every row."""
     name, options = equation.primitive.name, equation.params
+    if not equation.outvars:  # jax.debug.print
+        return False
     shape = equation.outvars[0].aval.shape
     if shape[:1] != (R,):
         return False
@@ -99,9 +101,11 @@ def with_rows(equation: Any, inputs: list[Any]) -> Rows:
 
     Sums over several columns are not for this function.
     """
+    if len(equation.outvars) != 1:
+        raise NoLayer
     name, shape = equation.primitive.name, equation.outvars[0].aval.shape
     R = next(x.shape[0] for x in inputs if isinstance(x, Rows))
-    if shape[:1] != (R,) or len(equation.outvars) != 1:
+    if shape[:1] != (R,):
         raise NoLayer
     if name in ELEMENTWISE:
         owner = _elementwise(inputs, shape)

@@ -141,7 +141,8 @@ def register_translation(
             f"estimator_type must be a class, got {type(estimator_type).__name__}. Pass "
             f"type(estimator)."
         )
-    if _entry(estimator_type) is not None and not check_flag("override", override):
+    replaces = check_flag("override", override)
+    if _entry(estimator_type) is not None and not replaces:
         raise InputError(
             f"estimator_type: {estimator_type.__name__} has a translation already. Say "
             f"override=True to put another in its place."

@@ -313,7 +313,8 @@ class AEC(BaseEstimator):
         F = found.F
         if self.learner is not None:
             assert isinstance(rows, Table)
-            learner = learner_of(self.learner, rows.weights is not None)
+            weighted = rows.weights is not None or self.bootstrap is not None
+            learner = learner_of(self.learner, weighted)
             scales = (found.mean, found.spread) if self.standardize else None
             return fit_learner(learner, rows, found, scales), None
         if found.target.classes is not None:

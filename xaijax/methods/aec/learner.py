@@ -24,6 +24,9 @@ Learner = Callable[[np.ndarray, np.ndarray, "np.ndarray | None"], float]
 def learner_of(learner: Any, weighted: bool) -> Learner:
     """Read `learner=` as a function (x [M], y [M], weights [M] or None) -> slope.
 
+    weighted: rows have weights, or will have in a bootstrap: a function is then called with a third
+    argument each time.
+
     Raises:
         InputTypeError: neither an estimator nor a callable, or one that takes no weights where
             weights are needed.
@@ -43,9 +46,11 @@ def learner_of(learner: Any, weighted: bool) -> Learner:
             f"learner {learner!r} takes (x, y), but rows have weights here: (x, y, sample_weight) "
             f"is needed. {remedy}"
         )
-    return lambda x, y, weights: _checked(
-        learner(x, y) if weights is None else learner(x, y, weights), learner
-    )
+    if weighted:  # always by three arguments, whichever row has which weight
+        return lambda x, y, weights: _checked(
+            learner(x, y, np.ones(len(x)) if weights is None else weights), learner
+        )
+    return lambda x, y, weights: _checked(learner(x, y), learner)
 
 
 def fit(
