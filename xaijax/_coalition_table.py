@@ -191,9 +191,10 @@ class CoalitionTable:
     def margin(self, threshold: float | None = None, absolute: bool = False) -> np.ndarray:
         """The smallest distance of a value from the threshold: min over S of |v(S) - threshold|.
 
-        If all values move by less than that, `deegan_packel` and `responsibility` do not change.
-        The distance is given as it is, also where it is within `rounding`: 0, or some 1e-16, tells
-        a tie. Games of zeros and ones without a threshold have 0.5, but for rounding.
+        If all values move by less than the margin less `rounding`, `deegan_packel` and
+        `responsibility` do not change; of a margin within `rounding` nothing can be said. The
+        distance is given as it is, also there: 0, or some 1e-16, tells a tie. Games of zeros and
+        ones without a threshold have 0.5, but for rounding.
 
         Args:
             threshold: float above `rounding`. None is for games of zeros and ones only.

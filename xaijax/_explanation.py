@@ -31,25 +31,28 @@ class Explanation:
     link(f(x)). `len(explanation)` is N, `for one in explanation` goes through the instances, and
     `explanation[instance, player, output]` is a part of it.
 
-    An explanation is frozen and holds no model. Its arrays are read-only views, `stats` and
-    `provenance` are read-only mappings. A frame in `data` is not copied.
+    An explanation is frozen and holds no model. It cannot be changed through its own fields: its
+    arrays are read-only views, `stats` and `provenance` are read-only mappings. It does not copy:
+    an array or frame that you passed to `Explanation(...)` and change afterwards changes here too.
 
     Attributes:
         values: float64 [N, P], or [N, P, K] of K outputs. The influences.
         base_values: float64 [N] or [N, K]. The value of the empty coalition, in which all players
             are absent (for `QII`: replaced). 0 for distances of `QII` and for `AEC`.
-        std_errors: float64, shaped like `values`, or None. Standard errors of sampled values: 0 for
-            exact instances, NaN where there is no degree of freedom. None: the values are exact, or
-            no error is known. Of `AEC`, errors of a bootstrap.
+        std_errors: float64, shaped like `values`, or None. Standard errors of sampled values, and
+            of enumerated ones of a random model: 0 for exact instances, NaN where there is no
+            degree of freedom. None: the values are exact, or no error is known. Of `AEC`, errors of
+            a bootstrap.
         data: array [N, *F], a frame as it was given, or None. The instances.
         feature_names: tuple of str [P]. Names of the players, all different. (), the default,
             becomes ("player 0", "player 1", ...).
         output_names: tuple of str [K], all different, or None where `values` are [N, P]. None with
             K outputs becomes ("output 0", ...).
         instance_names: tuple of str [N] or None.
-        exact: bool. Whether all values are exact; True by default.
-        kind: str. The index: "shapley" (the default), "banzhaf", "size <= k" and "semivalue" of
-            `Explainer`; also "unary", "deegan-packel" and "Pr[S]" of `QII`; "aec" of `AEC`.
+        exact: bool. Whether no error is left by draws or by a random model; True by default.
+        kind: str. The index: "shapley" (the default), "banzhaf" and "size <= k" (with ", not
+            normalised" where so) of `Explainer` and `QII`; "semivalue" of `Explainer`; "unary",
+            "deegan-packel" and "Pr[S]" of `QII`; "aec" of `AEC`.
         stats: mapping. What the run did and cost: model rows, seconds, seed and more.
             docs/results.md lists every key. An array whose first axis has N entries ("exact_rows",
             "dof") has one entry for each instance, and is sliced and merged with the instances.

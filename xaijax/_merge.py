@@ -72,13 +72,13 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
         An `Explanation` of all instances.
 
     Raises:
-        InputError: no explanation; or explanations that differ in feature_names, output_names,
-            kind, the kind, columns or dtypes of `data`, or whether instances have names; in a fact
-            of the provenance that says what was asked (selected output, players' columns, link,
-            weights of the index, replacement and others); in the base values of a baseline, the
-            donor rows (a background or a pool), their weights, the functions given, or the model.
-            Also several explanations of one QII quantity of the whole data, which has no instances.
-            The message names the field.
+        InputError: no explanation; or explanations that differ in: feature_names, output_names or
+            `kind`; whether instances have names; `data` (array or frame, its columns, its dtypes);
+            what was asked, by the provenance (selected output, link, weights of the index, players'
+            columns, replacement and others); the background or pool and its weights; the functions
+            given; the model. With a `Baseline`, exact explanations whose base values differ are
+            refused too. Also several explanations of one QII quantity of the whole data, which has
+            no instances. The message names the field.
         InputTypeError: something that is no Explanation.
 
     Example:

@@ -28,8 +28,9 @@ class PrivateExplanation:
     """What `xaijax.privacy.release` returns: values with noise, and public facts. It is frozen.
 
     There are no base values, data, statistics of the run or errors of sampling, since these depend
-    on the private rows. It is sliced, saved, loaded and drawn like an `Explanation`:
-    `private[person, player, output]` is a part of it, by places or names, and costs no privacy.
+    on the private rows. It is sliced, saved and loaded like an `Explanation`, and drawn by bar,
+    beeswarm and profile. `private[person, player, output]` is a part of it, people by place,
+    players and outputs by place or name, and costs no privacy.
 
     Attributes:
         values: float64 [N, P] or [N, P, K], multiples of 2^-20. N people explained (1 for

@@ -41,13 +41,16 @@ _SAID_ELSEWHERE = {
 # `{limits}` in the docstring of a class stands for these four, which several classes take.
 LIMITS = """\
 batch_size: int or "auto". Model rows sent to the device at a time, or to a host model in one
-    call. The number is rounded up to whole tiles; "auto" fits it to `max_memory`.
+    call. The number is rounded up to whole tiles. "auto": 32 tiles (of a host model one call of at
+    most 32,768 rows), fewer if `max_memory` asks for it. `max_rows` of the model may make a call
+    smaller.
 max_memory: int or None. Bytes that a run may plan with. None: half of what is free when the
     first question is asked, or the environment's `XAIJAX_MEMORY_LIMIT`.
 devices: None (all local JAX devices), a number of them, or a list of `jax.Device`.
-tile: int or None. Model rows whose sums are taken together, a power of two from 256. None: chosen
-    from the widths of the model's layers. Another tile may change the last bits of the values;
-    another `batch_size` changes none."""
+tile: int or None. Rows of one call of the compiled model, a power of two from 256 (of a host model
+    the rows that are summed together). None: chosen from the widths of the model's layers and the
+    kind of device; of a host model from `max_memory`. Sums are rounded within a tile, so another
+    tile may change the last bits of the values; another `batch_size` changes none."""
 
 
 def public(function: _F, name: str | None = None) -> _F:

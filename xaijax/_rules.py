@@ -48,6 +48,7 @@ class Rule:
         precision: float. Share of the rows of the perturbation space, drawn with the rule's columns
             kept, that get the instance's prediction. With `confirm`: on the held-out rows.
         precision_lower: float or None. Lower bound with chance 1 - delta; None: exact, unconfirmed.
+            Not accounted for: looks after each batch; the choice of the rule (unconfirmed "table").
         coverage: float or None. Weighted share of the data rows, or share of a sampler's draws,
             that satisfy the rule. None: the space has none.
         accepted: bool. Whether the precision reached the threshold; see `AnchorExplainer.explain`.
@@ -226,8 +227,7 @@ class Rules(Sequence[Rule]):
     Attributes:
         rules: tuple of `Rule`, [N].
         feature_names: tuple of str, [F]. The data's columns, or a sampler's players.
-        stats: mapping. How the run went: "search" and its "reason", "model_rows", "seconds", "seed"
-            and others; see `pick` too.
+        stats: mapping: "search", its "reason", "model_rows", "seconds", "seed", ...; see `pick`.
         provenance: mapping. The method, its settings and the versions of the libraries.
 
     Example:

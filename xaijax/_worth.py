@@ -27,8 +27,8 @@ class GuestWorth:
         parties: "host", then the names of the guests; [m + 1].
         mean_absolute: float64 [m + 1]. Mean of |value| over the instances.
         mean_value: float64 [m + 1]. Mean of the value, with its sign.
-        standard_errors: float64 [m + 1]. Of `mean_absolute`, where the instances are a sample of
-            many. NaN for one instance.
+        standard_errors: float64 [m + 1]. Of `mean_absolute`. They mean something only if the
+            instances are a sample of many. NaN for one instance.
         metric: name of the score: "accuracy", or that of the function.
         score: float. Score of the model with all columns.
         score_without: float64 [m]. Score of the model with the guest's columns at the reference.

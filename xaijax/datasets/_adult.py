@@ -71,7 +71,8 @@ def adult(
 ) -> Table:
     """Adult census income: does a person earn more than 50,000 dollars a year?
 
-    Missing values stay what the file has in their place, the text "?".
+    Missing values stay what the file has in their place, the text "?"; in "shap" it is a code like
+    any other text.
 
     Args:
         reading: "raw": the 14 columns of the file. "qii": 13 columns, without `fnlwgt`. "shap": 12

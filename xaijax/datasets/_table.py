@@ -28,7 +28,8 @@ class Table:
             another.
         y: pandas Series [N], the target.
         source: text: where the data come from, with the address.
-        files: every file read, in the order of their rows; each has `path` and `sha256`.
+        files: the files that the rows come from, in the order of the rows; each has `path` and
+            `sha256`.
         path: the file read; of several the first.
         sha256: text: SHA-256 of the file read; of several their digests, joined by commas.
 

@@ -39,7 +39,8 @@ class Guest:
     A split model has one part for each party. The guest's part g maps one row of the guest's
     columns to a few numbers. A host, the party that explains, asks for instances by identifier.
     For an instance x the guest answers g(x), and once g(reference): the reference is the row that
-    stands for a guest that is switched off. The rows stay here; only answers leave.
+    stands for a guest that is switched off. The rows stay here and only answers leave, unless the
+    policy names an arbiter, which gets rows.
 
     Args:
         rows: array or frame of finite numbers [N, F], the guest's columns.

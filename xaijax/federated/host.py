@@ -60,7 +60,7 @@ class Host:
     Args:
         model: `SplitModel`. None with `arbiter`, which holds a joint model.
         background: rows [B, H] of the host's H columns, from which the reference is made: an array,
-            or a frame for a host model.
+            or a frame if the model is not a JAX model (backend="host").
         guests: {"name": transport}, with the names of the model. A transport is a `Connection`, or
             `InMemory` in one process.
         identifiers: texts or whole numbers [L], no two the same: the aligned list, whose
@@ -248,10 +248,11 @@ class Host:
     def align(self) -> tuple[bytes, ...]:
         """Find the identifiers that all parties have, by private set intersection with each guest.
 
-        Host and guest then both know the common identifiers and how many the other one has, and no
-        other identifier. The common ones become the aligned list, here and at the guests, in the
-        order of the list that was given. All sides need openmined-psi, and guests a policy with
-        intersection=True.
+        With one guest, both then know the common identifiers and how many the other has, and
+        nothing else. With several, the guests are asked in turn: the host and an early guest also
+        learn identifiers that they share and a later guest lacks. The common ones become the
+        aligned list, here and at the guests, in the order of the list that was given. All sides
+        need openmined-psi, and guests a policy with intersection=True.
 
         Returns:
             The common identifiers as UTF-8 bytes.

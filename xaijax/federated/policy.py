@@ -33,8 +33,9 @@ class Policy:
     Args:
         fewest: int. The least number of instances in one request; the reference does not count.
         most: int, above `fewest`. The most tokens in one request.
-        most_queries: int or None. How often an identifier may be asked for, over all sessions,
-            hosts and restarts. A request that would pass it is refused as a whole. None: no limit.
+        most_queries: int or None. How often an identifier may be asked for, over all sessions and
+            hosts, and over restarts if the guest has a `state` folder; without one a restart begins
+            at 0. A request that would pass it is refused as a whole. None: no limit.
         versions: texts or None. Model versions that may be asked for. None: all that the guest has.
         quantum: float above 0 or None. Answers are rounded to multiples of it. None: not rounded.
         epsilon: float above 0 or None. The noise in every answer: discrete Laplace noise of scale

@@ -89,7 +89,8 @@ def split_neighbours(
         k: int, at most N. The model is the share of the k nearest rows that have the class.
 
     Returns:
-        A `Split`, with a part of N numbers for each guest. Its models run on the host in float64.
+        A `Split`, with a part of N numbers for each guest. Its models run in NumPy on the CPU, in
+        float64.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.

@@ -42,9 +42,10 @@ def ranked(found: Explanation, left: np.ndarray) -> tuple[Proxy, ...]:
     """The players left [P] of a disparity's influences [1, P], the largest reduction first.
 
     The reduction of the absolute gap g = |Q - c|, c = 0 for a disparity and 1 for a ratio, is
-    |Q - c| - |Q - influence - c|. It is the influence itself for an absolute disparity; a signed
-    one below 0, and a ratio below 1, are reduced by influences below 0. Deegan-Packel's shares have
-    no amount: they are ordered as they are.
+    |Q - c| - |Q - influence - c|. Of an absolute disparity the influence is reported as the
+    reduction: with an index or with sampling it may be larger than the gap, and then it is no
+    amount by which the gap shrinks. A signed one below 0, and a ratio below 1, are reduced by
+    influences below 0. Deegan-Packel's shares have no amount: they are ordered as they are.
     """
     facts = found.provenance
     values = found.values[0]

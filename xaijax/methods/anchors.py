@@ -51,9 +51,9 @@ class AnchorExplainer:
             by bins. Columns that are not numeric always are. names: a list by code, or
             {code: name}, used in sentences. Columns are given by name or position.
         bins: "quartile" (default), "decile", {column: cuts} or None. Increasing cuts make the bins
-            (cut i - 1, cut i]; the first and the last have no other end. Equal quantiles make one
-            cut. Missing values are in a bin by themselves. Columns that a dict does not list, and
-            with None all columns, are compared by equality.
+            (cut i - 1, cut i]; the first bin has no lower end, the last no upper end. Equal
+            quantiles make one cut. Missing values are in a bin by themselves. Columns that a dict
+            does not list, and with None all columns, are compared by equality.
         perturbation: the distribution D(z given A), by name or as a sampler.
             "row": a random data row; kept columns have x's value. A bin in such a rule was tested
             at x's value only, and `Rule.note` says so.
@@ -63,7 +63,7 @@ class AnchorExplainer:
             `flip_probability`, the value of one random data row; a kept column is drawn from the
             data values in x's bin.
             "joint": the kept columns together from a random data row that satisfies A, the free
-            columns from another random row.
+            columns from a second random row, which may be the same.
             "conditional": a random data row that satisfies A.
             A sampler f(X [M, *F], kept bool [M, P], u float64 [M, P]) -> rows [M, *F]: row m is
             drawn around X[m]. It must leave a kept column in its bin, and a kept player of
@@ -190,8 +190,9 @@ class AnchorExplainer:
                 candidate that is chosen may be below that of the best candidates.
             stop_epsilon: float in (0, 1), or None (0.05). For "kl-lucb", "sar" and `confirm`: a
                 rule is accepted if its measured precision is at least `threshold` and its lower
-                bound is above threshold - stop_epsilon. What is promised is
-                P(precision >= threshold - stop_epsilon) >= 1 - delta.
+                bound is above threshold - stop_epsilon. At a number of draws that is fixed
+                beforehand, P(precision > threshold - stop_epsilon) >= 1 - delta. "kl-lucb" and
+                "sar" look at the bound after each batch, which the bound does not account for.
             batch_size: int. Draws of a candidate at a time, with "kl-lucb" and "sar". "sar" spends
                 as many on average to choose among the candidates of a size.
             beam_size: int or None. The best rules of each size, which the search extends by one

@@ -55,19 +55,25 @@ class Explainer:
         index: "shapley", "banzhaf", `SizeLimited(k)` (coalitions of at most k kept players), or a
             function w(s), the weight of what a player adds to one single set of s others.
         estimator: how the values are found.
-            "exact" asks every coalition. An instance that differs from background row b in k_b
-            players costs the sum over b of 2^k_b model rows.
+            "exact" takes every coalition into account. An instance that differs from background row
+            b in k_b players costs at most the sum over b of 2^k_b model rows; additive models and
+            trees need none.
             "permutation" averages what players add along an order of them and its reverse
             (Mitchell et al. 2022). "kernel" fits a weighted regression to coalitions and their
             complements, drawn by leverage (Musco and Witter 2025). Both give standard errors.
             "auto" (the default) decides for each instance, before the model is called: "exact" if
-            the cost above is at most B (budget + 2), or B 2^16 when budget is None; else "kernel"
-            if budget >= 16 P and P <= 128; else "permutation".
-        budget: int or None. Distinct coalitions asked for each sampled instance, without the empty
-            and the full one. None: the larger of 2 P + 2,048 and 4 P. A budget that covers all
-            coalitions makes the values exact, with a warning.
-        link: "identity", "logit" or a function of arrays. It acts on the mean over the background,
-            so sampled values and their errors are those of link(v(S)).
+            the sum above is at most B (budget + 2), or B 2^16 when budget is None; else "kernel" if
+            the budget (of None the default one) is at least 16 P and P <= 128; else "permutation".
+            `SizeLimited` and functions are never sampled: what cannot be enumerated is an
+            EnumerationLimitError. A random model (deterministic=False) is never given to "kernel",
+            and all its players count as differing. To be enumerated, at most 24 players may differ
+            in a pair of an instance and a background row (with a link: at most 20 players in all).
+        budget: int or None. The most distinct coalitions asked for each sampled instance, without
+            the empty and the full one. None: the larger of 2 P + 2,048 and 4 P. A budget that
+            covers all coalitions makes the values exact, with a warning. With estimator="exact"
+            leave it out.
+        link: "identity", "logit" or a function of arrays. It acts on the mean over the background
+            rows, so all values, sampled ones and their errors too, are in units of the link.
         seed: int. Of sampled estimators. Coalitions are drawn from (seed, draw) alone and shared by
             all instances: the same values in any order or batch, and correlated errors.
         weights: float [B] or None. Weights of the background rows. None: equal ones.
@@ -98,7 +104,8 @@ class Explainer:
 
         The product of the first two inputs is 6; each gets half of it.
 
-    Standard errors are those of the draw of coalitions; the background is taken as given.
+    Standard errors are those of the draw of coalitions, and with deterministic=False of the model's
+    own noise. The background is taken as given.
 
     References:
         Shapley, "A value for n-person games" (1953). Dubey, Neyman and Weber, "Value theory without
@@ -170,8 +177,9 @@ class Explainer:
 
         Raises:
             InputError, InputTypeError: rows that are not accepted. EnumerationLimitError: more than
-                can be enumerated. MemoryPlanError: more than fits. All of these before the model is
-                called.
+                can be enumerated. MemoryPlanError: more than fits. Rows, and what can be known from
+                sizes, are refused before the model is asked to explain. A translated estimator is
+                compared first, and some memory errors need the model's probe (32 rows).
             ModelOutputError, NonDeterministicModelError: for what the model answers; its own
                 exceptions come through.
 

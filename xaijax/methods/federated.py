@@ -43,8 +43,9 @@ class FederatedExplainer:
         w(T) = link(f(x on the columns of T, the reference on the others)).
 
     The result tells how much each player adds to w. This is the quotient game of the game in which
-    each column is a player: a guest's value differs from the sum of its columns' values there, if
-    at least two of them interact with a column of another party. `interaction_` is the difference.
+    each column is a player. For the Shapley value, a guest's value can differ from the sum of its
+    columns' values there only if at least two of them interact with a column of another party.
+    `interaction_` is the difference.
 
     Args:
         model: `xaijax.Model`, made by `as_model`.
@@ -65,7 +66,8 @@ class FederatedExplainer:
             It gives Shapley's value up to about 1 / end_weight. It needs index="shapley" and a
             deterministic model, and takes neither budget nor tolerance.
         end_weight: float. For "wls" only: the weight of the empty and of the full coalition.
-        budget: int or None. Distinct coalitions for each sampled instance, as of `Explainer`.
+        budget: int or None. The most distinct coalitions asked for each sampled instance, as of
+            `Explainer`. With estimator="exact" leave it out.
         link: "identity", "logit" or a function of arrays.
         seed: int. Of sampled estimators.
         weights: float [B] or None. Weights of the reference rows, if there are several.
@@ -209,8 +211,9 @@ class FederatedExplainer:
 
         It is of the instances that were last explained by a call. The columns' values are those of
         the game in which every column of the table is a player. They are computed when this is
-        first read, by the same estimator. The result is 0 if no interaction joins two columns of
-        the guest with a column of another party. For one guest and the Shapley value it is
+        first read, by the same estimator. For exact Shapley values it is 0 if no interaction joins
+        two columns of the guest with a column of another party. For other indices this need not
+        hold. For one guest and the Shapley value it is
 
             - sum over sets R of columns of a_R h (k - 1) / ((h + 1) (h + k)),
 

@@ -115,8 +115,8 @@ def matching(members: ArrayLike, outcomes: ArrayLike) -> float:
         >>> xj.observational.matching(members, outcomes)
         0.75
 
-    Table II of the QII paper calls this the Jaccard index (0.50 for Adult): scikit-learn's function
-    of that name computed simple matching until version 0.23.
+    Table II of the QII paper calls this the Jaccard index (0.50 for Adult): scikit-learn's former
+    `jaccard_similarity_score` (removed in 0.23) computed simple matching for such labels.
 
     References:
         Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE

@@ -67,31 +67,32 @@ class QII:
         outcome: how a model row is scored.
             "label": 1 if the decided class is `positive`, else 0. For "actual" and "average" it is
             1 if the decided class is that of the original row.
-            "score": the model's column for the class `positive`, cut to `bounds`, also where
-            `as_model` selected another column. A model with two classes may return one number per
-            row; that is the score of the second class. The score of the first class is then 1 - p
-            for a probability p, and -s for a decision value s.
+            "score": the model's column for the class `positive`, cut to `bounds`, even where
+            `as_model` selected another. A model with two classes may return one number per row, the
+            score of the second class; the first's is then 1 - p for a probability p, -s for a
+            decision value s. Not with "actual" (the default), "average": say "individual", "rate".
             "proba": the vector of class probabilities, each row of sum 1; also for models with
             deterministic=False. No class is decided then, so nothing can stay the same: "actual"
             measures what "individual" does, and "average" what "rate" does.
         positive: a class label. None: the model's last class, or else the last in order of the
-            labels seen on the data. For scores of a model without classes: a column number, None:
-            the last column, or the one that `as_model` selected. "actual" and "average" do not use
-            it; "proba" refuses it.
+            labels seen on the data. For scores without classes: a column number; None: the last, or
+            the one `as_model` selected. "actual" and "average" do not use it; "proba" refuses it.
         bounds: (low, high) that scores are cut to. Scores of a function of yours are not cut: one
             that lies outside raises ModelOutputError.
         members: the group: bool [D], {column: value}, or a function of the data that returns
             bool [D]. The original rows decide who is a member, also when the column that tells it
             is replaced. A pandas Series is matched by its index.
-        signed: bool. True: "disparity" is the rate of the members minus that of the rest. False:
-            its absolute value.
+        signed: bool, of "disparity": members' rate minus the rest's (True) or its absolute value.
         difference: d(p, q), p with nothing replaced, q with S replaced. "subtract": p - q. "l1",
             "l2", "linf". For class probabilities also "tv" (half of "l1"), "kl" (KL(p || q)) and
-            "js" (Jensen-Shannon), both in nats. Or a function d(p [..., K], q [..., K]) -> [...].
+            "js" (Jensen-Shannon), both in nats, but not for a disparity or a ratio, which are no
+            distributions. Or a function d(p [..., K], q [..., K]) -> [...].
         samples: None or int. None: exact values, or an error that says what `samples` can do. n:
             so many draws of an order of the players, a data row (fixed for individuals) and a
             donor, with standard errors. A draw asks P + 1 model rows (2 in `influence` and
-            `marginal`). Only with difference="subtract".
+            `marginal`). Only with difference="subtract". `explain` samples a disparity only with
+            signed=True, and neither a ratio nor "deegan-packel". `unary`, `influence` and
+            `marginal` sample an unsigned disparity and a ratio too, without `stop`.
         scheme: "fresh": each draw has a donor of its own. "fixed-pool": the authors' scheme. About
             sqrt(n) donors are drawn once, and each of about sqrt(n) orders goes with all of them;
             `unary`, `influence` and `marginal` have no orders and use these donors alone. The
@@ -101,10 +102,8 @@ class QII:
             bound over checks and values, not over individuals. Only with scheme="fresh".
         seed: int, of the draws. Orders depend on (seed, draw), an individual's donors on its row
             too. All draws of donors and data rows depend on the order of the rows in pool and data.
-        epsilon: float between 0 and 1 or None, of `stop`. None: 0.01.
-        delta: float between 0 and 1 or None, of `stop`. None: 0.05.
-        floor: float or None, of "kl" and "js". Smaller probabilities are raised to it, and the
-            vector is divided by its sum.
+        epsilon, delta: floats between 0 and 1 or None, of `stop`. None: 0.01 and 0.05.
+        floor: float or None, of "kl", "js". Smaller ones are raised to it, all divided by the sum.
         {limits}
 
     Raises:
@@ -203,8 +202,7 @@ class QII:
         """The influence iota({i}) of each player by itself.
 
         Args:
-            X: individuals [N, *F]. None: the data. Quantities of the data take None only, and then
-                N is 1.
+            X: individuals [N, *F]. None: the data. Quantities of the data take None only (N is 1).
 
         Returns:
             An `Explanation` with values [N, P], or [N, P, K] for the differences of vectors of K
@@ -350,8 +348,10 @@ class QII:
 
         The gap is |Q - c|, with c = 0 for a disparity and c = 1 for a ratio. The reduction of a
         player is |Q - c| - |Q - influence - c|, above 0 if the gap is smaller without the player.
-        It is the influence itself, except for signed=True and for a ratio: there a group that is
-        worse off has influences below 0. Deegan-Packel shares are ordered as they are.
+        For an unsigned disparity the influence is reported as the reduction. With an index or with
+        sampling it may be larger than the gap, and then it is no amount by which the gap shrinks.
+        With signed=True and for a ratio, if the group is worse off, an input that causes the gap
+        has an influence below 0. Deegan-Packel shares are ordered as they are.
 
         Args:
             protected: players that are left out, as S of `influence`.

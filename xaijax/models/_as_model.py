@@ -80,14 +80,18 @@ def as_model(
             "host": the function or estimator is called as it is.
             A translation is of the fit that was read. If the estimator changes afterwards, the next
             use is an InputError; make the model anew.
-        output: what is explained. "proba": [R, K], also for two classes. "decision": scores.
-            "label": f returns class labels. "value": the answer as it is. A class label or an
-            output's index: that column, [R]; where classes are known, a number is read as a label.
-            None: "proba" for classifiers, else "decision" or "label" if they lack that; "value" for
-            all other models. The column of a classifier without predict_proba is its decision for
-            that class (of two classes, the decision, negated for the first).
+        output: what is explained. Of an estimator: "proba", [R, K], also for two classes;
+            "decision", scores; "label", the class labels of `predict`; "value", the answer of a
+            regressor. Of any other model these words change no answer: they say what the answer is.
+            A class label or an output's index: that column, [R]; where classes are known, a number
+            is read as a label. None: "proba" for classifiers, else "decision" or "label" if they
+            lack that; "value" for all other models. The column of a classifier without
+            predict_proba is its decision for that class (of two classes, the decision, negated for
+            the first).
         classes: labels of the columns, in order, at least two. An estimator brings its own.
-        threshold: float or None. `Model.labels` calls a larger score positive. For one score a row.
+        threshold: float or None. For models that give one score a row and do not decide themselves:
+            a larger score is the second class, or 1, for `Model.labels`. Classifiers with `predict`
+            refuse it.
         feature_names: names [F] of the inputs, or None.
         output_names: names [K] of the outputs, or None.
         input_shape: tuple or None. The shape of one instance; None: [F].

@@ -211,7 +211,8 @@ class Model:
         """A copy with some options changed, each checked as by `as_model`.
 
         It shares the traced function and what is compiled, so new params cost no new trace. For
-        another output, threshold or precision make the model anew with `as_model`.
+        another output, threshold or precision make the model anew with `as_model`; so too for
+        `max_rows` and `timeout` of an estimator in JAX: they are only for models on the host.
 
         Args:
             params: of the same structure, shapes and dtypes as before.
@@ -250,8 +251,7 @@ class Model:
     def decided(self) -> tuple[Model, Codes]:
         """A model that answers with a number for the class that this one decides, and the numbers.
 
-        The class is that of `labels`, NaN where scores are not finite. What is compiled is kept
-        here.
+        It is that of `labels`, NaN where scores are not finite. What is compiled is kept here.
         """
         self.refuse_changed()
         function, codes = decided(self)

@@ -19,8 +19,10 @@ def players_of(column_transformer: Any) -> dict[str, list[int]]:
     Args:
         column_transformer: a fitted `sklearn.compose.ColumnTransformer`. Its transformers must make
             outputs that belong to one column each: scalers, imputers and ordinal encoders (one
-            output a column), OneHotEncoder, "passthrough", and Pipelines of these. Columns that it
-            drops are left out.
+            output a column), OneHotEncoder, "passthrough", and Pipelines of these. Any transformer
+            with as many outputs as inputs is taken to make one of each column, except PCA and
+            TruncatedSVD, which are refused. Do not use it with others that mix columns. Columns
+            that it drops are left out.
 
     Returns:
         dict {name of the source column: [indices of its output columns]}. Source columns without

@@ -23,21 +23,22 @@ PLAIN = "plain"  # the model is asked whole rows
 class FirstLayer:
     """Declares that a model begins with a dense layer: f(X) = head(X W + b).
 
-    Give it as `structure=` of `as_model`, for a model that runs in JAX. An explainer then adds up
-    what each player contributes to the layer, in place of whole rows, and asks only the head for
-    each coalition: the answers are the same, but for rounding, and cost less. Many layers are found
-    without it (docs/structures.md). The declaration is compared with the model on probe rows, and
-    on mixtures of them, before it is used.
+    Give it as `structure=` of `as_model`, for a function or module that JAX traces (not an
+    estimator). An explainer then adds up what each player contributes to the layer, in place of
+    whole rows, and asks only the head for each coalition: the answers are the same, but for
+    rounding, and cost less. Many layers are found without it (docs/structures.md). The declaration
+    is compared with the model on probe rows, and on mixtures of them, before it is used.
 
     Args:
         weights: function of params that returns (W [F, H], b [H]). If the model has no params it is
-            a function of nothing. F counts the numbers of one instance, flattened. If the input is
-            shifted or scaled before the layer, W and b must contain that.
+            a function of nothing. F counts the numbers of one instance, flattened; H is the number
+            of units of the layer. If the input is shifted or scaled before the layer, W and b must
+            contain that.
         head: function (params, hidden [R, H]) that returns the model's answer to R rows. If the
             model has no params it is a function of hidden alone.
 
     Raises:
-        InputError: at the model's first use, a declaration that does not describe the model.
+        InputError: when the model is first explained, a declaration that does not describe it.
 
     Example:
         >>> import numpy as np

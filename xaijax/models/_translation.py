@@ -37,10 +37,12 @@ class Translation:
             with the estimator, on the host.
         kind: str. What make the model is ("linear", "trees", "kernel", ...); "function" by default.
         takes_nan: True: rows may hold NaN.
-        outputs: the columns that a transformer makes, or None.
+        outputs: for transformers only, else None: what `columns.changed()` (one new column for
+            each) or `columns.made(n)` returns.
         undecided: function of rows [M, F] as JAX gets them, in NumPy, that returns bool [M], or
-            None. True marks rows where a tie leaves the estimator's own answer to rounding; these
-            rows are not compared with the estimator.
+            None. True marks rows where a tie leaves the estimator's answer to rounding; these rows
+            are not compared with backend="jax"; with backend="auto" the estimator then answers
+            itself.
 
     Example:
         >>> import numpy as np
@@ -109,8 +111,9 @@ def register_translation(
     Args:
         estimator_type: the class.
         override: True: take the place of a translation that is registered already.
-        mixed: False (the default): all columns are numbers. True: they may hold text or categories,
-            which the function reads by the estimators that it hands them to.
+        mixed: False (the default): all columns are numbers. True: columns may hold text or
+            categories. The function must then not compute with them, but pass `columns` on to the
+            translation of an inner encoder.
 
     Returns:
         A decorator, which returns the function unchanged.

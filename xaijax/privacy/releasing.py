@@ -44,15 +44,17 @@ def release(
 
     Public, and the same for both data sets, are: the model, the positive class, the players, the
     people explained (X=), the weights and the group of every record's place, chances Pr[S], and a
-    pool= that was passed. What shares memory with the data is refused as X= or pool=. An
-    `xaijax.XaiWarning` tells where all rows of X= or pool= are equal to rows of the data. Warnings,
-    errors, the report and the ledger are as private as the data; only the copy is for others.
+    pool= that was passed. X= is refused if it is the data or shares memory with them; pool= if it
+    is a part of them. pool=data is the same as no pool=, and private. An `xaijax.XaiWarning` tells
+    where all rows of X= or pool= are equal to rows of the data. Warnings, errors, the report and
+    the ledger are as private as the data; only the copy is for others.
 
-    The model is asked again, 2^P rows for each pair of a data row and a donor row (P players). Its
-    labels, or its scores clipped and rounded to multiples of 2^-20, are added up as exact integers.
-    The values are computed from these as fractions and rounded once. The noise is OpenDP's discrete
-    Laplace noise, by a sensitivity (the most that one record can move the values) that is proved in
-    docs/privacy.md.
+    The model is asked again: about 2^P rows (P for unary(); P players) for each pair of an
+    explained row and a donor. The explained rows are those of X=, or for quantities of the data the
+    data rows that count. Its labels, or its scores clipped and rounded to multiples of 2^-20, are
+    added up as exact integers. The values are computed from these as fractions and rounded once.
+    The noise is OpenDP's discrete Laplace noise, by a sensitivity (the most that one record can
+    move the values) that is proved in docs/privacy.md.
 
     Args:
         explanation: what `QII(...).explain` or `.unary` returned, whole and in this process. It

@@ -25,8 +25,9 @@ def subsample(data: Any, rate: float) -> Subsample:
     system's randomness. There is no seed, since a draw that is known would hide nobody.
 
     A release of the M drawn rows then needs less noise than M rows alone would. Its epsilon holds
-    for the full data, and the noise is that of M rows at ln(1 + (e^epsilon - 1) / rate). Each draw
-    can be released once, in the process that made it.
+    for the full data, and the noise is that of M rows at ln(1 + (e^epsilon - 1) / rate). For
+    "group" and "disparity" the largest share drawn, of the members, the rest or all rows, takes the
+    place of rate. Each draw can be released once, in the process that made it.
 
     Args:
         data: array [D, ...] or frame, with at least two rows.

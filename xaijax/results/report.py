@@ -31,7 +31,9 @@ def report(explanation: Explanation, path: str | os.PathLike[str]) -> Path:
     waterfall of the first instance (if its values add up), and the stats and the provenance as
     tables. With K outputs the table and the pictures are of the last output, except for the bar
     plot, which shows all; the page says so. It has no script and loads nothing from elsewhere. It
-    shows the data of the first instance and the instance names: mind whom you send it to.
+    writes out the data and the name of the first instance (where there is a waterfall). In the
+    beeswarm it shows every instance's values, coloured by its own data from low to high: mind whom
+    you send it to.
 
     Args:
         explanation: an `Explanation` with values [N, P] or [N, P, K], finite, N at least 1. For

@@ -34,9 +34,9 @@ def transparency_report(
     The page shows the person's inputs beside signed bars of their influence. It says in plain words
     what the quantity, the intervention, the difference and the index were, which inputs moved the
     quantity most, and whether influences add up. With difference="subtract" it also says which way
-    an input moved it. Sampled values have 95 % intervals. Two people stand side by side, and the
-    text says where they differ. The page has no script and loads nothing from elsewhere. It shows
-    the people's data: mind whom you send it to.
+    an input moved it (not for Deegan-Packel, which has no direction). Sampled values have 95 %
+    intervals. Two people stand side by side, and the text says where they differ. The page has no
+    script and loads nothing from elsewhere. It shows the people's data: mind whom you send it to.
 
     Args:
         explanation: an `Explanation` made by `QII` for one or two individuals, values [1, P] or

@@ -68,7 +68,8 @@ class AEC(BaseEstimator):
 
     Args:
         task: "regression", "classification" or "auto". "auto" is a classification if y is bool,
-            text, categorical or has exactly two distinct values, else a regression.
+            text, categorical or has exactly two distinct values, else a regression. A y with a
+            single value is refused; say task="regression".
         standardize: bool. True: the columns are divided by their standard deviations first. B is
             then their correlation matrix, and the ranking does not depend on units.
         decimals: int or None. Digits to which B, b and the effects are rounded; the author's code

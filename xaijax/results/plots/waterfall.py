@@ -24,7 +24,7 @@ def waterfall(
     max_display: int = 10,
     output: int | str | None = None,
 ) -> Axes:
-    """The values of one instance as steps from its base value (bottom) to their sum (top).
+    """Steps from the base value (bottom) to the base value plus all values (top), of one instance.
 
     The `max_display` players of the largest |value| are shown from the top. The others make one
     step at the bottom. A player that is one column of the data shows the instance's entry there.

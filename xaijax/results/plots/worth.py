@@ -20,9 +20,9 @@ def worth(worth: GuestWorth, ax: Axes | None = None) -> Axes:
     """One bar per party: the mean of |value| over the instances.
 
     The value of the host is the sum of its columns' values. A line shows 1.96 standard errors on
-    either side, where the instances are a sample of many. Beside a guest's bar stands the model's
-    score with the guest's columns at the reference, and the score of a model refitted without them
-    if one was given. The score with all columns stands in the title.
+    either side. It means something only if the instances are a sample of many. Beside a guest's bar
+    stands the model's score with the guest's columns at the reference, and the score of a model
+    refitted without them if one was given. The score with all columns stands in the title.
 
     Args:
         worth: `GuestWorth`, from `FederatedExplainer.worth`.
