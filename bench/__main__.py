@@ -50,7 +50,6 @@ def main(arguments: list[str] | None = None) -> int:
 def _measure(options: argparse.Namespace, wanted: list[str]) -> list[str]:
     """Run the cases and keep what they found; the names of those that failed."""
     where = report.machine()
-    lines: list[list[str]] = []
     failed: list[str] = []
     for name in wanted or [name for name, case in CASES.items() if not case.long]:
         case = CASES[name]
@@ -67,13 +66,14 @@ def _measure(options: argparse.Namespace, wanted: list[str]) -> list[str]:
         if not outcome.agrees:
             failed.append(name)
         _show(outcome, time.perf_counter() - started)
-        lines += report.rows(case, outcome, where)
         if options.write:
             report.write_json(options.out, case, options.size, outcome, where)
             if options.size == "full" and case.page and outcome.table:
                 report.write_page(report.ROOT / case.page, outcome, where)
+            if options.size == "full":  # case by case: a run that is cut off keeps what it has
+                lines = report.rows(case, outcome, where)
+                report.update_table(report.HERE / "README.md", lines, where)
     if options.write and options.size == "full":
-        report.update_table(report.HERE / "README.md", lines, where)
         _tell_stale()
     if options.size == "full":
         failed += counts.tell(options.write, all_cases=not (wanted or options.gpu))
