@@ -1,6 +1,6 @@
-"""The probe's rows are asked again in the run, among many more: are the answers the same?
+"""The probe's donors are asked again in the run, among many more rows: are the answers the same?
 
-A donor as it is (nothing kept) and an instance as it is (everything kept) stand in most runs, so a
+A donor as it is (the empty coalition), or an instance that equals one, stands in most runs, so a
 host model that answers large batches otherwise is found out without one more row or call.
 
 Letters: R rows of a call, r rows of the probe, C code columns, K outputs.
@@ -19,7 +19,7 @@ MOST = 256  # rows of a call that are compared
 
 
 class AskedAgain:
-    """Finds the probe's rows in a call, and has the answers to them compared."""
+    """Finds those donors in a call, and has the answers to them compared."""
 
     def __init__(self, codes: np.ndarray, compare: Callable[..., None]) -> None:
         """codes: [r, C], which mean the same in this run.
