@@ -20,7 +20,7 @@ from bench.definition import REASON, efficiency, tolerance
 from bench.frame import LEAST_SECONDS, Agreement, Contender, Duel, Figure, Size, Timing, ratio
 from bench.models import forward
 from bench.truth import Truth, centred, long_run, squared
-from xaijax._typing import Estimator
+from xaijax.core.typing import Estimator
 
 Peer = Callable[[games.Game, int, int, int], np.ndarray]  # game, P, budget, seed -> [N, P]
 

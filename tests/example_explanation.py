@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xaijax._explanation import Explanation
+from xaijax.results.explanation import Explanation
 
 
 def make(N=4, P=3, K=None, **changes):

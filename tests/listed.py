@@ -7,11 +7,11 @@ from typing import Any
 import games
 import numpy as np
 
-from xaijax._players import players_from
-from xaijax.games.evaluator import Evaluator
+from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.game import Game
-from xaijax.games.quantity import quantity_of
-from xaijax.games.replacement import replacement_of
+from xaijax.games.measure.quantity import quantity_of
+from xaijax.games.measure.replacement import replacement_of
+from xaijax.players.players import players_from
 
 
 def game_of(

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import xaijax as xj
-from xaijax._exact_sums import remembered
 from xaijax.privacy import exact_index, plan
 from xaijax.privacy.facts import facts_of
+from xaijax.results.recount import remembered
 
 LATTICE = 1 << 20
 

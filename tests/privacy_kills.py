@@ -20,9 +20,9 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
-from xaijax._exact_sums import remembered
-from xaijax.privacy import ledger_file as module
 from xaijax.privacy import mechanism
+from xaijax.privacy.ledger import file as module
+from xaijax.results.recount import remembered
 
 STEPS = 24
 D = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1]], float)

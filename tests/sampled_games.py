@@ -8,7 +8,7 @@ import numpy as np
 import oracles
 
 from xaijax.estimators import kernel, permutation
-from xaijax.estimators._sampled import Result
+from xaijax.estimators.result import Result
 
 ESTIMATORS: dict[str, ModuleType] = {"permutation": permutation, "kernel": kernel}
 INDICES = ("shapley", "banzhaf")

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xaijax_kernels.hybrids import slot_players
+from xaijax_kernels.engine.hybrids import slot_players
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 from xaijax_kernels.structures.crossed import (

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from xaijax._errors import InputError, InputTypeError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models import as_model
 
 X, TARGET = load_iris(return_X_y=True)

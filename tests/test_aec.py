@@ -13,7 +13,7 @@ from aec_data import EPS, collinear, fitted, rounding
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
 import xaijax as xj
-from xaijax_kernels.collinearity import all_but_one, feature_slopes, sums_of_others
+from xaijax_kernels.collinearity.effects import all_but_one, feature_slopes, sums_of_others
 
 NO_DATA = not os.environ.get("XAIJAX_DATA")
 

@@ -11,7 +11,8 @@ from aec_data import collinear, fitted
 from sklearn.linear_model import LinearRegression, Ridge
 
 import xaijax as xj
-from xaijax.methods.aec import bootstrap, draws, estimator, replicates, rows
+from xaijax.methods.aec import aec as estimator
+from xaijax.methods.aec import bootstrap, draws, replicates, rows
 
 
 def effects_of(X, y, S, weights=None, **options):

@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 
 import xaijax as xj
 from xaijax.methods.aec import bootstrap, equal, rows
-from xaijax_kernels.collinearity import RemainingEffects
+from xaijax_kernels.collinearity.effects import RemainingEffects
 
 COPIES = 4
 

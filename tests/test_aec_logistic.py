@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
 from xaijax.methods.aec import distinct
-from xaijax_kernels import newton as kernel
+from xaijax_kernels.collinearity import newton as kernel
 
 # Newton stops where a step is below 1e-8, and takes it: what is left is about its square times the
 # curvature's change, 1e-15, and the rounding of sums of a few hundred rows.

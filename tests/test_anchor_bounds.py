@@ -6,7 +6,7 @@ import numpy as np
 import oracles_anchors as oracles
 import pytest
 
-from xaijax_kernels.bernoulli import (
+from xaijax_kernels.rules.bernoulli import (
     divergence,
     exploration_rate,
     lower,

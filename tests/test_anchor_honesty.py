@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 import xaijax as xj
-from xaijax_kernels.beam import BeamSearch
-from xaijax_kernels.candidates import extend
-from xaijax_kernels.lucb import KlLucb
-from xaijax_kernels.validation import Validation
+from xaijax_kernels.rules.beam import BeamSearch
+from xaijax_kernels.rules.candidates import extend
+from xaijax_kernels.rules.lucb import KlLucb
+from xaijax_kernels.rules.validation import Validation
 
 E, T = xj.InputError, xj.InputTypeError
 RNG = np.random.default_rng(0)

@@ -12,7 +12,7 @@ import pytest
 from anchor_cases import DATA, X, explainer, jax_model
 
 import xaijax as xj
-from xaijax_kernels.perturb import keys_of
+from xaijax_kernels.rules.perturbed_rows import keys_of
 
 TITANIC = pd.DataFrame(
     {

@@ -11,7 +11,7 @@ import pytest
 from anchor_cases import CATEGORIES, CUTS, DATA, X, explainer, host_model, jax_model, score
 
 import xaijax as xj
-from xaijax.methods._anchor_search import held_out
+from xaijax.methods.anchors.search import held_out
 
 WAYS = [
     ("row", "exact"),

@@ -7,11 +7,11 @@ import oracles_anchors as oracles
 import pytest
 from anchor_cases import DATA, EDGES, X, explainer, one_class
 
-from xaijax.methods._anchor_search import by_draws
-from xaijax_kernels.beam import DONE, BeamSearch, first_best
-from xaijax_kernels.candidates import extend, first_of_its_kind
-from xaijax_kernels.lucb import KlLucb
-from xaijax_kernels.validation import Validation
+from xaijax.methods.anchors.search import by_draws
+from xaijax_kernels.rules.beam import DONE, BeamSearch, first_best
+from xaijax_kernels.rules.candidates import extend, first_of_its_kind
+from xaijax_kernels.rules.lucb import KlLucb
+from xaijax_kernels.rules.validation import Validation
 
 EQUAL = np.full(len(DATA), 1 / len(DATA))
 

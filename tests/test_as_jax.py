@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from xaijax._errors import InputError, InputTypeError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models import as_jax, as_model
 
 X = np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32)

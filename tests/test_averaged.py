@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 
 import xaijax as xj
 from tests import oracles
-from xaijax.games import _averaged
+from xaijax.games.ways import averaged
 
 EPS = 2.0**-24
 
@@ -28,14 +28,14 @@ EPS = 2.0**-24
 def counting() -> Iterator[list[int]]:
     """How many instances went by tables, in each call."""
     counts: list[int] = []
-    add = _averaged.Averaged.add
+    add = averaged.Averaged.add
 
     def counted(self: Any, *given: Any) -> np.ndarray:
         well = add(self, *given)
         counts.append(int(well.sum()))
         return well
 
-    with mock.patch.object(_averaged.Averaged, "add", counted):
+    with mock.patch.object(averaged.Averaged, "add", counted):
         yield counts
 
 
@@ -96,7 +96,7 @@ def test_values_are_those_of_the_definition(P, B, K, index, weighted, level):
 
 
 def test_segments_of_donors_are_summed(tables, monkeypatch):
-    monkeypatch.setattr(_averaged, "ROWS_OF_TILE", 1 << 10)
+    monkeypatch.setattr(averaged, "ROWS_OF_TILE", 1 << 10)
     X, donors = drawn(20, 301, 4)
     f, host = layer(4, 2)
     got = xj.Explainer(xj.as_model(f), donors)(X, progress=False)

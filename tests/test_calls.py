@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.games import evaluator
-from xaijax_kernels.tiles import TILES_PER_DISPATCH
+from xaijax.games.engine import evaluator
+from xaijax_kernels.engine.tiles import TILES_PER_DISPATCH
 
 P, N, B = 6, 1000, 10
 A = games.weights(P)

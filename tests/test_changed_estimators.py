@@ -16,8 +16,8 @@ from sklearn.tree import DecisionTreeRegressor
 from translated_kinds import KINDS
 
 import xaijax as xj
-from xaijax.models._fit_stamp import Stamp
-from xaijax.models._patched import patched
+from xaijax.models.identity.fit_stamp import Stamp
+from xaijax.models.identity.patched import patched
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3)).astype(np.float32)

@@ -19,7 +19,7 @@ from listed import (
 )
 
 import xaijax as xj
-from xaijax.games import _coalitions
+from xaijax.games.ways import listed
 
 C = 37  # neither a multiple of 16 coalitions, which is a slot, nor a power of two
 BACKENDS = pytest.mark.parametrize("backend", ["jax", "host"])
@@ -164,8 +164,8 @@ def test_little_memory_cuts_coalitions_donors_and_instances(backend, kind, monke
         pieces.append((len(instances), len(donors), coalitions))
         return stream(instances, donors, coalitions, *rest)
 
-    stream = _coalitions.ListedStream
-    monkeypatch.setattr(_coalitions, "ListedStream", watched)
+    stream = listed.ListedStream
+    monkeypatch.setattr(listed, "ListedStream", watched)
     game = game_of(model_of(backend, P, K), X, donors, C, weights=weights, max_memory=memory)
     got = game.values(masks)
     expected = oracle(definition(P, K), X, donors, masks, weights).reshape(5, C, K)

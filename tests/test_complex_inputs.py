@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax._errors import InputTypeError
-from xaijax._explanation import Explanation
+from xaijax import plots
+from xaijax.core.errors import InputTypeError
 from xaijax.federated import FunctionPart
-from xaijax.results import plots
+from xaijax.results.explanation import Explanation
 
 Z = np.array([[1 + 2j, 3.0], [0.0, 1.0]])
 D = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from xaijax import datasets
-from xaijax.datasets import _adult, _fetch, _tables
-from xaijax.datasets._fetch import TableFile, find
+from xaijax.datasets import adult, fetch, tables
+from xaijax.datasets.fetch import TableFile, find
 
 pytest.importorskip("pandas", reason="needs the extra [data]")
 pooch = pytest.importorskip("pooch", reason="needs the extra [data]")
@@ -33,7 +33,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty data folder and an empty cache below `tmp_path`."""
     monkeypatch.setenv("XAIJAX_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache" / name)
-    monkeypatch.setattr(_fetch, "TIMEOUT", 2.0)
+    monkeypatch.setattr(fetch, "TIMEOUT", 2.0)
 
 
 def put(root: Path, content: bytes = CONTENT, place: str = FILE.place) -> Path:
@@ -182,13 +182,13 @@ def test_loaders_read_small_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         b"28, ?, 338409, Bachelors, 13, Divorced, ?, Wife, Black, Female, 0, 0, 40, Cuba, >50K\n\n"
     )
     test = b"|1x3 Cross validator\n" + train.splitlines()[1] + b".\n\n"
-    for name, file, content in (("TRAIN", _adult.TRAIN, train), ("TEST", _adult.TEST, test)):
+    for name, file, content in (("TRAIN", adult.TRAIN, train), ("TEST", adult.TEST, test)):
         put(tmp_path / "data", content, file.place)
         pinned = replace(file, sha256=(hashlib.sha256(content).hexdigest(),))
-        monkeypatch.setattr(_adult, name, pinned)
+        monkeypatch.setattr(adult, name, pinned)
 
     X, y = datasets.adult()
-    assert X.columns.tolist() == list(_adult.COLUMNS) and y.tolist() == [False, True]
+    assert X.columns.tolist() == list(adult.COLUMNS) and y.tolist() == [False, True]
     assert X["workclass"].tolist() == ["State-gov", "?"]
     X, y = datasets.adult("qii", part="all")
     assert X.shape == (3, 13) and y.tolist() == [False, True, True]
@@ -197,16 +197,16 @@ def test_loaders_read_small_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert table.X["Country"].tolist() == [0] and table.X["Race"].tolist() == [0]
     assert table.X["Occupation"].tolist() == [0] and table.X["Relationship"].tolist() == [5]
     assert table.sha256 == hashlib.sha256(test).hexdigest()
-    assert table.path == tmp_path / "data" / _adult.TEST.place
+    assert table.path == tmp_path / "data" / adult.TEST.place
 
 
 def test_two_files_are_stacked_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, quality in (("WINE_RED", b"5"), ("WINE_WHITE", b"6")):
         content = b"pH;quality\n3.5;" + quality + b"\n"
-        file = getattr(_tables, name)
+        file = getattr(tables, name)
         put(tmp_path / "data", content, file.place)
         pinned = replace(file, sha256=(hashlib.sha256(content).hexdigest(),))
-        monkeypatch.setattr(_tables, name, pinned)
+        monkeypatch.setattr(tables, name, pinned)
     table = datasets.wine()
     assert table.y.tolist() == [5, 6] and table.X.index.tolist() == [0, 1]
     assert table.sha256 == ",".join(found.sha256 for found in table.files)

@@ -20,8 +20,8 @@ import pytest
 from small_case import ATOL, BACKENDS, FUNCTIONS, B, X, as_jax, explain, f, f64, put
 
 import xaijax as xj
-from xaijax import _checks
-from xaijax.games._plan import plan_sizes
+from xaijax.core import checks
+from xaijax.games.engine.plan import plan_sizes
 
 FRAME = pd.DataFrame(X, columns=list("abcd"))
 BACKGROUND_FRAME = pd.DataFrame(B, columns=list("abcd"))
@@ -130,7 +130,7 @@ def test_row_20_read_only_memory_map(backend, dtype, tmp_path, monkeypatch):
     np.save(tmp_path / "X.npy", rows)
     np.save(tmp_path / "B.npy", background)
     maps = [np.load(tmp_path / name, mmap_mode="r") for name in ("X.npy", "B.npy")]
-    monkeypatch.setattr(_checks, "CHUNK_BYTES", 1)  # one row at a time
+    monkeypatch.setattr(checks, "CHUNK_BYTES", 1)  # one row at a time
     wanted = explain(backend, rows, background)
     mapped = explain(backend, *maps)
     np.testing.assert_array_equal(mapped.values, wanted.values)
@@ -147,7 +147,7 @@ def test_row_20_read_only_memory_map(backend, dtype, tmp_path, monkeypatch):
 
 def test_row_20_a_memory_map_is_never_read_whole(tmp_path, monkeypatch):
     rows = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float64, (100_000, 50))
-    monkeypatch.setattr(_checks, "CHUNK_BYTES", 1 << 20)
+    monkeypatch.setattr(checks, "CHUNK_BYTES", 1 << 20)
     explainer = xj.Explainer(xj.as_model(f), np.ones((1, 50)), players=[range(50)])
     explainer(rows[:1])
     tracemalloc.start()

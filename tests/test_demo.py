@@ -14,7 +14,7 @@ import pytest
 
 import xaijax as xj
 from xaijax.cli import main
-from xaijax.datasets import _fetch
+from xaijax.datasets import fetch
 from xaijax.demo.data import demo_data
 from xaijax.demo.network import logit, train
 
@@ -35,7 +35,7 @@ def nowhere(tmp_path, monkeypatch):
 
     monkeypatch.delenv("XAIJAX_DATA", raising=False)
     monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache" / name)
-    monkeypatch.setattr(_fetch, "_download", no_network)
+    monkeypatch.setattr(fetch, "_download", no_network)
 
 
 def numbers(text):

@@ -25,7 +25,7 @@ from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
 import xaijax as xj
-from xaijax.models import _translation
+from xaijax.models.translations import registry
 
 P = 4
 RNG = np.random.default_rng(3)
@@ -252,14 +252,14 @@ def test_no_more_rows_are_asked_where_an_offset_is_found() -> None:
 
     counted = Counted()
     vars(counted).update(vars(fitted))
-    translate = _translation._BUILT_IN["LinearRegression"].translate
-    _translation._REGISTERED[Counted] = _translation._Entry(translate, False)
+    translate = registry._BUILT_IN["LinearRegression"].translate
+    registry._REGISTERED[Counted] = registry._Entry(translate, False)
     try:
         many = np.tile(X, (3, 1))
         model = xj.as_model(counted)
         assert xj.Explainer(model, many)(many[:140]).stats["backend"] == "jax"
     finally:
-        del _translation._REGISTERED[Counted]
+        del registry._REGISTERED[Counted]
     assert "less what" in model.reason and sum(asked) == len(many) + 140
 
 

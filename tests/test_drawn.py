@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
 import xaijax as xj
-from xaijax_kernels import sampling
+from xaijax_kernels.games import sampling
 
 P, DRAWS = 5, 700  # two chunks of draws and part of a third
 WEIGHTS = np.random.default_rng(0).normal(size=(P, 3)).astype(np.float32)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from example_explanation import make
 
-from xaijax._errors import InputError, InputTypeError
-from xaijax._explanation import Explanation
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.results.explanation import Explanation
 
 # freezing and checks
 
@@ -373,8 +373,8 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch):
 
 def test_the_module_loads_no_optional_library():
     code = (
-        "import sys, xaijax._explanation, xaijax._merge, xaijax.results.plots, "
-        "xaijax.results.report\n"
+        "import sys, xaijax.results.explanation, xaijax.results.merge, xaijax.plots, "
+        "xaijax.reports.report\n"
         "print(sorted({'pandas', 'polars', 'matplotlib', 'jinja2', 'shap'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -29,22 +29,22 @@ from structured_kernels import (
     u32,
 )
 
-from xaijax_kernels.hybrids import (
+from xaijax_kernels.collinearity.newton import fit_sums, logistic_sums, replicate_sums
+from xaijax_kernels.engine.hybrids import (
     corner_masks,
     hybrid_rows,
     kept_players,
     listed_masks,
     ranks,
 )
-from xaijax_kernels.indices import semivalue, shapley_weights
-from xaijax_kernels.listed import group_means, list_means
-from xaijax_kernels.newton import fit_sums, logistic_sums, replicate_sums
-from xaijax_kernels.perturb import Pool, Space, Subjects, mixed, perturbed, place_of
-from xaijax_kernels.reduce import reduce_pairs, reduce_pieces
-from xaijax_kernels.rule_tiles import PullShape, filled, pack_bits, run_pulls
+from xaijax_kernels.engine.listed import group_means, list_means
+from xaijax_kernels.engine.reduce import reduce_pairs, reduce_pieces
+from xaijax_kernels.engine.tables import put
+from xaijax_kernels.engine.tiles import TileShape, over_tiles, run_tiles, traced_once
+from xaijax_kernels.games.semivalues import semivalue, shapley_weights
+from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, mixed, perturbed, place_of
+from xaijax_kernels.rules.pulls import PullShape, filled, pack_bits, run_pulls
 from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
-from xaijax_kernels.tables import put
-from xaijax_kernels.tiles import TileShape, over_tiles, run_tiles, traced_once
 
 pytestmark = pytest.mark.usefixtures("strict_numerics")
 

@@ -15,10 +15,10 @@ from repository import ROOT
 import xaijax as xj
 from xaijax import cli
 from xaijax import federated as fd
-from xaijax.federated import commands, configuration
-from xaijax.federated.configuration import read_settings, read_table
-from xaijax.federated.sessions import LIFETIME, MOST_SESSIONS, Session, Sessions
-from xaijax.federated.tokens import SessionKey
+from xaijax.federated.command_line import commands, configuration
+from xaijax.federated.command_line.configuration import read_settings, read_table
+from xaijax.federated.guest.sessions import LIFETIME, MOST_SESSIONS, Session, Sessions
+from xaijax.federated.wire.tokens import SessionKey
 
 pytest.importorskip("grpc", reason="needs the extra [federated]")
 pytest.importorskip("cryptography", reason="needs the extra [federated]")
@@ -225,7 +225,7 @@ def test_an_audit_of_what_never_ran(tls: dict[str, fd.Tls], tmp_path: Path, caps
 def test_a_missing_extra_is_named(
     module: str, tls: dict[str, fd.Tls], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from xaijax.federated import messages  # noqa: PLC0415
+    from xaijax.federated.wire import messages  # noqa: PLC0415
 
     messages._classes.cache_clear()
     messages.file_descriptor.cache_clear()

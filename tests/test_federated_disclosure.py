@@ -11,8 +11,8 @@ from parties import GUEST, HOST, SECRET, guest_of, host_of, logistic, names, tab
 
 import xaijax as xj
 from xaijax import federated as fd
-from xaijax.federated import psi
-from xaijax.federated.audit import AuditLog
+from xaijax.federated.guest.audit import AuditLog
+from xaijax.federated.wire import psi
 
 pytest.importorskip("google.protobuf", reason="needs the extra [federated]")
 pytest.importorskip("cryptography", reason="needs the extra [federated]")

@@ -12,9 +12,9 @@ from parties import GUEST, HOST, SECRET, guest_of, host_of, logistic, names, tab
 
 import xaijax as xj
 from xaijax import federated as fd
-from xaijax.federated.audit import AuditLog
-from xaijax.federated.counts import QueryCounts
-from xaijax.federated.noise import LATTICE, bit_thresholds, noise_key, noisy
+from xaijax.federated.guest.audit import AuditLog
+from xaijax.federated.guest.counts import QueryCounts
+from xaijax.federated.guest.noise import LATTICE, bit_thresholds, noise_key, noisy
 
 pytest.importorskip("google.protobuf", reason="needs the extra [federated]")
 pytest.importorskip("cryptography", reason="needs the extra [federated]")

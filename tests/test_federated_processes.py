@@ -29,7 +29,7 @@ from repository import ROOT
 
 import xaijax as xj
 from xaijax import federated as fd
-from xaijax.federated import grpc_transport
+from xaijax.federated.wire import grpc_transport
 
 grpc = pytest.importorskip("grpc", reason="needs the extra [federated]")
 pytest.importorskip("cryptography", reason="needs the extra [federated]")

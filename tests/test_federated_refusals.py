@@ -8,11 +8,11 @@ from parties import GUEST, HOST, SECRET, Watched, guest_of, host_of, logistic, m
 
 import xaijax as xj
 from xaijax import federated as fd
-from xaijax.federated import party
-from xaijax.federated.answers import Answers
-from xaijax.federated.asking import Conversation
-from xaijax.federated.messages import LARGEST, decode, encode
-from xaijax.federated.party import ask
+from xaijax.federated.host.answers import Answers
+from xaijax.federated.host.asking import Conversation
+from xaijax.federated.wire import party
+from xaijax.federated.wire.messages import LARGEST, decode, encode
+from xaijax.federated.wire.party import ask
 
 pytest.importorskip("google.protobuf", reason="needs the extra [federated]")
 pytest.importorskip("cryptography", reason="needs the extra [federated]")
@@ -95,7 +95,7 @@ def opened(guest: fd.Guest):
 
 def test_a_wrong_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     guest = guest_of(SPLIT, X)
-    monkeypatch.setattr("xaijax.federated.asking.VERSION", 2)
+    monkeypatch.setattr("xaijax.federated.host.asking.VERSION", 2)
     with pytest.raises(xj.FederatedProtocolError, match=r"refused \(version\): .* this party"):
         host_of(SPLIT, X, fd.InMemory(guest))(X[:, HOST], progress=False)
 

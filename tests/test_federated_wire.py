@@ -11,7 +11,7 @@ from parties import GUEST, HOST, Watched, guest_of, host_of, logistic, names, ta
 
 import xaijax as xj
 from xaijax import federated as fd
-from xaijax.federated.messages import METHODS, decode, encode, file_descriptor
+from xaijax.federated.wire.messages import METHODS, decode, encode, file_descriptor
 
 pytest.importorskip("google.protobuf", reason="needs the extra [federated]")
 pytest.importorskip("cryptography", reason="needs the extra [federated]")
@@ -261,7 +261,7 @@ def test_the_messages_are_those_of_the_proto_file(tmp_path) -> None:
     protoc = pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools is not installed")
     from google.protobuf import descriptor_pb2  # noqa: PLC0415
 
-    folder = parties.ROOT / "xaijax" / "federated"
+    folder = parties.ROOT / "xaijax" / "federated" / "wire"
     out = tmp_path / "wire.binpb"
     arguments = ["", f"--proto_path={folder}", f"--descriptor_set_out={out}", "wire.proto"]
     assert protoc.main(arguments) == 0

@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from xaijax import _files
-from xaijax._errors import InputError, InputTypeError
-from xaijax._explanation import Explanation, load
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.results.explanation import Explanation, load
+from xaijax.results.files import npz
 
 
 def make(**changes):
@@ -255,7 +255,7 @@ def test_a_failure_while_writing_keeps_the_old_file(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(_files, "_put_array", full)
+    monkeypatch.setattr(npz, "_put_array", full)
     with pytest.raises(OSError, match="disk full"):
         make().save(path)
     assert path.read_bytes() == old and os.listdir(tmp_path) == ["e.npz"]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xaijax as xj
-from xaijax.games import _walk
+from xaijax.games.engine import walk
 
 ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh, "gelu": jax.nn.gelu}
 
@@ -112,7 +112,7 @@ def test_donors_in_segments_and_instances_in_groups(
 ) -> None:
     P, B = 33, 150
     plain, layered = both(3, (P, 12, 2))
-    monkeypatch.setattr(_walk, "tile_rows", lambda *_: tile)
+    monkeypatch.setattr(walk, "tile_rows", lambda *_: tile)
     X, background = rows(1, 21, P), rows(2, B, P)
     weights = np.random.default_rng(4).random(B)
     options: Any = {"estimator": "permutation", "budget": 140, "weights": weights}
@@ -129,7 +129,7 @@ def test_donors_in_segments_and_instances_in_groups(
 
 def test_the_tile_is_filled() -> None:
     for P, B, lanes_of in [(784, 10, 4096), (64, 100, 16384), (20, 1, 256), (5, 5000, 1024)]:
-        shape = _walk.walk_shape(P, B, 1, lanes_of, "float32")
+        shape = walk.walk_shape(P, B, 1, lanes_of, "float32")
         assert shape.blocks * shape.block >= P > (shape.blocks - 1) * shape.block
         assert shape.used_rows <= max(lanes_of, 2 * shape.block)
         assert shape.rows % 256 == 0 and shape.rows - shape.used_rows < 256
@@ -288,6 +288,6 @@ def test_padding_is_told() -> None:
     P, B = 10, 3
     layered = both(14, (P, 4, 1))[1]
     got = xj.Explainer(layered, rows(2, B, P), estimator="permutation", budget=90)(rows(1, 2, P))
-    shape = _walk.walk_shape(P, B, 1, 1 << 14, "float32")  # narrow layers: a tile of 16,384 rows
+    shape = walk.walk_shape(P, B, 1, 1 << 14, "float32")  # narrow layers: a tile of 16,384 rows
     run = 5 * shape.blocks * shape.rows  # a tile for each pair of orders: both instances fit
     assert got.stats["model_rows"] + got.stats["padded_rows"] == run

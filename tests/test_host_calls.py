@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from xaijax._errors import ModelOutputError, NonDeterministicModelError
+from xaijax.core.errors import ModelOutputError, NonDeterministicModelError
 from xaijax.models import (
     as_model,
     call_host,

@@ -5,7 +5,7 @@ import pytest
 from small_case import B, X, f64
 
 import xaijax as xj
-from xaijax.federated.parts import FunctionPart
+from xaijax.federated.split.parts import FunctionPart
 
 
 class Buffered:

@@ -16,9 +16,9 @@ import polars as pl
 import pytest
 
 import xaijax as xj
-from xaijax._errors import InputError, InputTypeError
-from xaijax._explanation import Explanation
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.federated import Part, load_part
+from xaijax.results.explanation import Explanation
 
 
 def explained(**changes):
@@ -229,7 +229,8 @@ def test_what_killed_saves_left_is_removed_and_nothing_else(tmp_path):
     path = tmp_path / "one.npz"
     stale = tmp_path / f".one.npz.{'0' * 32}.tmp"
     script = (
-        "import sys; from pathlib import Path; from xaijax._temporary import new_temporary\n"
+        "import sys; from pathlib import Path\n"
+        "from xaijax.results.files.temporary import new_temporary\n"
         "name, file = new_temporary(Path(sys.argv[1])); file.write(b'half'); file.flush()\n"
         "print(name, flush=True); sys.stdin.read()\n"
     )

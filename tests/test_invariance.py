@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.games import evaluator
+from xaijax.games.engine import evaluator
 
 P, N, B = 6, 1000, 10
 A = games.weights(P)

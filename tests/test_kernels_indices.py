@@ -9,7 +9,7 @@ import numpy as np
 import oracles
 import pytest
 
-from xaijax_kernels import indices
+from xaijax_kernels.games import semivalues as indices
 
 WEIGHTS = {
     "shapley": indices.shapley_weights,

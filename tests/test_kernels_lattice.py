@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import Mesh
 
-from xaijax_kernels import lattice, tables
-from xaijax_kernels.hybrids import ABSENT, hybrid_rows, ranks
-from xaijax_kernels.tiles import TileShape, run_tiles, tile_rows, widest_layer
+from xaijax_kernels.engine import lattice, tables
+from xaijax_kernels.engine.hybrids import ABSENT, hybrid_rows, ranks
+from xaijax_kernels.engine.tiles import TileShape, run_tiles, tile_rows, widest_layer
 
 
 def some_codes(rows: int, columns: int, seed: int) -> np.ndarray:

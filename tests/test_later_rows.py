@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
 
 import xaijax as xj
-from xaijax.models import _translation
+from xaijax.models.translations import registry
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(400, 4))
@@ -38,7 +38,7 @@ def jumps() -> Iterator[Jumps]:
         return xj.Translation((), {"value": lambda params, rows: rows.sum(axis=1)})
 
     yield Jumps().fit(X, X[:, 0])
-    del _translation._REGISTERED[Jumps]
+    del registry._REGISTERED[Jumps]
 
 
 @pytest.mark.parametrize("where", ["X", "background"])

@@ -23,13 +23,19 @@ class Part:
 
 PARTS = {
     "kernels": Part(0, ()),
-    "foundation": Part(1, ("kernels",)),
-    "models": Part(2, ("kernels", "foundation")),
-    "games": Part(3, ("kernels", "foundation")),  # a game takes a Model by its protocol
-    "estimators": Part(4, ("kernels", "foundation", "games")),
-    "methods": Part(5, ("kernels", "foundation", "games", "estimators")),
-    "results": Part(5, ("foundation",)),  # an Explanation holds no model and no game
-    "privacy": Part(5, ("foundation",)),
+    "core": Part(0, ()),
+    "tables": Part(1, ("core",)),
+    "players": Part(1, ("core", "kernels")),
+    # An Explanation holds no model and no game.
+    "results": Part(2, ("core", "tables", "players", "kernels")),
+    "models": Part(2, ("core", "tables", "kernels")),
+    # A game takes a Model by its protocol; of the results it knows what a predicate is.
+    "games": Part(3, ("core", "tables", "players", "results", "kernels")),
+    "plots": Part(3, ("core", "tables", "results")),
+    "privacy": Part(3, ("core", "tables", "results")),
+    "estimators": Part(4, ("core", "tables", "games", "kernels")),
+    "reports": Part(4, ("core", "results", "plots")),
+    "methods": Part(5, ("core", "tables", "players", "results", "games", "estimators", "kernels")),
 }
 # And xaijax itself: layer 6, may import all.
 TOP = ("federated", "datasets", "cli", "demo", "__main__")
@@ -38,11 +44,11 @@ PARTS["top"] = Part(6, tuple(PARTS))
 # What `import xaijax` may load; everything else is imported on use.
 LOADED = {"jax", "numpy", "tqdm"}
 # Here, and nowhere else, a module is imported by a name that is computed.
-IMPORTERS = {"xaijax._optional", "xaijax.datasets._fetch"}
+IMPORTERS = {"xaijax.core.optional", "xaijax.datasets.fetch"}
 REQUIRE = {"require", "optional"}  # their functions
 # What the front door imports when it is first asked for, since it needs more than LOADED: a class
 # that is a scikit-learn estimator must have scikit-learn when it is defined.
-ON_FIRST_USE = {("xaijax", "xaijax.methods.aec.estimator")}
+ON_FIRST_USE = {("xaijax", "xaijax.methods.aec.aec")}
 
 
 @dataclass(frozen=True)
@@ -115,8 +121,6 @@ def part_of(module: str) -> str | None:
     name = rest.partition(".")[0]
     if not name or name in TOP:
         return "top"
-    if name.startswith("_") and not name.startswith("__"):
-        return "foundation"
     return name if name in PARTS else None
 
 
@@ -170,7 +174,7 @@ def _complaints(module: str, one: Import, loaded: set[str]) -> Iterator[str]:
         return
     if one.computed:
         if module not in IMPORTERS:
-            yield "a module is imported by a computed name; say _optional.require(name, install)."
+            yield "a module is imported by a computed name; say optional.require(name, install)."
         return
     if _ours(one.target):
         if one.inside and (module, one.target) not in ON_FIRST_USE:
@@ -191,7 +195,7 @@ def _complaints(module: str, one: Import, loaded: set[str]) -> Iterator[str]:
     elif not one.inside and root not in LOADED and module in loaded:
         yield (
             f"`import xaijax` would load {root}. Import it in the function that needs it, by "
-            "_optional.require where an extra brings it."
+            "optional.require where an extra brings it."
         )
 
 
@@ -229,15 +233,15 @@ def test_the_table_is_explained() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
     shown = [line for line in text.splitlines() if line.startswith("| ")]
     for name, part in PARTS.items():
-        if name in ("models", "games", "estimators", "methods", "results", "privacy"):
+        if name not in ("kernels", "top"):
             row = [line for line in shown if f"`xaijax/{name}/`" in line]
             assert row and row[0].startswith(f"| {part.layer} |"), f"no row of layer for {name}"
 
 
 PLANTED = {
     "a kernel that knows the library": (
-        {"xaijax_kernels.a": "from xaijax import _b", "xaijax._b": ""},
-        r"kernels \(layer 0\) imports xaijax\._b",
+        {"xaijax_kernels.a": "from xaijax.core import b", "xaijax.core.b": ""},
+        r"kernels \(layer 0\) imports xaijax\.core\.b",
     ),
     "a kernel that knows scikit-learn": (
         {"xaijax_kernels.a": "def f():\n  import sklearn.base"},
@@ -249,46 +253,55 @@ PLANTED = {
     ),
     "a result that knows a method": (
         {"xaijax.results.a": "import xaijax.methods.m", "xaijax.methods.m": ""},
-        r"may import foundation \(1\)",
+        r"may import core \(0\), tables \(1\), players \(1\), kernels \(0\)",
     ),
-    "a method that knows a result, for its type only": (
+    "a method that knows a report, for its type only": (
         {
-            "xaijax.methods.m": "if TYPE_CHECKING:\n  from xaijax.results.a import A",
-            "xaijax.results.a": "",
+            "xaijax.methods.m": "if TYPE_CHECKING:\n  from xaijax.reports.a import A",
+            "xaijax.reports.a": "",
         },
-        r"methods \(layer 5\) imports xaijax\.results\.a",
+        r"methods \(layer 5\) imports xaijax\.reports\.a",
     ),
     "a module that asks the front door": (
-        {"xaijax._a": "import xaijax", "xaijax": ""},
-        r"foundation \(layer 1\) imports xaijax, ",
+        {"xaijax.core.a": "import xaijax", "xaijax": ""},
+        r"core \(layer 0\) imports xaijax, ",
     ),
     "our own module inside a function": (
-        {"xaijax._a": "class A:\n  def f(self):\n    from xaijax._b import c", "xaijax._b": ""},
-        r"line 3: xaijax\._b is imported inside a function",
+        {
+            "xaijax.core.a": "class A:\n  def f(self):\n    from xaijax.core.b import c",
+            "xaijax.core.b": "",
+        },
+        r"line 3: xaijax\.core\.b is imported inside a function",
     ),
     "a late import of another module than AEC": (
         {"xaijax": "def f():\n  from xaijax.methods.m import A", "xaijax.methods.m": ""},
         r"line 2: xaijax\.methods\.m is imported inside a function",
     ),
     "our own module through require": (
-        {"xaijax._a": "def f():\n  return require('xaijax._b', 'xaijax')", "xaijax._b": ""},
-        r"xaijax\._b is imported inside a function",
+        {
+            "xaijax.core.a": "def f():\n  return require('xaijax.core.b', 'xaijax')",
+            "xaijax.core.b": "",
+        },
+        r"xaijax\.core\.b is imported inside a function",
     ),
     "a standard module inside a function": (
-        {"xaijax._a": "f = lambda: require('json', 'json')"},
+        {"xaijax.core.a": "f = lambda: require('json', 'json')"},
         "json is imported inside a function",
     ),
     "a heavy library at the top": (
-        {"xaijax": "from xaijax import _a", "xaijax._a": "import pandas as pd"},
+        {"xaijax": "from xaijax.core import a", "xaijax.core.a": "import pandas as pd"},
         "`import xaijax` would load pandas",
     ),
     "an import by a computed name": (
-        {"xaijax._a": "def f(x):\n  return importlib.import_module(x)"},
+        {"xaijax.core.a": "def f(x):\n  return importlib.import_module(x)"},
         "computed name",
     ),
     "a cycle": (
-        {"xaijax._a": "import xaijax._b", "xaijax._b": "from xaijax._a import x"},
-        "import cycle: .*_a",
+        {
+            "xaijax.core.a": "import xaijax.core.b",
+            "xaijax.core.b": "from xaijax.core.a import x",
+        },
+        r"import cycle: .*core\.a",
     ),
     "a package without a layer": (
         {"xaijax.helpers.a": ""},
@@ -307,13 +320,13 @@ def test_a_planted_violation_is_found(name: str) -> None:
 
 def test_what_the_rules_allow_is_not_reported() -> None:
     sources = {
-        "xaijax": "from xaijax import _a\nfrom xaijax import methods",
-        "xaijax._a": "import json\nimport numpy as np\nfrom xaijax_kernels import k",
+        "xaijax": "from xaijax.players import a\nfrom xaijax import methods",
+        "xaijax.players.a": "import json\nimport numpy as np\nfrom xaijax_kernels import k",
         "xaijax_kernels.k": "import jax\nfrom xaijax_kernels.m import n",
         "xaijax_kernels.m": "",
-        "xaijax.methods": "from xaijax import _a\nfrom xaijax.games import g",
+        "xaijax.methods": "from xaijax.players import a\nfrom xaijax.games import g",
         "xaijax.games.g": "def f():\n  import pandas\n  return require('polars', 'polars')",
-        "xaijax.results.r": "import xaijax._a\nif TYPE_CHECKING:\n  import matplotlib.axes",
+        "xaijax.results.r": "import xaijax.players.a\nif TYPE_CHECKING:\n  import matplotlib.axes",
         "xaijax.demo": "import optax\nimport xaijax as xj",  # not loaded by `import xaijax`
     }
     assert not violations(read(sources, frozenset({"xaijax"})))

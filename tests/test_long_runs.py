@@ -10,9 +10,9 @@ import pytest
 
 import xaijax as xj
 from xaijax.estimators import kernel, permutation
-from xaijax.games import _work
-from xaijax.games._work import MINUTE_OF_A_CORE, MOST_HOST_ROWS
-from xaijax_kernels.operations import operations
+from xaijax.games.asking import long_runs
+from xaijax.games.asking.long_runs import MINUTE_OF_A_CORE, MOST_HOST_ROWS
+from xaijax_kernels.engine.operations import operations
 
 P = 40
 WIDE = np.linspace(-1, 1, 2 * P, dtype=np.float32).reshape(2, P)
@@ -116,9 +116,9 @@ def test_no_word_of_sixteen_million_rows_of_a_small_network():
 
 
 def test_a_closed_form_is_not_told_of_since_it_asks_nothing(monkeypatch):
-    from xaijax.games import _work  # noqa: PLC0415
+    from xaijax.games.asking import long_runs  # noqa: PLC0415
 
-    monkeypatch.setattr(_work, "MINUTE_OF_A_CORE", 1e-6)
+    monkeypatch.setattr(long_runs, "MINUTE_OF_A_CORE", 1e-6)
     rows = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
     weights = jnp.asarray([1.0, 2.0, 3.0, 4.0])
     found = xj.Explainer(xj.as_model(lambda z: z @ weights), rows[:1])(rows[1:])
@@ -167,7 +167,7 @@ def _game(model, rows):
 
 
 def _why(game, rows):
-    from xaijax.games._work import why_long  # noqa: PLC0415
+    from xaijax.games.asking.long_runs import why_long  # noqa: PLC0415
 
     return why_long(game.ask, rows)
 
@@ -268,10 +268,10 @@ def test_a_stopping_rule_makes_any_number_of_samples_a_limit():
 
 
 def test_long_draws_replicates_and_searches_are_told_of(monkeypatch):
-    from xaijax.games import _work  # noqa: PLC0415
+    from xaijax.games.asking import long_runs  # noqa: PLC0415
     from xaijax.methods.aec import bootstrap  # noqa: PLC0415
 
-    monkeypatch.setattr(_work, "MINUTE_OF_A_CORE", 1e-6)
+    monkeypatch.setattr(long_runs, "MINUTE_OF_A_CORE", 1e-6)
     monkeypatch.setattr(bootstrap, "MINUTE_OF_A_CORE", 1e-6)
     model = _classifier()
     with pytest.warns(xj.LongRunWarning, match=r"up to 8,400 model rows.*fewer samples="):
@@ -330,8 +330,8 @@ def test_a_seed_that_no_generator_takes_is_refused():
 
 def test_draws_of_the_host_that_take_long_are_told_of(monkeypatch):
     """However fast the model is."""
-    monkeypatch.setattr(_work, "minute", lambda devices: np.inf)
-    monkeypatch.setattr(_work, "MINUTE_OF_A_CORE", 0.0)
+    monkeypatch.setattr(long_runs, "minute", lambda devices: np.inf)
+    monkeypatch.setattr(long_runs, "MINUTE_OF_A_CORE", 0.0)
     rows = np.random.default_rng(0).normal(size=(4, 20))
     explain = xj.Explainer(xj.as_model(lambda X: X.prod(axis=1)), rows[:2], budget=40)
     with pytest.warns(xj.LongRunWarning, match="what they are made of is drawn on the host"):

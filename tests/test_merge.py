@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from example_explanation import make
 
-from xaijax._errors import InputError, InputTypeError
-from xaijax._merge import merge
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.results.merge import merge
 
 
 def test_merge_undoes_slicing():

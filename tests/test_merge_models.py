@@ -17,7 +17,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import xaijax as xj
-from xaijax._errors import InputError
+from xaijax.core.errors import InputError
 
 RNG = np.random.default_rng(1)
 D, X = RNG.random((12, 3)).astype(np.float32), RNG.random((4, 3)).astype(np.float32)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xaijax._errors import InputError, InputTypeError, ModelOutputError, XaiError
+from xaijax.core.errors import InputError, InputTypeError, ModelOutputError, XaiError
 from xaijax.models import Model, as_model, output_names_for
 
 RNG = np.random.default_rng(0)

@@ -18,7 +18,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils import resample
 
 import xaijax as xj
-from xaijax_kernels.collinearity import RemainingEffects
+from xaijax_kernels.collinearity.effects import RemainingEffects
 
 NO_DATA = not os.environ.get("XAIJAX_DATA")
 E, T = xj.InputError, xj.InputTypeError

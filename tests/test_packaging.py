@@ -12,10 +12,10 @@ import pytest
 from repository import LIBRARY, ROOT, package_files
 
 NAMED = {
-    "xaijax/federated/wire.proto",
+    "xaijax/federated/wire/wire.proto",
     "xaijax/py.typed",
     "xaijax_kernels/py.typed",
-    "xaijax/results/report.html.j2",
+    "xaijax/reports/report.html.j2",
 }
 
 
@@ -88,7 +88,7 @@ for package in (xaijax, xaijax_kernels):
     found = pathlib.Path(package.__file__).resolve()
     assert found.is_relative_to(pathlib.Path({str(site)!r}).resolve()), found
     assert importlib.resources.files(package).joinpath("py.typed").is_file()
-assert importlib.resources.files("xaijax.results").joinpath("report.html.j2").is_file()
+assert importlib.resources.files("xaijax.reports").joinpath("report.html.j2").is_file()
 model = xaijax.as_model(lambda X: X @ np.float32([1, 2]))
 explanation = xaijax.Explainer(model, np.zeros((1, 2)))(np.ones((3, 2)), progress=False)
 assert np.array_equal(explanation.values, [[1, 2]] * 3), explanation.values

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax._errors import InputError
-from xaijax._explanation import Explanation
-from xaijax.results import plots
+from xaijax import plots
+from xaijax.core.errors import InputError
+from xaijax.results.explanation import Explanation
 
 H, W = 2, 3
 X = np.arange(4 * H * W, dtype=np.float32).reshape(4, H, W)

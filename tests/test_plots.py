@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from xaijax._errors import InputError, InputTypeError
-from xaijax._explanation import Explanation
-from xaijax.results import plots
-from xaijax.results.report import report
+from xaijax import plots
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.reports.report import report
+from xaijax.results.explanation import Explanation
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax._errors import InputError, InputTypeError
-from xaijax._explanation import Explanation
-from xaijax.results import plots
+from xaijax import plots
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.results.explanation import Explanation
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

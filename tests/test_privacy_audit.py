@@ -19,8 +19,8 @@ import pytest
 from privacy_cases import chances, table_model
 
 import xaijax as xj
-from xaijax._subsample import Subsample
 from xaijax.privacy import mechanism
+from xaijax.results.subsample import Subsample
 
 pytest.importorskip("opendp", reason="needs the extra [privacy]")
 pytestmark = pytest.mark.filterwarnings("ignore:(X|pool)= all of its rows")

@@ -18,9 +18,9 @@ from test_privacy_audit import (
 )
 
 import xaijax as xj
-from xaijax.games.score import Score
-from xaijax.games.scores import Column
-from xaijax.methods import _qii_recount
+from xaijax.games.measure.score import Score
+from xaijax.games.measure.scores import Column
+from xaijax.methods.qii import recount
 from xaijax.privacy import mechanism
 
 pytest.importorskip("opendp", reason="needs the extra [privacy]")
@@ -105,9 +105,9 @@ def test_control_scores_that_are_not_clipped(monkeypatch):
 
     # The report's own scores are clipped as well; only the recount is broken here.
     found = of_scores()
-    monkeypatch.setattr(_qii_recount, "_integers", not_clipped)
+    monkeypatch.setattr(recount, "_integers", not_clipped)
     monkeypatch.setattr(
-        _qii_recount.QiiRecount, "_counted", _without_clipping(_qii_recount.QiiRecount._counted)
+        recount.QiiRecount, "_counted", _without_clipping(recount.QiiRecount._counted)
     )
     (a, scale), (b, _) = (handed_over(one, monkeypatch) for one in found)
     assert audit(a, b, scale, CONFIDENCE) > 3

@@ -11,10 +11,10 @@ from privacy_cases import LATTICE, before_noise, chances, scores
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 import xaijax as xj
-from xaijax._exact_sums import remembered
-from xaijax.games import _plain
-from xaijax.methods import _qii_recount
-from xaijax.models import _translation
+from xaijax.games.ways import plain as _plain
+from xaijax.methods.qii import recount as _qii_recount
+from xaijax.models.translations import registry
+from xaijax.results.recount import remembered
 
 RNG = np.random.default_rng(5)
 D = RNG.integers(0, 3, (9, 3)).astype(np.float32)
@@ -326,8 +326,8 @@ class Second(ClassifierMixin, BaseEstimator):
 
 def test_an_estimator_is_counted_by_itself(monkeypatch):
     """Whether its translation answers follows from whole rows, which here hide a difference."""
-    registered = dict(_translation._REGISTERED)
-    monkeypatch.setattr(_translation, "_REGISTERED", registered)
+    registered = dict(registry._REGISTERED)
+    monkeypatch.setattr(registry, "_REGISTERED", registered)
 
     def both(params, rows):
         return ((rows[:, 1] > 0) & (rows[:, 2] > 0)).astype(int)

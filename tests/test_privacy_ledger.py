@@ -18,7 +18,7 @@ from privacy_cases import table_model
 from repository import ROOT
 
 import xaijax as xj
-from xaijax.privacy import ledger_file as module
+from xaijax.privacy.ledger import file as module
 
 pytest.importorskip("opendp", reason="needs the extra [privacy]")
 

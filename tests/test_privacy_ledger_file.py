@@ -7,7 +7,7 @@ import json
 import pytest
 
 import xaijax as xj
-from xaijax.privacy import book
+from xaijax.privacy.ledger import book
 
 
 @pytest.fixture

@@ -102,17 +102,19 @@ CALLS = {"__import__", "exec", "eval", "compile", "import_module", "require", "o
 ALLOWED = {
     "xaijax/privacy/mechanism.py": {"opendp.prelude"},  # the noise
     "xaijax/privacy/sampling.py": {"secrets"},  # which rows a subsample has
-    "xaijax/privacy/book.py": {"secrets"},  # the salt of a ledger, keys of unknown questions
-    "xaijax/privacy/ledger_file.py": {"secrets"},  # the name of a file that is being made
+    "xaijax/privacy/ledger/book.py": {"secrets"},  # the salt of a ledger, keys of unknown questions
+    "xaijax/privacy/ledger/file.py": {"secrets"},  # the name of a file that is being made
 }
 # What a release reaches and other methods use as well: sources of chance for estimators and files.
 ELSEWHERE = {
-    "xaijax/_optional.py": {"importlib", "import_module"},
-    "xaijax/_temporary.py": {"uuid"},  # the names of files that are being made
-    "xaijax/_frame_codec.py": {"require"},  # pandas and polars
-    "xaijax/_intervals.py": {"scipy.special", "scipy.special.stdtrit"},
-    "xaijax/methods/_qii_settings.py": {"numpy.random (np.random)"},  # samplers, not released
-    "kernels/xaijax_kernels/sampling.py": {"numpy.random (np.random)"},  # sampled runs, as well
+    "xaijax/core/optional.py": {"importlib", "import_module"},
+    "xaijax/results/files/temporary.py": {"uuid"},  # the names of files that are being made
+    "xaijax/results/files/frame_codec.py": {"require"},  # pandas and polars
+    "xaijax/core/intervals.py": {"scipy.special", "scipy.special.stdtrit"},
+    "xaijax/methods/qii/arguments.py": {"numpy.random (np.random)"},  # samplers, not released
+    "kernels/xaijax_kernels/games/sampling.py": {
+        "numpy.random (np.random)"
+    },  # sampled runs, as well
 }
 
 
@@ -166,9 +168,13 @@ def test_noise_has_one_source():
     """Of all files of the release, and of all that these import."""
     ours = [name for name in library_modules() if name.startswith("xaijax.privacy")]
     assert len(ours) >= 14
-    others = ["xaijax.methods._qii_recount", "xaijax._subsample", "xaijax._private_explanation"]
+    others = [
+        "xaijax.methods.qii.recount",
+        "xaijax.results.subsample",
+        "xaijax.results.private_explanation",
+    ]
     modules = reached([*ours, *others])
-    assert {"xaijax._exact_sums", "xaijax.games._plain"} <= modules
+    assert {"xaijax.results.recount", "xaijax.games.ways.plain"} <= modules
     allowed = ALLOWED | ELSEWHERE
     for name in sorted(modules):
         path = library_modules()[name]

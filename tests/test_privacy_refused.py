@@ -24,7 +24,7 @@ from privacy_cases import (
 )
 
 import xaijax as xj
-from xaijax import _optional
+from xaijax.core import optional
 from xaijax.privacy import mechanism
 from xaijax.privacy.facts import NEEDED
 
@@ -322,7 +322,7 @@ def test_a_missing_extra_is_named(monkeypatch):
         raise ImportError(module)
 
     explanation = average()
-    monkeypatch.setattr(_optional.importlib, "import_module", nowhere)
+    monkeypatch.setattr(optional.importlib, "import_module", nowhere)
     with pytest.raises(
         ImportError, match=r'opendp is needed here: pip install "xaijax\[privacy\]"'
     ):

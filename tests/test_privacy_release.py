@@ -22,9 +22,9 @@ from privacy_cases import (
 )
 
 import xaijax as xj
-from xaijax._exact_sums import Once, remembered
 from xaijax.privacy import mechanism
 from xaijax.privacy.facts import PUBLIC
+from xaijax.results.recount import Once, remembered
 
 pytest.importorskip("opendp", reason="needs the extra [privacy]")
 

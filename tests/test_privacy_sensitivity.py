@@ -11,7 +11,7 @@ import pytest
 from privacy_cases import before_noise, planned, table_model
 
 import xaijax as xj
-from xaijax._index import index_weights
+from xaijax.players.index import index_weights
 from xaijax.privacy import constants, noise_needed
 from xaijax.privacy.sensitivity import bound
 

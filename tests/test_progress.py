@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.methods import anchors, explainer
+from xaijax.methods.anchors import explainer as anchors
+from xaijax.methods.explainer import explainer
 
 
 class Bar:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax_kernels import sampling
+from xaijax_kernels.games import sampling
 
 E = xj.InputError
 RNG = np.random.default_rng(2)
@@ -139,7 +139,7 @@ def test_the_number_of_draws_takes_no_memory(scheme):
 
 def test_a_fixed_pool_is_asked_in_parts(monkeypatch):
     """The same values whether the pool is asked at once or in stretches, but for rounding."""
-    from xaijax.estimators import draws  # noqa: PLC0415
+    from xaijax.estimators.draws import run as draws  # noqa: PLC0415
 
     counted, data = Counted(), RNG.normal(size=(20, 3))
     given = {"samples": 900, "scheme": "fixed-pool", "seed": 3}

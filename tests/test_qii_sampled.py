@@ -10,8 +10,9 @@ import oracles_qii as oracles
 import pytest
 
 import xaijax as xj
-from xaijax.estimators import draws, fixed_pool
-from xaijax.methods import _qii_ask
+from xaijax.estimators.draws import fixed_pool
+from xaijax.estimators.draws import run as draws
+from xaijax.methods.qii import lists
 
 P, SEEDS, DRAWS = 4, 100, 120
 RNG = np.random.default_rng(0)
@@ -126,7 +127,7 @@ def test_the_same_values_whatever_stands_beside():
 
 def test_more_draws_begin_with_fewer():
     """One stream: the first 100 of 200 draws are the 100 draws."""
-    from xaijax.estimators.draws import Rows  # noqa: PLC0415
+    from xaijax.estimators.draws.run import Rows  # noqa: PLC0415
 
     problem = qii("individual", samples=200)._problem
     game, *_ = problem.begin(X)
@@ -193,7 +194,7 @@ def test_a_fixed_pool_is_that_of_lists_too(kind):
     q = xj.QII(host, D, pool=many, samples=400, scheme="fixed-pool", **KINDS[kind])
     game, *_ = q._problem.begin(rows(kind))
     asked.clear()
-    _qii_ask.singles(q._problem, game)  # probe, ends and draws
+    lists.singles(q._problem, game)  # probe, ends and draws
     # The ends ask each pool row as a whole; a hybrid has some columns of a data row.
     hybrids = np.concatenate(asked)
     whole = np.isin(hybrids[:, 0], many[:, 0]) & np.isin(hybrids[:, 1], many[:, 1])
@@ -210,7 +211,7 @@ def test_a_fixed_pool_is_that_of_lists_too(kind):
 
 def test_a_fixed_pool_makes_the_mean_over_itself():
     q = qii("individual", samples=900, scheme="fixed-pool", seed=7)
-    from xaijax.estimators.draws import Rows  # noqa: PLC0415
+    from xaijax.estimators.draws.run import Rows  # noqa: PLC0415
 
     game, *_ = q._problem.begin(X)
     donors = POOL[Rows(game, 7, True).drawn(0, 0, 30)[1]]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax._coalition_table import UNIT
+from xaijax.results.coalition_table import UNIT
 
 POOLS = (10, 20, 30, 50, 60, 90, 100)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xaijax_kernels.reduce import block_of, block_weights, reduce_pairs
+from xaijax_kernels.engine.reduce import block_of, block_weights, reduce_pairs
 
 pytestmark = pytest.mark.usefixtures("strict_numerics")
 

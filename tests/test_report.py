@@ -10,9 +10,9 @@ import os
 import numpy as np
 import pytest
 
-from xaijax._errors import InputError, InputTypeError
-from xaijax._explanation import Explanation
-from xaijax.results.report import report
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.reports.report import report
+from xaijax.results.explanation import Explanation
 
 matplotlib = pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")

@@ -7,7 +7,7 @@ import pytest
 from small_case import BACKENDS, B, X, f
 
 import xaijax as xj
-from xaijax.models import _row_count
+from xaijax.models.asking import row_count
 
 W = np.random.default_rng(3).normal(size=(4, 8)).astype(np.float32)
 
@@ -134,7 +134,7 @@ SOUND = {
 @pytest.mark.parametrize("name", SOUND)
 def test_a_sound_jax_model_is_not_compiled_for_it(name, monkeypatch):
     """Its two traces are the same steps, which is seen without asking it."""
-    monkeypatch.setattr(_row_count, "jaxpr_as_fun", None)
+    monkeypatch.setattr(row_count, "jaxpr_as_fun", None)
     xj.Explainer(xj.as_model(SOUND[name]), B)(X)
 
 

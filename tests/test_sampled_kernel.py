@@ -12,9 +12,9 @@ import sampled_games as games
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xaijax.estimators import _kernel_design as design
 from xaijax.estimators import kernel
-from xaijax_kernels import sampling
+from xaijax.estimators import kernel_design as design
+from xaijax_kernels.games import sampling
 
 INDICES = games.INDICES
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xaijax.estimators import permutation
-from xaijax_kernels import sampling
+from xaijax_kernels.games import sampling
 
 INDICES = games.INDICES
 

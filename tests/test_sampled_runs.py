@@ -12,7 +12,7 @@ from scipy import stats
 from test_progress import Bar
 
 import xaijax as xj
-from xaijax.methods import explainer as explainer_module
+from xaijax.methods.explainer import explainer as explainer_module
 
 P, BUDGET = 20, 200
 A = games.weights(P)

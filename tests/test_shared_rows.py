@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.games import _backends, _shared
+from xaijax.games.engine import make, shared_rows
 
 P, N = 5, 40
 A = games.weights(P)
@@ -34,7 +34,7 @@ def distinct_hybrids(X, donor):
 @pytest.mark.parametrize("estimator", ["exact", "permutation", "kernel"])
 @pytest.mark.parametrize("batch_size", [256, 700])
 def test_each_is_asked_once(estimator, batch_size, monkeypatch):
-    monkeypatch.setattr(_shared, "MULTIPLE", 1)
+    monkeypatch.setattr(shared_rows, "MULTIPLE", 1)
     X, donors = games.rows(N, P, "few", 1), games.rows(1, P, "few", 2)
     model = Recording()
     options = {} if estimator == "exact" else {"budget": 20}
@@ -59,7 +59,7 @@ def test_the_same_values_as_without(monkeypatch):
     X, donors = games.rows(N, P, "few", 1), games.rows(1, P, "few", 2)
     model = xj.as_model(lambda rows: games.three_outputs_host(rows, A), backend="host")
     spared = xj.Explainer(model, donors)(X, progress=False)
-    monkeypatch.setattr(_backends, "_sharing", lambda evaluator: None)
+    monkeypatch.setattr(make, "_sharing", lambda evaluator: None)
     whole = xj.Explainer(model, donors)(X, progress=False)
     assert spared.values.tobytes() == whole.values.tobytes()
     assert spared.stats["model_rows"] < whole.stats["model_rows"]
@@ -129,8 +129,10 @@ def codes(seed, rows=200):
 def test_places(collide, monkeypatch):
     """Where all hashes are one of two, rows are still told apart."""
     if collide:
-        monkeypatch.setattr(_shared, "hashes", lambda words: (words[:, 0] % 2).astype(np.uint64))
-    sharing = _shared.Sharing(1000)
+        monkeypatch.setattr(
+            shared_rows, "hashes", lambda words: (words[:, 0] % 2).astype(np.uint64)
+        )
+    sharing = shared_rows.Sharing(1000)
     rows = codes(0)
     asked, place = sharing.places(rows)
     np.testing.assert_array_equal(rows[asked][place], rows)
@@ -144,7 +146,7 @@ def test_places(collide, monkeypatch):
 def test_filled():
     for count in (1, 63, 64, 65):
         rows = codes(0, count)
-        whole = _shared.filled(rows)
+        whole = shared_rows.filled(rows)
         assert len(whole) % 64 == 0 and len(whole) - count < 64
         np.testing.assert_array_equal(whole[:count], rows)
         assert (whole[count:] == rows[-1]).all()

@@ -17,7 +17,7 @@ LONGEST = 400  # lines; half of that is a good length
 PRINTERS = (
     "xaijax.cli",
     "xaijax.demo",
-    "xaijax.federated.commands",
+    "xaijax.federated.command_line.commands",
     "xaijax.__main__",
 )  # they talk to a person
 

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import xaijax as xj
-from xaijax.models._predict import run_jax
+from xaijax.models.asking.predict import run_jax
 
 few = settings(
     max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
@@ -190,7 +190,7 @@ def test_text_and_categories(data, drop, gone):
 
 def test_the_check_of_leaves_sees_another_leaf():
     """The nearest float32 in place of the one below moves rows that lie on a threshold."""
-    from xaijax.models._columns import rounded_down  # noqa: PLC0415
+    from xaijax.models.translations.columns import rounded_down  # noqa: PLC0415
 
     cuts = np.array([0.1, 0.3, 1 / 3, 2.0, -0.7])
     near = cuts.astype(np.float32)

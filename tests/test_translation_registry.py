@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import xaijax as xj
-from xaijax.models import _translation
+from xaijax.models.translations import registry
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(40, 3))
@@ -40,7 +40,7 @@ class Squares(RegressorMixin, BaseEstimator):
 
 @pytest.fixture(autouse=True)
 def as_before(monkeypatch):
-    monkeypatch.setattr(_translation, "_REGISTERED", dict(_translation._REGISTERED))
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
 
 
 def register(function, **options):
@@ -113,7 +113,7 @@ def test_a_difference_sends_it_to_the_host(background):
 
 def test_another_class_is_a_difference():
     fitted = DecisionTreeClassifier(max_depth=3).fit(X, Y > 0)
-    right = _translation._BUILT_IN["DecisionTreeClassifier"].translate
+    right = registry._BUILT_IN["DecisionTreeClassifier"].translate
 
     def turned(estimator, columns):
         found = right(estimator, columns)
@@ -237,7 +237,7 @@ def test_options_of_host_calls_keep_it_there():
 
 def test_no_scikit_learn_is_loaded_by_importing_the_translations():
     code = (
-        "import sys\nimport xaijax.models.translations\n"
+        "import sys\nimport xaijax.models.translations.families\n"
         "assert 'sklearn' not in sys.modules and 'pandas' not in sys.modules\n"
     )
     path = ":".join(part for part in sys.path if part)

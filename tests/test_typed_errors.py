@@ -69,7 +69,7 @@ def report(rate=None):
     return xj.QII(model, data, **options).explain()
 
 
-@pytest.mark.filterwarnings("ignore::xaijax._errors.XaiWarning")  # a paper's noise; equal rows
+@pytest.mark.filterwarnings("ignore::xaijax.core.errors.XaiWarning")  # a paper's noise; equal rows
 @pytest.mark.parametrize("options", [{}, {"composition": "sequential"}, {"calibration": "paper"}])
 @pytest.mark.parametrize("rate", [None, 0.5])
 def test_an_epsilon_without_noise_is_refused_with_the_largest_that_has_some(options, rate):

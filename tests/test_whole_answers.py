@@ -14,8 +14,9 @@ from sklearn.linear_model import LinearRegression
 
 import xaijax as xj
 from tests import oracles
-from xaijax.games import _closed
-from xaijax.models import _affine, _row_count
+from xaijax.games.ways import closed_form
+from xaijax.models.asking import row_count
+from xaijax.models.structure import affine
 
 RNG = np.random.default_rng(3)
 F = 5
@@ -53,13 +54,13 @@ def test_a_stopped_gradient_is_no_slope_of_zero(name: str, kind: str) -> None:
 
 def test_a_slope_that_is_not_the_heads_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The matrix is read from a derivative, and compared with what the head answers."""
-    monkeypatch.setattr(_affine, "KEPT", _affine.KEPT | {"stop_gradient"})
+    monkeypatch.setattr(affine, "KEPT", affine.KEPT | {"stop_gradient"})
 
     def head(params: Any, hidden: Any) -> Any:
         return hidden[:, 0] + jax.lax.stop_gradient(hidden[:, 1])
 
-    assert _affine.affine(head, None, 2, jnp.float32) is None
-    assert _affine.affine(lambda params, hidden: hidden @ V[0, :2], None, 2, jnp.float32)
+    assert affine.affine(head, None, 2, jnp.float32) is None
+    assert affine.affine(lambda params, hidden: hidden @ V[0, :2], None, 2, jnp.float32)
 
 
 def network(Z: Any) -> Any:
@@ -114,13 +115,13 @@ def test_a_closed_form_is_held_against_the_model(
     index: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slope that is off by a thousandth is an error that names the row."""
-    own = _closed._Additive.__init__
+    own = closed_form._Additive.__init__
 
     def wrong(self: Any, *given: Any) -> None:
         own(self, *given)
         self._weights = self._weights * 1.001
 
-    monkeypatch.setattr(_closed._Additive, "__init__", wrong)
+    monkeypatch.setattr(closed_form._Additive, "__init__", wrong)
     model = xj.as_model(LinearRegression().fit(X, X @ W))
     with pytest.raises(xj.ModelOutputError, match="'additive'.* X row 0"):
         xj.Explainer(model, BACKGROUND, index=index)(ROWS)
@@ -183,7 +184,7 @@ def test_a_residual_above_its_bound_is_an_error_without_a_structure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A place in the batch: the last rows of a tile, which the comparison of traces looks at."""
-    monkeypatch.setattr(_row_count, "_COUNTING", {})
+    monkeypatch.setattr(row_count, "_COUNTING", {})
     model = xj.as_model(lambda Z: jnp.prod(Z, axis=1) + (jnp.arange(Z.shape[0]) >= 32))
     with pytest.raises(xj.ModelOutputError, match="did not answer the same row alike"):
         xj.Explainer(model, BACKGROUND)(ROWS[:2])

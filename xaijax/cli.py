@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 from xaijax import demo
-from xaijax._errors import XaiError
-from xaijax._version import __version__
-from xaijax.federated.commands import add_commands
+from xaijax.core.errors import XaiError
+from xaijax.core.version import __version__
+from xaijax.federated.command_line.commands import add_commands
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -24,7 +24,7 @@ from bench.frame import (
     ratio,
 )
 from bench.rule_tasks import CATEGORIES, FOREST, Task, forward_pass, rows_of_pass, task
-from xaijax.games.rules import RuleGame
+from xaijax.games.rules.game import RuleGame
 
 OURS, ALIBI, AUTHOR, FORWARD = "xaijax", "alibi", "anchor-exp", "plain forward"
 SETTINGS = {"threshold": 0.95, "delta": 0.1, "tau": 0.15, "batch_size": 100}

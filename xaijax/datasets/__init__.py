@@ -4,17 +4,17 @@ A file is looked for in the folder that the environment variable `XAIJAX_DATA` n
 user's cache, then at its public address; its SHA-256 is checked wherever it comes from.
 """
 
-from xaijax.datasets._adult import adult as adult
-from xaijax.datasets._errors import DataHashError as DataHashError
-from xaijax.datasets._errors import DataNotFoundError as DataNotFoundError
-from xaijax.datasets._errors import MissingExtraError as MissingExtraError
-from xaijax.datasets._table import Table as Table
-from xaijax.datasets._tables import arrests as arrests
-from xaijax.datasets._tables import bike as bike
-from xaijax.datasets._tables import cervical as cervical
-from xaijax.datasets._tables import diabetes as diabetes
-from xaijax.datasets._tables import titanic as titanic
-from xaijax.datasets._tables import wine as wine
+from xaijax.datasets.adult import adult as adult
+from xaijax.datasets.errors import DataHashError as DataHashError
+from xaijax.datasets.errors import DataNotFoundError as DataNotFoundError
+from xaijax.datasets.errors import MissingExtraError as MissingExtraError
+from xaijax.datasets.table import Table as Table
+from xaijax.datasets.tables import arrests as arrests
+from xaijax.datasets.tables import bike as bike
+from xaijax.datasets.tables import cervical as cervical
+from xaijax.datasets.tables import diabetes as diabetes
+from xaijax.datasets.tables import titanic as titanic
+from xaijax.datasets.tables import wine as wine
 
 __all__ = [
     "DataHashError",

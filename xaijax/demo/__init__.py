@@ -17,17 +17,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax._errors import InputError
-from xaijax._explanation import Explanation
-from xaijax._optional import require
+from xaijax import plots
+from xaijax.core.errors import InputError
+from xaijax.core.optional import require
 from xaijax.datasets import MissingExtraError
 from xaijax.demo.data import demo_data
 from xaijax.demo.network import logit, probability, train
 from xaijax.demo.text import Figures, results, what_runs
-from xaijax.methods.explainer import Explainer
+from xaijax.methods.explainer.explainer import Explainer
 from xaijax.models import as_model
-from xaijax.results import plots
-from xaijax.results.report import report
+from xaijax.reports.report import report
+from xaijax.results.explanation import Explanation
 
 if TYPE_CHECKING:
     from pandas import DataFrame

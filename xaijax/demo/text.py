@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xaijax._explanation import Explanation
-from xaijax._summary import mean_abs, ranking
 from xaijax.demo.data import DemoData
 from xaijax.demo.network import HIDDEN
+from xaijax.results.explanation import Explanation
+from xaijax.results.summary import mean_abs, ranking
 
 WIDTH = 88
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xaijax.games.game import Game
-from xaijax_kernels.indices import semivalue
+from xaijax_kernels.games.semivalues import semivalue
 
 
 class Estimate(NamedTuple):

@@ -5,7 +5,7 @@ Shapley values are the fit with the Shapley kernel's weights under the efficienc
 Holzman 1992). Coalitions are asked in complementary pairs, without replacement, stratified by
 size; Shapley's by leverage (Musco and Witter 2025, "Provably accurate Shapley value estimation via
 leverage score sampling"). Both are exact for games with interactions of two players, and for any
-game once all coalitions are asked. `_kernel_design.py` has the mathematics.
+game once all coalitions are asked. `kernel_design.py` has the mathematics.
 
 The paper draws each coalition of a size with equal chance independently, so that the numbers of
 the sizes vary. Fixed numbers in every size leave that variation out; among allocations, equal
@@ -21,8 +21,8 @@ from functools import cached_property
 
 import numpy as np
 
-from xaijax.estimators import _kernel_design as design
-from xaijax.estimators._sampled import Result, stretches
+from xaijax.estimators import kernel_design as design
+from xaijax.estimators.result import Result, stretches
 
 # Draws that leave a value undetermined are drawn again. One chance in millions, or less.
 ATTEMPTS = 100

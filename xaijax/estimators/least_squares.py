@@ -17,7 +17,7 @@ import numpy as np
 
 from xaijax.estimators.exact import Estimate, by_tables
 from xaijax.games.game import Game
-from xaijax_kernels.indices import semivalue
+from xaijax_kernels.games.semivalues import semivalue
 
 
 def least_squares(

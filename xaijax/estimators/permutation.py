@@ -20,8 +20,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from xaijax.estimators._sampled import Result, stretches
-from xaijax_kernels import sampling
+from xaijax.estimators.result import Result, stretches
+from xaijax_kernels.games import sampling
 
 # A coalition met again costs nothing, so with few players more pairs can be drawn, to an end.
 REREAD, ENOUGH = 4, 8

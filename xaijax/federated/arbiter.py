@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from xaijax import _checks
-from xaijax._errors import FederatedProtocolError, InputError, InputTypeError
-from xaijax._players import column_labels
-from xaijax._public import public_class
-from xaijax._typing import Model
-from xaijax.federated.messages import LARGEST, VERSION, numbers, rows_of
-from xaijax.federated.party import Names, Refused, Transport, ask, check_version, handled
-from xaijax.federated.policy import positive
-from xaijax.federated.sessions import LIFETIME
-from xaijax.federated.tokens import SESSION, split_tokens
-from xaijax.methods._parties import parties_of
+from xaijax.core import checks
+from xaijax.core.errors import FederatedProtocolError, InputError, InputTypeError
+from xaijax.core.public import public_class
+from xaijax.core.typing import Model
+from xaijax.federated.guest.policy import positive
+from xaijax.federated.guest.sessions import LIFETIME
+from xaijax.federated.in_process.parties import parties_of
+from xaijax.federated.wire.messages import LARGEST, VERSION, numbers, rows_of
+from xaijax.federated.wire.party import Names, Refused, Transport, ask, check_version, handled
+from xaijax.federated.wire.tokens import SESSION, split_tokens
+from xaijax.players.players import column_labels
 
 MOST_RUNS = 8  # of one host; the oldest gives way
 
@@ -95,7 +95,7 @@ class Arbiter:
             raise InputTypeError(
                 f"model must come from xaijax.as_model, got {type(model).__name__}."
             )
-        self._model, self._F = model, _checks.whole_number(columns, "columns", least=2)
+        self._model, self._F = model, checks.whole_number(columns, "columns", least=2)
         self._parties = parties_of(guests, column_labels((self._F,)))
         if set(transports) != set(self._parties.guests) or not transports:
             raise InputError(

@@ -14,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from xaijax._errors import ModelOutputError
-from xaijax.games._averaged import averaged
-from xaijax.games._closed import ClosedForm, affine_head, closed_form
-from xaijax.games._coalitions import ListOfCoalitions, Masks, WithWhole
-from xaijax.games._distinct import by_distinct, entries_worth_it
-from xaijax.games._full_tables import full_tables
-from xaijax.games._loop import Backend
-from xaijax.games._questions import Count, Questions
-from xaijax.games._refuse import coalition_text, refuse_bad_answers, table_limits
-from xaijax.games._whole import refuse_other, widen
-from xaijax.games.evaluate import Totals, Weights, pair_semivalues
-from xaijax.games.evaluator import LARGEST_PAIR, PROBE_ROWS, Evaluator
-from xaijax.games.quantity import Quantity
+from xaijax.core.errors import ModelOutputError
+from xaijax.games.asking.questions import Count, Questions
+from xaijax.games.asking.refuse import coalition_text, refuse_bad_answers, table_limits
+from xaijax.games.asking.whole_rows import refuse_other, widen
+from xaijax.games.engine.evaluator import LARGEST_PAIR, PROBE_ROWS, Evaluator
+from xaijax.games.engine.loop import Backend
+from xaijax.games.measure.quantity import Quantity
+from xaijax.games.ways.averaged import averaged
+from xaijax.games.ways.closed_form import ClosedForm, affine_head, closed_form
+from xaijax.games.ways.corners import Totals, Weights, pair_semivalues
+from xaijax.games.ways.distinct_donors import by_distinct, entries_worth_it
+from xaijax.games.ways.listed import ListOfCoalitions, Masks, WithWhole
+from xaijax.games.ways.tables import full_tables
 
 CLOSED_ROWS = 4096  # instances answered together by a closed form
 

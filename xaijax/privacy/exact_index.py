@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from xaijax._exact_sums import LATTICE, ExactSums
+from xaijax.results.recount import LATTICE, ExactSums
 
 ROOT = 1 << 40  # a Euclidean distance is cut off at a multiple of 1 / (ROOT denominator)
 CHANCE = 1 << 52  # Pr[S] is rounded to multiples of 1 / CHANCE

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from xaijax._errors import InputTypeError, PrivacyError
-from xaijax._explanation import Explanation
-from xaijax._private_explanation import PrivateExplanation
+from xaijax.core.errors import InputTypeError, PrivacyError
 from xaijax.privacy.sensitivity import QUANTITIES
+from xaijax.results.explanation import Explanation
+from xaijax.results.private_explanation import PrivateExplanation
 
 # Facts without which no sensitivity can be proved.
 NEEDED = (

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from xaijax._errors import InputError, PrivacyError
-from xaijax._exact_sums import LATTICE
-from xaijax._optional import require
+from xaijax.core.errors import InputError, PrivacyError
+from xaijax.core.optional import require
+from xaijax.results.recount import LATTICE
 
 # The least scale that counts as noise. A value is changed at all with chance 2 q / (1 + q), where
 # q = exp(-1 / scale): one in twenty at q = 1/39. Below, nearly all of a copy would be exact values.

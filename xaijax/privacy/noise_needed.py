@@ -11,13 +11,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from xaijax._errors import PrivacyError
-from xaijax._exact_sums import LATTICE, ExactSums
+from xaijax.core.errors import PrivacyError
 from xaijax.privacy import constants
 from xaijax.privacy.exact_index import ROOT
 from xaijax.privacy.facts import Facts
 from xaijax.privacy.mechanism import refuse_no_noise, scale_for
 from xaijax.privacy.sensitivity import INDIVIDUAL, bound
+from xaijax.results.recount import LATTICE, ExactSums
 
 # By how much a distance between vectors of chances can move, when one influence of one class can
 # move by 1. A pair's two vectors p, p' are at least 0 and sum to at most 1, so they are at most

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from xaijax._errors import PrivacyError
-from xaijax._exact_sums import LATTICE, ExactSums, Recount
-from xaijax._explanation import Explanation
+from xaijax.core.errors import PrivacyError
 from xaijax.privacy import constants, exact_index, mechanism
 from xaijax.privacy.facts import Facts, public_facts
 from xaijax.privacy.noise_needed import NoiseNeeded, by_the_paper, proved
+from xaijax.results.explanation import Explanation
+from xaijax.results.recount import LATTICE, ExactSums, Recount
 
 
 @dataclass(frozen=True)

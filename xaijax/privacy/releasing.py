@@ -12,17 +12,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from xaijax import _checks
-from xaijax._errors import InputTypeError, PrivacyError
-from xaijax._exact_sums import LATTICE, Recount, remembered
-from xaijax._explanation import Explanation
-from xaijax._private_explanation import PrivateExplanation
-from xaijax._public import public
+from xaijax.core import checks
+from xaijax.core.errors import InputTypeError, PrivacyError
+from xaijax.core.public import public
 from xaijax.privacy import mechanism
-from xaijax.privacy.amounts import positive
 from xaijax.privacy.facts import facts_of, public_facts
-from xaijax.privacy.ledger import Ledger
+from xaijax.privacy.ledger.amounts import positive
+from xaijax.privacy.ledger.ledger import Ledger
 from xaijax.privacy.plan import Plan, planned
+from xaijax.results.explanation import Explanation
+from xaijax.results.private_explanation import PrivateExplanation
+from xaijax.results.recount import LATTICE, Recount, remembered
 
 COMPOSITIONS = ("l1", "sequential")
 CALIBRATIONS = ("proved", "paper")
@@ -99,8 +99,8 @@ def release(
         analyses via couplings and divergences" (NeurIPS 2018), theorem 9.
     """
     spent = positive(epsilon, "epsilon")
-    _checks.one_of(composition, "composition", COMPOSITIONS)
-    _checks.one_of(calibration, "calibration", CALIBRATIONS)
+    checks.one_of(composition, "composition", COMPOSITIONS)
+    checks.one_of(calibration, "calibration", CALIBRATIONS)
     if ledger is not None and not isinstance(ledger, Ledger):
         raise InputTypeError(
             f"ledger must be an xaijax.privacy.Ledger or None, got {type(ledger).__name__}."
@@ -129,18 +129,18 @@ def release(
 def _warn(recount: Recount, calibration: str) -> None:
     """What the curator should know; no part of the copy."""
     if calibration == "paper":
-        _checks.warn(
+        checks.warn(
             "calibration='paper' is not private: its sensitivities are too small, and each value "
             "gets all of epsilon. For comparison only; the ledger is not charged."
         )
     for name in recount.copies():
-        _checks.warn(
+        checks.warn(
             f"{name} all of its rows are equal to rows of the data. A release takes them to be "
             "public: if they were copied from the data, the copy is NOT private. This warning is "
             "as private as the data."
         )
     if recount.other_labels():
-        _checks.warn(
+        checks.warn(
             "positive: the data show labels other than 0 and 1. Without positive= or classes= (in "
             "as_model) a release takes 1 for the positive class, whatever the data show; the "
             "report may have taken another one. Say positive=, which this question is about."

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from xaijax import _checks
-from xaijax._errors import InputError, InputTypeError
-from xaijax._frames import frame_kind
-from xaijax._public import public
-from xaijax._subsample import Subsample
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public
+from xaijax.results.subsample import Subsample
+from xaijax.tables.frames import frame_kind
 
 
 @public
@@ -59,7 +59,7 @@ def subsample(data: Any, rate: float) -> Subsample:
         raise InputError("data is a Subsample already. Draw from the full data.")
     given = data
     if not frame_kind(data):
-        data = _checks.as_array(data, "data")
+        data = checks.as_array(data, "data")
     if len(data) < 2:
         raise InputError(f"data has {len(data)} rows; at least 2 are needed to draw from.")
     count = max(1, round(float(rate) * len(data)))

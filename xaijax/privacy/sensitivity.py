@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from xaijax import _checks
-from xaijax._errors import InputError
-from xaijax._public import public
+from xaijax.core import checks
+from xaijax.core.errors import InputError
+from xaijax.core.public import public
 
 INDIVIDUAL = ("individual", "actual")
 QUANTITIES = ("individual", "actual", "average", "rate", "group", "disparity")
@@ -131,8 +131,8 @@ def sensitivity(
         2016), Table I and theorem 12. The paper's bounds for "group" and "disparity" do not hold;
         docs/privacy.md has the counterexamples.
     """
-    _checks.one_of(quantity, "quantity", QUANTITIES)
-    n = _checks.whole_number(rows, "rows")
+    checks.one_of(quantity, "quantity", QUANTITIES)
+    n = checks.whole_number(rows, "rows")
     if not isinstance(public_pool, bool):
         raise InputError(f"public_pool must be True or False, got {public_pool!r}.")
     a, b = Fraction(1, n), Fraction(0 if public_pool else 1, n)
@@ -140,7 +140,7 @@ def sensitivity(
     if quantity in ("group", "disparity"):
         if members is None:
             raise InputError(f"members= is needed for quantity={quantity!r}: how many rows.")
-        y = _checks.whole_number(members, "members")
+        y = checks.whole_number(members, "members")
         if y > n or (quantity == "disparity" and y == n):
             raise InputError(f"members: {y} of rows={n}; a gap needs rows outside the group.")
         smaller = min(y, n - y) if quantity == "disparity" else y

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from xaijax import _checks
-from xaijax._errors import InputError
-from xaijax._public import public
-from xaijax.privacy.amounts import positive
+from xaijax.core import checks
+from xaijax.core.errors import InputError
+from xaijax.core.public import public
+from xaijax.privacy.ledger.amounts import positive
 
 ADULT = 32561  # rows of the paper's table
 THRESHOLD = 0.005
@@ -130,7 +130,7 @@ def loss_table(rows: int = ADULT, threshold: float = THRESHOLD) -> tuple[LossRow
         Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE S&P
         2016), section VII-D.
     """
-    n = _checks.whole_number(rows, "rows", least=1)
+    n = checks.whole_number(rows, "rows", least=1)
     t = positive(threshold, "threshold")
     if n <= max(count for _, count, _ in PRINTED):
         raise InputError(f"rows must be more than the largest group has, 27816; got {rows}.")

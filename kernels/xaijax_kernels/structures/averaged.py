@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xaijax_kernels.tiles import over_tiles
+from xaijax_kernels.engine.tiles import over_tiles
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xaijax_kernels.reduce import compensated
-from xaijax_kernels.tiles import SMALLEST_TILE, over_tiles
+from xaijax_kernels.engine.reduce import compensated
+from xaijax_kernels.engine.tiles import SMALLEST_TILE, over_tiles
 
 UNROLL = 16  # steps of the sum that are written out in one loop body
 

@@ -5,8 +5,8 @@ player of its path is within the bounds. With V the players whose bounds x break
 bounds b breaks, it pays 0 everywhere if the two meet, else v(S) = value [U in S, V not in S]. On
 the k = u + v players of U and V that game has the semivalue q_k(u - 1) for players of U and
 -q_k(u) for those of V, q_k being the weights induced on k players (Strumbelj and Kononenko 2014
-for interventional Shapley values of trees; `indices.induced_weights` for the others). It hangs on
-the pattern of broken bounds only, so donors are counted by pattern, once for all rows.
+for interventional Shapley values of trees; `semivalues.induced_weights` for the others). It hangs
+on the pattern of broken bounds only, so donors are counted by pattern, once for all rows.
 
 Letters: R rows, B donors, L leaves with d players each, C columns, m bounded columns of a leaf at
 most, P players, A sums.

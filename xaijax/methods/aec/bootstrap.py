@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xaijax._errors import MemoryPlanError
-from xaijax.games._limits import stated_limit
-from xaijax.games._work import MINUTE_OF_A_CORE, tell
+from xaijax.core.errors import MemoryPlanError
+from xaijax.games.asking.long_runs import MINUTE_OF_A_CORE, tell
+from xaijax.games.engine.limits import stated_limit
 from xaijax.methods.aec.draws import PIECE, Draws
 from xaijax.methods.aec.equal import of_first
 from xaijax.methods.aec.learner import Learner
@@ -24,8 +24,8 @@ from xaijax.methods.aec.logistic import LogisticFit
 from xaijax.methods.aec.replicates import replicate_slopes
 from xaijax.methods.aec.rows import Table
 from xaijax.methods.aec.survey import Survey
-from xaijax_kernels.collinearity import effects, feature_slopes, ranks, sums_of_others
-from xaijax_kernels.memory import available_host_memory
+from xaijax_kernels.collinearity.effects import effects, feature_slopes, ranks, sums_of_others
+from xaijax_kernels.engine.memory import available_host_memory
 
 HELD = 1 << 24  # float64 numbers that a batch of replicates may hold: 128 MiB
 # Columns from which on the products of pairs are too many to hold, and each replicate is a product

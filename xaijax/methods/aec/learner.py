@@ -13,8 +13,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
-from xaijax import _checks
-from xaijax._errors import InputTypeError, ModelOutputError
+from xaijax.core import checks
+from xaijax.core.errors import InputTypeError, ModelOutputError
 from xaijax.methods.aec.rows import Table
 from xaijax.methods.aec.survey import Survey
 
@@ -96,12 +96,12 @@ def _of_estimator(learner: Any, x: np.ndarray, y: np.ndarray, weights: np.ndarra
 
 def _checked(slope: Any, learner: Any) -> float:
     try:
-        value = _checks.real_numbers(slope, "slope")
+        value = checks.real_numbers(slope, "slope")
     except (TypeError, ValueError):
         value = np.empty(0)
     if value.size != 1 or not np.isfinite(value).all():
         raise ModelOutputError(
-            f"learner {learner!r} gave {_checks.shown(slope)} for one column; one finite slope is "
+            f"learner {learner!r} gave {checks.shown(slope)} for one column; one finite slope is "
             "needed."
         )
     return float(value.reshape(()))

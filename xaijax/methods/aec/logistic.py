@@ -18,12 +18,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from xaijax import _checks
+from xaijax.core import checks
 from xaijax.methods.aec.distinct import ValueTable, stacked, value_table
 from xaijax.methods.aec.rows import Block, Rows, Table
 from xaijax.methods.aec.stopping import Far, is_far, minimum, tell
 from xaijax.methods.aec.survey import Survey
-from xaijax_kernels.newton import TILE, logistic_sums, newton
+from xaijax_kernels.collinearity.newton import TILE, logistic_sums, newton
 
 SAMPLE = 2 * TILE  # rows of the fit that the passes over all rows start from
 
@@ -241,4 +241,4 @@ def _named(found: Survey, j: int, k: int) -> str:
 def _tell(stuck: np.ndarray, found: Survey, what: str) -> None:
     if stuck.any():
         names = ", ".join(repr(found.names[j]) for j in np.flatnonzero(stuck[found.first]))
-        _checks.warn(f"The logistic fit of y on {names} {what} for converged slopes.")
+        checks.warn(f"The logistic fit of y on {names} {what} for converged slopes.")

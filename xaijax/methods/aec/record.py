@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import sklearn
 
-from xaijax._explanation import Explanation
-from xaijax._version import __version__
+from xaijax.core.version import __version__
 from xaijax.methods.aec.survey import Survey
+from xaijax.results.explanation import Explanation
 
 SIGN = "the sign is that of b_j times the sum of the others' slopes, not the direction of an effect"
 MIXED = "effects add slopes in mixed units and change when a column's unit does"

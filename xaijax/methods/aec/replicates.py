@@ -15,7 +15,7 @@ from xaijax.methods.aec.distinct import ValueTable, stacked
 from xaijax.methods.aec.draws import Draws
 from xaijax.methods.aec.logistic import LogisticFit, over, penalties
 from xaijax.methods.aec.survey import Survey
-from xaijax_kernels.newton import newton, replicate_sums
+from xaijax_kernels.collinearity.newton import newton, replicate_sums
 
 FEW = 128  # distinct values up to which counting them costs less than Newton passes over the rows
 # A Newton step of this size leaves an error of about its square, far below any standard error.

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from xaijax import _checks
-from xaijax._errors import InputError, InputTypeError
-from xaijax._frames import column, frame_kind, frame_labels, frame_numbers, same_labels
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.tables.frames import column, frame_kind, frame_labels, frame_numbers, same_labels
 
 BLOCK_VALUES = 1 << 18  # float64 numbers in a block: 2 MiB, which stay in the cache
 LARGEST_BLOCK = 1 << 23  # the same for many columns, whose matrices of pairs should be few
@@ -172,12 +172,12 @@ def table_of(
     """
     name = f"X{where}"
     if frame_kind(X) is None:
-        array = _checks.matrix(X, name)
+        array = checks.matrix(X, name)
         names = tuple(f"x{j}" for j in range(array.shape[1]))
-        _checks.finite(array, name, False, remedy=FILL)
+        checks.finite(array, name, False, remedy=FILL)
         if expected is not None and len(names) != len(expected):
             raise InputError(
-                f"{name} has {_checks.count(len(names), 'column')}, but the first chunk has "
+                f"{name} has {checks.count(len(names), 'column')}, but the first chunk has "
                 f"{len(expected)}. Give all chunks the same columns."
             )
         x = array.T
@@ -187,12 +187,12 @@ def table_of(
             same_labels(names, expected, name, "the first chunk")
         columns = frame_numbers(X, name, None, "", "AEC")
         for label, one in zip(names, columns, strict=True):
-            _checks.finite(one, f"{name}, column {label!r},", False, remedy=FILL)
+            checks.finite(one, f"{name}, column {label!r},", False, remedy=FILL)
         x = np.stack([np.asarray(one, np.float64) for one in columns])
     M = x.shape[1]
     if M < least:
         raise InputError(
-            f"{name} has {_checks.count(M, 'row')} (n_samples={M}); at least {least} are needed."
+            f"{name} has {checks.count(M, 'row')} (n_samples={M}); at least {least} are needed."
         )
     target = target_values(y, M, where)
     weights = _weights(sample_weight, M, where)
@@ -227,7 +227,7 @@ def target_values(y: Any, rows: int, where: str = "") -> np.ndarray:
             f"{name} has {len(array):,} entries, but X{where} has {rows:,} rows: one is needed for "
             "each row."
         )
-    _checks.finite(array, name, False, remedy=FILL)
+    checks.finite(array, name, False, remedy=FILL)
     if array.dtype.kind == "O":
         missing = [i for i, one in enumerate(array) if one is None or one != one]
         if missing:
@@ -250,7 +250,7 @@ def _plain(y: Any, name: str) -> np.ndarray:
     if array.dtype.kind in "US":
         return array.astype(object)
     if array.dtype.kind != "O":
-        return _checks.as_array(y, name, "Make them numbers or texts.")
+        return checks.as_array(y, name, "Make them numbers or texts.")
     if all(isinstance(one, numbers.Real) and not isinstance(one, bool) for one in array.flat):
         return array.astype(np.float64)
     return array
@@ -260,10 +260,10 @@ def _weights(weights: Any, rows: int, where: str) -> np.ndarray | None:
     if weights is None:
         return None
     name = f"sample_weight{where}"
-    given = _checks.as_array(weights, name, "Give one number for each row.").astype(np.float64)
+    given = checks.as_array(weights, name, "Give one number for each row.").astype(np.float64)
     if given.shape != (rows,):
         raise InputError(f"{name} has shape {given.shape}, but X has {rows:,} rows: give [{rows}].")
-    _checks.finite(given, name, False, remedy="Give finite weights of at least 0.")
+    checks.finite(given, name, False, remedy="Give finite weights of at least 0.")
     if (given < 0).any():
         raise InputError(f"{name} contains {given.min()}; weights of at least 0 are needed.")
     strange = (given > LARGEST) | ((given > 0) & (given < 1 / LARGEST))

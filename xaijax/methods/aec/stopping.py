@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xaijax import _checks
-from xaijax_kernels.newton import newton
+from xaijax.core import checks
+from xaijax_kernels.collinearity.newton import newton
 
 # Of the slope at the minimum. In raw units of ordinary tables the solver ends within 3 %.
 SHARE = 0.05
@@ -50,7 +50,7 @@ def minimum(
     total = np.ones(len(z)) if weights is None else weights
 
     def sums(theta: np.ndarray) -> np.ndarray:
-        """Gradient and Hessian, [1, 5], as `xaijax_kernels.newton.fit_sums`."""
+        """Gradient and Hessian, [1, 5], as `xaijax_kernels.collinearity.newton.fit_sums`."""
         eta = theta[0, 0] + theta[0, 1] * z
         e = np.exp(-np.abs(eta))
         missed = total * (np.where(eta >= 0, 1.0, e) / (1 + e) - y)
@@ -83,7 +83,7 @@ def tell(far: list[Far]) -> None:
         return
     named = [f"{one.fit} ({one.stopped:.3g}, {one.minimum:.3g})" for one in far[:NAMED]]
     more = f" and {len(far) - NAMED:,} more" if len(far) > NAMED else ""
-    _checks.warn(
+    checks.warn(
         "solver='sklearn': the logistic fit of y stopped far from its minimum on (slope where it "
         f"stopped, slope at the minimum): {', '.join(named)}{more}. The size and the sign of these "
         "effects are those of an unfinished fit; bootstrap errors are of the minimum. Say "

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xaijax import _checks
-from xaijax._errors import InputError
-from xaijax._forks import before_jax
+from xaijax.core import checks
+from xaijax.core.errors import InputError
+from xaijax.core.forks import before_jax
 from xaijax.methods.aec.equal import of_first, split
 from xaijax.methods.aec.rows import Rows
 from xaijax.methods.aec.target import Distinct, Target
-from xaijax_kernels.moments import Moments, block_moments, merge
+from xaijax_kernels.collinearity.moments import Moments, block_moments, merge
 
 FAR_APART = 100  # times, between column scales, from which on a warning is given
 
@@ -75,7 +75,7 @@ def survey(rows: Rows, task: str) -> Survey:
     if moments is None or moments.rows < 2:
         rows_seen = 0 if moments is None else moments.rows
         raise InputError(
-            f"X has {_checks.count(rows_seen, 'row')} with a positive weight "
+            f"X has {checks.count(rows_seen, 'row')} with a positive weight "
             f"(n_samples={rows_seen}); at least 2 are needed."
         )
     target = distinct.target()
@@ -104,13 +104,13 @@ def tell(found: Survey, standardize: bool) -> None:
     """Warn of constant columns, by name, and of scales that are far apart."""
     if found.constant.any():
         names = [found.names[j] for j in np.flatnonzero(found.constant)]
-        _checks.warn(
+        checks.warn(
             f"X has constant columns: {', '.join(map(repr, names))}. Their slopes and effects are "
             "0; leave them out if that is not what you want."
         )
     scales = found.spread[~found.constant]
     if not standardize and len(scales) > 1 and scales.max() > FAR_APART * scales.min():
-        _checks.warn(
+        checks.warn(
             f"X has columns whose standard deviations differ {scales.max() / scales.min():,.0f} "
             "times, and AEC adds slopes in mixed units: columns of small spread lead the list. Say "
             "standardize=True for a list that does not depend on the units."

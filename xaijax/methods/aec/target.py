@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from xaijax import _checks
-from xaijax._errors import InputError, InputTypeError
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
 
 TASKS = ("auto", "regression", "classification")
 
@@ -51,7 +51,7 @@ class Distinct:
         if self._task == "regression":
             if y.dtype.kind == "O":
                 raise InputTypeError(
-                    f"y holds labels ({_checks.shown(y[0])}, say), but task='regression' needs "
+                    f"y holds labels ({checks.shown(y[0])}, say), but task='regression' needs "
                     "numbers. Say task='classification', or encode y."
                 )
             return
@@ -76,7 +76,7 @@ class Distinct:
             return Target(None)
         if len(found) < 2:
             raise InputError(
-                f"y has a single class, {_checks.shown(found[0])} (1 class): AEC needs at least "
+                f"y has a single class, {checks.shown(found[0])} (1 class): AEC needs at least "
                 "two, or numbers that differ. Say task='regression' for a constant target, whose "
                 "effects are 0."
             )

@@ -1,0 +1,153 @@
+"""Coalitions that are given as a list: their row stream, and the means over donors.
+
+All instances share one list of C coalitions. Rows go by instance, block of 2^slot_bits coalitions,
+donor, coalition: a group is one instance and one block, and takes one slot for each donor, so the
+mean over donors is a sum inside the group, of one shape for any list.
+
+Letters: N instances, B donors, C coalitions, P players, K outputs, G groups, V values held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax_kernels.engine.lattice import LISTED, Dispatch, player_words
+from xaijax_kernels.engine.reduce import compensated
+
+
+@dataclass(frozen=True)
+class ListedStream:
+    """The rows of some instances against some donors for a list of coalitions."""
+
+    instances: np.ndarray  # int32 [N], rows of x
+    donors: np.ndarray  # int32 [B]
+    coalitions: int  # C
+    P: int
+    slot_bits: int
+    kind = "list"  # what its slots are
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of coalitions for each instance."""
+        return -(-self.coalitions >> self.slot_bits)
+
+    @property
+    def groups(self) -> int:
+        """G."""
+        return len(self.instances) * self.blocks
+
+    @property
+    def rows(self) -> int:
+        """Model rows, the padding of the last block included."""
+        return self.groups * len(self.donors) << self.slot_bits
+
+    @property
+    def distinct_rows(self) -> int:
+        """Model rows without padding."""
+        return len(self.instances) * len(self.donors) * self.coalitions
+
+    def dispatches(self, rows_each: int) -> Iterator[Dispatch]:
+        """Cut the stream into pieces of `rows_each` rows; the last one may be shorter."""
+        bits, B = self.slot_bits, len(self.donors)
+        for first in range(0, self.rows, rows_each):
+            last = min(first + rows_each, self.rows)
+            group, donor = np.divmod(np.arange(first >> bits, last >> bits), B)
+            instance, block = np.divmod(group, self.blocks)
+            slots = np.zeros((len(group), 3 + -(-self.P // 32)), np.int32)
+            slots[:, 0] = LISTED + (block << bits)
+            slots[:, 1] = self.instances[instance]
+            slots[:, 2] = self.donors[donor]
+            yield Dispatch(first, last - first, slots)
+
+    def locate(self, row: int, masks: np.ndarray) -> tuple[int, int, np.ndarray]:
+        """(instance, donor, kept bool [P]) of a row; masks bool [C, P].
+
+        Padding is the last coalition once more.
+        """
+        slot, place = divmod(row, 1 << self.slot_bits)
+        group, donor = divmod(slot, len(self.donors))
+        instance, block = divmod(group, self.blocks)
+        c = min((block << self.slot_bits) + place, len(masks) - 1)
+        return int(self.instances[instance]), int(self.donors[donor]), masks[c]
+
+
+def list_words(masks: np.ndarray, capacity: int) -> np.ndarray:
+    """A list of coalitions as bits, uint32 [capacity, ceil(P / 32)]; masks bool [C, P].
+
+    The last one is repeated to the end: what fills a slot is then a coalition that was asked for.
+    """
+    words = player_words(masks)
+    return np.concatenate([words, np.repeat(words[-1:], capacity - len(words), axis=0)])
+
+
+def group_means(
+    values: jax.Array,  # [V, K], whole groups first
+    weights: jax.Array,  # [B]
+    slot: int,  # coalitions in a block
+) -> tuple[jax.Array, jax.Array]:
+    """Weighted sums over donors and what rounding took; two of [V / (B slot), slot, K]."""
+    V, K = values.shape
+    B = weights.shape[0]
+    G = V // (B * slot)
+    grouped = values[: G * B * slot].reshape(G, B, slot, K)
+    return compensated(lambda b: weights[b] * grouped[:, b], B, (G, slot, K), values.dtype)
+
+
+def list_means(
+    values: jax.Array,  # [V, K]
+    start: jax.Array,  # int32 [N, B], a pair's first value
+    listed: jax.Array,  # bool [N, B], whether the pair's values are the list's, not corners
+    rank: jax.Array,  # int32 [N, B, P], a player's bit in the corner index, or ABSENT
+    masks: jax.Array,  # bool [C, P]
+    weights: jax.Array,  # [B]
+) -> tuple[jax.Array, jax.Array]:
+    """The same for pairs of which some answered their corners only; two of [N, C, K].
+
+    A coalition's corner is made of the bits of its players that differ.
+    """
+    N, B, P = rank.shape
+    C = masks.shape[0]
+    asked = masks.T.astype(jnp.int32)  # [P, C]
+
+    def term(b):
+        here = jax.lax.dynamic_index_in_dim(rank, b, axis=1, keepdims=False)
+        worth = jnp.where(here < 31, jnp.left_shift(jnp.int32(1), here), 0)  # 31: ABSENT
+        by_list = jax.lax.dynamic_index_in_dim(listed, b, axis=1)
+        corner = jnp.where(by_list, jnp.arange(C, dtype=jnp.int32), worth @ asked)
+        first = jax.lax.dynamic_index_in_dim(start, b, axis=1)
+        return weights[b] * values[first + corner]
+
+    return compensated(term, B, (N, C, values.shape[1]), values.dtype)
+
+
+def host_group_means(values: np.ndarray, weights: np.ndarray, slot: int) -> np.ndarray:
+    """`group_means` in NumPy: float64 [V, K] -> [V / (B slot), slot, K], added donor by donor."""
+    grouped = values.reshape(-1, len(weights), slot, values.shape[1])
+    out = np.zeros((len(grouped), slot, values.shape[1]))
+    for b, w in enumerate(weights):
+        out += w * grouped[:, b]
+    return out
+
+
+def host_list_means(
+    values: np.ndarray,
+    start: np.ndarray,
+    listed: np.ndarray,
+    rank: np.ndarray,
+    masks: np.ndarray,
+    weights: np.ndarray,
+) -> np.ndarray:
+    """`list_means` in NumPy, float64 [N, C, K]."""
+    N, B, _ = rank.shape
+    asked = masks.T.astype(np.int64)
+    out = np.zeros((N, len(masks), values.shape[1]))
+    for b in range(B):
+        worth = np.where(rank[:, b] < 31, np.int64(1) << np.minimum(rank[:, b], 31), 0)
+        corner = np.where(listed[:, b, None], np.arange(len(masks)), worth @ asked)
+        out += weights[b] * values[start[:, b, None] + corner]
+    return out

@@ -1,0 +1,123 @@
+"""From the values of pairs to full tables: v(S) for all 2^P coalitions of each instance.
+
+table[n, S] = sum over donors b of w_b f(hybrid(n, b, S)). The hybrid depends on the players of S
+that differ for (n, b) only, so the pair's 2^k values stand for 2^(P-k) coalitions each. They are
+not spread out donor by donor, which would be B 2^P readings whatever k is: donors with the same
+players that differ are summed on their 2^k corners first, then spread over the upper half of the
+players, summed again for each set of differing players in the lower half, and spread over these.
+NumPy on the host, in float64, in an order that the instance and its donors alone decide.
+
+Letters: N instances, B donors, P players, K outputs, V values held.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax_kernels.engine.hybrids import ABSENT
+
+_TOGETHER = 1 << 20  # values of one size that are gathered in one go
+
+
+def host_ranks(differs: np.ndarray) -> np.ndarray:
+    """Place of each differing player in its pair's corner index; int32 [..., P], else ABSENT."""
+    return np.where(differs, np.cumsum(differs, axis=-1) - 1, ABSENT).astype(np.int32)
+
+
+@lru_cache(4096)
+def corner_of_coalition(differs: int, P: int) -> np.ndarray:
+    """Corner index of all 2^P coalitions for the bits of the players that differ; int64 [2^P]."""
+    coalition = np.arange(1 << P)
+    corner = np.zeros(1 << P, np.int64)
+    place = 0
+    for j in range(P):
+        if differs >> j & 1:
+            corner |= (coalition >> j & 1) << place
+            place += 1
+    return corner
+
+
+def tables_of_pairs(
+    values: np.ndarray,  # [V, K]
+    start: np.ndarray,  # [N, B], first value of each pair
+    differs: np.ndarray,  # bool [N, B, P]
+    weights: np.ndarray,  # [B]
+) -> np.ndarray:
+    """float64 [N, 2^P, K]."""
+    N, _, P = differs.shape
+    out = np.empty((N, 1 << P, values.shape[1]))
+    bits = differs @ (np.int64(1) << np.arange(P))  # [N, B]
+    for n in range(N):
+        out[n] = _one_table(values, start[n], bits[n], weights, P)
+    return out
+
+
+def _one_table(
+    values: np.ndarray, start: np.ndarray, bits: np.ndarray, weights: np.ndarray, P: int
+) -> np.ndarray:
+    """[2^P, K]; start, bits and weights [B]."""
+    low, K = P // 2, values.shape[1]
+    high = P - low
+    keys = (bits & ((1 << low) - 1)) << high | bits >> low  # the lower half's players first
+    distinct, place = np.unique(keys, return_inverse=True)
+    k = np.bitwise_count(distinct).astype(np.int64)
+    sums = _grouped(values, start, place.ravel(), weights, k)
+    table = np.zeros((1 << high, 1 << low, K))
+    part: np.ndarray | None = None  # [2^high, 2^k of the lower half, K]
+    current = -1
+    for d, key in enumerate(distinct.tolist()):
+        lower, upper = key >> high, key & ((1 << high) - 1)
+        if lower != current:
+            if part is not None:
+                table += part[:, corner_of_coalition(current, low)]
+            current, part = lower, np.zeros((1 << high, 1 << lower.bit_count(), K))
+        assert part is not None
+        part += sums[d].reshape(-1, part.shape[1], K)[corner_of_coalition(upper, high)]
+    assert part is not None
+    return (table + part[:, corner_of_coalition(current, low)]).reshape(1 << P, K)
+
+
+def _grouped(
+    values: np.ndarray, start: np.ndarray, place: np.ndarray, weights: np.ndarray, k: np.ndarray
+) -> list[np.ndarray]:
+    """Weighted sums over the donors of each group, [2^k, K]; place [B] is a donor's group."""
+    # Equal weights are taken out of the sums: those of zeros and ones are then exact.
+    equal = bool((weights == weights[0]).all())
+    order = np.argsort(place, kind="stable")
+    first = np.searchsorted(place[order], np.arange(len(k)))
+    ends = np.append(first[1:], len(place))
+    sums: list[np.ndarray] = [np.zeros(0)] * len(k)
+    for size in np.unique(k):
+        groups = np.flatnonzero(k == size)
+        donors = np.concatenate([order[first[g] : ends[g]] for g in groups])
+        if len(donors) << size > _TOGETHER:
+            for g in groups:
+                sums[g] = np.zeros((1 << size, values.shape[1]))
+                for b in order[first[g] : ends[g]]:
+                    own = values[start[b] : start[b] + (1 << size)]
+                    sums[g] += own if equal else weights[b] * own
+        else:
+            block = values[start[donors][:, None] + np.arange(1 << size)]
+            block = block if equal else block * weights[donors, None, None]
+            cuts = np.cumsum([0, *(ends[g] - first[g] for g in groups)])[:-1]
+            totals = np.add.reduceat(block, cuts, axis=0, dtype=np.float64)
+            for g, total in zip(groups, totals, strict=True):
+                sums[g] = total
+        for g in groups if equal else ():
+            sums[g] *= weights[0]
+    return sums
+
+
+def put(
+    buffer: jax.Array,  # [V, K], V a multiple of T R
+    values: jax.Array,  # [T, R, K], one dispatch
+    place: jax.Array,  # int32 [T], where the stream's next tile stands
+    first: jax.Array,  # int32, the stream's row at which the dispatch begins
+) -> jax.Array:
+    """The buffer with one dispatch written into its place."""
+    ordered = values[place].reshape(-1, values.shape[2])
+    return jax.lax.dynamic_update_slice(buffer, ordered, (first, jnp.int32(0)))

@@ -1,0 +1,180 @@
+"""Tiles: the size of one model call on the device, and the loop that feeds them to the model.
+
+Letters: T tiles in a dispatch, R rows in a tile, S slots in a tile, K outputs, F columns,
+P players.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import jaxpr_as_fun
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as Spec
+
+from xaijax_kernels.engine.hybrids import hybrid_rows, slot_players
+from xaijax_kernels.structures.named import NAMED
+
+TILES_PER_DISPATCH = 32
+SMALLEST_TILE = 256
+# Numbers in the widest layer of a tile. CPU: 4 MB of float32 stays in the cache, and 16,384 rows of
+# a 64-wide layer ran fastest. GPU: L2-sized, and enough work to hide a launch.
+_ELEMENTS = {"cpu": 1 << 20, "gpu": 1 << 23, "tpu": 1 << 22}
+_LARGEST = {"cpu": 1 << 14, "gpu": 1 << 17, "tpu": 1 << 16}
+
+
+def widest_layer(jaxpr: Any, rows: int) -> int:
+    """Numbers per row in the widest intermediate of a model traced with `rows` rows."""
+    widest = 1
+    for equation in jaxpr.eqns:
+        for variable in equation.outvars:
+            shape = getattr(variable.aval, "shape", ())
+            widest = max(widest, int(np.prod(shape, dtype=np.int64)) // rows)
+        if equation.params.get("name") in NAMED:  # goes through its rows in blocks of its own
+            continue
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                widest = max(widest, widest_layer(inner, rows))
+    return widest
+
+
+def multiplications(jaxpr: Any, rows: int) -> float:
+    """Of one row, in the products of matrices of a model traced with `rows` rows.
+
+    A loop's body counts once, and a convolution not at all: what is left out only makes a first
+    layer's share of the model look larger than it is.
+    """
+    total = 0.0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            left = equation.invars[0].aval.shape
+            made = math.prod(equation.outvars[0].aval.shape)
+            total += made * math.prod(left[axis] for axis in contracted) / rows
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                total += multiplications(inner, rows)
+    return total
+
+
+def tile_rows(width: int, itemsize: int, platform: str) -> int:
+    """Rows of one tile: a power of two from 256, a pure function of its arguments."""
+    kind = platform if platform in _ELEMENTS else "gpu"
+    rows = _ELEMENTS[kind] * 4 // (itemsize * max(1, width))
+    rows = max(SMALLEST_TILE, min(_LARGEST[kind], rows))
+    return 1 << (rows.bit_length() - 1)
+
+
+@dataclass(frozen=True)
+class TileShape:
+    """The static facts of a tile; hashable, so that it can be a key."""
+
+    instance_shape: tuple[int, ...]  # of one row as the model sees it
+    P: int
+    slot_bits: int
+    slots: int  # S
+    outputs: int  # K
+    dtype: str  # of the answers
+
+    @property
+    def rows(self) -> int:
+        """R."""
+        return self.slots << self.slot_bits
+
+
+def run_tiles(
+    apply: Callable[[Any, jax.Array], jax.Array],
+    shape: TileShape,
+    mesh: Mesh,
+    params: Any,
+    x: jax.Array,  # [N, F]
+    donors: jax.Array,  # [B, F]
+    players: jax.Array | None,  # int32 [F]
+    tiles: jax.Array,  # int32 [devices], tiles to run on each device
+    slots: jax.Array,  # int32 [T, S, 3 + ceil(P / 32)]
+    masks: jax.Array | None = None,  # uint32 [Q, ceil(P / 32)], coalitions that slots may name
+    own: jax.Array | None = None,  # [N, A], the model's answers to the instances themselves
+    kind: str = "corners",  # what the slots are, see hybrids.kept_players
+    score: Callable[[jax.Array, Any], jax.Array] | None = None,
+    kept: Callable[[jax.Array], jax.Array] = jnp.isfinite,
+    structure: Callable[[Any], Any] | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Evaluate the model on every tile; values [T, R, K], bad ones per tile int32 [T].
+
+    apply(params, rows [R, *instance_shape]) -> [R, A]; score(answers [R, A], own [R, A] or None)
+    -> [R, K], None: the answers themselves; kept(values [R, K]) -> bool, which of them are not
+    bad. structure(params): what gives the corners of slots without their rows, see `structures`;
+    apply then is its head, [R, H] -> [R, A].
+
+    The tiles are split over the devices of `mesh`; each device stops after its own number of
+    tiles, the rest stay zero.
+    """
+
+    def on_one_device(params, x, donors, players, masks, own, tiles, slots):
+        known = None if structure is None else structure(params)
+
+        def body(carry):
+            t, values, bad = carry
+            one = jax.lax.dynamic_index_in_dim(slots, t, keepdims=False)
+            if known is None:
+                rows = hybrid_rows(x, donors, players, shape.P, shape.slot_bits, one, masks, kind)
+                out = apply(params, rows.reshape(shape.rows, *shape.instance_shape))
+            else:
+                by_bit = slot_players(shape.P, shape.slot_bits, one)
+                by_bit = by_bit if players is None else by_bit[:, :, players]
+                head = partial(apply, params)
+                out = known.corners(head, x[one[:, 1]], donors[one[:, 2]], by_bit)
+            if score is not None:
+                mine = None if own is None else own[one[:, 1].repeat(1 << shape.slot_bits)]
+                out = score(out, mine)
+            lost = jnp.sum(~kept(out), dtype=jnp.int32)
+            return t + 1, values.at[t].set(out.astype(shape.dtype)), bad.at[t].set(lost)
+
+        T = slots.shape[0]
+        values = jnp.zeros((T, shape.rows, shape.outputs), shape.dtype)
+        first = (jnp.int32(0), values, jnp.zeros((T,), jnp.int32))
+        return jax.lax.while_loop(lambda carry: carry[0] < tiles[0], body, first)[1:]
+
+    on_one_device = over_tiles(on_one_device, mesh, (False,) * 6 + (True,) * 2)
+    return on_one_device(params, x, donors, players, masks, own, tiles, slots)
+
+
+def traced_once(
+    apply: Callable[[Any, jax.Array], jax.Array],
+    params: Any,
+    rows: jax.ShapeDtypeStruct,
+    look: Callable[[Any, int], None] | None = None,
+) -> Callable[[Any, jax.Array], jax.Array]:
+    """`apply` for rows of this shape, traced here and nowhere again, in all programs.
+
+    look(trace, R): sees the trace before it is used.
+    """
+    traced = jax.make_jaxpr(apply)(params, rows)
+    if look is not None:
+        look(traced, len(rows))
+    flat = jaxpr_as_fun(traced)
+    return lambda params, rows: flat(*jax.tree.leaves((params, rows)))[0]
+
+
+def over_tiles(
+    function: Callable[..., Any], mesh: Mesh, split: tuple[bool, ...]
+) -> Callable[..., Any]:
+    """`function` on each device's own tiles; split[i] says whether argument i has the tile axis.
+
+    Without this, XLA would gather all tiles on every device to run a loop over a split axis.
+    """
+    if mesh.size == 1:
+        return function
+    specs = tuple(Spec("tiles") if s else Spec() for s in split)
+    return jax.shard_map(
+        function, mesh=mesh, in_specs=specs, out_specs=Spec("tiles"), check_vma=False
+    )

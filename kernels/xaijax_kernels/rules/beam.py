@@ -1,0 +1,290 @@
+"""The modified beam search of Anchors, one flat loop for a batch of instances.
+
+Ribeiro, Singh and Guestrin 2018, algorithm 2; chapter 5.8.1, with its four components as arguments.
+Every instance is in a phase of its own. `step` moves each as far as it goes without new draws and
+says which draws are wanted; `add` takes their outcome. The arrays keep their size; instances that
+are done are taken out by `State.take`.
+
+Letters: n instances, W kept rules, F columns, A = W F candidates, H kept rules of all sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+import numpy as np
+
+from xaijax_kernels.rules.bernoulli import validation_rate
+from xaijax_kernels.rules.lucb import Arms
+
+VALIDATE, IDENTIFY, FALL_BACK, DONE = range(4)
+
+# (kept bool [n, W, F], has bool [n, W], allowed bool [n, F]) -> rules [n, W F, F], valid [n, W F]
+Propose = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+# (instances int [n], rules bool [n, A, F]) -> coverage float64 [n, A]
+Cover = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+class Identify(Protocol):
+    """Best-candidate identification; `lucb.KlLucb`, `rejects.Rejects`."""
+
+    def init(self, valid: np.ndarray) -> np.ndarray:
+        """The state int64 [n, .] of bandits with the arms valid bool [n, A]."""
+        ...
+
+    def step(
+        self, state: np.ndarray, arms: Arms, wanted: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(next state, draws wanted [n, A], the `wanted` best bool [n, A]); no draws: done."""
+        ...
+
+
+class Validate(Protocol):
+    """Candidate validation; `validation.Validation`."""
+
+    def step(self, arms: Arms, rate: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(draws wanted [n, W], accepted bool [n, W], lower bounds [n, W])."""
+        ...
+
+
+@dataclass
+class State:
+    """What is carried from round to round; every array begins with the axis n."""
+
+    row: np.ndarray  # int64 [n], the instance
+    phase: np.ndarray  # int64 [n]
+    size: np.ndarray  # int64 [n], predicates of the kept rules
+    allowed: np.ndarray  # bool [n, F], columns that may be in a rule
+    kept: np.ndarray  # bool [n, W, F]
+    kept_cover: np.ndarray  # [n, W]
+    kept_first: np.ndarray  # int64 [n, W], draws of the rule that were spent on identifying it
+    kept_arms: Arms
+    rules: np.ndarray  # bool [n, A, F], candidates
+    cover: np.ndarray  # [n, A]
+    arms: Arms
+    choice: np.ndarray  # int64 [n, .], of the identification
+    past: np.ndarray  # bool [n, H, F], all rules that were validated, for the case that none holds
+    past_cover: np.ndarray  # [n, H]
+    past_first: np.ndarray  # int64 [n, H]
+    past_arms: Arms
+    past_choice: np.ndarray  # int64 [n, .]
+    best: np.ndarray  # bool [n, F]
+    best_cover: np.ndarray  # [n], -1: none yet
+    best_hits: np.ndarray  # int64 [n]
+    best_draws: np.ndarray  # int64 [n]
+    accepted: np.ndarray  # bool [n]
+    spent: np.ndarray  # int64 [n], draws of all rules
+
+    def take(self, rows: np.ndarray) -> State:
+        """The instances `rows`."""
+        values: list[Any] = [getattr(self, f.name) for f in fields(self)]
+        taken: list[Any] = [v.take(rows) if isinstance(v, Arms) else v[rows] for v in values]
+        return State(*taken)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Draws that are wanted, Q of them in a call."""
+
+    place: np.ndarray  # int64 [Q], place of the instance in the state
+    arm: np.ndarray  # int64 [Q]
+    rules: np.ndarray  # bool [Q, F]
+    first: np.ndarray  # int64 [Q], draws of the rule that were had before
+    draws: np.ndarray  # int64 [Q]
+
+
+@dataclass(frozen=True)
+class BeamSearch:
+    """The search, of components that can be replaced one by one."""
+
+    propose: Propose
+    cover: Cover
+    identify: Identify
+    validate: Validate
+    width: int  # W
+    levels: int  # predicates at most
+    delta: float
+
+    def init(self, rows: np.ndarray, allowed: np.ndarray) -> State:
+        """Instances `rows` int [n] at the empty rule; allowed: bool [n, F]."""
+        n, F = allowed.shape
+        W, A, H = self.width, self.width * F, 1 + self.width * self.levels
+
+        def none(*shape: int, dtype: Any = bool) -> np.ndarray:
+            return np.zeros((n, *shape), dtype)
+
+        first = none(W)
+        first[:, 0] = True
+        empty = Arms.new(none(A))
+        past = Arms.new(none(H))
+        return State(
+            row=np.asarray(rows),
+            phase=np.full(n, VALIDATE),
+            size=none(dtype=np.int64),
+            allowed=allowed,
+            kept=none(W, F),
+            kept_cover=self.cover(np.asarray(rows), none(W, F)),
+            kept_first=none(W, dtype=np.int64),
+            kept_arms=Arms.new(first),
+            rules=none(A, F),
+            cover=none(A, dtype=float),
+            arms=empty,
+            choice=self.identify.init(empty.valid),
+            past=none(H, F),
+            past_cover=none(H, dtype=float),
+            past_first=none(H, dtype=np.int64),
+            past_arms=past,
+            past_choice=self.identify.init(past.valid),
+            best=none(F),
+            best_cover=np.full(n, -1.0),
+            best_hits=none(dtype=np.int64),
+            best_draws=none(dtype=np.int64),
+            accepted=none(),
+            spent=none(dtype=np.int64),
+        )
+
+    def rate(self, size: np.ndarray, F: int) -> np.ndarray:
+        """The rate at which rules of so many predicates are validated; [n]."""
+        one, more = validation_rate(1, F, self.delta), validation_rate(self.width, F, self.delta)
+        return np.where(size == 0, one, more)
+
+    def step(self, s: State) -> Wanted:
+        """Move all instances, in place, until each wants draws or is done."""
+        found: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+        todo = np.flatnonzero(s.phase != DONE)
+        while len(todo):
+            phase, moved = s.phase[todo], []
+            for now, move in (
+                (VALIDATE, self._validate),
+                (IDENTIFY, self._identify),
+                (FALL_BACK, self._fall_back),
+            ):
+                rows = todo[phase == now]
+                if not len(rows):
+                    continue
+                draws, rules, first = move(s, rows)
+                waits = draws.any(axis=1)
+                moved.append(rows[~waits])
+                n, a = np.nonzero(draws)
+                found.append((rows[n], a, rules[n, a], first[n, a], draws[n, a]))
+            todo = np.concatenate(moved)
+            todo = todo[s.phase[todo] != DONE]
+        F = s.kept.shape[2]
+        none = np.zeros(0, np.int64)
+        found.append((none, none, np.zeros((0, F), bool), none, none))
+        return Wanted(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+    def add(self, s: State, wanted: Wanted, hits: np.ndarray) -> None:
+        """Write down the outcome: hits int64 [Q] of the draws wanted."""
+        for now, arms in (
+            (VALIDATE, s.kept_arms),
+            (IDENTIFY, s.arms),
+            (FALL_BACK, s.past_arms),
+        ):
+            own = s.phase[wanted.place] == now
+            where = wanted.place[own], wanted.arm[own]
+            arms.hits[where] += hits[own]
+            arms.draws[where] += wanted.draws[own]
+        np.add.at(s.spent, wanted.place, wanted.draws)
+
+    def _validate(self, s: State, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        arms = s.kept_arms.take(rows)
+        rate = self.rate(s.size[rows], s.kept.shape[2])
+        draws, accepted, _ = self.validate.step(arms, rate)
+        settled = ~draws.any(axis=1)
+        self._close(s, rows[settled], accepted[settled])
+        return draws, s.kept[rows], s.kept_first[rows] + arms.draws
+
+    def _identify(self, s: State, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        arms = s.arms.take(rows)
+        s.choice[rows], draws, best = self.identify.step(s.choice[rows], arms, self.width)
+        settled = ~draws.any(axis=1)
+        self._keep(s, rows[settled], best[settled])
+        return draws, s.rules[rows], arms.draws
+
+    def _fall_back(self, s: State, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        arms = s.past_arms.take(rows)
+        s.past_choice[rows], draws, best = self.identify.step(s.past_choice[rows], arms, 1)
+        settled = ~draws.any(axis=1)
+        here = rows[settled]
+        means, rules, cover = arms.means()[settled], s.past[here], s.past_cover[here]
+        top = np.where(best[settled], means, -np.inf).max(axis=1, keepdims=True)
+        chosen = first_best(arms.valid[settled] & (means == top), cover, means, rules)
+        s.best[here] = s.past[here, chosen]
+        s.best_cover[here] = s.past_cover[here, chosen]
+        s.best_hits[here] = s.past_arms.hits[here, chosen]
+        s.best_draws[here] = s.past_arms.draws[here, chosen]
+        s.phase[here] = DONE
+        return draws, s.past[rows], s.past_first[rows] + arms.draws
+
+    def _keep(self, s: State, rows: np.ndarray, best: np.ndarray) -> None:
+        """The best candidates become the kept rules; their draws are not used again."""
+        order = np.argsort(~best, axis=1, kind="stable")[:, : self.width]
+        pick = rows[:, None], order
+        s.kept[rows], s.kept_cover[rows] = s.rules[pick], s.cover[pick]
+        s.kept_first[rows] = s.arms.draws[pick]
+        s.kept_arms.valid[rows] = np.take_along_axis(best, order, axis=1)
+        s.kept_arms.hits[rows] = s.kept_arms.draws[rows] = 0
+        s.phase[rows] = VALIDATE
+
+    def _close(self, s: State, rows: np.ndarray, accepted: np.ndarray) -> None:
+        """A level is validated: remember it, and go on to the next."""
+        if not len(rows):
+            return
+        self._remember(s, rows)
+        means = s.kept_arms.means()[rows]
+        chosen = first_best(accepted, s.kept_cover[rows], means, s.kept[rows])
+        wins = accepted.any(axis=1) & (s.kept_cover[rows, chosen] > s.best_cover[rows])
+        here, pick = rows[wins], chosen[wins]
+        s.best[here], s.accepted[here] = s.kept[here, pick], True
+        s.best_cover[here] = s.kept_cover[here, pick]
+        s.best_hits[here] = s.kept_arms.hits[here, pick]
+        s.best_draws[here] = s.kept_arms.draws[here, pick]
+        more = (s.size[rows] < self.levels) & (s.best_cover[rows] < 1)
+        rules, valid = self.propose(s.kept[rows], s.kept_arms.valid[rows], s.allowed[rows])
+        cover = self.cover(s.row[rows], rules)
+        valid = valid & (cover > s.best_cover[rows, None]) & more[:, None]
+        goes = valid.any(axis=1)
+        here = rows[goes]
+        s.rules[here], s.cover[here] = rules[goes], cover[goes]
+        s.arms.valid[here] = valid[goes]
+        s.arms.hits[here] = s.arms.draws[here] = 0
+        s.choice[here] = self.identify.init(valid[goes])
+        s.size[here] += 1
+        s.phase[here] = IDENTIFY
+        ends = rows[~goes]
+        s.phase[ends] = np.where(s.accepted[ends], DONE, FALL_BACK)
+        lost = ends[~s.accepted[ends]]
+        s.past_choice[lost] = self.identify.init(s.past_arms.valid[lost])
+
+    def _remember(self, s: State, rows: np.ndarray) -> None:
+        """The empty rule stands first, then W places for every size."""
+        first = np.maximum(0, 1 + (s.size[rows] - 1) * self.width)
+        for w in range(self.width):
+            has = s.kept_arms.valid[rows, w]
+            n, h = rows[has], first[has] + w
+            s.past[n, h], s.past_cover[n, h] = s.kept[n, w], s.kept_cover[n, w]
+            s.past_first[n, h] = s.kept_first[n, w]
+            s.past_arms.valid[n, h] = True
+            s.past_arms.hits[n, h] = s.kept_arms.hits[n, w]
+            s.past_arms.draws[n, h] = s.kept_arms.draws[n, w]
+
+
+def first_best(
+    among: np.ndarray, cover: np.ndarray, precision: np.ndarray, rules: np.ndarray
+) -> np.ndarray:
+    """The place of the best of the rules `among` bool [n, A]: int64 [n]; 0 where there are none.
+
+    The highest coverage, then precision, then fewer predicates, then the first columns
+    (lexicographic); rules bool [n, A, F].
+    """
+    left = among.copy()
+    for value in (cover, precision, -rules.sum(axis=2).astype(float)):
+        worth = np.where(left, value, -np.inf)
+        left &= worth == worth.max(axis=1, keepdims=True)
+    for f in range(rules.shape[2]):
+        has = left & rules[:, :, f]
+        left = np.where(has.any(axis=1, keepdims=True), has, left)
+    return left.argmax(axis=1)

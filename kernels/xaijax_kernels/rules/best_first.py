@@ -1,0 +1,134 @@
+"""The optimum over all rules: best-first search by coverage, for many instances at once.
+
+Coverage only falls as predicates are added, so rules come up in the order of their coverage when
+each is followed by its children; the first that reaches the threshold has the highest coverage of
+all. Rules are made once each: a child adds a column after its parent's last. What covers less than
+a rule that holds is pruned.
+
+Letters: n instances, F columns, Q rules waiting, m rules asked in a round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from xaijax_kernels.rules.beam import Cover, first_best
+
+
+@dataclass
+class State:
+    """What is carried from round to round; every array begins with the axis n."""
+
+    row: np.ndarray  # int64 [n], the instance
+    allowed: np.ndarray  # bool [n, F]
+    waiting: np.ndarray  # bool [n, Q, F]
+    waits: np.ndarray  # [n, Q], coverage of those that wait, -1: an empty place
+    asked_rules: np.ndarray  # bool [n, m, F], of this round
+    asked_cover: np.ndarray  # [n, m], -1: none
+    best: np.ndarray  # bool [n, F], of those that hold
+    best_cover: np.ndarray  # [n], -1: none yet
+    best_precision: np.ndarray  # [n]
+    lead: np.ndarray  # bool [n, F], of all rules the one of highest precision
+    lead_cover: np.ndarray  # [n]
+    lead_precision: np.ndarray  # [n], -1: none yet
+    asked: np.ndarray  # int64 [n], rules
+
+    def take(self, rows: np.ndarray) -> State:
+        """The instances `rows`."""
+        return State(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+    @property
+    def done(self) -> np.ndarray:
+        """bool [n]."""
+        return (self.asked_cover < 0).all(axis=1)
+
+
+@dataclass(frozen=True)
+class BestFirst:
+    """Best-first search by coverage."""
+
+    cover: Cover
+    threshold: float
+    levels: int  # predicates at most
+    each: int  # m
+
+    def init(self, rows: np.ndarray, allowed: np.ndarray) -> State:
+        """Instances `rows` int [n], the empty rule first; allowed: bool [n, F]."""
+        n, F = allowed.shape
+        none = np.zeros((n, F), bool)
+        asked = np.full((n, self.each), -1.0)
+        asked[:, :1] = self.cover(np.asarray(rows), none[:, None])
+        return State(
+            np.asarray(rows),
+            allowed,
+            np.zeros((n, 0, F), bool),
+            np.zeros((n, 0)),
+            np.zeros((n, self.each, F), bool),
+            asked,
+            none,
+            np.full(n, -1.0),
+            np.full(n, -1.0),
+            none.copy(),
+            np.zeros(n),
+            np.full(n, -1.0),
+            np.zeros(n, np.int64),
+        )
+
+    def step(self, s: State, precision: np.ndarray) -> None:
+        """Take the precisions float64 [n, m] of the rules asked, and choose the next."""
+        at = np.arange(len(s.row))
+        real = s.asked_cover >= 0
+        s.asked += real.sum(axis=1)
+        self._lead(s, real, precision)
+        holds = real & (precision >= self.threshold)
+        # The best of this round beside the one before, by the same order of preference.
+        cover = np.concatenate([s.best_cover[:, None], s.asked_cover], axis=1)
+        own = np.concatenate([s.best_precision[:, None], precision], axis=1)
+        rules = np.concatenate([s.best[:, None], s.asked_rules], axis=1)
+        among = np.concatenate([s.best_cover[:, None] >= 0, holds], axis=1)
+        chosen = first_best(among, cover, own, rules)
+        s.best = np.where(among.any(axis=1)[:, None], rules[at, chosen], s.best)
+        s.best_cover = np.where(among.any(axis=1), cover[at, chosen], s.best_cover)
+        s.best_precision = np.where(among.any(axis=1), own[at, chosen], s.best_precision)
+        self._push(s, real)
+        self._pop(s)
+
+    def _lead(self, s: State, real: np.ndarray, precision: np.ndarray) -> None:
+        at = np.arange(len(s.row))
+        chosen = first_best(real, precision, s.asked_cover, s.asked_rules)
+        better = real.any(axis=1) & (precision[at, chosen] > s.lead_precision)
+        s.lead[better] = s.asked_rules[at, chosen][better]
+        s.lead_cover[better] = s.asked_cover[at, chosen][better]
+        s.lead_precision[better] = precision[at, chosen][better]
+
+    def _push(self, s: State, open_: np.ndarray) -> None:
+        """Children of the rules asked: one more column after the last.
+
+        Also of one that holds: a child that covers as much may be more precise.
+        """
+        n, m, F = s.asked_rules.shape
+        last = np.where(s.asked_rules, np.arange(F), -1).max(axis=2)  # [n, m]
+        later = np.arange(F) > last[:, :, None]
+        small = s.asked_rules.sum(axis=2) < self.levels
+        valid = later & (open_ & small)[:, :, None] & s.allowed[:, None]
+        children = (s.asked_rules[:, :, None] | np.eye(F, dtype=bool)).reshape(n, m * F, F)
+        cover = np.where(valid.reshape(n, -1), self.cover(s.row, children), -1.0)
+        s.waiting = np.concatenate([s.waiting, children], axis=1)
+        s.waits = np.concatenate([s.waits, cover], axis=1)
+
+    def _pop(self, s: State) -> None:
+        """The rules of highest coverage that wait; what covers less than one that holds goes."""
+        s.waits = np.where(s.waits < s.best_cover[:, None], -1.0, s.waits)
+        order = np.argsort(-s.waits, axis=1, kind="stable")
+        used = int((s.waits >= 0).sum(axis=1).max(initial=0))
+        order = order[:, : max(used, self.each)]
+        waiting = np.take_along_axis(s.waiting, order[:, :, None], axis=1)
+        waits = np.take_along_axis(s.waits, order, axis=1)
+        short = self.each - waits.shape[1]
+        if short > 0:
+            waiting = np.pad(waiting, ((0, 0), (0, short), (0, 0)))
+            waits = np.pad(waits, ((0, 0), (0, short)), constant_values=-1.0)
+        s.asked_rules, s.asked_cover = waiting[:, : self.each], waits[:, : self.each]
+        s.waiting, s.waits = waiting[:, self.each :], waits[:, self.each :]

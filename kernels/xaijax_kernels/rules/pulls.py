@@ -1,0 +1,99 @@
+"""Pulls in tiles: rows drawn, answered by the model and compared with the instance's own answer.
+
+What comes back is one bit a draw, so that a round of a thousand instances and a thousand draws each
+is a megabyte, and any weights can be put on the draws afterwards.
+
+Letters: T tiles in a dispatch, R rows in a tile, G pulls in a tile, p draws of a pull, A answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from xaijax_kernels.engine.tiles import over_tiles
+from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, perturbed
+
+
+@dataclass(frozen=True)
+class PullShape:
+    """The static facts of a tile of pulls."""
+
+    instance_shape: tuple[int, ...]  # of one row as the model sees it
+    rows: int  # R
+    draws: int  # p
+
+    @property
+    def pulls(self) -> int:
+        """G; what is left of the tile repeats its last row."""
+        return self.rows // self.draws
+
+    @property
+    def words(self) -> int:
+        """32-bit words of a pull's bits."""
+        return -(-self.draws // 32)
+
+
+def run_pulls(
+    apply: Callable[[Any, jax.Array], jax.Array],
+    score: Callable[[jax.Array, Any], jax.Array],
+    space: Space,
+    shape: PullShape,
+    mesh: Mesh,
+    params: Any,
+    pool: Pool,
+    subjects: Subjects,
+    tiles: jax.Array,  # int32 [devices], tiles to run on each device
+    pulls: jax.Array,  # int32 [T, G, 4 + L]
+) -> tuple[jax.Array, jax.Array]:
+    """Bits uint32 [T, G, words] of the draws that agree, answers not finite int32 [T].
+
+    score(answers [R, A], own [R, A]) -> [R, 1], 1 where they agree. Tiles are split over the
+    devices of `mesh`; each stops after its own number of tiles.
+    """
+
+    def on_one_device(params, pool, subjects, tiles, pulls):
+        def body(carry):
+            t, bits, bad = carry
+            some = jax.lax.dynamic_index_in_dim(pulls, t, keepdims=False)
+            rows = filled(perturbed(space, pool, subjects, some, shape.draws), shape.rows)
+            out = apply(params, rows.reshape(shape.rows, *shape.instance_shape))
+            own = jnp.repeat(
+                subjects.own[some[:, 0]], shape.draws, axis=0, total_repeat_length=shape.rows
+            )
+            agrees = score(out, own)[:, 0]
+            lost = jnp.sum(~jnp.isfinite(agrees), dtype=jnp.int32)
+            used = (agrees > 0.5)[: shape.pulls * shape.draws]
+            packed = pack_bits(used.reshape(shape.pulls, shape.draws))
+            return t + 1, bits.at[t].set(packed), bad.at[t].set(lost)
+
+        T = pulls.shape[0]
+        bits = jnp.zeros((T, shape.pulls, shape.words), jnp.uint32)
+        first = (jnp.int32(0), bits, jnp.zeros((T,), jnp.int32))
+        return jax.lax.while_loop(lambda carry: carry[0] < tiles[0], body, first)[1:]
+
+    split = over_tiles(on_one_device, mesh, (False, False, False, True, True))
+    return split(params, pool, subjects, tiles, pulls)
+
+
+def filled(rows: jax.Array, count: int) -> jax.Array:
+    """Rows [G, p, F, c] as [count, F c], the last one repeated."""
+    flat = rows.reshape(rows.shape[0] * rows.shape[1], -1)
+    missing = count - flat.shape[0]
+    if not missing:
+        return flat
+    return jnp.concatenate([flat, jnp.broadcast_to(flat[-1:], (missing, flat.shape[1]))])
+
+
+def pack_bits(flags: jax.Array) -> jax.Array:
+    """bool [G, p] -> uint32 [G, ceil(p / 32)], draw d at bit d % 32 of word d // 32."""
+    G, p = flags.shape
+    padded = jnp.pad(flags, ((0, 0), (0, -p % 32)))
+    worth = jnp.uint32(1) << jnp.arange(32, dtype=jnp.uint32)
+    grouped = padded.reshape(G, -1, 32).astype(jnp.uint32)
+    return jnp.sum(grouped * worth, axis=2, dtype=jnp.uint32)

@@ -1,0 +1,294 @@
+"""Checks of arguments, done before any work; each error names argument, got, accepted, remedy."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError, XaiWarning
+
+CHUNK_BYTES = 1 << 26  # of an array looked at in one go, so that a memory map is never read whole
+
+
+def shown(value: Any) -> str:
+    """A value in a message: 1.0 where NumPy's repr is np.float64(1.0)."""
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def count(number: int, thing: str) -> str:
+    """1 row, 2 rows."""
+    return f"{number:,} {thing}" + ("s" if number != 1 else "")
+
+
+def whole_number(value: Any, name: str, least: int = 1, remedy: str = "") -> int:
+    """A whole number of at least `least`; bool, float and text are refused."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        raise InputTypeError(
+            f"{name} must be a whole number of at least {least}, got {shown(value)} "
+            f"({type(value).__name__}).{remedy}"
+        )
+    if value < least:
+        raise InputError(f"{name} must be at least {least}, got {shown(value)}.{remedy}")
+    return int(value)
+
+
+def one_of(value: Any, name: str, accepted: Sequence[str]) -> str:
+    """A text among `accepted`."""
+    if not isinstance(value, str):
+        raise InputTypeError(f"{name} must be one of {list(accepted)}, got {shown(value)}.")
+    if value not in accepted:
+        raise InputError(f"{name} must be one of {list(accepted)}, got {shown(value)}.")
+    return value
+
+
+def yes_or_no(value: Any, name: str) -> bool:
+    """True or False, and nothing that counts as such."""
+    if not isinstance(value, bool):
+        raise InputTypeError(f"{name} must be True or False, got {value!r}.")
+    return value
+
+
+def as_array(
+    X: Any,
+    name: str,
+    remedy: str = "Encode text and categories first (OrdinalEncoder or OneHotEncoder), or give a "
+    "data frame to a scikit-learn model.",
+) -> np.ndarray:
+    """X as a numeric or bool array of any rank, not copied where that is possible.
+
+    remedy: what to do about other values.
+    """
+    if hasattr(X, "tocsr") or hasattr(X, "todense"):
+        raise InputTypeError(
+            f"{name} is a sparse matrix; dense rows are needed. Say {name}.toarray() if it fits."
+        )
+    if isinstance(X, np.ma.MaskedArray):
+        if np.ma.is_masked(X):
+            raise InputError(
+                f"{name} is a masked array with {int(np.ma.count_masked(X))} masked entries. "
+                f"Fill them first ({name}.filled(value))."
+            )
+        X = X.data
+    if type(X).__module__.startswith("torch"):
+        raise InputTypeError(f"{name} is a torch tensor; say {name}.numpy().")
+    try:
+        array = np.asarray(X)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise InputTypeError(
+            f"{name} must be an array of numbers with rows of one length: {error}."
+        ) from None
+    if array.dtype.kind == "V":  # JAX's narrow numbers, to NumPy of a kind of their own
+        for narrow, wide in (("bfloat", "f4"), ("float", "f4"), ("int", "i4"), ("uint", "u4")):
+            if array.dtype.name.startswith(narrow):
+                array = array.astype(wide)
+                break
+    if array.dtype.kind == "c":
+        raise InputTypeError(f"{name} is complex ({array.dtype}); real numbers are needed.")
+    if array.dtype.kind in "mM":
+        raise InputTypeError(
+            f"{name} holds dates ({array.dtype}); make them numbers first (days since some day)."
+        )
+    if array.dtype.kind not in "biuf":
+        raise InputTypeError(
+            f"{name} has dtype {array.dtype}; numbers are needed. {remedy}".rstrip()
+        )
+    return array
+
+
+def real_numbers(given: Any, name: str) -> np.ndarray:
+    """As float64, any shape; an array of it is not copied.
+
+    Complex numbers are refused: NumPy would keep their real parts, with a warning of its own.
+
+    Raises:
+        InputTypeError: no array of real numbers.
+    """
+    try:
+        array = np.asarray(given)
+        objects = array.flat if array.dtype.kind == "O" else ()
+        if array.dtype.kind != "c" and not any(
+            isinstance(one, complex | np.complexfloating) for one in objects
+        ):
+            return np.asarray(array, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(
+            f"{name}: got {type(given).__name__}, which is no array of numbers."
+        ) from error
+    raise InputTypeError(
+        f"{name}: got complex numbers; real ones are needed. Take their real part or their size "
+        "first (np.real, np.abs)."
+    )
+
+
+def matrix(X: Any, name: str) -> np.ndarray:
+    """X as an array [M, F] of numbers, M and F at least 1, where no model is asked."""
+    array = as_array(X, name, "Encode text and categories first (OrdinalEncoder or OneHotEncoder).")
+    if array.ndim != 2:
+        raise InputError(
+            f"{name} has shape {array.shape}, but [rows, columns] is needed. Say {name}[:, None] "
+            f"for a single column, {name}[None] for a single row."
+        )
+    return rows_of(array, name, None)
+
+
+def rows_of(
+    array: np.ndarray, name: str, shape: tuple[int, ...] | None, width_of: str = ""
+) -> np.ndarray:
+    """[M, *shape] with M >= 1; shape None takes any [M, F]."""
+    rank = 2 if shape is None else 1 + len(shape)
+    if array.ndim == rank - 1:
+        raise InputError(
+            f"{name} has shape {array.shape}: one row, not a batch of rows. Pass x[None] "
+            "for a single row x."
+        )
+    if array.ndim != rank:
+        wanted = "[rows, features]" if shape is None else f"[rows, {', '.join(map(str, shape))}]"
+        raise InputError(
+            f"{name} has shape {array.shape}, but {wanted} is needed. For inputs of another rank "
+            "say input_shape= in as_model."
+        )
+    if array.shape[0] == 0:
+        raise InputError(f"{name} has 0 rows; at least 1 is needed.")
+    if 0 in array.shape[1:]:
+        raise InputError(f"{name} has 0 columns (shape {array.shape}); at least 1 is needed.")
+    if shape is not None and array.shape[1:] != shape:
+        raise InputError(
+            f"{name} has rows of shape {array.shape[1:]}, but {width_of or 'the model'} has "
+            f"{shape}."
+        )
+    return array
+
+
+def rows_given(X: Any) -> int:
+    """Rows of an argument that is not checked yet; 0 where that cannot be told."""
+    shape = getattr(X, "shape", None)
+    return int(shape[0]) if isinstance(shape, tuple) and shape else 0
+
+
+def chunks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """(first row, rows) of an array, piece by piece."""
+    each = max(1, array.dtype.itemsize * math.prod(array.shape[1:]))
+    step = max(1, CHUNK_BYTES // each)
+    for first in range(0, len(array), step):
+        yield first, array[first : first + step]
+
+
+def finite(
+    array: np.ndarray,
+    name: str,
+    allow_nan: bool,
+    dtype: np.dtype | None = None,
+    remedy: str = "Fill it, or say allow_nan=True in as_model if the model takes NaN.",
+) -> None:
+    """Refuse inf, NaN unless allowed, and what is infinite in `dtype`; names the first place.
+
+    remedy: what to do about NaN.
+    """
+    if array.dtype.kind != "f":
+        return
+    narrower = dtype is not None and dtype.itemsize < array.dtype.itemsize
+    for first, part in chunks(array):
+        with np.errstate(over="ignore"):
+            kept = part.astype(dtype) if narrower else part
+        wrong = np.isinf(kept) if allow_nan else ~np.isfinite(kept)
+        if not wrong.any():
+            continue
+        place = tuple(int(i) for i in np.argwhere(wrong)[0])
+        value, where = part[place], f"row {place[0] + first}"
+        if place[1:]:
+            where += f", column {', '.join(map(str, place[1:]))}"
+        if np.isnan(value):
+            what = "NaN"
+        elif np.isinf(value):
+            what, remedy = str(value), "Clip or remove it."
+        else:
+            what = f"{value}, infinite in {dtype},"
+            remedy = "Rescale the column, or say precision='float64' in as_model."
+        raise InputError(f"{name} contains {what} at {where}. {remedy}")
+
+
+def changed_numbers(array: np.ndarray, dtype: np.dtype) -> int:
+    """How many whole numbers of the array change when they are made `dtype`."""
+    if array.dtype.kind not in "iu" or dtype.kind != "f":
+        return 0
+    digits = int(np.finfo(dtype).nmant) + 1
+    if array.dtype.itemsize * 8 <= digits:
+        return 0
+    changed = 0
+    for _, part in chunks(array):
+        size = np.abs(part).astype(np.uint64)  # the smallest int64 is its own abs: 2^63 unsigned
+        size = size[size >> digits != 0]
+        # A whole number is kept where its binary digits, without the closing zeros, are few enough.
+        changed += int((size // (size & (~size + 1)) >> digits != 0).sum())
+    return changed
+
+
+def coarse_columns(array: np.ndarray, dtype: np.dtype) -> int:
+    """How many columns of floats [M, *F] lose all but four digits of their spread as `dtype`.
+
+    Of some of the rows, at even steps, where there are many.
+    """
+    if array.dtype.kind != "f" or dtype.kind != "f" or array.dtype.itemsize <= dtype.itemsize:
+        return 0
+    some = np.asarray(array[:: 1 + array.nbytes // CHUNK_BYTES])
+    with np.errstate(over="ignore", invalid="ignore"):  # what is infinite or missing is kept
+        moved = np.abs(some - some.astype(dtype))
+        spread = some.max(axis=0) - some.min(axis=0)
+        coarse = (moved.max(axis=0) > 1e-4 * spread) & (spread > 0)
+    return int(np.count_nonzero(coarse))
+
+
+def warn(text: str, category: type[XaiWarning] = XaiWarning) -> None:
+    """Give a warning at the line of the first caller outside this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("xaijax"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
+
+
+def on_devices(X: Any, name: str, devices: Sequence[Any]) -> None:
+    """Warn of a JAX array that lives on other devices than the run."""
+    if isinstance(X, jax.Array) and not X.devices() <= set(devices):
+        warn(
+            f"{name} is on {', '.join(sorted(map(str, X.devices())))}, but the run is on "
+            f"{', '.join(map(str, devices))}: it is copied once. Put it there first "
+            "(jax.device_put), or say devices=."
+        )
+
+
+def unique_names(names: Sequence[str], name: str) -> None:
+    """Refuse names that occur twice."""
+    twice = sorted(n for n, times in Counter(names).items() if times > 1)
+    if twice:
+        raise InputError(f"{name} occur more than once: {twice}. Rename the columns.")
+
+
+def row_weights(
+    weights: Any, rows: int, name: str = "weights", of: str = "the background"
+) -> tuple[np.ndarray, float | None]:
+    """Weights of rows [B] with sum 1, and the sum given; None: equal, no sum."""
+    if weights is None:
+        return np.full(rows, 1.0 / rows), None
+    given = as_array(weights, name).astype(np.float64)
+    if given.shape != (rows,):
+        raise InputError(
+            f"{name} has shape {given.shape}, but {of} has {rows} rows: give [{rows}]."
+        )
+    if not np.isfinite(given).all():
+        raise InputError(f"{name} contain NaN or inf; finite weights of at least 0 are needed.")
+    if (given < 0).any():
+        raise InputError(f"{name} contain {given.min()}; weights of at least 0 are needed.")
+    if not given.any():
+        raise InputError(f"{name} are all zero; at least one must be positive.")
+    with np.errstate(over="ignore"):
+        total = float(given.sum())
+    scaled = given / given.max()  # the sum of these is finite
+    return scaled / scaled.sum(), total

@@ -1,0 +1,103 @@
+"""The door of every public callable: an unknown keyword is refused before any work."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from textwrap import indent
+from typing import Any, TypeVar
+
+from xaijax.core.errors import InputTypeError
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_C = TypeVar("_C", bound=type)
+
+# What users of other libraries type first, and the word for it here.
+_KNOWN_ELSEWHERE = {
+    "nsamples": ("budget", "samples"),
+    "max_evals": ("budget", "samples"),
+    "random_state": ("seed",),
+    "masker": ("background", "pool"),
+    "background": ("pool",),
+    "tau": ("threshold",),
+    "aggregation": ("index",),
+}
+# What is said elsewhere than where it was tried: (start of the callable's name, keyword) -> where.
+_SAID_ELSEWHERE = {
+    ("QII", "tau"): "explain(threshold=)",
+    ("QII", "aggregation"): "explain(index=)",
+    ("QII", "threshold"): "explain(threshold=)",
+    ("QII", "index"): "explain(index=)",
+    ("QII.", "random_state"): "QII(seed=)",
+    ("QII.", "seed"): "QII(seed=)",
+    ("QII.", "nsamples"): "QII(samples=)",
+    ("QII.", "max_evals"): "QII(samples=)",
+    ("QII.", "samples"): "QII(samples=)",
+}
+
+
+# `{limits}` in the docstring of a class stands for these four, which several classes take.
+LIMITS = """\
+batch_size: int or "auto". Model rows sent to the device at a time, or to a host model in one
+    call. The number is rounded up to whole tiles. "auto": 32 tiles (of a host model one call of at
+    most 32,768 rows), fewer if `max_memory` asks for it. `max_rows` of the model may make a call
+    smaller.
+max_memory: int or None. Bytes that a run may plan with. None: half of what is free when the
+    first question is asked, or the environment's `XAIJAX_MEMORY_LIMIT`.
+devices: None (all local JAX devices), a number of them, or a list of `jax.Device`.
+tile: int or None. Rows of one call of the compiled model, a power of two from 256 (of a host model
+    the rows that are summed together). None: chosen from the widths of the model's layers and the
+    kind of device; of a host model from `max_memory`. Sums are rounded within a tile, so another
+    tile may change the last bits of the values; another `batch_size` changes none."""
+
+
+def public(function: _F, name: str | None = None) -> _F:
+    """Wrap a function so that arguments which do not fit its signature raise InputTypeError."""
+    signature = inspect.signature(function)
+    shown = name or function.__name__
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        unknown = [k for k in kwargs if k not in signature.parameters]
+        if unknown:
+            raise InputTypeError(_unknown(shown, unknown[0], list(signature.parameters)))
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InputTypeError(f"{shown}: {error}; it takes {signature}.") from None
+        return function(*args, **kwargs)
+
+    return checked  # type: ignore[return-value]
+
+
+def public_class(cls: _C) -> _C:
+    """The same for the constructor, and for the public methods, of a class.
+
+    `{limits}`, alone in its line of the docstring, becomes `LIMITS`.
+    """
+    if cls.__doc__ is not None:
+        cls.__doc__ = re.sub(r"( *)\{limits\}", lambda m: indent(LIMITS, m[1]), cls.__doc__)
+    for key, member in list(vars(cls).items()):
+        if inspect.isfunction(member) and (
+            key in ("__init__", "__call__") or not key.startswith("_")
+        ):
+            shown = cls.__name__ if key.startswith("_") else f"{cls.__name__}.{key}"
+            setattr(cls, key, public(member, shown))
+    return cls
+
+
+def _unknown(shown: str, keyword: str, parameters: list[str]) -> str:
+    accepted = [p for p in parameters if p != "self"]
+    own = [p for p in _KNOWN_ELSEWHERE.get(keyword, ()) if p in accepted]
+    hint = f" For {keyword}, say {own[0]}=." if own else ""
+    where = [
+        there
+        for (start, word), there in _SAID_ELSEWHERE.items()
+        if word == keyword and (shown == start or (start[-1] == "." and shown.startswith(start)))
+    ]
+    if where and not own:
+        hint = f" Say {where[0]}."
+    takes = f"It takes: {', '.join(accepted)}." if accepted else "It takes no arguments."
+    return f"{shown} has no keyword {keyword!r}.{hint} {takes}"

@@ -1,0 +1,134 @@
+"""Where a table's file comes from: `XAIJAX_DATA`, the user's cache, a download, else an error.
+
+Nothing is trusted by its name: a file is used only when its SHA-256 is a pinned one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xaijax.datasets.errors import DataHashError, DataNotFoundError, MissingExtraError
+
+VARIABLE = "XAIJAX_DATA"
+TIMEOUT = 5.0  # seconds for one connection; without a network the error must come at once
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One file of a table: its place in the folder, the bytes it must have, where to get them."""
+
+    place: str  # below XAIJAX_DATA and below the cache, with forward slashes
+    sha256: tuple[str, ...]  # accepted digests; the first is that of the file behind `url`
+    page: str  # where a person finds the file and reads about it
+    url: str | None = None  # None: no stable address of exactly these bytes is known
+    member: str | None = None  # the file's name in the zip archive behind `url`
+    archive_sha256: str | None = None  # of that archive
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file whose bytes were checked."""
+
+    path: Path
+    sha256: str
+
+
+_checked: dict[tuple[str, int, int], str] = {}  # (path, size, mtime) -> digest, once per process
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, computed once per process as long as the file does not change."""
+    state = path.stat()
+    key = (str(path.resolve()), state.st_size, state.st_mtime_ns)
+    if key not in _checked:
+        with path.open("rb") as stream:
+            _checked[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return _checked[key]
+
+
+def optional(module: str) -> Any:
+    """Import a library of the extra `[data]`, or say how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f'xaijax.datasets needs {module}, which is not installed: pip install "xaijax[data]"'
+        ) from error
+
+
+def find(file: TableFile) -> Found:
+    """Return the file, looking in `XAIJAX_DATA`, then the cache, then at its address.
+
+    Raises:
+        DataHashError: a file is there with other bytes than the pinned ones.
+        DataNotFoundError: it is nowhere; the message says how to get it.
+    """
+    folder = os.environ.get(VARIABLE)
+    if folder:
+        path = Path(folder) / file.place
+        if path.is_file():
+            return _verified(path, file)
+    pooch = optional("pooch")
+    cached = Path(pooch.os_cache("xaijax")) / file.place
+    if cached.is_file() and (file.url is None or digest(cached) in file.sha256):
+        return _verified(cached, file)
+    if file.url is None:
+        raise DataNotFoundError(_nowhere(file, folder, cached, "no stable address is known"))
+    try:
+        _download(pooch, file, cached)
+    except OSError as error:
+        # The library's own text may hold addresses of proxies; its type says enough.
+        failure = f"{file.url} ({type(error).__name__} within {TIMEOUT:g} s a connection)"
+        raise DataNotFoundError(_nowhere(file, folder, cached, failure)) from error
+    return _verified(cached, file)
+
+
+def _verified(path: Path, file: TableFile) -> Found:
+    found = digest(path)
+    if found not in file.sha256:
+        expected = " or ".join(file.sha256)
+        raise DataHashError(
+            f"{path} has SHA-256 {found}, expected {expected}. "
+            f"Replace the file by the original: {file.url or file.page}"
+        )
+    return Found(path, found)
+
+
+def _download(pooch: Any, file: TableFile, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    expected = file.archive_sha256 or file.sha256[0]
+    name = target.name if file.member is None else f"{target.name}.zip"
+    try:
+        got = pooch.retrieve(
+            file.url,
+            known_hash=f"sha256:{expected}",
+            fname=name,
+            path=target.parent,
+            downloader=pooch.HTTPDownloader(timeout=TIMEOUT),
+        )
+    except ValueError as error:  # pooch's word for "other bytes than expected"
+        raise DataHashError(f"The download of {file.url} was refused: {error}") from error
+    if file.member is not None:
+        with zipfile.ZipFile(got) as archive:
+            content = archive.read(file.member)
+        partial = target.with_name(f"{target.name}.part")
+        partial.write_bytes(content)
+        partial.replace(target)
+
+
+def _nowhere(file: TableFile, folder: str | None, cached: Path, download: str) -> str:
+    first = str(Path(folder) / file.place) if folder else "not set"
+    return (
+        f"The table's file {file.place} was not found. Looked in: "
+        f"(1) the folder in the environment variable {VARIABLE}: {first}; "
+        f"(2) the cache: {cached}; "
+        f"(3) a download: {download}. "
+        f"To get it: see {file.page}, save the file as {file.place} in a folder of your choice "
+        f"and set {VARIABLE} to that folder, or save it at the cache's path above."
+    )

@@ -1,0 +1,132 @@
+"""The authors' scheme: m orders, each followed with all n rows of one pool that is drawn once.
+
+Cheap to explain and common to all instances, but not m n independent draws: given the pool it
+converges to the values *of the pool* (spec 2.6). The standard errors here count both: terms
+X[a, b] of order a and pool row b are crossed, and the variance of their mean is
+s_rows^2 / m + s_columns^2 / n - s_rest^2 / (m n), by the means over rows, over columns, and what is
+left of a two-way table.
+
+Letters: N games, P players, m orders, n pool rows, G strata, K scores.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from xaijax.core.errors import MemoryPlanError
+from xaijax.estimators.draws.designs import Design
+from xaijax.estimators.draws.run import Rows, chunk_of
+from xaijax.games.game import Game
+
+LEVEL = 0.05  # of the bound on what the pool leaves
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """What came out, float64."""
+
+    values: np.ndarray  # [N, T, K]
+    std_errors: np.ndarray  # [N, T, K]
+    pool_errors: np.ndarray  # [N, T, K], the part that the pool leaves
+    orders: int
+    pool: int
+
+
+def sizes(samples: int, strata: int) -> tuple[int, int]:
+    """(orders, pool rows) with orders x pool rows <= samples, both near the root."""
+    orders = math.isqrt(samples)
+    pool = samples // orders
+    return orders, max(strata, pool - pool % strata)
+
+
+def pool_bound(pool: int, width: float = 1.0) -> float:
+    """What a pool of so many rows leaves of one rate, by Hoeffding at 95 %."""
+    return width * math.sqrt(math.log(2 / LEVEL) / (2 * pool))
+
+
+def refuse_means(game: Game, design: Design, samples: int, strata: int, K: int = 1) -> None:
+    """Raise MemoryPlanError where the means of orders and pool rows do not fit; K: at least."""
+    m, n = sizes(samples, strata)
+    numbers = (m * strata + 2 * n) * design.terms * K
+    if 8 * numbers > game.evaluator.max_memory // 4:
+        raise MemoryPlanError(
+            f"samples={samples:,} makes {m:,} orders and {n:,} pool rows, whose means take "
+            f"{32 * numbers:,} bytes, more than max_memory={game.evaluator.max_memory:,}. Say "
+            "fewer samples=, raise max_memory=, or say scheme='fresh'."
+        )
+
+
+def crossed(game: Game, design: Design, rows: Rows, factors: np.ndarray, samples: int) -> Crossed:
+    """Every order with every row of the pool, for all games."""
+    refuse_means(game, design, samples, rows.strata, game.outputs)
+    m, n = sizes(samples, rows.strata)
+    parts = [_one(game, design, rows.drawn(g, 0, n), factors, m, n) for g in range(rows.games)]
+    values, errors, pool = (np.stack(one) for one in zip(*parts, strict=True))
+    return Crossed(values, errors, pool, m, n)
+
+
+def _one(
+    game: Game,
+    design: Design,
+    drawn: tuple[np.ndarray, np.ndarray],
+    factors: np.ndarray,
+    m: int,
+    n: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values, errors, the pool's part; [T, K] each."""
+    G, T, K = len(factors), design.terms, game.outputs
+    by_order = np.zeros((m, G, T, K))  # means over the pool rows of a stratum
+    by_row = np.zeros((n, T, K))  # means over orders
+    squares = np.zeros((G, T, K))
+    sizes_of = [len(range(g, n, G)) for g in range(G)]
+    chunk = chunk_of(design)
+    step = max(1, chunk // n)
+    for first in range(0, m, step):
+        last = min(first + step, m)
+        for low in range(0, n, chunk):
+            part = slice(low, min(low + chunk, n))
+            terms = _terms(game, design, first, last, drawn[0][part], drawn[1][part])
+            by_row[part] += terms.sum(axis=1) / m
+            for g in range(G):
+                own = terms[(g - low) % G :: G]
+                by_order[first:last, g] += own.sum(axis=0) / sizes_of[g]
+                squares[g] += np.square(own).sum(axis=(0, 1))
+    value, row_part, rest_part = np.zeros((T, K)), np.zeros((T, K)), np.zeros((T, K))
+    for g, factor in enumerate(factors):
+        own = by_row[g::G]
+        count, mean = len(own), own.mean(axis=0)
+        value += factor * mean
+        row_part += factor**2 * _variance(own) / count
+        rest = squares[g] - m * count * mean**2
+        rest -= m * np.square(own - mean).sum(axis=0)
+        rest -= count * np.square(by_order[:, g] - mean).sum(axis=0)
+        freedom = (m - 1) * (count - 1)
+        mean_square = np.maximum(rest, 0) / freedom if freedom else np.full_like(rest, np.nan)
+        rest_part += factor**2 * mean_square / (m * count)
+    order_part = _variance(np.tensordot(by_order, factors, axes=(1, 0))) / m
+    variance = np.maximum(order_part + row_part - rest_part, 0.0)
+    return value, np.sqrt(variance), np.sqrt(row_part)
+
+
+def _terms(
+    game: Game, design: Design, first: int, last: int, instance: np.ndarray, donor: np.ndarray
+) -> np.ndarray:
+    """The orders first..last-1, each with all of some pool rows; [n, D, T, K]."""
+    here, place = np.unique(instance, return_inverse=True)
+    masks = design.masks(first, last)
+    D, L, P = masks.shape
+    shape = (len(donor), D, L)
+    coalition = np.broadcast_to(np.arange(D * L).reshape(1, D, L), shape).ravel()
+    who, whose = (np.broadcast_to(one[:, None, None], shape).ravel() for one in (place, donor))
+    answers = game.ask.rows_asked(here, who, whose, coalition, masks.reshape(-1, P))
+    return design.of(answers.reshape(*shape, -1), first)
+
+
+def _variance(values: np.ndarray) -> np.ndarray:
+    """Along the first axis; NaN for a single value."""
+    if len(values) < 2:
+        return np.full(values.shape[1:], np.nan)
+    return values.var(axis=0, ddof=1)

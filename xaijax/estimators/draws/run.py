@@ -1,0 +1,172 @@
+"""Draws of (order, x, u): influences sampled from single hybrids.
+
+Every draw has coalitions of its own (`designs`) and one donor u, and, for quantities of the whole
+data, one row x. What is drawn for coalitions depends on (seed, draw); the donor of an individual on
+(seed, its bytes, draw).
+
+Letters: N games, n games of a run, D draws, P players, L coalitions of a draw, T terms, K scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from xaijax.estimators.draws.designs import Design
+from xaijax.estimators.draws.moments import Moments
+from xaijax.games.engine.player_values import Values
+from xaijax.games.game import Game
+from xaijax.games.ways.drawn import drawn as by_parts
+from xaijax.games.ways.drawn import drawn_values
+from xaijax.tables.fingerprints import fingerprints
+from xaijax_kernels.games import sampling
+
+ROWS_OF_CHUNK = 1 << 13  # model rows of one game that are summed together
+ROWS_AT_A_TIME = 1 << 20
+
+
+class Rows:
+    """Which instance and donor the draws of a game take."""
+
+    def __init__(self, game: Game, seed: int, shared: bool) -> None:
+        """shared: all individuals take the same donors.
+
+        A donor is drawn by its weight; with a user's sampler draw d takes row d.
+        """
+        replacement = game.evaluator.replacement
+        groups = game.quantity.groups
+        self.strata = 1 if groups is None else len(groups)
+        self.games = game.N if groups is None else 1
+        self._seed = seed
+        self._donors = sampling.Wheel(replacement.weights)
+        self._members = None if groups is None else [sampling.Wheel(one) for one in groups]
+        self._keys = None
+        self._sampler = replacement.kind == "sampler"
+        if groups is None and not shared and not self._sampler:
+            ask = game.ask
+            step = ask.evaluator.rows_at_a_time
+            parts = [
+                fingerprints(ask.table_of_rows.decode(ask.codes[n : n + step]))
+                for n in range(0, game.N, step)
+            ]
+            self._keys = np.concatenate(parts)
+
+    def drawn(self, n: int, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """(instance, donor) of the draws first..stop-1 of game n; int64 each. Strata take turns."""
+        stream, G = (sampling.DONORS,), self.strata
+        if self._keys is not None:
+            key = int(self._keys[n])
+            stream = (*stream, key >> 32, key & 0xFFFFFFFF)
+        if self._sampler:
+            donor = np.arange(first, stop)
+        else:
+            donor = self._donors.places(self._seed, stream, first, stop)
+        if self._members is None:
+            return np.full(stop - first, n), donor
+        instance = np.empty(stop - first, np.int64)
+        for g, wheel in enumerate(self._members):
+            # Draw d is number d // G of stratum d % G.
+            own = (first - g + G - 1) // G, (stop - g + G - 1) // G
+            instance[(g - first) % G :: G] = wheel.places(self._seed, (sampling.ROWS, g), *own)
+        return instance, donor
+
+
+def chunk_of(design: Design) -> int:
+    """Draws that are summed together: a function of the question alone, so that bits are too."""
+    return max(1, ROWS_OF_CHUNK // design.coalitions)
+
+
+@dataclass
+class Sampling:
+    """A run of draws for some of the games: `step` goes on, `moments` says what came out."""
+
+    game: Game
+    design: Design
+    rows: Rows
+    chosen: np.ndarray  # int64 [n], games
+    joint: bool = False
+    moments: Moments = field(init=False)
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        n, K = len(self.chosen), self.game.outputs
+        self.moments = Moments.zeros(n, self.rows.strata, self.design.terms, K, self.joint)
+
+    def step(self, stop: int) -> None:
+        """Draw until `stop` draws are done.
+
+        Chunks are asked together where that is possible, and added up one by one.
+        """
+        chunk, values = chunk_of(self.design), drawn_values(self.game.ask, self.design.coalitions)
+        rows = len(self.chosen) * self.design.coalitions * chunk
+        together = chunk * max(1, ROWS_AT_A_TIME // rows) if values is not None else chunk
+        while self.done < stop:
+            first = self.done
+            last = min(stop, first - first % chunk + together)
+            drawn = [self.rows.drawn(int(one), first, last) for one in self.chosen]
+            terms = asked_terms(self.game, self.design, drawn, first, last, values)
+            if terms is None:  # asked again row by row, to name the answer that is wrong
+                values, together = None, chunk
+                continue
+            while self.done < last:
+                end = min(last, self.done - self.done % chunk + chunk)
+                part = terms[:, self.done - first : end - first]
+                for g in range(self.rows.strata):
+                    start = (g - self.done) % self.rows.strata
+                    self.moments.add(g, part[:, start :: self.rows.strata])
+                self.done = end
+
+    def only(self, left: np.ndarray) -> Sampling:
+        """The run of some of its games [bool n], to go on with."""
+        one = Sampling.__new__(Sampling)
+        one.__dict__.update(self.__dict__)
+        one.chosen = self.chosen[left]
+        m = self.moments
+        one.moments = Moments(m.count.copy(), m.mean[left], m.square[left])
+        return one
+
+
+def asked_terms(
+    game: Game,
+    design: Design,
+    drawn: list[tuple[np.ndarray, np.ndarray]],
+    first: int,
+    stop: int,
+    values: Values | None,
+) -> np.ndarray | None:
+    """The terms of the draws first..stop-1 of each game, which takes `drawn`; [n, D, T, K].
+
+    values: what answers without rows, see `drawn_values`; None: one of its answers is bad.
+    """
+    instance = np.stack([i for i, _ in drawn])  # [n, D]
+    donor = np.stack([u for _, u in drawn])
+    if values is not None:
+        masks = design.masks(first, stop) if design.listed is None else design.listed[None]
+        scores = by_parts(game.ask, values, instance, donor, masks)
+        return None if scores is None else design.of(scores, first)
+    masks = design.masks(first, stop)
+    D, L, P = masks.shape
+    here, place = np.unique(instance, return_inverse=True)
+    coalition = np.broadcast_to(np.arange(D * L).reshape(D, L), (len(drawn), D, L))
+
+    def spread(one: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(one.reshape(-1, D, 1), coalition.shape).ravel()
+
+    answers = game.ask.rows_asked(
+        here, spread(place), spread(donor), coalition.ravel(), masks.reshape(-1, P)
+    )
+    return design.of(answers.reshape(*coalition.shape, -1), first)
+
+
+def runs(
+    game: Game, design: Design, rows: Rows, joint: bool = False
+) -> Iterator[tuple[np.ndarray, Sampling]]:
+    """(games, their run) for as many games as fit the memory together."""
+    per_game = chunk_of(design) * design.coalitions
+    fits = min(ROWS_AT_A_TIME, game.evaluator.max_memory // 8 // (64 + 32 * game.outputs))
+    step = max(1, min(fits // per_game, game.evaluator.rows_at_a_time))
+    for n in range(0, rows.games, step):
+        chosen = np.arange(n, min(n + step, rows.games))
+        yield chosen, Sampling(game, design, rows, chosen, joint)

@@ -1,0 +1,208 @@
+"""The driver of the sampled estimators: coalitions shared by all instances, asked once.
+
+An estimator (`permutation`, `kernel`) says which coalitions come next and what their values give;
+here the game is asked, and with a tolerance each instance stops by its own intervals.
+
+Letters: N instances, P players, C coalitions, K outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import MemoryPlanError
+from xaijax.core.intervals import half_widths
+from xaijax.estimators import kernel, permutation
+from xaijax.estimators.kernel_design import SPARE
+from xaijax.estimators.result import Result
+from xaijax.games.game import Game
+
+METHODS: dict[str, ModuleType] = {"permutation": permutation, "kernel": kernel}
+LEAST_PAIRS = 8  # pairs at the first checkpoint: intervals from fewer are wild
+
+
+@dataclass
+class Sampled:
+    """What was sampled for n instances, float64."""
+
+    values: np.ndarray  # [n, P, K]
+    std_errors: np.ndarray  # [n, P, K]
+    base: np.ndarray  # [n, K]
+    full: np.ndarray  # [n, K]
+    dof: np.ndarray  # [n], degrees of freedom of the standard errors
+    coalitions: np.ndarray  # int64 [n], asked; empty and full not counted
+    span: np.ndarray  # [n], largest |v(S) - v(nothing kept)| asked
+
+
+def default_budget(P: int) -> int:
+    """Coalitions of an instance when no budget is given: shap's number, and at least 4 P."""
+    return max(2 * P + 2048, 4 * P)
+
+
+def refuse_undrawable(
+    game: Game, method: str, index: str, budget: int, K: int = 1, given: bool = True
+) -> None:
+    """Raise MemoryPlanError for a budget whose coalitions cannot be held.
+
+    K: outputs, one at least; given: False where nobody chose the budget.
+    """
+    memory, P = game.evaluator.max_memory, game.P
+    held = METHODS[method].drawing(P, index, budget, K)[0]
+    if held > memory:
+        other = ", say estimator='permutation'" if method == "kernel" else ""
+        raise MemoryPlanError(
+            f"budget={budget:,}{'' if given else ' (the default)'}: what estimator={method!r} "
+            f"draws of {P:,} players{f' for {K:,} outputs' if K > 1 else ''} takes about {held:,} "
+            f"bytes, more than max_memory={memory:,}. Say a smaller budget={other}, group columns "
+            "with players=, or raise max_memory=."
+        )
+
+
+def sampled(
+    game: Game,
+    rows: np.ndarray,
+    method: str,
+    index: str,
+    budget: int,
+    seed: int,
+    tolerance: float | None = None,
+) -> Sampled:
+    """Sample the instances `rows` [n] of the game.
+
+    tolerance: an instance stops at the first checkpoint where none of its intervals is wider than
+    this to either side. The checkpoints double the number of pairs, and do not depend on the data.
+    """
+    K = game.outputs
+    refuse_undrawable(game, method, index, budget, K)
+    drawn = _Drawn(METHODS[method], game.P, index, budget, seed, tolerance is not None, game.walks)
+    together = max(1, game.evaluator.max_memory // 8 // (24 * K * (drawn.most + 2)))
+    parts = [
+        _stretch(game, rows[i : i + together], drawn, tolerance)
+        for i in range(0, len(rows), together)
+    ]
+    names = Sampled.__dataclass_fields__
+    return Sampled(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
+
+
+class _Drawn:
+    """The coalitions up to each checkpoint, drawn once for all instances."""
+
+    def __init__(
+        self,
+        method: Any,
+        P: int,
+        index: str,
+        budget: int,
+        seed: int,
+        checkpoints: bool,
+        walks: bool,
+    ) -> None:
+        self.method, self.most = method, budget
+        units = method.units(P, index, budget)
+        self._stops = [units]
+        if checkpoints:
+            least = LEAST_PAIRS if method is permutation else P + SPARE
+            doubled = range(64)
+            self._stops = [s for i in doubled if (s := least << i) < units] + [units]
+        self._state = method.init(P, index, budget, seed)
+        self._kept: list[tuple[Any, np.ndarray]] = []
+        self.walks = walks and method is permutation and index == "shapley"
+        # Masks of orders are made a part at a time; where orders are walked, never.
+        self._step = {"as_masks": False} if method is permutation else {}
+
+    def __iter__(self) -> Iterator[tuple[Any, np.ndarray, bool]]:
+        """(state, new coalitions, whether it is the last) for each checkpoint.
+
+        The coalitions are masks bool [C, P]; of permutations, `permutation.step`'s cuts.
+        """
+        for i, stop in enumerate(self._stops):
+            if i == len(self._kept):
+                self._state, new = self.method.step(self._state, stop, **self._step)
+                self._kept.append((self._state, new))
+            yield *self._kept[i], i == len(self._stops) - 1
+
+
+def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, tolerance: float | None) -> Sampled:
+    """As many instances as fit the memory with the values of their coalitions."""
+    n, K = len(rows), game.outputs
+    out = Sampled(
+        np.zeros((n, game.P, K)),
+        np.zeros((n, game.P, K)),
+        np.zeros((n, K)),
+        np.zeros((n, K)),
+        np.zeros(n),
+        np.zeros(n, np.int64),
+        np.zeros(n),
+    )
+    left = np.arange(n)  # instances that go on
+    values = np.zeros((n, 0, K))
+    pairs = 0  # orders walked so far
+    for state, new, last in drawn:
+        first = values.shape[1] == 0
+        if drawn.walks:
+            walked = game.walk(state.orders[pairs:], rows[left])
+            if first:
+                out.base[left], out.full[left] = walked[:, 0, 1, -1], walked[:, 0, 0, -1]
+            asked, pairs = _of_cuts(walked, new, pairs), len(state.orders)
+        else:
+            asked = game.values(_Listed(state, new, game.P, first), rows[left])
+            if first:
+                out.base[left], out.full[left], asked = asked[:, 0], asked[:, 1], asked[:, 2:]
+        values = asked if first else np.concatenate([values, asked], axis=1)
+        result: Result = drawn.method.result(state, values, out.base[left], out.full[left])
+        out.values[left], out.std_errors[left] = result.values, result.std_errors
+        # One number an instance: that of the output whose errors are known least.
+        out.dof[left], out.coalitions[left] = result.dof.min(axis=1), values.shape[1]
+        out.span[left] = _span(values, out.base[left])
+        if last or tolerance is None:
+            continue
+        widths = half_widths(result.std_errors, out.dof[left]).reshape(len(left), -1)
+        wide = ~(widths <= tolerance).all(axis=1)
+        left, values = left[wide], values[wide]
+        if not len(left):
+            break
+    return out
+
+
+def _span(values: np.ndarray, base: np.ndarray) -> np.ndarray:
+    """The largest |v(S) - base| of each instance, [n]; values [n, C, K], base [n, K]."""
+    most = (values.max(axis=1, initial=-np.inf) - base).max(axis=1)
+    least = (values.min(axis=1, initial=np.inf) - base).min(axis=1)
+    return np.maximum(0.0, np.maximum(most, -least))
+
+
+class _Listed:
+    """Coalitions as bool [C, P], made when a part is asked for; the two ends come first."""
+
+    def __init__(self, state: Any, new: np.ndarray, P: int, ends: bool) -> None:
+        """new: masks bool [C, P], or the cuts of a `permutation.State`."""
+        self._state, self._new = state, new
+        self._ends = np.repeat([[False], [True]], P, axis=1)[: 2 * ends]
+
+    def __len__(self) -> int:
+        return len(self._ends) + len(self._new)
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        first, last, _ = part.indices(len(self))
+        shift = len(self._ends)
+        new = self._new[max(0, first - shift) : max(0, last - shift)]
+        if isinstance(self._state, permutation.State):
+            new = permutation.masks(self._state, new)
+        return np.concatenate([self._ends[first:last], new])
+
+
+def _of_cuts(walked: np.ndarray, cuts: np.ndarray, first: int) -> np.ndarray:
+    """Read the values of new coalitions off walks; [n, D, 2, P, K] -> [n, C, K].
+
+    cuts int32 [C, 3] as `permutation.step` gives them: (pair, half, size of the prefix of the order
+    or of its reverse); first: the pair that is walked[:, 0]. The prefix of size s of the reverse is
+    the complement of the prefix of size P - s.
+    """
+    pair, half, size = cuts.T
+    size = np.where(half == 1, walked.shape[3] - size, size)
+    return walked[:, pair - first, half, size - 1]

@@ -1,0 +1,211 @@
+"""Which pairs the kernel estimator asks, and the linear map from their answers to the values.
+
+A pair is a coalition S and its complement; y = v(S) - v(complement) and z = +1 for the members of
+S, -1 for the others. For a game without interactions y = sum z_i phi_i, and interactions of two
+players cancel in y. The strata are the sizes s = 1..P/2 of the smaller member, M_s pairs each.
+
+Letters: P players, D pairs drawn, E extra columns.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from xaijax_kernels.games import sampling
+
+# Pairs beyond the P unknowns from which standard errors are given, and extra columns fitted.
+SPARE = 20
+# Below this many coalitions per player the coalitions of one player come first. Their P pairs
+# alone determine the values; in measured error they win up to about here (P = 12 to 100).
+SINGLES_BELOW = 5
+# Odd powers of the size that are fitted beside the players; see `_size_columns`.
+POWERS = 3
+
+
+class Design(NamedTuple):
+    """The fit of all right-hand sides at once: gamma = solve @ y + full * (v(all) - v(empty))."""
+
+    columns: np.ndarray  # [D, P+E]: z, then the extra columns
+    solve: np.ndarray  # [P+E, D]
+    full: np.ndarray  # [P+E], what the pair (all, empty) adds
+    shift: np.ndarray  # [D], Shapley: y is taken less this times v(all) - v(empty)
+    variance: np.ndarray  # [P, D]: the variance of a value is variance @ (residual squared)
+    dof: float
+
+
+def total_pairs(P: int) -> int:
+    """All complementary pairs but (empty, all)."""
+    return 2 ** (P - 1) - 1
+
+
+def singles_first(P: int, index: str, budget: int) -> bool:
+    """Whether the P coalitions of one player come before all others."""
+    return index == "shapley" and budget < SINGLES_BELOW * P
+
+
+def fewest_pairs(P: int, index: str, budget: int) -> int:
+    """The pairs that determine the values; no step asks for fewer."""
+    if index == "banzhaf":
+        fewest = P + SPARE
+    else:
+        fewest = P if singles_first(P, index, budget) else SINGLES_BELOW * P // 2
+    return min(fewest, total_pairs(P))
+
+
+def _masses(P: int, index: str) -> dict[int, float]:
+    """The share of each stratum in the least-squares problem over all coalitions.
+
+    Shapley: its C(P, s) coalitions have the kernel weight (P-1) / (C(P, s) s (P-s)) (Lundberg and
+    Lee 2017, theorem 2; Charnes, Golany, Keane and Rousseau 1988). Banzhaf: all coalitions count
+    alike (Hammer and Holzman 1992); the rest of its mass is the pair (empty, all).
+    """
+    half = {s: 0.5 if 2 * s == P else 1.0 for s in range(1, P // 2 + 1)}
+    if index == "shapley":
+        mass = {s: share / (s * (P - s)) for s, share in half.items()}
+        whole = math.fsum(mass.values())
+        return {s: one / whole for s, one in mass.items()}
+    pairs = 2 ** (P - 1)
+    return {s: float(Fraction(sampling.pairs_of_size(P, s), pairs)) for s in half}
+
+
+def _sizes_in_turn(P: int, index: str, budget: int, seed: int) -> Iterator[int]:
+    """The stratum of every pair that could be drawn, in the order of drawing.
+
+    The next pair goes to the stratum that has the least for its share, so that any number of pairs
+    has the best whole numbers, larger numbers only add, and a full stratum leaves its share to the
+    others. Shapley: the leverage of a coalition is 1 / C(P, s), so that all sizes get the same
+    number (Musco and Witter 2025, lemma 3.2; size P/2 half, since one pair has two of its sets).
+    Banzhaf: in proportion to M_s. What starts first is by lot.
+    """
+    mass = _masses(P, index)
+    room = {s: sampling.pairs_of_size(P, s) for s in mass}
+    if index == "shapley":
+        share = {s: 0.5 if 2 * s == P else 1.0 for s in mass}
+    else:
+        share = {s: one for s, one in mass.items() if one > 0}
+    taken = dict.fromkeys(mass, 0)
+    if P > 1 and singles_first(P, index, budget):
+        taken[1] = room[1]
+        yield from [1] * room[1]
+    lot = sampling.fractions(seed, (sampling.OFFSETS,), len(mass) + 1)
+    queue = [((taken[s] + lot[s]) / share[s], s) for s in share if taken[s] < room[s]]
+    heapq.heapify(queue)
+    while queue:
+        s = queue[0][1]
+        yield s
+        taken[s] += 1
+        if taken[s] < room[s]:
+            heapq.heapreplace(queue, ((taken[s] + lot[s]) / share[s], s))
+        else:
+            heapq.heappop(queue)
+
+
+def draw(
+    P: int, index: str, budget: int, seed: int, attempt: int, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The first `count` pairs: sizes int64 [D], sets bool [D, P]."""
+    turn = _sizes_in_turn(P, index, budget, seed)
+    sizes = np.fromiter((s for s, _ in zip(turn, range(count), strict=False)), np.int64)
+    sets = np.zeros((len(sizes), P), bool)
+    for s in np.unique(sizes):
+        at = np.flatnonzero(sizes == s)
+        sets[at] = sampling.sets_of_size(seed, P, int(s), len(at), attempt)
+    return sizes, sets
+
+
+def determined(sets: np.ndarray, index: str) -> bool:
+    """Whether these pairs determine all P values."""
+    z = np.where(sets, 1.0, -1.0)
+    if index == "shapley":
+        z -= z.mean(axis=1, keepdims=True)
+    return _sound(z.T @ z + 1.0)  # the last is the constraint, or the pair (empty, all)
+
+
+def _sound(gram: np.ndarray) -> bool:
+    values = np.linalg.eigvalsh(gram)
+    return bool(values[0] > 1e-11 * values[-1])
+
+
+def _size_columns(P: int, index: str, mass: dict[int, float], ends: float) -> np.ndarray:
+    """Odd polynomials of t = 1 - 2 s / P that cost the values nothing; [P//2 + 2, E], row s.
+
+    The last row is for (all, empty), t = -1. Over all coalitions such a column is orthogonal to
+    every player's, so that with it the least-squares values stay what they are. In a sample it
+    takes out what depends on the size only (saturation, a threshold), which otherwise is noise.
+    Shapley: z less its mean sums to zero within a size, so that any function will do. Banzhaf: by
+    symmetry z_i is to a function of the size what the sum of z is, a multiple of t: the powers
+    are made orthogonal to t.
+    """
+    t = 1 - 2 * np.arange(P // 2 + 2) / P
+    t[0], t[-1] = 0.0, -1.0
+    weight = np.array([0.0, *mass.values(), ends])
+    first = 0 if index == "shapley" else 1
+    columns: list[np.ndarray] = []
+    for power in range(min(POWERS, (P - 1) // 2 + first)):
+        column = t ** (2 * power + 1)
+        for _twice in range(2):
+            for other in columns:
+                column = column - other * (weight * other * column).sum()
+        columns.append(column / np.sqrt((weight * column**2).sum()))
+    return np.array(columns[first:]).reshape(-1, len(t)).T
+
+
+def design(P: int, index: str, sizes: np.ndarray, sets: np.ndarray) -> Design:
+    """Weighted least squares over all coalitions, estimated from the pairs drawn.
+
+    A pair of size s is in the sample with chance pi = m_s / M_s and stands for 1 / pi pairs
+    (Horvitz and Thompson 1952), so that the m_s pairs share the mass of their stratum. The mass of
+    a size that no pair has goes to the nearest size that has one. Shapley: the constraint is
+    projected out, phi = phi' + (v(all) - v(empty)) / P with sum phi' = 0.
+
+    Variance: the values are linear in y up to the sampling of the fit, phi ~ sum_d solve_d r_d, so
+    a sandwich over pairs, sum of (1 - pi) solve^2 r^2: a full stratum adds none. Residuals are too
+    small by the leverage h that a pair has in its own fit; HC2 (MacKinnon and White 1985) divides
+    by 1 - h. For a fitted mean of a stratum this is the textbook's (1 - m/M) s^2 / m, where s^2
+    has m - 1 below whatever m / M is. Degrees of freedom: Satterthwaite's for a sum of independent
+    squares with these weights, less the share that the fit takes.
+    """
+    mass, ends = _masses(P, index), 0.0 if index == "shapley" else 0.5 ** (P - 1)
+    drawn = {s: int(n) for s, n in zip(*np.unique(sizes, return_counts=True), strict=True)}
+    shared = dict.fromkeys(drawn, 0.0)
+    # Not to a full one if possible: its residuals would count as free of sampling error.
+    hosts = [s for s in drawn if drawn[s] < sampling.pairs_of_size(P, s)] or list(drawn)
+    for s, one in mass.items():
+        host = s if s in drawn else min(hosts, key=lambda t: (abs(t - s), -t))
+        shared[host] += one
+    weight = np.array([shared[s] / drawn[s] for s in sizes.tolist()])
+    out = 1 - np.array([drawn[s] / sampling.pairs_of_size(P, s) for s in sizes.tolist()])
+
+    z = np.where(sets, 1.0, -1.0)
+    mean = z.mean(axis=1, keepdims=True) if index == "shapley" else np.zeros((len(z), 1))
+    extra = _size_columns(P, index, mass, ends)
+    E = extra.shape[1] if len(sizes) >= P + SPARE else 0
+    while True:
+        columns = np.concatenate([z - mean, extra[sizes, :E]], axis=1)
+        end = np.concatenate([np.ones(P), extra[-1, :E]])
+        weighted = (columns * weight[:, None]).T
+        gram = weighted @ columns + ends * np.outer(end, end)
+        if index == "shapley":
+            gram[:P, :P] += 1.0 / P  # fixes sum phi' = 0, changes nothing else
+        if E == 0 or _sound(gram):
+            break
+        E -= 1
+    solved = np.linalg.solve(gram, np.column_stack([weighted, ends * end]))
+    solve, full = np.ascontiguousarray(solved[:, :-1]), solved[:, -1]
+    if index == "shapley":
+        full = np.concatenate([np.full(P, 1.0 / P), np.zeros(E)])
+    own = np.einsum("ij,ji->j", solve, columns)
+    squares = solve[:P] ** 2 * out
+    variance = squares / np.maximum(1 - own, 1e-6)
+    fourth = (squares**2).sum(axis=1)
+    if not out.any():
+        return Design(columns, solve, full, mean[:, 0], variance, math.inf)
+    effective = np.mean(squares.sum(axis=1) ** 2 / np.maximum(fourth, 1e-300))
+    dof = max(1.0, float(effective * (1 - (own * out).sum() / out.sum())))
+    return Design(columns, solve, full, mean[:, 0], variance, dof)

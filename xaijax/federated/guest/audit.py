@@ -1,0 +1,149 @@
+"""The guest's log: who asked for how much, in a chain that no entry can be taken out of.
+
+Each line carries an HMAC, under a key derived from the guest's secret, of itself and of the one
+before. It holds no row, no identifier, no token and no key.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hmac
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from xaijax.core.errors import InputError
+
+START = "0" * 64  # what stands before the first entry
+TAIL = "torn"  # the event that says that the last line of a killed process was cut off
+
+
+class AuditLog:
+    """Appends entries, to a file or (path None) in memory."""
+
+    def __init__(self, path: Path | None, secret: bytes) -> None:
+        """Raises InputError where the file is not a whole chain under this secret."""
+        self.path = path
+        self._key = _key(secret)
+        self.count, self.head = 0, START
+        self.instances = 0  # that went out, by all entries
+        self.entries: list[dict[str, Any]] = []  # of a log in memory
+        if path is not None and path.exists():
+            whole, torn = _lines(path)
+            self.count, self.head, self.instances = _verified(whole, self._key, str(path))
+            if torn:
+                with path.open("r+b") as file:
+                    file.truncate(path.stat().st_size - torn)
+                self.add(TAIL, bytes=torn)
+
+    def add(self, event: str, **facts: Any) -> None:
+        """Append one entry; facts are names, counts and codes."""
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        entry = {"number": self.count + 1, "time": now, "event": event, **facts}
+        entry["before"] = self.head
+        entry["mac"] = _mac(self._key, entry)
+        if self.path is None:
+            self.entries.append(entry)
+        else:
+            _append(self.path, json.dumps(entry).encode() + b"\n")
+        self.count, self.head = self.count + 1, entry["mac"]
+        self.instances += _sent(entry)
+
+
+def verify_audit(path: str | Path, secret: bytes) -> tuple[int, str]:
+    """Check a guest's log: whether an entry was changed, taken out or put in.
+
+    The log (audit.jsonl in the guest's state folder) says who asked when for how many instances of
+    which model version, and what was refused. It holds no row, identifier, token or key. Each entry
+    carries a code (an HMAC under a key derived from the guest's secret) of itself and of the entry
+    before.
+
+    Args:
+        path: the log.
+        secret: bytes, the guest's secret.
+
+    Returns:
+        (entries, head): how many entries the log has, and the code of the last one. Note both:
+        entries that are cut off at the end show only by comparing with an earlier check. A last
+        line that a killed process left unfinished does not count.
+
+    Raises:
+        InputError: an entry was changed, taken out or put in, or the secret is another one.
+        OSError: the file cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows, secret = np.array([[0.0, 2.0, 1.0], [4.0, 0.0, 1.0]]), bytes(range(32))
+        >>> part = xj.federated.Part("linear", {"weights": np.array([0.5, -1.0, 2.0])})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     guest = xj.federated.Guest(rows, [1, 2], part, secret=secret, state=folder)
+        ...     guest.close()
+        ...     entries, head = xj.federated.verify_audit(f"{folder}/audit.jsonl", secret)
+        >>> entries, head == guest.audit.head
+        (1, True)
+
+        The only entry says that the guest was started.
+    """
+    whole, _ = _lines(Path(path))
+    return _verified(whole, _key(secret), str(path))[:2]
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Write a line, all or none of it, to a file for the owner's eyes only."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        end = os.fstat(file).st_size
+        try:
+            while line:
+                line = line[os.write(file, line) :]
+            os.fsync(file)
+        except OSError:  # a full disk; the next entry must not follow half of this one
+            os.ftruncate(file, end)
+            raise
+    finally:
+        os.close(file)
+
+
+def _sent(entry: dict[str, Any]) -> int:
+    """Instances that an entry says went out."""
+    return entry["instances"] if entry["event"] in ("answer", "block") else 0
+
+
+def _lines(path: Path) -> tuple[list[bytes], int]:
+    """Whole lines, and the bytes of a last one that a killed process left unfinished."""
+    *whole, rest = path.read_bytes().split(b"\n")
+    return whole, len(rest)
+
+
+def _verified(lines: Iterable[bytes], key: bytes, where: str) -> tuple[int, str, int]:
+    """(entries, head, instances that went out)."""
+    count, head, instances = 0, START, 0
+    for line in lines:
+        try:
+            entry = json.loads(line)
+            mac = entry.pop("mac")
+            good = (entry["number"], entry["before"]) == (count + 1, head)
+            good = good and hmac.compare_digest(mac, _mac(key, entry))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            good, mac, entry = False, "", {}
+        if not good:
+            raise InputError(
+                f"audit log {where}: entry {count + 1} does not continue the chain, so it was "
+                "changed, or written under another secret. Keep the file as evidence, and start "
+                "with another state folder."
+            )
+        count, head, instances = count + 1, mac, instances + _sent(entry)
+    return count, head, instances
+
+
+def _mac(key: bytes, entry: dict[str, Any]) -> str:
+    said = json.dumps(entry, sort_keys=True, separators=(",", ":")).encode()
+    return hmac.new(key, said, "sha256").hexdigest()
+
+
+def _key(secret: bytes) -> bytes:
+    return hmac.digest(secret, b"xaijax.federated audit", "sha256")

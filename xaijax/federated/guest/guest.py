@@ -1,0 +1,342 @@
+"""`Guest`: a party with rows and a part of a model, which answers as its policy allows.
+
+Letters: N rows, F columns of the guest, E numbers of an answer.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public_class
+from xaijax.core.typing import ArrayLike
+from xaijax.federated.guest.arguments import parts_of, reference_row, secret_of
+from xaijax.federated.guest.audit import AuditLog
+from xaijax.federated.guest.counts import QueryCounts
+from xaijax.federated.guest.disclosure import Disclosure
+from xaijax.federated.guest.policy import Policy
+from xaijax.federated.guest.sessions import Session, Sessions
+from xaijax.federated.split.parts import FunctionPart, Part
+from xaijax.federated.wire import psi
+from xaijax.federated.wire.messages import LARGEST, VERSION, numbers
+from xaijax.federated.wire.party import Names, Refused, check_version, handled
+from xaijax.federated.wire.tokens import KEY, NONCE, KeyPair, identifiers_of, split_tokens
+from xaijax.tables.frames import frame_kind
+
+
+@public_class
+class Guest:
+    """A guest: the party that keeps its rows and answers a host about them, as its policy allows.
+
+    A split model has one part for each party. The guest's part g maps one row of the guest's
+    columns to a few numbers. A host, the party that explains, asks for instances by identifier.
+    For an instance x the guest answers g(x), and once g(reference): the reference is the row that
+    stands for a guest that is switched off. The rows stay here and only answers leave, unless the
+    policy names an arbiter, which gets rows.
+
+    Args:
+        rows: array or frame of finite numbers [N, F], the guest's columns.
+        identifiers: texts or whole numbers [N], one for each row, no two the same. 7 and "7" are
+            the same identifier. Each has 1 to 1,024 bytes in UTF-8.
+        parts: the guest's part of the model, a `Part` or `FunctionPart`; or {"model version":
+            part}. A part without a version has the version "1". None is accepted where the policy
+            names an arbiter: rows then go to the arbiter, and no host gets an answer.
+        reference: "median" (of each column of the rows, the default), or finite numbers [F].
+        policy: `Policy` or None. None: `Policy()`.
+        secret: bytes, at least 32 random ones, or None. Noise, counts and the log are derived from
+            it, so keep it for years and from everybody. None: a new one, which is not accepted with
+            noise (`epsilon`) or with `state`.
+        state: a folder, or None. The folder holds the counts of queries (queries.sqlite) and the
+            log of requests (audit.jsonl, see `verify_audit`). It is made where there is none. One
+            guest at a time can use it. None: both are in memory, as long as this object lives.
+        aligned: identifiers or None. A host may ask for these only. Both parties must have the same
+            list, in any order. None: the identifiers of all rows.
+
+    Attributes:
+        policy: the `Policy`.
+        audit: the log. `audit.count` is its number of entries and `audit.head` the code of the last
+            one. `audit.entries` holds the entries of a log in memory.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted. Among them are a part that
+            tells too much (see `Policy`), and a state folder in which a file was deleted or changed
+            or that another guest uses.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.array([[0.0, 2.0, 1.0], [4.0, 0.0, 1.0]])
+        >>> part = xj.federated.Part("linear", {"weights": np.array([0.5, -1.0, 2.0])})
+        >>> policy = xj.federated.Policy(fewest=2)
+        >>> guest = xj.federated.Guest(rows, ["ann", "ben"], part, policy=policy)
+        >>> [entry["event"] for entry in guest.audit.entries]
+        ['start']
+
+        `Host` has the whole example, with this guest's answers.
+
+    The constructor warns (`xaijax.XaiWarning`) if an answer has as many numbers as the guest has
+    columns, and if the guest has fewer than three columns: answers may then give rows away.
+    """
+
+    def __init__(
+        self,
+        rows: Any,
+        identifiers: Iterable[str | int],
+        parts: Part | FunctionPart | Mapping[str, Part | FunctionPart | None] | None,
+        reference: Literal["median"] | ArrayLike = "median",
+        policy: Policy | None = None,
+        secret: bytes | None = None,
+        state: str | Path | None = None,
+        aligned: Iterable[str | int] | None = None,
+    ) -> None:
+        given = rows.to_numpy() if frame_kind(rows) else rows
+        self._rows = checks.matrix(given, "rows").astype(np.float64)
+        checks.finite(self._rows, "rows", False)
+        N, F = self._rows.shape
+        known = identifiers_of(identifiers, "identifiers")
+        if len(known) != N:
+            raise InputError(
+                f"identifiers has {len(known):,} entries for {N:,} rows; give one each."
+            )
+        self._row_of = {one: row for row, one in enumerate(known)}
+        self.policy = Policy() if policy is None else policy
+        if not isinstance(self.policy, Policy):
+            raise InputTypeError(f"policy must be a Policy, got {type(policy).__name__}.")
+        self._secret = secret_of(secret, self.policy, state)
+        self._parts = parts_of(parts, self.policy, self._rows)
+        row = reference_row(reference, self._rows)
+        self._disclosure = Disclosure(self._rows, row, known, self.policy, self._secret)
+        self._aligned = _listed(aligned, self._row_of)
+        self._aligned_with: dict[Names, tuple[bytes, ...]] = {}  # by private set intersection
+        self._intersections: dict[Names, psi.Intersection] = {}
+        folder = None if state is None else Path(state)
+        if folder is not None:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._counts = QueryCounts(folder and folder / "queries.sqlite", self._secret)
+        self.audit = AuditLog(folder and folder / "audit.jsonl", self._secret)
+        _agree(self._counts, self.audit, folder)
+        self.audit.add("start", versions=list(self._parts), rows=N, columns=F)
+        self._sessions, self._lock = Sessions(), threading.Lock()
+
+    def handle(self, method: str, names: Names, data: bytes) -> bytes:
+        """Answer one request. Transports call it; it never raises.
+
+        Args:
+            method: the name of the request, such as "Open" or "Answer".
+            names: the names in the asking party's certificate.
+            data: the bytes of the request.
+
+        Returns:
+            The bytes of the reply, which may be a refusal.
+        """
+        answerers = {
+            "Open": self._open,
+            "Align": self._align,
+            "Answer": self._answer,
+            "Block": self._block,
+            "Intersect": self._intersect,
+        }
+        with self._lock:
+            return handled(answerers, self._refused, method, names, data)
+
+    def close(self) -> None:
+        """Close the files of the state folder."""
+        with self._lock:
+            self._counts.close()
+
+    def __repr__(self) -> str:
+        N, F = self._rows.shape
+        return f"Guest({N:,} rows of {F} columns; versions {list(self._parts)}; {self.policy})"
+
+    def _refused(self, event: str, names: Names, code: str) -> None:
+        self.audit.add("refused", peer=names[0], asked=event, code=code)
+
+    def _open(self, names: Names, request: Any) -> dict[str, Any]:
+        check_version(request.version)
+        self._check_host(names)
+        if len(request.nonce) != NONCE or len(request.public_key) != KEY:
+            raise Refused("message", f"public_key and nonce need {KEY} and {NONCE} bytes.")
+        version = self._version(request.model_version)
+        part = self._parts[version]
+        pair, nonce = KeyPair.new(), secrets.token_bytes(NONCE)
+        said = (request.public_key, request.nonce, pair.public, nonce, version.encode())
+        key = pair.agree(request.public_key, *said)
+        session = self._sessions.add(Session(names, key, version, part))
+        self.audit.add("open", peer=names[0], version=version)
+        width = part.width if part is not None else 0
+        return {
+            "version": VERSION,
+            "public_key": pair.public,
+            "nonce": nonce,
+            "model_version": version,
+            "session": session,
+            "width": width,
+            "fewest": self.policy.fewest,
+            "most": min(self.policy.most, (LARGEST - 64) // max(32, 8 * width)),
+            "state": self._disclosure.state(part, version),
+            "confirmation": key.confirmation(),
+        }
+
+    def _align(self, names: Names, request: Any) -> dict[str, Any]:
+        session = self._sessions.find(request.session, names)
+        own = self._aligned_with.get(names, self._aligned)
+        same = hmac.compare_digest(request.digest, session.key.list_digest(own))
+        if request.count != len(own) or not same:
+            raise Refused(
+                "aligned",
+                f"identifiers: the host's list of {request.count:,} and the guest's are not the "
+                "same. Agree on the list of common identifiers (aligned=), or find it by private "
+                "set intersection.",
+            )
+        session.rows = dict(
+            zip(session.key.tokens(own), (self._row_of[one] for one in own), strict=True)
+        )
+        session.rows[session.key.reference_token()] = -1
+        self.audit.add("align", peer=names[0], identifiers=len(own))
+        return {"count": len(own)}
+
+    def _answer(self, names: Names, request: Any) -> dict[str, Any]:
+        session = self._sessions.find(request.session, names)
+        if session.part is None:
+            raise Refused("policy", "parts: this guest has none; its rows go to an arbiter only.")
+        if request.number != session.number + 1:
+            raise Refused(
+                "message",
+                f"number: {request.number} came where {session.number + 1} is next; a request is "
+                "answered once. Open another session for what was not answered.",
+            )
+        tokens, rows = self._asked(session, request.tokens, session.used)
+        self._charge(rows)
+        answers = self._disclosure.answers(session.part, session.version, rows)
+        session.used.update(tokens)
+        session.number = request.number
+        instances = int((rows >= 0).sum())
+        self.audit.add("answer", peer=names[0], version=session.version, instances=instances)
+        return {
+            "number": request.number,
+            "width": answers.shape[1],
+            "values": numbers(answers),
+        }
+
+    def _block(self, names: Names, request: Any) -> dict[str, Any]:
+        if self.policy.arbiter is None or self.policy.arbiter not in names:
+            raise Refused(
+                "policy", "arbiter: rows go to the arbiter that the guest's policy names, only."
+            )
+        session = self._sessions.find(request.session, None)
+        tokens, rows = self._asked(session, request.tokens, session.sent)
+        self._charge(rows)
+        session.sent.update(tokens)
+        self.audit.add("block", peer=names[0], instances=int((rows >= 0).sum()))
+        values = self._disclosure.values(rows)
+        return {"columns": values.shape[1], "values": numbers(values)}
+
+    def _intersect(self, names: Names, request: Any) -> dict[str, Any]:
+        self._check_host(names)
+        if not self.policy.intersection:
+            raise Refused("policy", "intersection: the guest's policy does not allow it.")
+        if request.step == 1:
+            self._intersections[names] = psi.Intersection(self._aligned)
+            reply = self._intersections[names].first_reply(request.request, request.count)
+            self.audit.add("intersect", peer=names[0], identifiers=int(request.count))
+            return reply
+        state = self._intersections.pop(names, None)
+        if state is None:
+            raise Refused("session", "intersection: step 1 comes first.")
+        self._aligned_with[names] = state.common(request.setup, request.response)
+        return {"count": len(self._aligned_with[names])}
+
+    def _check_host(self, names: Names) -> None:
+        hosts = self.policy.hosts
+        if (hosts and not set(hosts) & set(names)) or (self.policy.arbiter in names):
+            raise Refused(
+                "policy", "hosts: the certificate's name is not among those that may ask."
+            )
+
+    def _version(self, asked: str) -> str:
+        allowed = [v for v in self._parts if v in (self.policy.versions or self._parts)]
+        if not asked and len(allowed) == 1:
+            return allowed[0]
+        if asked not in allowed:
+            said = "none was named" if not asked else "another one was asked for"
+            raise Refused("policy", f"model_version: {said}; this guest answers {allowed}.")
+        return asked
+
+    def _asked(
+        self, session: Session, data: bytes, done: set[bytes]
+    ) -> tuple[list[bytes], np.ndarray]:
+        """Tokens of a request and their rows, -1 for the reference; all that must hold of them."""
+        if session.rows is None:
+            raise Refused("aligned", "identifiers: compare the lists (Align) before asking.")
+        tokens = split_tokens(data)
+        if len(tokens) > self.policy.most:
+            raise Refused(
+                "size", f"tokens: {len(tokens):,} in one request; at most {self.policy.most:,}."
+            )
+        unknown = sum(one not in session.rows for one in tokens)
+        if unknown:
+            raise Refused(
+                "token", f"tokens: {unknown:,} of {len(tokens):,} stand for no row under this key."
+            )
+        again = len(tokens) - len(set(tokens) - done)
+        if again:
+            raise Refused(
+                "token",
+                f"tokens: {again:,} of {len(tokens):,} were answered before under this key, or "
+                "stand in the request twice; each is answered once.",
+            )
+        rows = np.array([session.rows[one] for one in tokens], np.int64)
+        if (rows >= 0).sum() < self.policy.fewest:
+            raise Refused(
+                "policy",
+                f"fewest: {int((rows >= 0).sum())} instances in one request; this guest wants at "
+                f"least {self.policy.fewest}. Explain more at a time.",
+            )
+        return tokens, rows
+
+    def _charge(self, rows: np.ndarray) -> None:
+        """Count the queries, or refuse them all."""
+        who = [self._disclosure.identifiers[row] for row in rows[rows >= 0]]
+        most = self.policy.most_queries
+        if most is not None and self._counts.most(who) >= most:
+            raise Refused(
+                "policy", f"most_queries: an identifier was asked for {most} times already."
+            )
+        self._counts.charge(who)
+
+
+def _agree(counts: QueryCounts, log: AuditLog, folder: Path | None) -> None:
+    """Refuse a state folder in which one of the files was emptied, or is an older copy.
+
+    Queries are counted before they are logged, so that the counts are never the smaller ones.
+    """
+    counted = counts.total()
+    if counted < log.instances or (counted and not log.count):
+        counts.close()
+        raise InputError(
+            f"state: in {folder} queries.sqlite counts {counted:,} queries, and audit.jsonl has "
+            f"{log.instances:,}: one of them was deleted, cut or put back, so that limits would "
+            "not hold. Restore both, or start with another state folder."
+        )
+
+
+def _listed(aligned: Any, row_of: Mapping[bytes, int]) -> tuple[bytes, ...]:
+    """The aligned list; None: the identifiers of all rows."""
+    if aligned is None:
+        return tuple(row_of)
+    listed = identifiers_of(aligned, "aligned")
+    missing = sum(one not in row_of for one in listed)
+    if missing:
+        raise InputError(
+            f"aligned: {missing:,} of {len(listed):,} identifiers are not those of any row. "
+            "Take them out of the list that both parties use."
+        )
+    return listed

@@ -1,0 +1,191 @@
+"""What a guest allows: stated once, checked at each request.
+
+Letters: F columns of the guest, E numbers in one answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public_class
+from xaijax.federated.guest.noise import MOST, scale_of
+from xaijax.privacy.mechanism import LEAST
+
+FEW_COLUMNS = 3  # below which a united value is nearly a column
+TOKENS = 1024  # in one request
+
+
+@public_class
+@dataclass(frozen=True)
+class Policy:
+    """What a guest answers, and to whom. It is checked at each request.
+
+    A request is a list of tokens. A token is a code that stands, in one session, for an identifier
+    or for the reference. E is how many numbers an answer has.
+
+    Args:
+        fewest: int. The least number of instances in one request; the reference does not count.
+        most: int, above `fewest`. The most tokens in one request.
+        most_queries: int or None. How often an identifier may be asked for, over all sessions and
+            hosts, and over restarts if the guest has a `state` folder; without one a restart begins
+            at 0. A request that would pass it is refused as a whole. None: no limit.
+        versions: texts or None. Model versions that may be asked for. None: all that the guest has.
+        quantum: float above 0 or None. Answers are rounded to multiples of it. None: not rounded.
+        epsilon: float above 0 or None. The noise in every answer: discrete Laplace noise of scale
+            E (high - low) / epsilon on multiples of 2^-20. Whoever sees an answer can tell two rows
+            apart by a factor of at most e^epsilon. The noise is a function of the guest's secret,
+            the identifier and its row, the model version, the part's numbers, the bounds and
+            epsilon. So the same noise comes again if the same is asked again. None: no noise.
+        bounds: (low, high) within a million, or None. The numbers of an answer are clipped to it.
+            It is needed with `epsilon`, and only then accepted.
+        hosts: names of certificates that may ask. Empty: any that the guest's authority signed. The
+            arbiter may not ask in either case.
+        arbiter: text or None. The name of the certificate that gets rows as they are, for joint
+            models (see `Arbiter`). It goes with neither `epsilon` nor `quantum`. None: nobody gets
+            rows.
+        intersection: bool. Whether a host may find the common identifiers by private set
+            intersection (`Host.align`).
+        allow_binary: bool. Whether a guest with a single column of two values answers. Any answer
+            that is not constant tells the value.
+        allow_distance_leak: bool. Whether a guest answers with distances to training rows
+            (`split_neighbours`). They give the whole table away.
+
+    Raises:
+        InputError, InputTypeError: values that are not accepted.
+
+    Example:
+        >>> import xaijax as xj
+        >>> policy = xj.federated.Policy(fewest=20, most_queries=5, hosts=["bank.example"])
+        >>> policy.fewest, policy.most_queries, policy.hosts
+        (20, 5, ('bank.example',))
+
+    References:
+        Mironov, "On significance of the least significant bits for differential privacy" (CCS
+        2012): why the noise is made of whole numbers.
+    """
+
+    fewest: int = 10
+    most: int = TOKENS
+    most_queries: int | None = None
+    versions: Sequence[str] | None = None
+    quantum: float | None = None
+    epsilon: float | None = None
+    bounds: tuple[float, float] | None = None
+    hosts: Sequence[str] = ()
+    arbiter: str | None = None
+    intersection: bool = False
+    allow_binary: bool = False
+    allow_distance_leak: bool = False
+
+    def __post_init__(self) -> None:
+        checks.whole_number(self.fewest, "fewest")
+        checks.whole_number(self.most, "most", least=self.fewest + 1)
+        if self.most_queries is not None:
+            checks.whole_number(self.most_queries, "most_queries")
+        for name in ("quantum", "epsilon"):
+            if getattr(self, name) is not None:
+                positive(getattr(self, name), name)
+        for name in ("versions", "hosts"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _texts(getattr(self, name), name))
+        if self.versions == ():
+            raise InputError("versions is empty, so nothing could be asked. Leave it out for all.")
+        if self.arbiter is not None and not isinstance(self.arbiter, str):
+            raise InputTypeError(f"arbiter must be a certificate's name, got {self.arbiter!r}.")
+        for name in ("intersection", "allow_binary", "allow_distance_leak"):
+            checks.yes_or_no(getattr(self, name), name)
+        if self.bounds is not None:
+            object.__setattr__(self, "bounds", _bounds(self.bounds))
+        if (self.epsilon is None) != (self.bounds is None):
+            raise InputError(
+                "epsilon and bounds belong together: the noise is scaled to the bounds, to which "
+                f"answers are clipped. Got epsilon={self.epsilon!r}, bounds={self.bounds!r}."
+            )
+        if self.arbiter is not None and not (self.epsilon is None and self.quantum is None):
+            raise InputError(
+                "arbiter: rows go to it as they are, and what it answers has neither the noise "
+                "(epsilon=) nor the rounding (quantum=) that the policy promises. Leave one out, "
+                "or run two guests."
+            )
+
+
+def check_columns(policy: Policy, rows: np.ndarray) -> None:
+    """Refuse, or warn of, rows [N, F] of which any united value says too much, wherever it is made.
+
+    Raises InputError for a single binary column, unless the policy allows it.
+    """
+    columns = rows.shape[1]
+    if columns == 1 and len(np.unique(rows)) <= 2 and not policy.allow_binary:
+        raise InputError(
+            "rows: the guest has one column of at most two values, and any answer that is not "
+            "constant tells which. Add columns, or say allow_binary=True in the policy."
+        )
+    if columns < FEW_COLUMNS:
+        checks.warn(
+            f"the guest has {checks.count(columns, 'column')}; a united value of fewer than "
+            f"{FEW_COLUMNS} is nearly a function of one of them. Add columns, or noise (epsilon=)."
+        )
+
+
+def check_part(policy: Policy, part: Any, rows: np.ndarray) -> None:
+    """Refuse, or warn of, a part of a model whose answers say too much of rows [N, F].
+
+    Raises InputError for distances, unless the policy allows them, and for noise of a scale that
+    cannot be drawn.
+    """
+    columns = rows.shape[1]
+    if part.kind == "distances" and not policy.allow_distance_leak:
+        raise InputError(
+            "parts: the answers are distances to training rows. They give the guest's whole table "
+            "away: from enough of them and a few known rows every value follows exactly. Explain "
+            "nearest neighbours in one process, or say allow_distance_leak=True in the policy."
+        )
+    if part.width >= columns:
+        checks.warn(
+            f"the guest's answer has {part.width} numbers for {columns} columns, so that it may be "
+            "inverted, and the rows read off. Use fewer numbers than columns, or noise (epsilon=)."
+        )
+    if policy.epsilon is not None and policy.bounds is not None:
+        scale = scale_of(part.width, *policy.bounds, policy.epsilon)
+        if not LEAST <= scale <= MOST:
+            raise InputError(
+                f"epsilon={policy.epsilon:g} with bounds={policy.bounds}: noise for "
+                f"{checks.count(part.width, 'number')} would have the scale {scale:.3g} x 2^-20; "
+                f"{LEAST:.3g} to {MOST:.3g} hide answers and can be drawn. Scale the answers, or "
+                "change epsilon."
+            )
+
+
+def positive(value: Any, name: str) -> float:
+    """A finite number above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InputTypeError(f"{name} must be a positive number, got {value!r}.")
+    if not 0 < float(value) < math.inf:
+        raise InputError(f"{name} must be a positive number, got {value!r}.")
+    return float(value)
+
+
+def _texts(values: Any, name: str) -> tuple[str, ...]:
+    listed = isinstance(values, Sequence) and not isinstance(values, str | bytes)
+    if not listed or not all(isinstance(one, str) for one in values):
+        raise InputTypeError(f"{name} must be a list of texts, got {values!r}.")
+    return tuple(values)
+
+
+def _bounds(bounds: Any) -> tuple[float, float]:
+    try:
+        low, high = checks.real_numbers(list(bounds), "bounds").tolist()
+    except (TypeError, ValueError):
+        raise InputTypeError(f"bounds must be (low, high), got {bounds!r}.") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InputError(f"bounds must be finite with low < high, got {bounds!r}.")
+    if max(abs(low), abs(high)) > 1e6:
+        raise InputError(f"bounds must lie within a million, got {bounds!r}. Scale the answers.")
+    return low, high

@@ -1,0 +1,66 @@
+"""What a guest remembers of the connections that are open: keys, and what was answered."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from xaijax.federated.wire.party import Names, Refused
+from xaijax.federated.wire.tokens import SESSION, SessionKey
+
+MOST_SESSIONS = 32  # of one asking party; the oldest gives way
+LIFETIME = 3600.0  # seconds since it was last used
+
+
+@dataclass
+class Session:
+    """One host's conversation with this guest."""
+
+    names: Names
+    key: SessionKey
+    version: str  # of the model
+    part: Any
+    rows: dict[bytes, int] | None = None  # token -> row; None until the lists were compared
+    used: set[bytes] = field(default_factory=set)  # tokens that were answered
+    sent: set[bytes] = field(default_factory=set)  # tokens whose rows went to the arbiter
+    number: int = 0  # of the last request that was answered
+    touched: float = 0.0
+
+
+class Sessions:
+    """The open sessions, by their identifier."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._open: dict[bytes, Session] = {}
+        self._clock = clock
+
+    def add(self, session: Session) -> bytes:
+        """Keep a session; its new identifier."""
+        session.touched = self._clock()
+        self._drop_old()
+        own = [name for name, one in self._open.items() if one.names == session.names]
+        if len(own) >= MOST_SESSIONS:
+            del self._open[min(own, key=lambda name: self._open[name].touched)]
+        name = secrets.token_bytes(SESSION)
+        self._open[name] = session
+        return name
+
+    def find(self, name: bytes, names: Names | None) -> Session:
+        """The session of this identifier, which belongs to the party with these names.
+
+        names None: whoever asks (the arbiter, which its own name lets in). Raises Refused.
+        """
+        self._drop_old()
+        session = self._open.get(name)
+        if session is None or (names is not None and session.names != names):
+            raise Refused("session", "session: unknown, or closed since; open another one.")
+        session.touched = self._clock()
+        return session
+
+    def _drop_old(self) -> None:
+        now = self._clock()
+        for name in [k for k, one in self._open.items() if now - one.touched > LIFETIME]:
+            del self._open[name]

@@ -1,0 +1,336 @@
+"""`Host`: the party that explains. It asks guests once, and then is the in-process explainer.
+
+Letters: N instances, H columns of the host, P players, L identifiers of the aligned list, E numbers
+of a guest's answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError
+from xaijax.core.public import public_class
+from xaijax.core.typing import Devices, Progress, Rows
+from xaijax.federated.guest.policy import positive
+from xaijax.federated.host.answers import REFERENCE, Answers
+from xaijax.federated.host.arguments import (
+    check_model,
+    host_reference,
+    joined,
+    split_model,
+    transports_of,
+    version_of,
+)
+from xaijax.federated.host.asking import Conversation
+from xaijax.federated.host.joint import JointRun
+from xaijax.federated.in_process.explainer import END_WEIGHT, FederatedExplainer
+from xaijax.federated.split.model import SplitModel
+from xaijax.federated.wire import psi
+from xaijax.federated.wire.party import Transport
+from xaijax.federated.wire.tokens import identifiers_of
+from xaijax.players.index import Index
+from xaijax.results.explanation import Explanation
+from xaijax.tables.frames import frame_kind
+
+BATCH = 256
+
+
+@public_class
+class Host:
+    """The party that explains: federated Shapley values with guests in other processes.
+
+    Columns belong to several parties. The host's columns are one player each; all columns of a
+    guest are one player together, and get one united value. The value of a coalition is the model's
+    answer where the columns of its players show the instance and all others show the reference, as
+    of `FederatedExplainer`.
+
+    Each guest is asked once for its answer g(x) to an instance x, and once for g(reference). The
+    host builds all coalitions from these, on the rows [host's columns | guests' answers]. So no
+    guest learns which coalitions are asked, nor labels, the host's rows, the reference of the
+    host's columns or the explanation. Answers are kept as long as this object lives (`forget` drops
+    them): to explain the same instances again asks for nothing, and to explain after a
+    `FederatedPeerLost` asks only for what is missing. With an arbiter nothing is kept.
+
+    Args:
+        model: `SplitModel`. None with `arbiter`, which holds a joint model.
+        background: rows [B, H] of the host's H columns, from which the reference is made: an array,
+            or a frame if the model is not a JAX model (backend="host").
+        guests: {"name": transport}, with the names of the model. A transport is a `Connection`, or
+            `InMemory` in one process.
+        identifiers: texts or whole numbers [L], no two the same: the aligned list, whose
+            identifiers the host and every guest have. `align` can find it.
+        reference: "median" of the background; "na" (missing) for models with allow_nan=True; or one
+            row [H]. It is of the host's columns; guests have references of their own.
+        index: "shapley", "banzhaf" or another index of `Explainer`.
+        estimator: "auto", "exact", "permutation" or "kernel" as of `Explainer`, or "wls" (weighted
+            least squares) as of `FederatedExplainer`.
+        end_weight: float. For "wls" only: the weight of the empty and of the full coalition.
+        version: text, {"guest": text} or None. The model version that guests are asked for. None:
+            the only one that a guest answers.
+        arbiter: the transport to an `Arbiter`, the third process in which a joint model runs, or
+            None.
+        batch: int, at least 2. The most tokens in one request to a guest; a token stands for an
+            instance or the reference. A guest may have a lower limit.
+        deadline: float, in seconds. How long one request may take.
+        answers: a folder or None. The folder keeps guests' answers over restarts; it names rows by
+            their place in the list, and holds no identifier. None: in memory only.
+        budget: int or None. Coalitions for each sampled instance, as of `Explainer`.
+        link: "identity", "logit" or a function of arrays, of the model's answer.
+        seed: int, of sampled estimators.
+        {limits}
+        tolerance: float or None. The largest half-width of a 95 % interval, as of `Explainer`.
+
+    Attributes:
+        model: the model that the explainer asks, on rows [host's columns | guests' answers].
+        interaction_: None. It would need values of a guest's single columns, which no guest gives.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted. No party is asked before the
+            first explanation.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> people = ["ann", "ben"]
+        >>> bank = np.array([[1.0], [3.0]])
+        >>> shop = np.array([[0.0, 2.0, 1.0], [4.0, 0.0, 1.0]])
+        >>> split = xj.federated.split_logistic([1.0, 0.5, -1.0, 2.0], 0.0, {"shop": [1, 2, 3]})
+        >>> policy = xj.federated.Policy(fewest=2)
+        >>> guest = xj.federated.Guest(shop, people, split.parts["shop"], policy=policy)
+        >>> guests = {"shop": xj.federated.InMemory(guest)}
+        >>> host = xj.federated.Host(split.host, bank, guests, people, link="logit")
+        >>> explanation = host(bank)
+        >>> explanation.feature_names
+        ('x0', 'shop')
+        >>> explanation.values.round(3)
+        array([[-1., -2.],
+               [ 1.,  2.]])
+
+        Ben's three entries at the shop add 2 to his log odds.
+
+    References:
+        Wang, "Interpret federated learning with Shapley values" (2019), algorithm 2.
+    """
+
+    interaction_ = None  # it asks single columns, and those of a remote guest cannot be asked
+
+    def __init__(
+        self,
+        model: SplitModel | None,
+        background: Rows,
+        guests: Mapping[str, Transport],
+        identifiers: Iterable[str | int],
+        reference: Literal["median", "na"] | Rows = "median",
+        index: Index = "shapley",
+        estimator: Literal["auto", "exact", "permutation", "kernel", "wls"] = "auto",
+        end_weight: float = END_WEIGHT,
+        version: str | Mapping[str, str] | None = None,
+        arbiter: Transport | None = None,
+        batch: int = BATCH,
+        deadline: float = 30.0,
+        answers: str | Path | None = None,
+        budget: int | None = None,
+        link: Literal["identity", "logit"] | Callable[[Any], Any] = "identity",
+        seed: int = 0,
+        batch_size: int | Literal["auto"] = "auto",
+        max_memory: int | None = None,
+        devices: Devices = None,
+        tolerance: float | None = None,
+        tile: int | None = None,
+    ) -> None:
+        check_model(model, arbiter)
+        transports = self._transports = transports_of(guests, model)
+        self._identifiers = identifiers_of(identifiers, "identifiers")
+        self._place = {one: place for place, one in enumerate(self._identifiers)}
+        self._batch = checks.whole_number(batch, "batch", least=2)
+        self._deadline = positive(deadline, "deadline")
+        self._conversations = {
+            name: Conversation(
+                name, one, self._identifiers, version_of(version, name, transports), self._deadline
+            )
+            for name, one in transports.items()
+        }
+        folder = None if answers is None else Path(answers)
+        self._answers = {
+            name: Answers(folder and folder / f"{place}.answers", name, self._identifiers)
+            for place, name in enumerate(transports)
+        }
+        self._joint = None if arbiter is None else JointRun(arbiter, self._deadline)
+        self.model = self._joint.model if self._joint is not None else split_model(model).model
+        self._widths = {name: 1 if model is None else model.widths[name] for name in transports}
+        self._row, self._reference_kind = host_reference(reference, background, self.model)
+        if model is None and frame_kind(self._row):
+            raise InputError(
+                "background must be an array with arbiter=: numbers alone travel to it. Say "
+                "background.to_numpy()."
+            )
+        if model is not None and self._row.shape[1] != model.columns:
+            raise InputError(
+                f"background has {self._row.shape[1]} columns, the model's host side "
+                f"{model.columns}; give the host's columns, in the order of the model."
+            )
+        self._common: dict[str, Any] = {
+            "index": index,
+            "estimator": estimator,
+            "end_weight": end_weight,
+            "budget": budget,
+            "link": link,
+            "seed": seed,
+            "batch_size": batch_size,
+            "max_memory": max_memory,
+            "devices": devices,
+            "tolerance": tolerance,
+            "tile": tile,
+        }
+        # Checks all of these now; the guests' references are put in when they are known.
+        self._off = np.zeros((1, sum(self._widths.values())))
+        self._explainer = self._explainer_of(self._off)
+
+    def __call__(
+        self,
+        X: Rows,
+        identifiers: Iterable[str | int] | None = None,
+        progress: Progress = None,
+    ) -> Explanation:
+        """Explain the instances X.
+
+        Args:
+            X: rows [N, H] of the host's columns, of the background's kind.
+            identifiers: texts or whole numbers [N], those of the rows. None: X has a row for each
+                identifier of the aligned list, in its order.
+            progress: None (a bar in terminals and notebooks once a run takes a while), True or
+                False.
+
+        Returns:
+            An `Explanation` with values [N, P], or [N, P, K] of a model with K outputs; guests are
+            the last players. stats["messages"] counts the requests to guests, and
+            stats["rows_asked"] the instances and references asked for.
+
+        Raises:
+            InputError, InputTypeError: rows or identifiers that are not accepted. No party is asked
+                then.
+            FederatedPolicyError: a guest's policy does not allow what was asked.
+            FederatedProtocolError: a party answers something else than the protocol wants, or has
+                changed since its first answers.
+            FederatedPeerLost: a party cannot be reached, or did not answer in time. What was
+                answered before is kept.
+
+        Errors of `FederatedExplainer` come through.
+        """
+        places = self._places(X, identifiers)
+        # Guests count queries, so rows that cannot be explained must not cost any.
+        blank = np.zeros((len(places), self._off.shape[1]))
+        self._explainer.check(joined(X, blank, self._labels()))
+        messages = sum(one.messages for one in self._conversations.values())
+        if self._joint is None:
+            answers, off, asked = self._asked(places)
+        else:
+            answers, off, asked = self._joint.loaded(
+                self._conversations, places, self._row.shape[1]
+            )
+        if not np.array_equal(off, self._off):
+            self._off, self._explainer = off, self._explainer_of(off)
+        found = self._explainer(joined(X, answers, self._labels()), progress)
+        provenance = dict(found.provenance) | {
+            "reference": self._reference_kind,
+            "remote": {name: one.version for name, one in self._answers.items()},
+        }
+        messages = sum(one.messages for one in self._conversations.values()) - messages
+        stats = dict(found.stats) | {"messages": messages, "rows_asked": asked}
+        return dataclasses.replace(found, stats=stats, provenance=provenance)
+
+    def align(self) -> tuple[bytes, ...]:
+        """Find the identifiers that all parties have, by private set intersection with each guest.
+
+        With one guest, both then know the common identifiers and how many the other has, and
+        nothing else. With several, the guests are asked in turn: the host and an early guest also
+        learn identifiers that they share and a later guest lacks. The common ones become the
+        aligned list, here and at the guests, in the order of the list that was given. All sides
+        need openmined-psi, and guests a policy with intersection=True.
+
+        Returns:
+            The common identifiers as UTF-8 bytes.
+
+        Raises:
+            InputError: no identifier is common, or answers of another list are kept (`forget`).
+            FederatedPolicyError, FederatedProtocolError, FederatedPeerLost: as of a call.
+            ImportError: openmined-psi is not installed.
+        """
+        common = self._identifiers
+        for _ in range(2 if len(self._conversations) > 1 else 1):  # once more with what all have
+            for name, one in self._conversations.items():
+                common = psi.intersect(self._transports[name], one.who, common, self._deadline)
+                if not common:
+                    raise InputError(f"identifiers: none is common with guest {name!r}.")
+        for held in self._answers.values():  # all or nothing: places are those of one list
+            held.check_list(common)
+        self._identifiers = common
+        self._place = {one: place for place, one in enumerate(common)}
+        for name, one in self._conversations.items():
+            one.identifiers = common
+            self._answers[name].realign(common)
+        return common
+
+    def forget(self) -> None:
+        """Drop the guests' answers; the next explanation asks for all again."""
+        for one in self._answers.values():
+            one.forget()
+
+    def __repr__(self) -> str:
+        guests = ", ".join(self._conversations)
+        kind = "split model" if self._joint is None else "joint model at an arbiter"
+        return f"Host({self._row.shape[1]} columns; guests: {guests}; {kind})"
+
+    def _places(self, X: Any, identifiers: Any) -> list[int]:
+        """Where the rows X stand in the aligned list; [N]."""
+        N = checks.rows_given(X)
+        if N == 0:
+            raise InputError("X has 0 rows; at least 1 is needed.")
+        if identifiers is None:
+            if N != len(self._identifiers):
+                raise InputError(
+                    f"X has {N:,} rows, the aligned list {len(self._identifiers):,} identifiers. "
+                    "Say identifiers= of the rows."
+                )
+            return list(range(N))
+        named = identifiers_of(identifiers, "identifiers")
+        if len(named) != N:
+            raise InputError(f"identifiers has {len(named):,} entries for {N:,} rows; one each.")
+        unknown = sum(one not in self._place for one in named)
+        if unknown:
+            raise InputError(
+                f"identifiers: {unknown:,} of {N:,} are not in the aligned list that the Host was "
+                "made with. Explain rows of common identifiers only."
+            )
+        return [self._place[one] for one in named]
+
+    def _asked(self, places: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
+        """All guests' answers side by side: of the instances, of the reference; how many asked."""
+        asked = 0
+        for name, one in self._conversations.items():
+            held, width = self._answers[name], self._widths[name]
+            asked += one.fetch(held, places, width, self._batch)
+        held = list(self._answers.values())
+        answers = np.concatenate([one.rows(places) for one in held], axis=1)
+        off = np.concatenate([one.rows([REFERENCE]) for one in held], axis=1)
+        return answers, off, asked
+
+    def _labels(self) -> list[str]:
+        """Names of the columns that hold the guests' answers, in frames."""
+        return [f"{name}.{j}" for name, width in self._widths.items() for j in range(width)]
+
+    def _explainer_of(self, off: np.ndarray) -> FederatedExplainer:
+        row = joined(self._row, off, self._labels())
+        ends = np.cumsum([self._row.shape[1], *self._widths.values()])
+        guests = {
+            name: list(range(start, stop))
+            for name, start, stop in zip(self._widths, ends[:-1], ends[1:], strict=True)
+        }
+        one = row if frame_kind(row) else row[0]
+        return FederatedExplainer(self.model, row, guests, reference=one, **self._common)

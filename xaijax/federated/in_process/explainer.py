@@ -1,0 +1,382 @@
+"""`FederatedExplainer`: Shapley values of a vertically split table, each guest as one player.
+
+Letters: N instances, F columns, P players, m guests, K outputs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError
+from xaijax.core.public import public_class
+from xaijax.core.typing import ArrayLike, Devices, Model, Progress, Rows
+from xaijax.estimators.exact import Estimate
+from xaijax.estimators.least_squares import least_squares
+from xaijax.federated.in_process.idle_players import WithIdle
+from xaijax.federated.in_process.parties import Parties, copied, parties_of
+from xaijax.federated.in_process.reference import reference_of
+from xaijax.federated.in_process.worth import guest_worth
+from xaijax.games.asking.refuse import LARGEST_TABLE
+from xaijax.games.game import Game
+from xaijax.games.measure.replacement import Baseline, replacement_of
+from xaijax.methods.explainer.explainer import Explainer
+from xaijax.players.index import Index
+from xaijax.players.players import column_labels
+from xaijax.results.explanation import Explanation
+from xaijax.results.guest_worth import GuestWorth
+
+END_WEIGHT = 1e4  # the authors'
+
+
+@public_class
+class FederatedExplainer:
+    """Values of the host's columns one by one, and of each guest's columns as one player.
+
+    The columns of a table belong to parties: the host, who explains, and guests. Here all parties
+    are in one process. The value of a coalition T of players, for the instance x, is
+
+        w(T) = link(f(x on the columns of T, the reference on the others)).
+
+    The result tells how much each player adds to w. This is the quotient game of the game in which
+    each column is a player. For the Shapley value, a guest's value can differ from the sum of its
+    columns' values there only if at least two of them interact with a column of another party.
+    `interaction_` is the difference.
+
+    Args:
+        model: `xaijax.Model`, made by `as_model`.
+        background: rows [B, F] that the reference is made of: an array, or a frame for a host
+            model.
+        guests: {"name": [columns]}, columns by name or position. All others are the host's. A guest
+            without columns is a player whose value is 0; an index by size counts it. A host without
+            columns has no values; one guest with all columns then gets w(all) - w(none).
+        reference: what the columns of a player that is absent show.
+            "median" (default): the median of each column of the background; of a column that is
+            not numeric, the most frequent value. "na": missing values, for a model with
+            allow_nan=True. A row [F], an array; for a frame as background a frame of one row or a
+            pandas Series. Rows [B, F], array or frame: w is then link(mean over them), unlike
+            Algorithm 2.
+        index: as of `Explainer`. "shapley" (default) is the paper's formula, and what its authors
+            computed. "banzhaf" is Algorithm 1 read literally, the plain mean over all coalitions.
+        estimator: as of `Explainer`, or "wls": the authors' least squares over all 2^P coalitions.
+            It gives Shapley's value up to about 1 / end_weight. It needs index="shapley" and a
+            deterministic model, and takes neither budget nor tolerance.
+        end_weight: float. For "wls" only: the weight of the empty and of the full coalition.
+        budget: int or None. The most distinct coalitions asked for each sampled instance, as of
+            `Explainer`. With estimator="exact" leave it out.
+        link: "identity", "logit" or a function of arrays.
+        seed: int. Of sampled estimators.
+        weights: float [B] or None. Weights of the reference rows, if there are several.
+        tolerance: float or None. The largest half-width that is wanted of a 95 % interval, in units
+            of link(f), as of `Explainer`.
+        {limits}
+
+    Attributes:
+        reference_: the reference: [F], [B, F], or a frame.
+        interaction_: after a call, the interaction of each guest; see there.
+        interaction_std_errors_: after a call, bounds of its standard errors.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted. The model is not called before
+            the first explanation.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> def f(X):
+        ...     return X[:, 0] * X[:, 1] * X[:, 2]
+        >>> federated = xj.FederatedExplainer(xj.as_model(f), np.zeros((1, 3)), {"bank": [1, 2]})
+        >>> federated(np.ones((1, 3))).values.round(3)
+        array([[0.5, 0.5]])
+        >>> federated.interaction_.round(3)
+        array([[-0.167]])
+
+        Two players share the answer 1. Column by column, the bank's two get 1/3 each.
+
+    References:
+        Wang, "Interpret federated learning with Shapley values" (2019), Algorithm 2.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        background: Rows,
+        guests: Mapping[str, Sequence[str | int]],
+        reference: Literal["median", "na"] | Rows = "median",
+        index: Index = "shapley",
+        estimator: Literal["auto", "exact", "permutation", "kernel", "wls"] = "auto",
+        end_weight: float = END_WEIGHT,
+        budget: int | None = None,
+        link: Literal["identity", "logit"] | Callable[[Any], Any] = "identity",
+        seed: int = 0,
+        batch_size: int | Literal["auto"] = "auto",
+        max_memory: int | None = None,
+        devices: Devices = None,
+        weights: ArrayLike | None = None,
+        tolerance: float | None = None,
+        tile: int | None = None,
+    ) -> None:
+        if not hasattr(model, "probe"):
+            raise InputTypeError(
+                f"model must come from xaijax.as_model, got {type(model).__name__}. Say "
+                "xaijax.FederatedExplainer(xaijax.as_model(f), background, guests)."
+            )
+        self.model = model
+        source, self._reference_kind = reference_of(reference, background, model.allow_nan)
+        if weights is not None and self._reference_kind != "rows":
+            raise InputError(
+                f"weights are of several reference rows, but reference is one "
+                f"({self._reference_kind}). Leave weights out, or give reference= rows."
+            )
+        self.parties = _parties(model, source, guests)
+        self._end_weight = _end_weight(end_weight, estimator, index, model)
+        if estimator == "wls" and (budget is not None or tolerance is not None):
+            raise InputError(
+                "estimator='wls' asks all coalitions; leave budget= and tolerance= out."
+            )
+        shown = source.as_rows(model.allow_nan) if isinstance(source, Baseline) else source
+        if isinstance(shown, np.ndarray):  # the caller's rows may change
+            shown = np.array(shown[0] if isinstance(source, Baseline) else shown)
+        self.reference_ = shown
+        self._estimator, self._index = estimator, index
+        self._common: dict[str, Any] = {
+            "model": model,
+            "background": source,
+            "index": index,
+            "budget": budget,
+            "link": link,
+            "seed": seed,
+            "batch_size": batch_size,
+            "max_memory": max_memory,
+            "devices": devices,
+            "weights": weights,
+            "tolerance": tolerance,
+            "tile": tile,
+        }
+        self._united = self._explainer(self.parties.players(), self.parties.idle)
+        self._last: tuple[Any, Explanation] | None = None  # a copy of the rows, and their result
+        self._own: Explanation | None = None  # of the single columns of the same rows
+
+    def __call__(self, X: Rows, progress: Progress = None) -> Explanation:
+        """Explain the instances X.
+
+        Args:
+            X: rows [N, F] of the background's columns.
+            progress: None (a bar in terminals and notebooks once a run takes a while), True or
+                False.
+
+        Returns:
+            An `Explanation` with values [N, P], or [N, P, K] of a model with K outputs; the host's
+            columns first, then the guests. Its `data` holds the host's columns only, or is None if
+            there are none. `provenance` tells no more of a guest than its name and its number of
+            columns.
+
+        Raises:
+            EnumerationLimitError: "wls" with more than 20 players that have columns. For others,
+                and for the other errors, see `Explainer.__call__`.
+        """
+        explanation = self._explained(X, progress)
+        self._last, self._own = (copied(X), explanation), None
+        return explanation
+
+    def check(self, X: Any) -> None:
+        """Raise InputError or InputTypeError for instances that a call would not accept."""
+        self._united.check(X)
+
+    def _explained(self, X: Any, progress: bool | None) -> Explanation:
+        if self._estimator == "wls":
+            self._refuse_large(self._united)
+        found = self._named(self._united(X, progress))
+        guests = {name: len(own) for name, own in self.parties.guests.items()}
+        provenance = dict(found.provenance) | {
+            "method": "federated",
+            "guests": guests,
+            "reference": self._reference_kind,
+            "player_columns": self.parties.columns_of_host_data(),
+            "players": self._united.players.count,
+            "index_weights": self._united.index_weights.tolist(),
+        }
+        data = None if found.data is None else self.parties.host_data(found.data)
+        # It is of the reference row, which holds a guest's values and could be found by trying.
+        stats = {name: value for name, value in found.stats.items() if name != "fingerprint"}
+        return dataclasses.replace(found, data=data, stats=stats, provenance=provenance)
+
+    @property
+    def interaction_(self) -> np.ndarray:
+        """For each guest: its value as one player, less the sum of its columns' values.
+
+        It is of the instances that were last explained by a call. The columns' values are those of
+        the game in which every column of the table is a player. They are computed when this is
+        first read, by the same estimator. For exact Shapley values it is 0 if no interaction joins
+        two columns of the guest with a column of another party. For other indices this need not
+        hold. For one guest and the Shapley value it is
+
+            - sum over sets R of columns of a_R h (k - 1) / ((h + 1) (h + k)),
+
+        where a_R is the Harsanyi dividend of R, and R has h columns of the host and k of the guest.
+
+        Returns:
+            float64 [N, m], or [N, m, K] of a model with K outputs.
+
+        Raises:
+            InputError: before the first call; for an index that is a function, since it is written
+                for the players of one of the two games. Also what a call raises, where "wls" counts
+                each column as a player.
+        """
+        united, single = self._both()
+        return self.parties.united_less_single(united.values, single.values)
+
+    @property
+    def interaction_std_errors_(self) -> np.ndarray | None:
+        """Upper bounds of the standard errors of `interaction_`; None if nothing was sampled.
+
+        Each is the sum of the standard errors of the values that the interaction is made of. It
+        holds however their errors correlate. It raises what `interaction_` raises.
+        """
+        united, single = self._both()
+        if united.std_errors is None and single.std_errors is None:
+            return None
+        known = [
+            np.zeros(one.shape) if one.std_errors is None else one.std_errors
+            for one in (united, single)
+        ]
+        return self.parties.united_less_single(known[0], -known[1])
+
+    def worth(
+        self,
+        X: Rows,
+        y: ArrayLike,
+        metric: Literal["accuracy"] | Callable[[Any, Any], Any] = "accuracy",
+        refitted: Mapping[str, Model] | None = None,
+        progress: Progress = None,
+    ) -> GuestWorth:
+        """What the columns of each party are worth: to the answers, and to the model's score.
+
+        A guest is switched off for the score: its columns show the reference in all rows.
+
+        Args:
+            X: rows [N, F].
+            y: [N]. The truth, in the model's labels for "accuracy".
+            metric: "accuracy" (the share of rows in which the model's label is y), or a function of
+                (y, the model's answers [N]) that returns one number.
+            refitted: {"guest": model} or None. Models from `as_model` that were trained without the
+                guest's columns. They get the rows X without these columns.
+            progress: as of a call.
+
+        Returns:
+            A `GuestWorth`: for the host and each guest the mean of |value| over the rows; the score
+            with all columns, with each guest switched off, and of the refitted models.
+
+        Raises:
+            InputError, InputTypeError: an argument that is not accepted; a model with several
+                outputs; several reference rows; y of another length, or of another kind than the
+                labels; a guest that is not there. Also what a call raises.
+        """
+        several = self._reference_kind == "rows"
+        off = self.parties, self.reference_
+        return guest_worth(
+            self.model, self._explained, off, X, y, metric, refitted, progress, several
+        )
+
+    def __repr__(self) -> str:
+        guests = ", ".join(f"{k} ({len(v)} columns)" for k, v in self.parties.guests.items())
+        return (
+            f"FederatedExplainer({len(self.parties.host)} host columns; guests: {guests or 'none'};"
+            f" reference: {self._reference_kind}; estimator: {self._estimator})"
+        )
+
+    def _both(self) -> tuple[Explanation, Explanation]:
+        if self._last is None:
+            raise InputError("interaction_ is of the instances last explained; explain some first.")
+        X, united = self._last
+        if callable(self._index):
+            raise InputError(
+                "interaction_ compares two games of different numbers of players, and a callable "
+                "index= is written for one of them. Say index='shapley' or 'banzhaf'."
+            )
+        if self._own is None:
+            if not self.parties.guests:
+                self._own = united  # every column is single already
+                return united, united
+            single = self._explainer(None, {})
+            if self._estimator == "wls":
+                self._refuse_large(single)
+            self._own = single(X, progress=False)
+        return united, self._own
+
+    def _explainer(self, players: Any, idle: Mapping[int, str]) -> WithIdle:
+        if self._estimator == "wls":
+            return _LeastSquares(self._end_weight, idle, players=players, **self._common)
+        return WithIdle(idle, players=players, estimator=self._estimator, **self._common)
+
+    def _refuse_large(self, explainer: Explainer) -> None:
+        P = explainer.players.count - len(self.parties.idle)
+        if P > LARGEST_TABLE:
+            raise EnumerationLimitError(
+                f"estimator='wls' is a regression on all 2^{P} coalitions of {P} players; at most "
+                f"{LARGEST_TABLE} players can be. Say estimator='auto'."
+            )
+
+    def _named(self, found: Explanation) -> Explanation:
+        """Say of the least squares that they are not exact."""
+        if self._estimator != "wls":
+            return found
+        stats = dict(found.stats) | {"estimator": "wls"}
+        stats.pop("efficiency_bound", None)  # of exact values; the regression's residual is larger
+        provenance = dict(found.provenance) | {"estimator": "wls", "end_weight": self._end_weight}
+        return dataclasses.replace(found, exact=False, stats=stats, provenance=provenance)
+
+
+class _LeastSquares(WithIdle):
+    """An `Explainer` that solves the authors' regression on the full table."""
+
+    efficient = False  # a regression's residual is no rounding
+
+    def __init__(self, end_weight: float, idle: Mapping[int, str], **arguments: Any) -> None:
+        super().__init__(idle, estimator="exact", **arguments)
+        self._end_weight = end_weight
+
+    def _closed(self, game: Game) -> bool:
+        """The regression reads the whole table."""
+        return False
+
+    def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
+        places = sorted(self._idle)
+        return least_squares(game, self.weights, rows, self._end_weight, places)
+
+
+def _parties(model: Any, source: Any, guests: Any) -> Parties:
+    table = replacement_of(model, source, None).table
+    if len(table.shape) != 1:
+        raise InputError(
+            f"background has instances of shape {table.shape}; parties own columns of a table, so "
+            "rows [B, F] are needed."
+        )
+    return parties_of(guests, table.feature_names or column_labels(table.shape), remote=False)
+
+
+def _end_weight(end_weight: Any, estimator: str, index: Any, model: Any) -> float:
+    if isinstance(end_weight, bool) or not isinstance(
+        end_weight, int | float | np.integer | np.floating
+    ):
+        raise InputTypeError(f"end_weight must be a positive number, got {end_weight!r}.")
+    if not 0 < float(end_weight) < math.inf:
+        raise InputError(f"end_weight must be a positive number, got {end_weight!r}.")
+    if estimator != "wls":
+        if float(end_weight) != END_WEIGHT:
+            raise InputError(
+                f"end_weight={end_weight!r} is given, but estimator={estimator!r} has none. Say "
+                "estimator='wls', or leave it out."
+            )
+        return float(end_weight)
+    if index != "shapley":
+        raise InputError(
+            f"estimator='wls' is the authors' regression for index='shapley', got index={index!r}."
+        )
+    if not model.deterministic:
+        raise InputError("estimator='wls' needs a model that is deterministic; say 'permutation'.")
+    return float(end_weight)

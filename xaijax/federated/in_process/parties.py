@@ -1,0 +1,126 @@
+"""Parties of a vertically split table: the host's columns one by one, each guest's together.
+
+Letters: N instances, F columns, P players, m guests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.players.players import column_index
+from xaijax.tables.frames import frame_kind
+
+HOST = "host"  # the party that explains, in what compares parties
+
+
+@dataclass(frozen=True)
+class Parties:
+    """Who owns which column."""
+
+    labels: tuple[str, ...]  # [F]
+    host: tuple[int, ...]  # columns, in order
+    guests: Mapping[str, tuple[int, ...]]  # [m]
+
+    def players(self) -> dict[str, list[str]]:
+        """The host's columns in order, then one player per guest, as `players=` takes them.
+
+        Without the guests that own no column, see `idle`.
+        """
+        alone = {self.labels[c]: [self.labels[c]] for c in self.host}
+        shared = {name: own for name, own in self.guests.items() if own}
+        return alone | {name: [self.labels[c] for c in own] for name, own in shared.items()}
+
+    @property
+    def idle(self) -> dict[int, str]:
+        """The guests that own no column, by their place among all players."""
+        H = len(self.host)
+        return {H + g: name for g, (name, own) in enumerate(self.guests.items()) if not own}
+
+    def columns_of_host_data(self) -> tuple[tuple[int, ...], ...]:
+        """For each player its columns of `host_data`: a guest has none there."""
+        return tuple((j,) for j in range(len(self.host))) + ((),) * len(self.guests)
+
+    def host_data(self, X: Any) -> Any:
+        """The host's columns of rows X [N, F], an array or a frame; None where it has none."""
+        if not self.host:
+            return None
+        return without(X, [c for own in self.guests.values() for c in own])
+
+    def united_less_single(self, united: np.ndarray, single: np.ndarray) -> np.ndarray:
+        """Values [N, P] of the guests less the sum over their columns in `single` [N, F]; [N, m].
+
+        Both may have an axis of outputs at the end.
+        """
+        out = united[:, len(self.host) :].copy()
+        for g, own in enumerate(self.guests.values()):
+            out[:, g] -= single[:, list(own)].sum(axis=1)
+        return out
+
+
+def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parties:
+    """Read the `guests=` argument, {"name": [columns]}, for a table with these columns.
+
+    remote: guests are asked over the wire, where each party needs a column to answer with; else
+    one without columns is a player whose value is 0.
+
+    Raises InputError for columns that are unknown or named twice, a guest that bears the name of a
+    host's column, and a party without columns that is remote; InputTypeError otherwise.
+    """
+    if not isinstance(guests, Mapping):
+        raise InputTypeError(
+            f'guests must be a dict {{"name": [columns]}}, got {type(guests).__name__}.'
+        )
+    owner: dict[int, str] = {}
+    found: dict[str, tuple[int, ...]] = {}
+    for name, columns in guests.items():
+        if not isinstance(name, str):
+            raise InputTypeError(f"guests: names must be text, got {name!r}.")
+        if name in ("", HOST):
+            raise InputError(f"guests: {name!r} cannot be a guest's name; choose another.")
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
+            raise InputTypeError(
+                f"guests: {name!r} needs a list of columns, got {columns!r}. Say [{columns!r}]."
+            )
+        own = [column_index(c, labels, "guests") for c in columns]
+        if not own and remote:
+            raise InputError(
+                f"guests: {name!r} has no columns, so that it has nothing to answer with over the "
+                "wire. Leave it out; its value is 0."
+            )
+        for c in own:
+            if c in owner:
+                whose = "twice" if owner[c] == name else f"by {owner[c]!r} and by {name!r}"
+                raise InputError(
+                    f"guests: column {labels[c]!r} is named {whose}; a column has one owner."
+                )
+            owner[c] = name
+        found[name] = tuple(own)
+    host = tuple(c for c in range(len(labels)) if c not in owner)
+    if not host and remote:
+        raise InputError(
+            f"guests own all {len(labels)} columns; over the wire the host, who explains, needs at "
+            "least one: its rows are what the answers are joined to."
+        )
+    taken = [name for name in found if name in {labels[c] for c in host}]
+    if taken:
+        raise InputError(f"guests: {taken[0]!r} is the name of a column of the host; rename it.")
+    return Parties(tuple(labels), host, found)
+
+
+def without(X: Any, columns: Sequence[int]) -> Any:
+    """Rows X [N, F], an array or a frame, less some of its columns."""
+    kept = [c for c in range(X.shape[1]) if c not in set(columns)]
+    return X.iloc[:, kept] if frame_kind(X) == "pandas" else X[:, kept]
+
+
+def copied(X: Any) -> Any:
+    """Rows of one's own, which the caller cannot change."""
+    kind = frame_kind(X)
+    if kind == "pandas":
+        return X.copy()
+    return X if kind == "polars" else np.array(X)

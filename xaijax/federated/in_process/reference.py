@@ -1,0 +1,106 @@
+"""The reference row of federated Shapley: what stands where a party's block is switched off.
+
+Algorithm 2 of Wang (2019) sets it to NA where the model takes NA, else to the medians of all rows.
+
+Letters: B reference rows, F columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.federated.in_process.parties import copied
+from xaijax.games.measure.replacement import Baseline
+from xaijax.tables.frames import frame_kind, frame_labels, same_labels
+
+WORDS = ("median", "na")
+
+
+def reference_of(reference: Any, background: Any, allow_nan: bool) -> tuple[Any, str]:
+    """What `background=` of an `Explainer` gets: a `Baseline` or rows; and what it is, in a word.
+
+    reference: "median" | "na" | a row [F] | rows [B, F]; background: rows [*, F], array or frame.
+    Raises InputError and InputTypeError for what is not accepted.
+    """
+    if background is None:
+        raise InputTypeError("background must be rows [B, F], an array or a frame; got None.")
+    if isinstance(background, Baseline):
+        raise InputError(
+            "background must be rows, of which the reference is made; got a Baseline. Give rows, "
+            "and reference= for a row of your own."
+        )
+    if isinstance(reference, str):
+        checks.one_of(reference, "reference", WORDS)
+        if reference == "median":
+            # Taken here, once: of many rows it costs seconds.
+            row = Baseline("median", background).as_rows(allow_nan)
+            return Baseline(row if frame_kind(row) else row[0]), "median"
+        if not allow_nan:
+            raise InputError(
+                "reference='na' needs a model that takes missing values: say "
+                "as_model(..., allow_nan=True) if yours does, or reference='median'."
+            )
+        return Baseline(_missing(background)), "na"
+    if isinstance(reference, Baseline):
+        raise InputTypeError("reference must be 'median', 'na', a row or rows, got a Baseline.")
+    if type(reference).__module__.startswith("pandas") and hasattr(reference, "to_frame"):
+        _same_columns([str(c) for c in reference.index], background)  # a Series
+        return Baseline(reference.copy()), "row"
+    if frame_kind(reference):
+        _same_columns(frame_labels(reference, "reference"), background)
+        own = copied(reference)  # it is read again when single columns are asked
+        return (Baseline(own), "row") if len(own) == 1 else (own, "rows")
+    rows = np.array(checks.as_array(reference, "reference"))
+    if frame_kind(background):
+        raise InputError(
+            "reference must be a frame with the columns of the background, got an array of shape "
+            f"{rows.shape}. Say a frame of one row, or reference='median'."
+        )
+    width = checks.as_array(background, "background").shape[-1]
+    if rows.ndim not in (1, 2) or rows.shape[-1] != width:
+        raise InputError(
+            f"reference has shape {rows.shape}; a row [{width}] or rows [B, {width}] are needed, "
+            "as wide as the background."
+        )
+    if len(rows) == 0:
+        raise InputError("reference has 0 rows; at least 1 is needed.")
+    checks.finite(rows, "reference", allow_nan)
+    if rows.ndim == 1 or len(rows) == 1:
+        return Baseline(rows.reshape(-1)), "row"
+    return rows, "rows"
+
+
+def _same_columns(labels: Sequence[str], background: Any) -> None:
+    if frame_kind(background):
+        expected = frame_labels(background, "background")
+        same_labels(labels, expected, "reference", "the background")
+    else:
+        raise InputError("reference is a frame, but the background an array; give both alike.")
+
+
+def _missing(background: Any) -> Any:
+    """One row like those of the background, with nothing in it."""
+    kind = frame_kind(background)
+    if kind == "pandas":
+        empty = background.iloc[:1].copy()
+        for label in empty.columns:
+            dtype = empty[label].dtype
+            if isinstance(dtype, np.dtype) and dtype.kind == "b":
+                raise InputError(
+                    f"reference='na': column {label!r} is bool, which cannot be missing. Cast it "
+                    "to 'boolean' or float, or give a row."
+                )
+            plain = isinstance(dtype, np.dtype) and dtype.kind in "iuf"
+            gone, kept = ([np.nan], np.float64) if plain else ([None], dtype)
+            empty[label] = type(empty[label])(gone, index=empty.index, dtype=kept)
+        return empty
+    if kind == "polars":
+        return background.head(1).clear(1)
+    array = checks.as_array(background, "background")
+    dtype = array.dtype if array.dtype.kind == "f" else np.float64
+    return np.full(array.shape[1:], np.nan, dtype)

@@ -1,0 +1,165 @@
+"""What guests' columns are worth; `FederatedExplainer.worth`.
+
+Letters: N instances, F columns, P players, m guests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.federated.in_process.parties import HOST, Parties, without
+from xaijax.results.explanation import Explanation
+from xaijax.results.guest_worth import GuestWorth
+from xaijax.tables.frames import frame_kind
+
+Score = Callable[[Any, Any], float]  # (model, rows) -> one number
+
+
+def guest_worth(
+    model: Any,
+    explained: Callable[[Any, bool | None], Explanation],
+    off: tuple[Parties, Any],
+    X: Any,
+    y: Any,
+    metric: Any,
+    refitted: Mapping[str, Any] | None,
+    progress: bool | None,
+    several: bool,
+) -> GuestWorth:
+    """As `FederatedExplainer.worth` says.
+
+    explained(rows, progress) explains; off: the parties, and the reference that switches one off;
+    several: whether the reference has more than one row.
+    """
+    parties, reference = off
+    given = dict(refitted or {})
+    _refuse(given, parties, several)
+    X = X if frame_kind(X) else np.asarray(X)
+    truth = np.asarray(y)
+    if truth.shape != X.shape[:1]:
+        raise InputError(
+            f"y must have shape ({len(X)},), one entry per row of X; got {truth.shape}."
+        )
+    score = _score_of(metric, truth)
+    if model.predict(X[:1]).ndim == 2:
+        raise InputError(
+            "worth needs a model with one output; say as_model(..., output=) or output a class."
+        )
+    # The model's scores first: what they refuse, they refuse before all coalitions are asked.
+    whole = score(model, X)
+    blinded = [score(model, _off(X, own, reference)) for own in parties.guests.values()]
+    others = [
+        score(given[name], without(X, own)) if name in given else np.nan
+        for name, own in parties.guests.items()
+    ]
+    values, h = explained(X, progress).values, len(parties.host)
+    each = np.concatenate([values[:, :h].sum(axis=1, keepdims=True), values[:, h:]], axis=1)
+    size = np.abs(each)
+    return GuestWorth(
+        parties=(HOST, *parties.guests),
+        mean_absolute=size.mean(axis=0),
+        mean_value=each.mean(axis=0),
+        standard_errors=_spread(size),
+        metric=metric if isinstance(metric, str) else getattr(metric, "__name__", "score"),
+        score=whole,
+        score_without=np.array(blinded),
+        score_refitted=np.array(others),
+        instances=len(X),
+    )
+
+
+def _refuse(given: Mapping[str, Any], parties: Parties, several: bool) -> None:
+    unknown = [name for name in given if name not in parties.guests]
+    if unknown:
+        raise InputError(
+            f"refitted: there is no guest {unknown[0]!r}; guests are {list(parties.guests)}."
+        )
+    if several:
+        raise InputError(
+            "worth switches a guest off by one reference row, but reference= has several. Say "
+            "reference='median' or a row."
+        )
+    for name, other in given.items():
+        if not hasattr(other, "probe"):
+            raise InputTypeError(
+                f"refitted[{name!r}] must come from xaijax.as_model, got {type(other).__name__}."
+            )
+
+
+def _spread(size: np.ndarray) -> np.ndarray:
+    """Standard errors of the means over rows; NaN of one row."""
+    N = len(size)
+    return size.std(axis=0, ddof=1) / np.sqrt(N) if N > 1 else np.full(size.shape[1], np.nan)
+
+
+def _score_of(metric: Any, y: np.ndarray) -> Score:
+    if isinstance(metric, str):
+        checks.one_of(metric, "metric", ("accuracy",))
+        if y.dtype.kind == "f":
+            checks.finite(y, "y", False)
+        return lambda model, rows: _accuracy(y, model.labels(rows))
+    if not callable(metric):
+        raise InputTypeError(f"metric must be 'accuracy' or callable(y, answers), got {metric!r}.")
+    own: Callable[[Any, Any], Any] = metric
+
+    def score(model: Any, rows: Any) -> float:
+        found = np.asarray(own(y, model.predict(rows)))
+        if found.ndim or found.dtype.kind not in "biuf":
+            raise InputTypeError(f"metric must return one number, got {found!r}.")
+        return float(found)
+
+    return score
+
+
+def _accuracy(y: np.ndarray, labels: np.ndarray) -> float:
+    kinds = {"number" if a.dtype.kind in "biuf" else "text" for a in (y, np.asarray(labels))}
+    if len(kinds) > 1:
+        raise InputError(
+            f"y holds {_some(y)}, but the model's labels are {_some(labels)}; accuracy compares "
+            "them. Give y as the model's labels."
+        )
+    return float(np.mean(labels == y))
+
+
+def _some(values: Sequence[Any] | np.ndarray) -> str:
+    return ", ".join(repr(one) for one in np.unique(values).tolist()[:3])
+
+
+def _off(X: Any, columns: tuple[int, ...], reference: Any) -> Any:
+    """X with these columns at the reference."""
+    if not columns:
+        return X
+    kind = frame_kind(X)
+    if kind is None:
+        row = reference.to_numpy()[0] if frame_kind(reference) else reference
+        out = np.array(X, np.result_type(X.dtype, row.dtype))
+        out[:, list(columns)] = row[list(columns)]
+        return out
+    value = _value_of(reference)
+    if kind == "pandas":
+        out = X.copy()
+        for c in columns:
+            own = value(c)
+            repeated = own.iloc[[0] * len(X)] if hasattr(own, "iloc") else [own] * len(X)
+            series = type(X.iloc[:, c])(repeated)
+            out.isetitem(c, series.set_axis(X.index))
+        return out
+    names = [X.columns[c] for c in columns]
+    if frame_kind(reference):
+        return X.with_columns(*reference.select(names)[[0] * len(X)].get_columns())
+    series = [type(X.to_series(c))(X.columns[c], [float(value(c))] * len(X)) for c in columns]
+    return X.with_columns(*series)
+
+
+def _value_of(reference: Any) -> Callable[[int], Any]:
+    """A column's reference: a Series of one entry, or a number."""
+    if frame_kind(reference) == "pandas":
+        return lambda c: reference.iloc[:, c]
+    if frame_kind(reference) == "polars":
+        return lambda c: reference.to_series(c)
+    return lambda c: reference[c]

@@ -1,0 +1,256 @@
+"""Split models that are made from one table: logistic regression, networks, trees, neighbours.
+
+They are trained where all columns are at hand; the parts go to the parties afterwards.
+
+Letters: N rows, F columns, E numbers of an answer, T trees, D depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError
+from xaijax.core.optional import require
+from xaijax.core.public import public
+from xaijax.core.typing import ArrayLike
+from xaijax.federated.guest.policy import positive
+from xaijax.federated.in_process.parties import HOST, Parties, parties_of
+from xaijax.federated.split.model import Split, split_of
+from xaijax.federated.split.parts import Part
+from xaijax.players.players import column_labels
+
+
+@public
+def split_logistic(
+    coefficients: ArrayLike, intercept: float, guests: Mapping[str, Iterable[int | str]]
+) -> Split:
+    """Split a logistic regression: each party's answer is its part of the weighted sum.
+
+    The model is sigmoid(intercept + sum over parties of x_party . coefficients_party).
+
+    Args:
+        coefficients: numbers [F] of a fitted binary model (`model.coef_[0]`).
+        intercept: a number; the host's side holds it.
+        guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
+            Each party needs at least one.
+
+    Returns:
+        A `Split`, with a part of one number for each guest.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> split = xj.federated.split_logistic([1.0, 0.5, -1.0, 2.0], 0.0, {"shop": [1, 2, 3]})
+        >>> split.parts["shop"].answers(np.array([[4.0, 0.0, 1.0]]))
+        array([[4.]])
+        >>> split.host.model.predict(np.array([[3.0, 4.0]])).round(3)
+        array([0.999])
+
+        The host's row is its only column, 3, and the shop's answer, 4.
+    """
+    c = checks.as_array(coefficients, "coefficients").astype(np.float64)
+    if c.ndim != 1:
+        raise InputError(f"coefficients must be [F], got shape {c.shape}. Say model.coef_[0].")
+    parties = split_parties(guests, len(c))
+    own = Part("linear", {"weights": c[list(parties.host)]})
+    parts = {
+        name: Part("linear", {"weights": c[list(places)]})
+        for name, places in parties.guests.items()
+    }
+    join = {"intercept": np.array(intercept, np.float64)}
+    return split_of(own, parts, parties.guests, parties.host, "logistic", join)
+
+
+@public
+def split_neighbours(
+    rows: ArrayLike,
+    labels: ArrayLike,
+    guests: Mapping[str, Iterable[int | str]],
+    k: int = 5,
+) -> Split:
+    """Split k nearest neighbours: an answer is the squared distances to all training rows.
+
+    **These answers give the guest's table away.** A guest refuses them unless its policy says
+    allow_distance_leak=True. Explain neighbours in one process instead (`FederatedExplainer`).
+
+    Args:
+        rows: training rows, an array [N, F] of numbers.
+        labels: [N], True or 1 for the class that is explained and False or 0 for the other one;
+            both must occur.
+        guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
+            Each party needs at least one.
+        k: int, at most N. The model is the share of the k nearest rows that have the class.
+
+    Returns:
+        A `Split`, with a part of N numbers for each guest. Its models run in NumPy on the CPU, in
+        float64.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [3.0, 3.0]])
+        >>> split = xj.federated.split_neighbours(rows, [0, 1, 0, 1], {"shop": [1]}, k=1)
+        >>> split.parts["shop"].answers(np.array([[3.0]]))
+        array([[9., 9., 1., 0.]])
+        >>> split.joint.predict(np.array([[2.0, 3.0]]))
+        array([1.])
+    """
+    X = checks.matrix(rows, "rows").astype(np.float64)
+    y = labels_of(labels, len(X))
+    parties = split_parties(guests, X.shape[1])
+    if checks.whole_number(k, "k") > len(X):
+        raise InputError(f"k={k} neighbours of {len(X)} training rows; give at most as many.")
+    own = Part("distances", {"training": X[:, list(parties.host)]})
+    parts = {
+        name: Part("distances", {"training": X[:, list(places)]})
+        for name, places in parties.guests.items()
+    }
+    join = {"labels": y, "k": np.array(k)}
+    return split_of(own, parts, parties.guests, parties.host, "neighbours", join)
+
+
+@public
+def split_trees(
+    rows: ArrayLike,
+    labels: ArrayLike,
+    guests: Mapping[str, Iterable[int | str]],
+    rounds: int = 30,
+    depth: int = 3,
+    rate: float = 0.2,
+) -> Split:
+    """Train boosted trees of which each sees the columns of one party only.
+
+    In a round every party in turn gets a regression tree (scikit-learn's) of the residual. A leaf's
+    value is Newton's step, as in gradient boosting for the logistic loss. So the log odds are a
+    constant plus a sum over parties, and each guest's answer is one number.
+
+    Args:
+        rows: array [N, F] of numbers, read as float32.
+        labels: [N], True or 1 for the class that is explained and False or 0 for the other one;
+            both must occur.
+        guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
+            Each party needs at least one.
+        rounds: int. Trees of each party.
+        depth: int. The largest depth of a tree.
+        rate: float above 0. How much of each tree's step is added.
+
+    Returns:
+        A `Split`, with a part of one number for each guest.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+        ImportError: scikit-learn is not installed.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+        >>> split = xj.federated.split_trees(rows, [0, 0, 0, 1], {"shop": [1]}, rounds=5, depth=1)
+        >>> int(split.joint.predict(rows).argmax())
+        3
+
+        The fourth row, the only one of the class, has the largest chance of it.
+
+    Training sees all columns, in this process; explaining needs no column of a guest.
+
+    References:
+        Friedman, "Greedy function approximation: a gradient boosting machine" (Annals of Statistics
+        2001).
+    """
+    X = checks.matrix(rows, "rows").astype(np.float32)
+    y = labels_of(labels, len(X))
+    parties = split_parties(guests, X.shape[1])
+    checks.whole_number(rounds, "rounds")
+    checks.whole_number(depth, "depth")
+    positive(rate, "rate")
+    blocks = {HOST: parties.host, **parties.guests}
+    start = float(np.log(y.mean() / (1 - y.mean())))
+    score = np.full(len(y), start)
+    found: dict[str, list[Any]] = {name: [] for name in blocks}
+    for _ in range(rounds):
+        for name, places in blocks.items():
+            tree = _newton_tree(X[:, list(places)], y, score, depth, rate)
+            score += tree["value"][0, _leaves(tree, X[:, list(places)])]
+            found[name].append(tree)
+    made = {name: _forest(trees, len(blocks[name])) for name, trees in found.items()}
+    own = made.pop(HOST)
+    join = {"intercept": np.array(start)}
+    return split_of(own, made, parties.guests, parties.host, "logistic", join)
+
+
+def _newton_tree(
+    X: np.ndarray, y: np.ndarray, score: np.ndarray, depth: int, rate: float
+) -> dict[str, np.ndarray]:
+    """One tree of the residual as a full binary tree; see `Part`."""
+    trees = require("sklearn.tree", "scikit-learn")
+    chance = 1 / (1 + np.exp(-score))
+    fitted = trees.DecisionTreeRegressor(max_depth=depth, random_state=0).fit(X, y - chance)
+    at, tree = fitted.apply(X), fitted.tree_
+    gradient = np.bincount(at, y - chance, tree.node_count)
+    curvature = np.bincount(at, chance * (1 - chance), tree.node_count)
+    steps = rate * gradient / np.maximum(curvature, 1e-12)
+    inner = 2**depth - 1
+    feature, threshold = np.zeros(inner, np.int32), np.full(inner, np.inf, np.float32)
+    value = np.zeros(inner + 1)
+
+    def place(node: int, slot: int) -> None:
+        leaf = tree.children_left[node] < 0
+        if slot >= inner:
+            value[slot - inner] = steps[node]
+        elif leaf:  # all rows go on to the left, down to the last level
+            place(node, 2 * slot + 1)
+        else:
+            feature[slot], threshold[slot] = tree.feature[node], _below(tree.threshold[node])
+            place(tree.children_left[node], 2 * slot + 1)
+            place(tree.children_right[node], 2 * slot + 2)
+
+    place(0, 0)
+    return {"feature": feature[None], "threshold": threshold[None], "value": value[None]}
+
+
+def _below(threshold: float) -> np.float32:
+    """The largest float32 that is not above: rows in float32 fall on the same side of it."""
+    near = np.float32(threshold)
+    return near if near <= threshold else np.nextafter(near, np.float32(-np.inf))
+
+
+def _leaves(tree: Mapping[str, np.ndarray], X: np.ndarray) -> np.ndarray:
+    node = np.zeros(len(X), np.int64)
+    inner = tree["feature"].shape[1]
+    for _ in range(inner.bit_length()):
+        right = X[np.arange(len(X)), tree["feature"][0, node]] > tree["threshold"][0, node]
+        node = 2 * node + 1 + right
+    return node - inner
+
+
+def _forest(trees: Sequence[Mapping[str, np.ndarray]], columns: int) -> Part:
+    arrays = {name: np.concatenate([one[name] for one in trees]) for name in trees[0]}
+    return Part("trees", arrays | {"columns": np.arange(columns)})
+
+
+def split_parties(guests: Any, F: int) -> Parties:
+    """The parties of a table of F columns; at least one guest."""
+    parties = parties_of(guests, column_labels((F,)))
+    if not parties.guests:
+        raise InputError("guests is empty, so there is nothing to split; name at least one.")
+    return parties
+
+
+def labels_of(labels: Any, N: int) -> np.ndarray:
+    """Labels 0 and 1 as float64 [N], both of which occur."""
+    y = checks.as_array(labels, "labels").astype(np.float64)
+    if y.shape != (N,):
+        raise InputError(f"labels has shape {y.shape}; [{N}] is needed, one per row.")
+    if set(np.unique(y)) != {0.0, 1.0}:
+        raise InputError("labels must be True and False (or 1 and 0), with both of them there.")
+    return y

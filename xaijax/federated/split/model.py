@@ -1,0 +1,262 @@
+"""Split models F(h(x_H), g_1(x_G1), ...): the host's side, the guests' parts, and all in one.
+
+Letters: R rows, F columns, H columns of the host, E numbers of an answer, B training rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public_class
+from xaijax.federated.split.parts import Part, load_arrays, save_arrays
+from xaijax.models import Model, as_model
+
+OWN, JOIN = "own.", "join."  # in the file of a host's side
+
+
+def _score(xp: Any, arrays: Mapping[str, Any], own: Any, answers: Any) -> Any:
+    del xp
+    return own[:, 0] + answers.sum(axis=1) + arrays["intercept"]
+
+
+def _logistic(xp: Any, arrays: Mapping[str, Any], own: Any, answers: Any) -> Any:
+    return 1 / (1 + xp.exp(-_score(xp, arrays, own, answers)))
+
+
+def _head(xp: Any, arrays: Mapping[str, Any], own: Any, answers: Any) -> Any:
+    hidden = xp.concatenate([own, answers], axis=1)
+    hidden = xp.tanh(hidden @ arrays["weights0"] + arrays["bias0"])
+    return 1 / (1 + xp.exp(-(hidden @ arrays["weights1"] + arrays["bias1"])[:, 0]))
+
+
+def _neighbours(xp: Any, arrays: Mapping[str, Any], own: Any, answers: Any) -> Any:
+    """The share of the k nearest training rows that have the class; ties by the sort's order."""
+    B = own.shape[1]
+    distances = own + answers.reshape(len(own), -1, B).sum(axis=1)
+    k = int(arrays["k"])
+    return arrays["labels"][xp.argpartition(distances, k - 1, axis=1)[:, :k]].mean(axis=1)
+
+
+JOINS: Mapping[str, Callable[[Any, Mapping[str, Any], Any, Any], Any]] = {
+    "score": _score,  # own + answers + intercept
+    "logistic": _logistic,  # its sigmoid
+    "head": _head,  # a hidden layer on [own | answers], and a sigmoid
+    "neighbours": _neighbours,  # own and answers are squared distances
+}
+
+
+@public_class
+@dataclass(frozen=True, repr=False)
+class SplitModel:
+    """The host's side of a split model: a model of [host's columns | answers of each guest].
+
+    A split model is F(h(x_H), g_1(x_G1), ...): each guest computes a few numbers of its own
+    columns, its answer, and the host computes the rest of these and of its own columns.
+
+    Args:
+        model: `xaijax.Model`, made by `as_model`, on rows [R, H + sum of widths]: the host's
+            columns, then each guest's answer in the order of `widths`.
+        columns: int: H.
+        widths: {"guest": how many numbers its answer has}.
+        origin: how the model was made, for `save`. None for a model that you made; it cannot be
+            saved.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+
+    Example:
+        >>> import xaijax as xj
+        >>> joined = xj.as_model(lambda X: X[:, 0] * X[:, 1])
+        >>> xj.federated.SplitModel(joined, columns=1, widths={"shop": 1})
+        SplitModel(1 host columns; shop (1 numbers))
+
+        The host's only column is multiplied by the shop's answer.
+    """
+
+    model: Model
+    columns: int
+    widths: Mapping[str, int]
+    origin: tuple[Part, str, Mapping[str, np.ndarray]] | None = None
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.model, "probe"):
+            raise InputTypeError(
+                f"model must come from xaijax.as_model, got {type(self.model).__name__}."
+            )
+        checks.whole_number(self.columns, "columns")
+        if not isinstance(self.widths, Mapping) or not self.widths:
+            raise InputError(
+                f'widths must be {{"guest": numbers in its answer}}, got {self.widths!r}.'
+            )
+        for name, width in self.widths.items():
+            checks.whole_number(width, f"widths[{name!r}]")
+
+    @classmethod
+    def of(
+        cls,
+        own: Part,
+        widths: Mapping[str, int],
+        join: Literal["score", "logistic", "head", "neighbours"],
+        arrays: Mapping[str, np.ndarray],
+    ) -> SplitModel:
+        """The host's side of a model that joins the host's part with the guests' answers.
+
+        Args:
+            own: the host's `Part`.
+            widths: {"guest": how many numbers its answer has}.
+            join: how they are joined. "score": the host's number plus the answers plus intercept.
+                "logistic": the sigmoid of that. "head": a hidden layer with tanh on [host's numbers
+                | answers], then a sigmoid. "neighbours": the sum of squared distances, then the
+                share of the k nearest training rows that have the class.
+            arrays: of the join. "score" and "logistic": intercept. "head": weights0, bias0,
+                weights1, bias1. "neighbours": labels and k.
+
+        Returns:
+            A `SplitModel`, which `save` accepts.
+
+        Raises:
+            InputError, InputTypeError: an argument that is not accepted.
+        """
+        checks.one_of(join, "join", list(JOINS))
+        H = own.columns
+
+        def formula(xp: Any, held: Mapping[str, Any], rows: Any) -> Any:
+            mine = own.formula(xp, held["own"], rows[:, :H])
+            return JOINS[join](xp, held["join"], mine, rows[:, H:])
+
+        held = {"own": dict(own.arrays), "join": dict(arrays)}
+        return cls(_model(formula, held, join), H, dict(widths), (own, join, dict(arrays)))
+
+    def save(self, path: str | Path) -> None:
+        """Write the host's side to a .npz file, which `load_split` reads.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            InputError, InputTypeError: a path that no file can have, or a SplitModel that was made
+                of a Model.
+        """
+        if self.origin is None:
+            raise InputError("save: this SplitModel was made of a Model; keep that in its own way.")
+        own, join, arrays = self.origin
+        facts = {"kind": own.kind, "join": join, "widths": dict(self.widths)}
+        named = {OWN + name: one for name, one in own.arrays.items()}
+        save_arrays(path, facts, named | {JOIN + name: one for name, one in arrays.items()})
+
+    def __repr__(self) -> str:
+        guests = ", ".join(f"{name} ({width} numbers)" for name, width in self.widths.items())
+        return f"SplitModel({self.columns} host columns; {guests})"
+
+
+def load_split(path: str | Path) -> SplitModel:
+    """Read the host's side of a split model from a file. No code in the file is run.
+
+    Args:
+        path: of a file that `SplitModel.save` wrote.
+
+    Returns:
+        The `SplitModel`.
+
+    Raises:
+        InputError: another file, or one that cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> import xaijax as xj
+        >>> split = xj.federated.split_logistic([1.0, 0.5, -1.0, 2.0], 0.0, {"shop": [1, 2, 3]})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     split.host.save(f"{folder}/host.npz")
+        ...     xj.federated.load_split(f"{folder}/host.npz")
+        SplitModel(1 host columns; shop (1 numbers))
+    """
+    facts, arrays = load_arrays(path, "model")
+    try:
+        own = {k.removeprefix(OWN): v for k, v in arrays.items() if k.startswith(OWN)}
+        join = {k.removeprefix(JOIN): v for k, v in arrays.items() if k.startswith(JOIN)}
+        return SplitModel.of(Part(facts["kind"], own), facts["widths"], facts["join"], join)
+    except KeyError:
+        raise InputError(f"model: {path} is no host's side of a split model.") from None
+
+
+@dataclass(frozen=True)
+class Split:
+    """A whole split model, as the one who trained it holds it. `split_logistic` and others make it.
+
+    Attributes:
+        host: `SplitModel`, the host's side; `Host` takes it.
+        parts: {"guest": its `Part`}; `Guest` takes one.
+        joint: `xaijax.Model`, the same model on all columns [R, F], in the order in which they were
+            given.
+
+    Example:
+        >>> import xaijax as xj
+        >>> split = xj.federated.split_logistic([1.0, 0.5, -1.0, 2.0], 0.0, {"shop": [1, 2, 3]})
+        >>> split.host
+        SplitModel(1 host columns; shop (1 numbers))
+        >>> split.parts["shop"]
+        Part('linear', 3 columns -> 1 numbers)
+    """
+
+    host: SplitModel
+    parts: Mapping[str, Part]  # {"guest": its part}
+    joint: Model  # the same model on all columns [R, F], in the order in which they were given
+
+
+def split_of(
+    own: Part,
+    parts: Mapping[str, Part],
+    columns: Mapping[str, tuple[int, ...]],
+    host_columns: tuple[int, ...],
+    join: Literal["score", "logistic", "head", "neighbours"],
+    arrays: Mapping[str, np.ndarray],
+) -> Split:
+    """Put a split model together; columns, host_columns: places in the rows of the joint model."""
+    host = np.array(host_columns)
+    own_columns = {name: np.array(places) for name, places in columns.items()}
+
+    def formula(xp: Any, held: Mapping[str, Any], rows: Any) -> Any:
+        mine = own.formula(xp, held["own"], rows[:, host])
+        answers = [
+            part.formula(xp, held["parts"][name], rows[:, own_columns[name]])
+            for name, part in parts.items()
+        ]
+        return JOINS[join](xp, held["join"], mine, xp.concatenate(answers, axis=1))
+
+    held = {
+        "own": dict(own.arrays),
+        "join": dict(arrays),
+        "parts": {name: dict(part.arrays) for name, part in parts.items()},
+    }
+    widths = {name: part.width for name, part in parts.items()}
+    side = SplitModel.of(own, widths, join, arrays)
+    return Split(side, dict(parts), _model(formula, held, join))
+
+
+def _model(formula: Callable[[Any, Any, Any], Any], held: Mapping[str, Any], join: str) -> Model:
+    if join == "neighbours":  # in float64: distances that tie in it decide
+
+        def call(rows: np.ndarray) -> np.ndarray:
+            return formula(np, held, rows)
+
+        return as_model(call, backend="host")
+
+    def apply(params: Any, rows: Any) -> Any:
+        return formula(jnp, params, rows)
+
+    return as_model(apply, params=_float32(held))
+
+
+def _float32(tree: Any) -> Any:
+    """Numbers as a device takes them; whole numbers stay whole."""
+    if isinstance(tree, Mapping):
+        return {name: _float32(one) for name, one in tree.items()}
+    return np.asarray(tree, np.int32 if tree.dtype.kind in "iu" else np.float32)

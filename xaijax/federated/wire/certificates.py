@@ -1,0 +1,146 @@
+"""Certificates for trials on one machine: an authority, and what it signs."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xaijax.core.optional import require
+from xaijax.core.public import public
+from xaijax.federated.wire.messages import INSTALL
+from xaijax.federated.wire.tls import Tls
+
+DAYS = 30
+BEFORE = datetime.timedelta(hours=1)  # clocks differ: good from then on
+
+
+@public
+def make_certificates(
+    folder: str | Path, names: Sequence[str], expired: bool = False
+) -> dict[str, Tls]:
+    """Make certificates for trials: an authority, and for each name a certificate that it signed.
+
+    They are good for "localhost" and 127.0.0.1 and for 30 days. Real parties get theirs from an
+    authority that all of them know.
+
+    Args:
+        folder: where the files go; it is made where there is none. Files of the same names are
+            overwritten. Only the owner may read them.
+        names: names of the parties. A party's name is the first one in its certificate, by which
+            policies and logs know it.
+        expired: bool. True: the certificates ended half an hour ago, to try out what parties then
+            do. The authority's own stays good.
+
+    Returns:
+        {name: `Tls`}. The files are authority.pem, and NAME.pem and NAME.key of each name.
+
+    Raises:
+        ImportError: the extra [federated] is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import xaijax as xj
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     tls = xj.federated.make_certificates(folder, ["bank", "shop"])
+        ...     files = sorted(file.name for file in Path(folder).iterdir())
+        >>> files
+        ['authority.pem', 'bank.key', 'bank.pem', 'shop.key', 'shop.pem']
+        >>> tls["shop"].certificate.name
+        'shop.pem'
+    """
+    x509 = require("cryptography.x509", INSTALL)
+    ec = require("cryptography.hazmat.primitives.asymmetric.ec", INSTALL)
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    key = ec.generate_private_key(ec.SECP256R1())
+    title = _name(x509, "xaijax trial authority")
+    basic = x509.BasicConstraints(ca=True, path_length=0)
+    usage = _usage(x509, signs_certificates=True)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    authority = _signed(x509, title, title, key.public_key(), key, [basic, usage, identifier])
+    ends = -BEFORE / 2 if expired else datetime.timedelta(days=DAYS)
+    _write(place / "authority.pem", _pem(authority))
+    found = {}
+    for name in names:
+        own = ec.generate_private_key(ec.SECP256R1())
+        local = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        known_as = [x509.DNSName(name), x509.DNSName("localhost"), local]
+        extensions = [
+            x509.BasicConstraints(ca=False, path_length=None),
+            _usage(x509, signs_certificates=False),
+            x509.SubjectAlternativeName(known_as),
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
+            x509.SubjectKeyIdentifier.from_public_key(own.public_key()),
+        ]
+        subject = _name(x509, name)
+        certificate = _signed(x509, subject, title, own.public_key(), key, extensions, ends)
+        _write(place / f"{name}.pem", _pem(certificate))
+        _write(place / f"{name}.key", _private_pem(own))
+        found[name] = Tls(place / "authority.pem", place / f"{name}.pem", place / f"{name}.key")
+    return found
+
+
+def _name(x509: Any, text: str) -> Any:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
+
+
+def _usage(x509: Any, signs_certificates: bool) -> Any:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _signed(
+    x509: Any,
+    subject: Any,
+    issuer: Any,
+    public_key: Any,
+    key: Any,
+    facts: Any,
+    ends: datetime.timedelta = datetime.timedelta(days=DAYS),
+) -> Any:
+    hashes = require("cryptography.hazmat.primitives.hashes", INSTALL)
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BEFORE)
+        .not_valid_after(now + ends)
+    )
+    for fact in facts:
+        critical = isinstance(fact, x509.BasicConstraints | x509.KeyUsage)
+        builder = builder.add_extension(fact, critical=critical)
+    return builder.sign(key, hashes.SHA256())
+
+
+def _pem(certificate: Any) -> bytes:
+    forms = require("cryptography.hazmat.primitives.serialization", INSTALL)
+    return certificate.public_bytes(forms.Encoding.PEM)
+
+
+def _private_pem(key: Any) -> bytes:
+    forms = require("cryptography.hazmat.primitives.serialization", INSTALL)
+    plain = forms.NoEncryption()
+    return key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, plain)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        os.chmod(path, 0o600)  # one that was there before keeps its mode
+        file.write(data)

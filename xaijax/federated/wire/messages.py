@@ -1,0 +1,172 @@
+"""The messages of the protocol: protobuf's, with descriptors made here in code.
+
+`wire.proto` beside this file says the same for other languages; a test compares the two.
+
+Letters: R rows, E numbers in a row.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import FederatedProtocolError
+from xaijax.core.optional import require
+
+VERSION = 1  # of the protocol; another one is refused
+PACKAGE = "xaijax.federated"
+INSTALL = "xaijax[federated]"
+LARGEST = 1 << 24  # bytes of one message
+
+# {message: its fields, numbered from 1}; "text*" is repeated, a capital letter names a message.
+MESSAGES: Mapping[str, Mapping[str, str]] = {
+    "Refusal": {"code": "string", "text": "string"},
+    "Reply": {"refusal": "Refusal", "body": "bytes"},
+    "OpenRequest": {
+        "version": "uint32",
+        "public_key": "bytes",
+        "nonce": "bytes",
+        "model_version": "string",
+    },
+    "OpenReply": {
+        "version": "uint32",
+        "public_key": "bytes",
+        "nonce": "bytes",
+        "model_version": "string",
+        "session": "bytes",
+        "width": "uint32",
+        "fewest": "uint32",
+        "most": "uint32",
+        "state": "bytes",
+        "confirmation": "bytes",
+    },
+    "AlignRequest": {"session": "bytes", "count": "uint64", "digest": "bytes"},
+    "AlignReply": {"count": "uint64"},
+    "AnswerRequest": {"session": "bytes", "number": "uint32", "tokens": "bytes"},
+    "AnswerReply": {"number": "uint32", "width": "uint32", "values": "bytes"},
+    "BlockRequest": {"session": "bytes", "tokens": "bytes"},
+    "BlockReply": {"columns": "uint32", "values": "bytes"},
+    "IntersectRequest": {
+        "step": "uint32",
+        "request": "bytes",
+        "setup": "bytes",
+        "response": "bytes",
+        "count": "uint64",
+    },
+    "IntersectReply": {
+        "request": "bytes",
+        "setup": "bytes",
+        "response": "bytes",
+        "count": "uint64",
+    },
+    "StartRequest": {"version": "uint32"},
+    "StartReply": {
+        "version": "uint32",
+        "run": "bytes",
+        "columns": "uint32",
+        "guests": "string*",
+        "most": "uint32",
+    },
+    "LoadRequest": {
+        "run": "bytes",
+        "guest": "string",
+        "session": "bytes",
+        "tokens": "bytes",
+        "most": "uint32",
+    },
+    "LoadReply": {"count": "uint64"},
+    "PredictRequest": {"run": "bytes", "rows": "uint32", "values": "bytes"},
+    "PredictReply": {"width": "uint32", "values": "bytes"},
+}
+
+# What a party may be asked: {method: (request, reply)}.
+METHODS = {
+    name: (f"{name}Request", f"{name}Reply")
+    for name in ("Open", "Align", "Answer", "Block", "Intersect", "Start", "Load", "Predict")
+}
+
+
+def encode(message: str, /, **fields: Any) -> bytes:
+    """The bytes of a message with these fields; the same fields give the same bytes.
+
+    Raises ImportError where protobuf is not installed.
+    """
+    return _classes()[message](**fields).SerializeToString(deterministic=True)
+
+
+def decode(message: str, data: bytes) -> Any:
+    """The message that these bytes are, an object with the fields of `MESSAGES`.
+
+    Raises FederatedProtocolError for bytes that are none.
+    """
+    if len(data) > LARGEST:
+        raise FederatedProtocolError(
+            f"message: {message} of {len(data):,} bytes; {LARGEST:,} are accepted. Ask for fewer "
+            "rows in one request (batch=)."
+        )
+    found = _classes()[message]()
+    try:
+        found.ParseFromString(bytes(data))
+    except Exception:  # DecodeError; its text may quote the bytes
+        raise FederatedProtocolError(
+            f"message: {len(data):,} bytes that are no {message} were received. Both parties need "
+            f"xaijax with protocol version {VERSION}."
+        ) from None
+    return found
+
+
+def numbers(rows: np.ndarray) -> bytes:
+    """Numbers [R, E] as they travel."""
+    return np.ascontiguousarray(rows, "<f8").tobytes()
+
+
+def rows_of(data: bytes, count: int, width: int, whose: str) -> np.ndarray:
+    """The numbers [count, width] that travelled, float64.
+
+    Raises FederatedProtocolError for another length, NaN and infinity.
+    """
+    if len(data) != 8 * count * width:
+        raise FederatedProtocolError(
+            f"{whose}: {len(data):,} bytes, where {count:,} rows of {width:,} numbers take "
+            f"{8 * count * width:,}. The other party speaks another protocol, or its model changed."
+        )
+    rows = np.frombuffer(data, "<f8").reshape(count, width)
+    if not np.isfinite(rows).all():
+        raise FederatedProtocolError(
+            f"{whose}: {int((~np.isfinite(rows)).sum()):,} of {rows.size:,} numbers are NaN or "
+            "infinite; finite ones are needed. The other party's part of the model must be mended."
+        )
+    return rows.astype(np.float64)
+
+
+@functools.cache
+def file_descriptor() -> Any:
+    """The descriptors of all messages, as protobuf's FileDescriptorProto."""
+    descriptor = require("google.protobuf.descriptor_pb2", INSTALL)
+    file = descriptor.FileDescriptorProto(name="wire.proto", package=PACKAGE, syntax="proto3")
+    kinds = descriptor.FieldDescriptorProto
+    for name, fields in MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for number, (field, kind) in enumerate(fields.items(), 1):
+            repeated, word = kind.endswith("*"), kind.rstrip("*")
+            one = message.field.add(name=field, number=number)
+            one.label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
+            if word[0].isupper():
+                one.type, one.type_name = kinds.TYPE_MESSAGE, f".{PACKAGE}.{word}"
+            else:
+                one.type = getattr(kinds, f"TYPE_{word.upper()}")
+    return file
+
+
+@functools.cache
+def _classes() -> dict[str, Any]:
+    pool = require("google.protobuf.descriptor_pool", INSTALL).DescriptorPool()
+    factory = require("google.protobuf.message_factory", INSTALL)
+    pool.Add(file_descriptor())
+    return {
+        name: factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
+        for name in MESSAGES
+    }

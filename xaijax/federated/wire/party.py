@@ -1,0 +1,126 @@
+"""How any party is asked and answers: bytes in, bytes out, and nothing but typed refusals.
+
+A request that a party does not like comes back as a refusal with a code and a text that holds no
+secret, no row and no identifier; whatever goes wrong inside comes back as "internal", without its
+text, which could hold any of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from xaijax.core.errors import FederatedPolicyError, FederatedProtocolError
+from xaijax.federated.wire.messages import LARGEST, METHODS, VERSION, decode, encode
+
+Names = tuple[str, ...]  # of the asking party's certificate; the first one is shown in logs
+Answerer = Callable[[Names, Any], dict[str, Any]]  # a request -> the fields of the reply
+
+CODES = (
+    "version", "message", "session", "token", "aligned", "size", "policy", "arbiter", "internal"
+)  # fmt: skip
+_LONGEST_TEXT = 500
+
+
+class Party(Protocol):
+    """What a transport needs of a party.
+
+    handle(method, names, request): the bytes of the Reply; it never raises an Exception.
+    """
+
+    def handle(self, method: str, names: Names, data: bytes) -> bytes: ...
+
+
+class Transport(Protocol):
+    """What carries bytes to a party.
+
+    call(method, request, deadline in seconds): the bytes of the Reply; raises
+    FederatedProtocolError, and FederatedPeerLost where none came. close(): gives back what is held.
+    """
+
+    def call(self, method: str, data: bytes, deadline: float) -> bytes: ...
+    def close(self) -> None: ...
+
+
+class Refused(Exception):
+    """A party does not do what it was asked."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        assert code in CODES
+        self.code, self.text = code, text
+
+
+def handled(
+    answerers: Mapping[str, Answerer],
+    log: Callable[[str, Names, str], None],
+    method: str,
+    names: Names,
+    data: bytes,
+) -> bytes:
+    """The bytes of the Reply to one request; log(event, names, code) is told of refusals."""
+    try:
+        try:
+            return encode("Reply", body=_body(answerers, method, names, data))
+        except FederatedProtocolError as error:
+            raise Refused("message", str(error)) from None
+    except Refused as error:
+        code, text = error.code, error.text
+    except Exception as error:
+        code, text = "internal", f"{type(error).__name__} on the other side; see there."
+    try:
+        log(method if method in METHODS else "unknown method", names, code)
+    except Exception:  # a full disk must not keep the refusal from being sent
+        code, text = "internal", "the log cannot be written."
+    return encode("Reply", refusal={"code": code, "text": text})
+
+
+def _body(answerers: Mapping[str, Answerer], method: str, names: Names, data: bytes) -> bytes:
+    if method not in answerers:
+        raise Refused("message", f"method: this party answers {', '.join(answerers)} only.")
+    if len(data) > LARGEST:
+        raise Refused("size", f"message: {len(data):,} bytes; {LARGEST:,} are accepted.")
+    request, reply = METHODS[method]
+    body = encode(reply, **answerers[method](names, decode(request, data)))
+    if len(body) + 16 > LARGEST:  # 16: what the Reply around it adds
+        raise Refused("size", "reply: too large; ask for fewer rows in one request (batch=).")
+    return body
+
+
+def ask(transport: Transport, who: str, method: str, deadline: float, **fields: Any) -> Any:
+    """Ask a party over a transport: the reply's message.
+
+    who: "guest 'shop'", for messages.
+
+    Raises FederatedPolicyError where the party's policy refuses, FederatedProtocolError for other
+    refusals and for replies that are none, FederatedPeerLost where none came in time.
+    """
+    request, reply = METHODS[method]
+    data = encode(request, **fields)
+    if len(data) > LARGEST:
+        raise FederatedProtocolError(
+            f"{who}: the {method} request has {len(data):,} bytes; {LARGEST:,} are accepted. Ask "
+            "for fewer rows in one request (batch=)."
+        )
+    try:
+        found = decode("Reply", transport.call(method, data, deadline))
+        if not found.HasField("refusal"):
+            return decode(reply, found.body)
+    except FederatedProtocolError as error:
+        raise type(error)(f"{who}: {error}") from None
+    # The other party's words: kept short, and without what a terminal would obey.
+    text = re.sub(r"[^\x20-\x7e]", "?", found.refusal.text)[:_LONGEST_TEXT]
+    code = found.refusal.code if found.refusal.code in CODES else "message"
+    kind = FederatedPolicyError if code == "policy" else FederatedProtocolError
+    raise kind(f"{who} refused ({code}): {text}")
+
+
+def check_version(version: int) -> None:
+    """Refuse a request of another protocol."""
+    if version != VERSION:
+        raise Refused(
+            "version",
+            f"version: protocol {version} was asked for, and this party speaks {VERSION}. Install "
+            "the same version of xaijax on both sides.",
+        )

@@ -1,0 +1,150 @@
+"""Identifiers on the wire: tokens under a key that lives as long as a session.
+
+Both parties agree on the key by X25519, so that whoever reads the messages cannot try identifiers
+out. A token is an HMAC of an identifier; that of the reference looks like any other.
+
+Letters: N identifiers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import numbers
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import FederatedProtocolError, InputError, InputTypeError
+from xaijax.core.optional import require
+from xaijax.federated.wire.messages import INSTALL
+
+TOKEN = 32  # bytes
+KEY = 32
+NONCE = 32
+SESSION = 16
+LONGEST = 1024  # bytes of an identifier
+
+_REFERENCE = b"\x00"
+_ROW = b"\x01"
+
+
+def identifiers_of(identifiers: Any, name: str, least: int = 1) -> tuple[bytes, ...]:
+    """Identifiers, texts or whole numbers (7 and "7" are the same), as bytes [N].
+
+    Raises InputTypeError and InputError for others, for duplicates, and for fewer than `least`. The
+    text says at which place, and never the identifier.
+    """
+    if isinstance(identifiers, str | bytes) or not isinstance(identifiers, Iterable):
+        raise InputTypeError(
+            f"{name} must be a list of texts or whole numbers, got {type(identifiers).__name__}."
+        )
+    found = tuple(_bytes(one, place, name) for place, one in enumerate(identifiers))
+    if len(found) < least:
+        raise InputError(f"{name} has {len(found)} entries; at least {least} are needed.")
+    first: dict[bytes, int] = {}
+    for place, one in enumerate(found):
+        if first.setdefault(one, place) != place:
+            raise InputError(
+                f"{name}: the entries at places {first[one]} and {place} are the same; an "
+                "identifier stands for one row. Drop one of the rows."
+            )
+    return found
+
+
+def _bytes(identifier: Any, place: int, name: str) -> bytes:
+    if isinstance(identifier, np.generic):
+        identifier = identifier.item()
+    whole = isinstance(identifier, numbers.Integral) and not isinstance(identifier, bool)
+    if not whole and not isinstance(identifier, str):
+        raise InputTypeError(
+            f"{name}: the entry at place {place} is a {type(identifier).__name__}; identifiers are "
+            "texts or whole numbers."
+        )
+    found = str(identifier).encode()
+    if not 0 < len(found) <= LONGEST:
+        raise InputError(
+            f"{name}: the entry at place {place} takes {len(found):,} bytes; 1 to {LONGEST:,} are "
+            "accepted."
+        )
+    return found
+
+
+@dataclass(frozen=True, repr=False)
+class SessionKey:
+    """The key of one session; it never leaves the two parties."""
+
+    secret: bytes
+
+    def tokens(self, identifiers: Iterable[bytes]) -> list[bytes]:
+        """One token per identifier."""
+        key = self._derived(b"tokens")
+        return [hmac.digest(key, _ROW + one, "sha256") for one in identifiers]
+
+    def reference_token(self) -> bytes:
+        """The token of the special identifier, which stands for the reference row."""
+        return hmac.digest(self._derived(b"tokens"), _REFERENCE, "sha256")
+
+    def list_digest(self, identifiers: Sequence[bytes]) -> bytes:
+        """What two parties compare to know that they hold the same identifiers, in any order."""
+        digest = hmac.new(self._derived(b"list"), digestmod="sha256")
+        for one in sorted(identifiers):
+            digest.update(len(one).to_bytes(4, "big") + one)
+        return digest.digest()
+
+    def confirmation(self) -> bytes:
+        """What shows that a party holds this key."""
+        return self._derived(b"confirmation")
+
+    def _derived(self, purpose: bytes) -> bytes:
+        return hmac.digest(self.secret, b"xaijax.federated " + purpose, "sha256")
+
+
+@dataclass(frozen=True, repr=False)
+class KeyPair:
+    """One party's half of the key agreement."""
+
+    private: Any
+    public: bytes
+
+    @classmethod
+    def new(cls) -> KeyPair:
+        """A fresh pair, from the system's randomness."""
+        curve = require("cryptography.hazmat.primitives.asymmetric.x25519", INSTALL)
+        private = curve.X25519PrivateKey.generate()
+        return cls(private, private.public_key().public_bytes_raw())
+
+    def agree(self, public: bytes, *said: bytes) -> SessionKey:
+        """The common key, which depends on all that was `said` in the handshake, in this order.
+
+        Raises FederatedProtocolError for a public key that is none.
+        """
+        curve = require("cryptography.hazmat.primitives.asymmetric.x25519", INSTALL)
+        hashes = require("cryptography.hazmat.primitives.hashes", INSTALL)
+        hkdf = require("cryptography.hazmat.primitives.kdf.hkdf", INSTALL)
+        try:
+            shared = self.private.exchange(curve.X25519PublicKey.from_public_bytes(public))
+        except ValueError:  # of another length, or of small order
+            raise FederatedProtocolError(
+                f"public_key: {len(public)} bytes that are no X25519 key were received; {KEY} "
+                "bytes are needed. Both parties need xaijax of the same protocol version."
+            ) from None
+        transcript = hashlib.sha256()
+        for one in said:
+            transcript.update(len(one).to_bytes(4, "big") + one)
+        derive = hkdf.HKDF(hashes.SHA256(), KEY, transcript.digest(), b"xaijax.federated session")
+        return SessionKey(derive.derive(shared))
+
+
+def split_tokens(data: bytes) -> list[bytes]:
+    """Tokens that travelled one after the other.
+
+    Raises FederatedProtocolError where the length is no multiple of a token's.
+    """
+    if len(data) % TOKEN:
+        raise FederatedProtocolError(
+            f"tokens: {len(data):,} bytes; tokens take {TOKEN} bytes each."
+        )
+    return [data[start : start + TOKEN] for start in range(0, len(data), TOKEN)]

@@ -1,0 +1,89 @@
+"""The two ends of a game: the scores of the donors themselves, and what they are scored against.
+
+Donors are asked once for all instances; of a model whose structure is known, by the table of its
+values (`player_values`).
+
+Letters: N instances, n of them, B donors, A answers, K scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xaijax.games.asking.refuse import refuse_bad_scores
+from xaijax.games.engine.player_values import values_of, whole
+
+ROWS_AT_A_TIME = 1 << 22  # scores held together
+
+
+class Ends:
+    """The ends of the games on one set of instances."""
+
+    def __init__(self, ask: Any) -> None:
+        """ask: the questions of these games (`questions.Questions`)."""
+        self._ask = ask
+        # Distinct answers to the donors, their weights, and a donor of each.
+        self._donors: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    def of_donors(self, here: np.ndarray) -> np.ndarray:
+        """The mean score of the donors themselves, [n, K]: what keeping nothing gives.
+
+        Donors are asked once for all instances, and scored against each where the score looks at
+        f(x), once for each distinct answer.
+        """
+        evaluator = self._ask.evaluator
+        if self._donors is None:
+            answers = self._answers_of_donors()
+            distinct, first, place = _distinct_rows(answers)
+            weights = np.bincount(place, evaluator.replacement.weights, len(distinct))
+            self._donors = distinct, weights, first
+        distinct, weights, donors = self._donors
+        score = evaluator.score
+        if score is None or not score.reads_own:
+            scores = distinct if score is None else np.asarray(score(distinct, None))
+            refuse_bad_scores(evaluator, scores, donors)
+            return np.repeat(weights[None] @ scores, len(here), axis=0)
+        own, _, place = _distinct_rows(self._answers_of_rows(here))
+        step = max(1, ROWS_AT_A_TIME // len(distinct))
+        parts = []
+        for n in range(0, len(own), step):
+            some = own[n : n + step]
+            against = np.repeat(some, len(distinct), axis=0)
+            scores = np.asarray(score(np.tile(distinct, (len(some), 1)), against))
+            refuse_bad_scores(evaluator, scores, np.tile(donors, len(some)))
+            scores = scores.reshape(len(some), len(distinct), -1)
+            parts.append(np.tensordot(scores, weights, axes=(1, 0)))
+        return np.concatenate(parts)[place]
+
+    def _answers_of_donors(self) -> np.ndarray:
+        """The model's answers to the donors, [B, A]."""
+        B = len(self._ask.evaluator.replacement.codes)
+        values = values_of(self._ask.evaluator, self._ask.codes) if self._ask.crosses else None
+        if values is not None:
+            answers = whole(self._ask.evaluator, values, values.of_donors)
+            if np.isfinite(answers).all():
+                self._ask.answered(B)
+                return answers.astype(np.float64)
+        zero, none = np.zeros(B, np.int32), np.zeros((1, self._ask.P), bool)
+        return self._ask.rows_asked(np.zeros(1, int), zero, np.arange(B), zero, none, False)
+
+    def _answers_of_rows(self, here: np.ndarray) -> np.ndarray:
+        """The model's answers to the instances `here` themselves, [n, A]."""
+        values = values_of(self._ask.evaluator, self._ask.codes) if self._ask.crosses else None
+        if values is not None:
+            answers = whole(self._ask.evaluator, values, values.of_rows[here])
+            if np.isfinite(answers).all():
+                self._ask.answered(len(here))
+                return answers.astype(np.float64)
+        own = self._ask.instances(here).own
+        assert own is not None
+        return own
+
+
+def _distinct_rows(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(distinct answers [n, A], the first row of each, which of them every row is) of [R, A]."""
+    axis = 0 if answers.shape[1] > 1 else None  # numbers are sorted faster than rows
+    distinct, first, place = np.unique(answers, axis=axis, return_index=True, return_inverse=True)
+    return distinct.reshape(-1, answers.shape[1]), first, place.ravel()

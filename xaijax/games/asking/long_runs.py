@@ -1,0 +1,96 @@
+"""Runs that take long: told of once, before they start, with the ways to ask for less.
+
+What is long follows from sizes, never from a clock: the model rows that are coming, times the
+operations of one by the model's trace. A host model's operations are not known; its rows count.
+
+Letters: R rows, C code columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from xaijax.core import checks
+from xaijax.core.errors import LongRunWarning
+from xaijax.core.threads import cores
+from xaijax.games.asking.questions import Questions
+from xaijax_kernels.engine.operations import operations
+
+# Operations of about a minute, at 25e9 a second for a CPU's core and 16e12 for an accelerator: what
+# small float32 networks reach there. Layers that fit no cache are slower, large ones faster, both
+# by up to ten times.
+MINUTE_OF_A_CORE = 1.5e12
+MINUTE_OF_AN_ACCELERATOR = 1e15
+# Rows of a host model: a minute at 170,000 rows a second, which is a small forest in scikit-learn.
+MOST_HOST_ROWS = 10_000_000
+OF_A_COLUMN = 4.0  # to make a hybrid: its mask, both rows' codes, the choice between them
+TRACED = 32  # rows that a head is traced for
+
+
+def minute(devices: Sequence[Any]) -> float:
+    """Operations that these devices do in about a minute."""
+    if devices[0].platform == "cpu":  # several of them share the cores
+        return MINUTE_OF_A_CORE * cores()
+    return MINUTE_OF_AN_ACCELERATOR * len(devices)
+
+
+def operations_of_a_row(ask: Questions) -> float:
+    """Of a probed JAX model, with the making of the hybrid; less where a structure answers."""
+    evaluator = ask.evaluator
+    probe, structure = evaluator.findings, evaluator.structure
+    hybrid = OF_A_COLUMN * evaluator.replacement.codes.shape[1]
+    whole = hybrid + operations(probe.jaxpr, probe.rows)
+    if structure is None or not ask.structured:
+        return whole
+    params, dtype = evaluator.model.params, evaluator.replacement.codes.dtype
+    known = jax.eval_shape(structure.of, params)
+    rows = jax.ShapeDtypeStruct((TRACED, known.width), dtype)
+    head = operations(jax.make_jaxpr(structure.head)(params, rows).jaxpr, TRACED)
+    joined = 2.0 * known.parts * (1 if known.adds else known.width)
+    return min(whole, joined + head)
+
+
+def why_long(ask: Questions, rows: int, beside: float = 0.0) -> str:
+    """What makes so many model rows a long run; empty: it is none. Probes the model.
+
+    beside: operations of one core of the host for what is drawn.
+    """
+    ask.backend()
+    evaluator = ask.evaluator
+    said = count = f"up to {rows:,} model rows are coming"
+    if evaluator.model.backend == "host":
+        long = rows > MOST_HOST_ROWS
+        said = f"{count}, of a model that is called on the host"
+    else:
+        # Most runs are short whatever their model is; only for others a structure is looked at.
+        probe, limit = evaluator.findings, minute(evaluator.devices)
+        hybrid = OF_A_COLUMN * evaluator.replacement.codes.shape[1]
+        long = rows * (hybrid + operations(probe.jaxpr, probe.rows)) > limit
+        if long:
+            each = operations_of_a_row(ask)
+            long = rows * each > limit
+            said = f"{count}, of about {each:,.0f} operations each"
+    if long:
+        return said
+    if beside > MINUTE_OF_A_CORE:
+        return f"{count}, and what they are made of is drawn on the host"
+    return ""
+
+
+def tell(said: str, ways: str) -> None:
+    """Warn of what takes long; ways: to shorten it."""
+    checks.warn(
+        f"{said}: more than about a minute. To ask for less: {ways}. To go on without this "
+        "message: warnings.filterwarnings('ignore', category=xaijax.LongRunWarning).",
+        LongRunWarning,
+    )
+
+
+def tell_long_run(ask: Questions, rows: int, ways: str, beside: float = 0.0) -> None:
+    """Warn, before it starts, of a run that takes more than about a minute; ways: to shorten it."""
+    said = why_long(ask, rows, beside)
+    if said:
+        tell(said, ways)

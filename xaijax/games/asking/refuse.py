@@ -1,0 +1,152 @@
+"""What a game refuses: too many coalitions or too little memory before it asks, bad answers after.
+
+Letters: N instances, B donors, P players, K scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError, ModelOutputError
+from xaijax.games.engine.evaluator import LARGEST_PAIR
+from xaijax.games.engine.loop import Backend, Check, Stream
+from xaijax.games.measure.replacement import agreement_codes
+from xaijax_kernels.engine.lattice import differing
+
+LARGEST_TABLE = 20  # players of a full table
+
+# Model rows of one stretch of tables: 32 MB of answers of one output, which the allocator keeps for
+# the next stretch; beyond it every stretch pays for its pages anew, an eighth of the time.
+LARGEST_STRETCH = 1 << 23
+
+
+def refuse_too_many(game: Any, largest: np.ndarray) -> None:
+    """Raise EnumerationLimitError for what cannot be enumerated; largest [N] as of `Survey`."""
+    if not game.quantity.linear:
+        refuse_wide_table(game)
+    k = int(largest.max())
+    if k > LARGEST_PAIR:
+        n = int(largest.argmax())
+        evaluator = game.evaluator
+        x, donors = game.ask.codes[n : n + 1], evaluator.replacement.codes
+        own = differing(agreement_codes(x), agreement_codes(donors), evaluator.code_players, game.P)
+        b = int(evaluator.replacement.row[own[0].sum(axis=1).argmax()])
+        raise EnumerationLimitError(
+            f"X row {n} and background row {b} differ in {k} players, which is 2^{k} "
+            f"coalitions; exact values go up to {LARGEST_PAIR} players that differ. Group "
+            "columns with players=, or use fewer or coarser features."
+        )
+    refuse_large_tables(game)
+
+
+def refuse_wide_table(game: Any) -> None:
+    """Raise EnumerationLimitError where a full table has too many players."""
+    if game.P > LARGEST_TABLE:
+        quantity = game.quantity
+        raise EnumerationLimitError(
+            f"{quantity.argument}={quantity.name!r} acts on the mean, so the full table of "
+            f"2^{game.P} coalitions is needed; at most {LARGEST_TABLE} players can be enumerated. "
+            f"Group columns with players=. {quantity.remedy}"
+        )
+
+
+def refuse_biased_link(game: Any) -> None:
+    """Raise InputError for an outer function of a random model's answers."""
+    quantity = game.quantity
+    if not quantity.linear and not game.evaluator.model.deterministic:
+        raise InputError(
+            f"{quantity.argument}={quantity.name!r} of a random model's mean answer is biased by "
+            'its noise. Use link="identity" with deterministic=False.'
+        )
+
+
+def refuse_large_tables(game: Any) -> None:
+    """Raise MemoryPlanError where full tables are needed and one does not fit the memory."""
+    if not game.quantity.linear:
+        table_limits(game, 1)  # the model's outputs are not known yet; one at least
+
+
+def table_limits(game: Any, K: int) -> tuple[int, int]:
+    """(model rows, instances) of one stretch of tables: a quarter of the memory each."""
+    memory = game.evaluator.max_memory
+    values = memory // 4 // (16 * K)
+    tables = memory // 4 // (24 * K << game.P)
+    if not values >> game.P or not tables:
+        raise MemoryPlanError(
+            f"max_memory={memory:,} bytes, but one table of 2^{game.P} coalitions and {K} outputs "
+            f"needs {4 * (24 * K << game.P):,}. Raise max_memory=."
+        )
+    return min(values, LARGEST_STRETCH), tables
+
+
+def coalition_text(names: tuple[str, ...], kept: np.ndarray) -> str:
+    """ "the players [...] kept from X (coalition 0b...)" of kept bool [P]."""
+    own = [names[p] for p in np.flatnonzero(kept)]
+    named = f"{own[:10]} and {len(own) - 10} more" if len(own) > 12 else f"{own}"
+    bits = sum(1 << int(p) for p in np.flatnonzero(kept))
+    which = f" (coalition {bits:#b})" if len(kept) <= 64 else ""
+    return f"the players {named} kept from X{which}"
+
+
+def refuse_bad_answers(
+    evaluator: Any,
+    rows: np.ndarray,
+    backend: Backend,
+    masks: np.ndarray | None = None,
+    scored: bool = True,
+) -> Check:
+    """Refuse answers that are not finite, scores out of bounds, and say for which coalition.
+
+    rows: the game's instances that the stream numbers from 0; masks: the list it names; scored:
+    False where the answers are the model's own.
+    """
+    score = evaluator.score if scored else None
+    limited = score is not None and score.bounds is not None
+    passed_on = evaluator.model.nonfinite == "propagate"
+
+    def check(stream: Stream, answers: Any) -> None:
+        if (passed_on and not limited) or not backend.any_bad(answers):
+            return
+        values = backend.values(answers)
+
+        def where(row: int) -> str:
+            instance, donor, mask = stream.locate(answers.piece.first_row + row, masks)
+            return (
+                f"X row {rows[instance]} with background row "
+                f"{int(evaluator.replacement.row[donor])} and "
+                f"{coalition_text(evaluator.players.names, mask)}"
+            )
+
+        if score is not None and limited:
+            bad = _out_of_bounds(score, values)
+            if len(bad):
+                raise ModelOutputError(score.complaint(values[bad[0]], where(int(bad[0]))))
+        bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        if passed_on or not len(bad):
+            return  # only the padding
+        raise ModelOutputError(
+            f"the model returned {values[bad[0]][~np.isfinite(values[bad[0]])][0]} for "
+            f"{where(int(bad[0]))}. Mend the model{' or the score of quantity=' * limited}, or say "
+            'nonfinite="propagate" in as_model.'
+        )
+
+    return check
+
+
+def refuse_bad_scores(evaluator: Any, scores: np.ndarray, donors: np.ndarray) -> None:
+    """The same for scores [R, K] of the donors themselves, int [R]."""
+    score = evaluator.score
+    if score is None or score.bounds is None:
+        return
+    bad = _out_of_bounds(score, scores)
+    if len(bad):
+        donor = int(evaluator.replacement.row[donors[bad[0]]])
+        where = f"background row {donor}, with everything replaced"
+        raise ModelOutputError(score.complaint(scores[bad[0]], where))
+
+
+def _out_of_bounds(score: Any, values: np.ndarray) -> np.ndarray:
+    """The rows whose scores are numbers and out of bounds."""
+    return np.flatnonzero(~score.kept(values).all(axis=1) & ~np.isnan(values).any(axis=1))

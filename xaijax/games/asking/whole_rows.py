@@ -1,0 +1,147 @@
+"""The model's own answers to whole rows, against which a structure's answers are held.
+
+What is read from a trace, or declared, answers hybrids in the model's place. The rows that are
+explained, and the donors, are asked of both: N + B rows, where hybrids are at least one for each
+pair. So every result has the model's own f(x) beside it.
+
+Letters: N instances, B donors, K outputs, n rows looked at together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import ModelOutputError
+
+ROWS = 1 << 14  # looked at together: a memory map is read in pieces
+DONORS = "whole donors"  # looked at once for all questions
+
+
+@dataclass(frozen=True)
+class WholeAnswers:
+    """Of the instances, float64 [N, K]."""
+
+    answers: np.ndarray  # the model's own
+    allowed: np.ndarray  # how far rounding may take the structure's from them
+
+
+def whole_answers(ask: Any) -> WholeAnswers:
+    """Ask both for the game's instances and donors; raises ModelOutputError.
+
+    ask: the questions of these games (`questions.Questions`), of a model with a structure.
+    """
+    evaluator = ask.evaluator
+    donors = evaluator.replacement.codes
+    if evaluator.kept.get(DONORS, (None,))[0] is not donors:
+        row = evaluator.replacement.row
+        checked = _checked(evaluator, donors, lambda b: f"background row {int(row[b])}", None)
+        evaluator.kept[DONORS] = donors, _ends(checked.answers)
+    ends = evaluator.kept[DONORS][1]
+    found = _checked(evaluator, ask.codes, lambda n: f"X row {n}", ends)
+    return WholeAnswers(ask.with_offset(found.answers), found.allowed)
+
+
+def _ends(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(smallest, largest) of answers [R, K], without those that are not finite; [K] each."""
+    finite = answers[np.isfinite(answers).all(axis=1)]
+    none = np.zeros(answers.shape[1])
+    return (finite.min(axis=0), finite.max(axis=0)) if len(finite) else (none, none)
+
+
+def _spread(answers: np.ndarray, ends: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """How far answers [n, K] are from the donors' at most; [n, K]."""
+    with np.errstate(invalid="ignore"):
+        return np.maximum(np.abs(answers - ends[0]), np.abs(answers - ends[1]))
+
+
+def _checked(evaluator: Any, codes: np.ndarray, named: Any, ends: Any) -> WholeAnswers:
+    """The model's own answers to these rows; raises where the structure gives others.
+
+    ends: the smallest and the largest of the donors' answers, by which an answer's spread is told,
+    so that it does not hang on what else is explained; None: these are the donors.
+    """
+    answers, allowed = [], []
+    agreement = evaluator.findings.agreement
+    for first in range(0, len(codes), ROWS):
+        some = np.asarray(codes[first : first + ROWS])
+        found, own = _both(evaluator, some)
+        spread = _spread(own, _ends(own) if ends is None else ends)
+        slack = agreement.allowed(own, spread)
+        wrong = _apart(found, own, slack)
+        if len(wrong):
+            slack[wrong] = np.fmax(
+                slack[wrong], _sensitivity(evaluator, some[wrong], own[wrong], spread[wrong])
+            )
+            wrong = _apart(found, own, slack)
+        if len(wrong):
+            n = int(wrong[0])
+            _refuse(evaluator, evaluator.structure.name, named(first + n), found[n], own[n])
+        answers.append(own)
+        allowed.append(slack)
+    return WholeAnswers(np.concatenate(answers), np.concatenate(allowed))
+
+
+def refuse_other(ask: Any, full: np.ndarray) -> None:
+    """Raise ModelOutputError where f(x) of the instances, as it was found [N, K], is not the
+    model's: a closed form, or what sums a structure up, is held against it too.
+    """
+    evaluator, whole = ask.evaluator, ask.whole
+    wrong = _apart(full, whole.answers, whole.allowed)
+    if len(wrong):
+        _widen(ask, wrong)
+        wrong = _apart(full, whole.answers, whole.allowed)
+    if len(wrong):
+        n = int(wrong[0])
+        _refuse(evaluator, ask.structure, f"X row {n}", full[n], whole.answers[n])
+
+
+def widen(ask: Any) -> None:
+    """Allow each row what its answer goes by rounding."""
+    for first in range(0, ask.N, ROWS):
+        _widen(ask, np.arange(first, min(first + ROWS, ask.N)))
+
+
+def _widen(ask: Any, rows: np.ndarray) -> None:
+    """The same for these rows, int [n]."""
+    allowed, answers = ask.whole.allowed, ask.whole.answers[rows]
+    own = answers - ask.with_offset(np.zeros_like(answers))  # as the program answers
+    spread = _spread(own, ask.evaluator.kept[DONORS][1])
+    moved = _sensitivity(ask.evaluator, np.asarray(ask.codes[rows]), own, spread)
+    allowed[rows] = np.fmax(allowed[rows], moved)
+
+
+def _refuse(evaluator: Any, structure: str, where: str, found: np.ndarray, own: np.ndarray) -> None:
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(found - own)
+    k = int(np.where(np.isfinite(apart), apart, np.inf).argmax())
+    raise ModelOutputError(
+        f"the structure {structure!r} of {evaluator.model.name} gives {found[k]:.9g} for {where}, "
+        f"but the model itself gives {own[k]:.9g}: more than rounding can do. Say "
+        'structure="plain" in as_model, so that the model itself answers every hybrid.'
+    )
+
+
+def _apart(found: np.ndarray, own: np.ndarray, slack: np.ndarray) -> np.ndarray:
+    """Rows whose answers differ by more than the slack; answers that are not finite must agree."""
+    same = np.isfinite(found).all(axis=1) & np.isfinite(own).all(axis=1)
+    alike = ~np.isfinite(found).all(axis=1) & ~np.isfinite(own).all(axis=1)
+    with np.errstate(invalid="ignore"):
+        near = (np.abs(found - own) <= slack).all(axis=1)
+    return np.flatnonzero(~(alike | (same & near)))
+
+
+def _sensitivity(
+    evaluator: Any, codes: np.ndarray, own: np.ndarray, spread: np.ndarray
+) -> np.ndarray:
+    """How far rounding may take the structure's answers to rows [n, ..], by these rows; [n, K]."""
+    rows = evaluator.replacement.table.decode(codes)
+    moved = evaluator.model.sensitivity(evaluator.structure, rows)
+    return moved + evaluator.findings.agreement.steep(own, spread)
+
+
+def _both(evaluator: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    rows = evaluator.replacement.table.decode(codes)
+    return evaluator.model.both_answers(evaluator.structure, rows)

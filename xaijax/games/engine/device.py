@@ -1,0 +1,287 @@
+"""JAX models: the dispatches that feed the compiled programs of one explainer.
+
+Letters: T tiles in a dispatch, R rows in a tile, S slots in a tile, K scores, A answers, C code
+columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.games.engine.loop import Instances, Question, Stream
+from xaijax.games.engine.programs import LOOK_AHEAD, Programs
+from xaijax.games.engine.threads import beside
+from xaijax_kernels.engine.lattice import Dispatch, Pairs
+from xaijax_kernels.engine.listed import ListedStream, group_means, list_means, list_words
+from xaijax_kernels.engine.reduce import (
+    block_of,
+    block_weights,
+    group_tiles,
+    reduce_pairs,
+    reduce_pieces,
+)
+from xaijax_kernels.engine.tables import put, tables_of_pairs
+
+
+@dataclass
+class Answers:
+    """One piece of the stream and the model's answers, still on the device."""
+
+    piece: Dispatch
+    place: np.ndarray  # where tile t of the piece stands in T
+    under_way: Future[tuple[jax.Array, jax.Array]]
+    slot_bits: int  # of the stream
+
+    @property
+    def values(self) -> jax.Array:
+        """[T, R, K]."""
+        return self.under_way.result()[0]
+
+    @property
+    def bad(self) -> jax.Array:
+        """int32 [T], answers that are not finite, or scores out of their bounds."""
+        return self.under_way.result()[1]
+
+
+class DeviceBackend:
+    """Runs the pieces of a stream on the devices of its programs."""
+
+    def __init__(self, programs: Programs) -> None:
+        """programs: of the sizes and the devices to run on."""
+        self.programs = programs
+        self.sizes, self.mesh, self.clock = programs.sizes, programs.mesh, programs.clock
+        self.clock.tile = self.sizes.tile.rows
+        self._same, self._split = programs.same, programs.split
+        self._dtype = programs.donors.dtype
+        self._weights: dict[int, tuple[np.ndarray, jax.Array]] = {}
+
+    @property
+    def slot_bits(self) -> int:
+        """A pair takes at least 2^slot_bits rows."""
+        return self.sizes.tile.slot_bits
+
+    @property
+    def rows_per_block(self) -> int:
+        """Rows within which a pair is reduced in one go (R)."""
+        return self.sizes.tile.rows
+
+    def answers(
+        self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
+    ) -> Iterator[Answers]:
+        """Score all rows of the stream; at most `instances` of them. Dispatches run ahead.
+
+        masks: bool [at most `listed`, P], the coalitions that the stream names. scored: False gives
+        the model's answers themselves.
+        """
+        bits = stream.slot_bits if stream.kind == "structured" else None
+        run = self.programs.run(stream.kind, scored, bits)
+        words = None
+        if stream.kind not in ("corners", "structured"):
+            assert masks is not None
+            words = jax.device_put(list_words(masks, self.programs.listed), self._same)
+        self._weights.clear()
+        slots = self.programs.shape(stream.kind, scored, bits).slots
+        own = x.own if self.programs.reads_own(scored) else None
+        fixed = (self._padded(x.codes), None if own is None else self._padded(own), words)
+        waiting: list[Answers] = []
+        for piece in stream.dispatches(self.sizes.rows):
+            waiting.append(self._launch(run, piece, slots, stream.slot_bits, *fixed))
+            if len(waiting) > LOOK_AHEAD:
+                yield waiting.pop(0)
+        yield from waiting
+
+    def _padded(self, rows: np.ndarray) -> jax.Array:
+        """Rows of some instances on the devices, as many as every call has."""
+        padded = np.zeros((self.sizes.instances, rows.shape[1]), self._dtype)
+        padded[: len(rows)] = rows
+        return jax.device_put(padded, self._same)
+
+    def pair_sums(self, answers: Answers, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:
+        """`reduce_pairs` started on the piece; call the result for float64 [blocks, K, k + 3]."""
+        tile, platform = self.sizes.tile, self.mesh.devices.flat[0].platform
+        low, parts, level = block_of(k, answers.slot_bits, tile.rows)
+        width = min(low + 2, tile.P)
+        weights = self._weights_on_device(
+            matrix, answers.values.dtype, partial(block_weights, matrix, parts, level, width)
+        )
+        at = np.int32(level), np.int32((1 << min(k, low)) - 1)
+        reduce = partial(reduce_pairs, group=group_tiles(tile.rows, tile.outputs, platform))
+        key = ("pairs", weights.shape)
+        program = self.programs.reduction(key, reduce, (False,) * 3, weights, *at)
+        sums = program(answers.values, weights, *at)
+
+        def read() -> np.ndarray:
+            found = self._read(answers, sums)[:, :, :: 1 << level]  # one part of each pair
+            found = found.reshape(-1, *found.shape[3:])
+            return np.concatenate([found[..., :k], found[..., width:]], axis=-1)
+
+        return read
+
+    def piece_sums(
+        self, answers: Answers, matrices: np.ndarray, high_bits: np.ndarray
+    ) -> Callable[[], np.ndarray]:
+        """`reduce_pieces` started on the piece; high_bits int32 [tiles of the piece].
+
+        Call the result for float64 [tiles of the piece, K, log2(R) + 5].
+        """
+        padded = np.zeros(self.sizes.tiles, np.int32)
+        padded[answers.place] = high_bits
+        bits = jax.device_put(padded, self._split)
+        weights = self._weights_on_device(matrices, answers.values.dtype)
+        key = ("pieces", matrices.shape)
+        program = self.programs.reduction(key, reduce_pieces, (False, True), weights, bits)
+        sums = program(answers.values, weights, bits)
+        return lambda: self._read(answers, sums)
+
+    def _weights_on_device(
+        self, matrix: np.ndarray, dtype: Any, made: Callable[[], np.ndarray] | None = None
+    ) -> jax.Array:
+        """The matrix, or what is made of it, in the answers' dtype, put on the devices once."""
+        kept = self._weights.get(id(matrix))
+        if kept is None:
+            whole = matrix if made is None else made()
+            # The matrix is kept too: its id then stays its own.
+            kept = (matrix, jax.device_put(whole.astype(dtype), self._same))
+            self._weights[id(matrix)] = kept
+        return kept[1]
+
+    def tables(
+        self, streams: list[tuple[Pairs, Question]], start: np.ndarray, differs: np.ndarray
+    ) -> np.ndarray:
+        """v(S) of N instances over B donors: float64 [N, 2^P, K]; differs bool [N, B, P]."""
+        rows = sum(pairs.rows for pairs, _ in streams)
+        values = np.empty((rows, self.sizes.tile.outputs), self.sizes.tile.dtype)
+        before = 0
+        for pairs, question in streams:
+            for answers in self.answers(pairs, question.x, question.masks):
+                question.check(pairs, answers)
+                first, count = before + answers.piece.first_row, answers.piece.rows
+                tiles = np.asarray(answers.values)
+                if self.mesh.size > 1:  # elsewhere the tiles stand in order
+                    tiles = tiles[answers.place]
+                values[first : first + count] = tiles.reshape(-1, values.shape[1])[:count]
+                question.done(count)
+            before += pairs.rows
+        return tables_of_pairs(values, start, differs, streams[0][1].donor_weights)
+
+    def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
+        """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""
+        values = self._held(stream, question)
+        slot = 1 << self.slot_bits
+
+        def means(values: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return group_means(values, weights, slot)
+
+        groups = self._means(("groups",), means, question, values)[: stream.groups]
+        K = groups.shape[-1]
+        return groups.reshape(len(stream.instances), -1, K)[:, : stream.coalitions]
+
+    def pair_means(
+        self, pairs: Pairs, question: Question, places: tuple[np.ndarray, np.ndarray, np.ndarray]
+    ) -> np.ndarray:
+        """The same for pairs of which some answer their corners; places as in `list_means`."""
+        values = self._held(pairs, question)
+        start, listed, rank = places
+        assert question.masks is not None
+        padded = [
+            _to_power_of_two(a) for a in (start.astype(np.int32), listed, rank, question.masks)
+        ]
+        v = self._means(("list",), list_means, question, values, *padded)
+        return v[: len(start), : len(question.masks)]
+
+    def _held(self, stream: Stream, question: Question) -> jax.Array:
+        """All answers of the stream, kept on the first device; [V, K], V >= its rows.
+
+        V is a power of two of dispatches, so that few shapes compile.
+        """
+        home = self.mesh.devices.flat[0]
+        pieces = 1 << (-(-stream.rows // self.sizes.rows) - 1).bit_length()
+        K, dtype = self.sizes.tile.outputs, self._dtype
+        values = jnp.zeros((pieces * self.sizes.rows, K), dtype, device=home)
+        for answers in self.answers(stream, question.x, question.masks):
+            question.check(stream, answers)
+            place = np.zeros(self.sizes.tiles, np.int32)
+            place[: len(answers.place)] = answers.place
+            part = (jax.device_put(answers.values, home), place)
+            first = np.int32(answers.piece.first_row)
+            program = self.programs.compiled(
+                ("put", values.shape), put, (values, *part, first), (0,)
+            )
+            values = program(values, *part, first)
+            question.done(answers.piece.rows)
+        return values
+
+    def _means(
+        self,
+        key: tuple[Any, ...],
+        function: Callable[..., tuple[jax.Array, jax.Array]],
+        question: Question,
+        *arguments: Any,
+    ) -> np.ndarray:
+        """function(*arguments, weights), a compensated sum over donors, in float64."""
+        # Equal weights become ones, exactly; the scale is put back in float64.
+        scale = question.donor_weights.max()
+        everything = (*arguments, (question.donor_weights / scale).astype(self._dtype))
+        key = (*key, *(a.shape for a in everything))
+        high, low = self.programs.compiled(key, function, everything)(*everything)
+        means = np.asarray(high).astype(np.float64)
+        means += np.asarray(low)
+        means *= scale  # in place: with one donor these arrays are as long as the answers
+        return means
+
+    def values(self, answers: Answers) -> np.ndarray:
+        """The answers themselves, float64 [rows, K]."""
+        tiles = self._read(answers, answers.values)
+        return tiles.reshape(-1, tiles.shape[-1])[: answers.piece.rows]
+
+    def _read(self, answers: Answers, array: jax.Array) -> np.ndarray:
+        """On the host, in float64, in the order of the stream."""
+        return np.asarray(array)[answers.place].astype(np.float64)
+
+    def any_bad(self, answers: Answers) -> bool:
+        """Whether an answer is not finite, or a score does not keep its bounds."""
+        return bool(np.asarray(answers.bad).any())
+
+    def _launch(
+        self,
+        run: Any,
+        piece: Dispatch,
+        S: int,
+        slot_bits: int,
+        x: jax.Array,
+        own: jax.Array | None,
+        masks: jax.Array | None,
+    ) -> Answers:
+        T, devices = self.sizes.tiles, self.mesh.size
+        count = len(piece.slots)
+        tiles = -(-count // S)
+        # Every device gets the same number of tiles, the last one what is left.
+        share = -(-tiles // devices)
+        place = np.arange(tiles) // share * (T // devices) + np.arange(tiles) % share
+        counts = np.clip(tiles - share * np.arange(devices), 0, share).astype(np.int32)
+        slots = piece.slots
+        if count < tiles * S:  # the padding repeats a valid row
+            slots = np.concatenate([slots, np.repeat(slots[-1:], tiles * S - count, axis=0)])
+        slots = slots.reshape(tiles, S, -1)
+        if tiles < T:
+            filled, slots = slots, np.zeros((T, *slots.shape[1:]), np.int32)
+            slots[place] = filled
+        p = self.programs
+        arguments = (p.params, x, p.donors, p.players, counts, slots, masks, own)
+        self.clock.model_calls += 1
+        self.clock.padded_rows += tiles * self.sizes.tile.rows - piece.rows
+        return Answers(piece, place, beside(run, arguments), slot_bits)
+
+
+def _to_power_of_two(array: np.ndarray) -> np.ndarray:
+    """Zeros after the first axis, up to a power of two, so that few shapes compile."""
+    missing = (1 << (len(array) - 1).bit_length()) - len(array)
+    return np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))

@@ -1,0 +1,282 @@
+"""Host models: hybrids drawn on the device as codes, answered by the model, reduced in float64.
+
+The same questions as `device.DeviceBackend` takes (`loop.Backend`), answered in NumPy.
+
+Letters: R rows in a model call, C code columns, K outputs, S slots.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.core.threads import in_order
+from xaijax.games.engine.clock import Clock
+from xaijax.games.engine.loop import Instances, Question, Stream
+from xaijax.games.engine.shared_rows import Sharing, filled
+from xaijax.games.engine.whose_rows import WhoseRows
+from xaijax.games.measure.score import Score
+from xaijax_kernels.engine.host_loop import Answered, run_on_host
+from xaijax_kernels.engine.hybrids import hybrid_rows
+from xaijax_kernels.engine.lattice import Dispatch, Pairs
+from xaijax_kernels.engine.listed import ListedStream, host_group_means, host_list_means, list_words
+from xaijax_kernels.engine.tables import tables_of_pairs
+
+Whose = Callable[[np.ndarray], str]  # of slots int32 [R, ...]
+
+ROWS_PER_CALL = 1 << 15
+# One row a slot: a host model's row is dear, so none is asked for as padding.
+SLOT_BITS = 0
+
+
+class HostBackend:
+    """Runs the pieces of a stream through a host model."""
+
+    def __init__(
+        self,
+        answer: Callable[[np.ndarray, int], np.ndarray],
+        P: int,
+        players: np.ndarray | None,
+        donors: np.ndarray,
+        *,
+        rows_per_call: int,
+        rows_per_block: int,
+        instances: int,
+        listed: int,
+        cache: dict[Any, Any],
+        device: Any,
+        clock: Clock,
+        sharing: Sharing | None = None,
+        score: Score | None = None,
+        threads: int = 1,
+    ) -> None:
+        """answer(codes [rows, C], first row) -> float64 [rows, A].
+
+        threads: that may call `answer` at a time.
+
+        sharing: None where hybrids that several instances share are not looked for.
+
+        The sums are taken in blocks whose size does not depend on the size of a call, so that
+        batch_size= changes no bit of them.
+        """
+        self.clock = clock
+        clock.tile = rows_per_call
+        self._answer, self._P, self._score = answer, P, score
+        self._call, self._block = rows_per_call, rows_per_block
+        self._instances, self._listed = instances, listed
+        self._device = device
+        self._donors = jax.device_put(donors, device)
+        self._players = None if players is None else jax.device_put(players, device)
+        self._cache = cache
+        self._sharing, self.threads = sharing, threads
+
+    @property
+    def slot_bits(self) -> int:
+        """A pair takes at least 2^slot_bits rows."""
+        return SLOT_BITS
+
+    @property
+    def rows_per_block(self) -> int:
+        """Rows within which a pair is reduced in one go."""
+        return self._block
+
+    def answers(
+        self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
+    ) -> Iterator[Answered]:
+        """Score all rows of the stream; masks bool [at most `listed`, P], its list.
+
+        scored: False gives the model's answers themselves.
+        """
+        score = self._score if scored else None
+        draw = self._drawer(x.codes, stream.kind, masks)
+        whose = WhoseRows(x, stream.kind, masks).of
+        several = self._rows > self._call
+        for answered in self.answered(draw, stream.dispatches(self._rows), whose, several):
+            if score is None:
+                yield answered
+                continue
+            piece, answers = answered
+            own = x.own[piece.slots[:, 1]] if score.reads_own and x.own is not None else None
+            yield Answered(piece, score(answers, own).astype(np.float64, copy=False))
+
+    @property
+    def rows_per_call(self) -> int:
+        """Rows of one call of the model."""
+        return self._call
+
+    def answered(
+        self,
+        draw: Callable[[Any], jax.Array],
+        pieces: Iterator[Any],
+        whose: Whose,
+        several: bool = False,
+    ) -> Iterator[Answered]:
+        """The model's answers to the rows that `draw` makes of each piece; [rows, A].
+
+        whose(slots of some rows): says whose they are, where the model raises. several: a piece
+        takes several calls, over which threads go then; else they go over the pieces.
+        """
+
+        def answer(codes: np.ndarray, piece: Any) -> np.ndarray:
+            threads = self.threads if several else 1
+            return self._asked(codes, piece.first_row, piece.slots, whose, threads)
+
+        mapped = map if several else partial(in_order, threads=self.threads)
+        if self._sharing is None:
+            yield from run_on_host(draw, answer, pieces, mapped)
+            return
+        for stretch in self._sharing.stretches(pieces):
+            if not self._sharing.worth:
+                yield from run_on_host(draw, answer, chain(stretch, pieces), mapped)
+                return
+            yield from self._answer_shared(draw, stretch, self._sharing, whose)
+
+    def _answer_shared(
+        self,
+        draw: Callable[[Dispatch], jax.Array],
+        stretch: list[Dispatch],
+        sharing: Sharing,
+        whose: Whose,
+    ) -> Iterator[Answered]:
+        """Ask the distinct rows of all pieces, in as few calls as they take."""
+        drawn = [draw(piece) for piece in stretch]
+        parts = [np.asarray(d)[: p.rows] for d, p in zip(drawn, stretch, strict=True)]
+        codes = np.concatenate(parts)
+        asked, place = sharing.places(codes)
+        rows = filled(codes[asked])
+        slots = np.concatenate([piece.slots for piece in stretch])[asked]
+        values = self._asked(rows, stretch[0].first_row, slots, whose, self.threads)[place]
+        self.clock.spared_rows += len(codes) - len(asked)
+        self.clock.padded_rows += len(rows) - len(asked)
+        first = 0
+        for piece in stretch:
+            yield Answered(piece, values[first : first + piece.rows])
+            first += piece.rows
+
+    @property
+    def _rows(self) -> int:
+        """Rows of one piece: whole blocks, and whole calls."""
+        return max(self._call, self._block)
+
+    def _asked(
+        self, codes: np.ndarray, first_row: int, slots: np.ndarray, whose: Whose, threads: int
+    ) -> np.ndarray:
+        """Ask for rows of codes in calls; slots: of these rows, for the note on an error."""
+
+        def ask(first: int) -> np.ndarray:
+            part = slice(first, first + self._call)
+            try:
+                return self._answer(codes[part], first_row + first)
+            except Exception as error:
+                error.add_note(f"xaijax: {whose(slots[part] if len(slots[part]) else slots[-1:])}")
+                raise
+
+        calls = range(0, len(codes), self._call)
+        parts = list(in_order(ask, calls, threads))
+        self.clock.model_calls += len(calls)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def pair_sums(self, answers: Answered, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:
+        """As on the device, of whole blocks only; float64 [blocks, K, k + 3]."""
+        values = answers.values
+        blocks = len(values) // len(matrix)
+        v = values[: blocks * len(matrix)].reshape(blocks, len(matrix), -1).swapaxes(1, 2)
+        empty, full = v[:, :, :1], v[:, :, (1 << k) - 1 :][:, :, :1]
+        change = v - empty
+        span = np.abs(change).max(axis=2, keepdims=True)
+        sums = np.concatenate([change @ matrix, empty, full, span], axis=2)
+        return lambda: sums
+
+    def piece_sums(
+        self, answers: Answered, matrices: np.ndarray, high_bits: np.ndarray
+    ) -> Callable[[], np.ndarray]:
+        """As on the device, of whole blocks only; float64 [blocks, K, log2(R) + 5]."""
+        R = self._block
+        blocks = len(answers.values) // R
+        v = answers.values[: blocks * R].reshape(blocks, R, -1).swapaxes(1, 2)
+        first, last = v[:, :, :1], v[:, :, -1:]
+        change = v - first
+        span = np.abs(change).max(axis=2, keepdims=True)
+        sums = [part @ matrices[h] for part, h in zip(change, high_bits[:blocks], strict=True)]
+        stacked = np.stack(sums) if sums else change[:, :, : matrices.shape[2]]
+        return lambda: np.concatenate([stacked, first, last, span], axis=2)
+
+    def tables(
+        self, streams: list[tuple[Pairs, Question]], start: np.ndarray, differs: np.ndarray
+    ) -> np.ndarray:
+        """v(S) of N instances over B donors: float64 [N, 2^P, K]; differs bool [N, B, P]."""
+        parts = [self._held(pairs, question) for pairs, question in streams]
+        values = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return tables_of_pairs(values, start, differs, streams[0][1].donor_weights)
+
+    def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
+        """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""
+        groups = host_group_means(
+            self._held(stream, question), question.donor_weights, 1 << SLOT_BITS
+        )
+        return groups.reshape(len(stream.instances), -1, groups.shape[-1])
+
+    def pair_means(
+        self, pairs: Pairs, question: Question, places: tuple[np.ndarray, np.ndarray, np.ndarray]
+    ) -> np.ndarray:
+        """The same for pairs of which some answer their corners; places as in `list_means`."""
+        assert question.masks is not None
+        values = self._held(pairs, question)
+        return host_list_means(values, *places, question.masks, question.donor_weights)
+
+    def _held(self, stream: Stream, question: Question) -> np.ndarray:
+        """All answers of the stream; float64 [rows, K]."""
+        parts = []
+        for answers in self.answers(stream, question.x, question.masks):
+            question.check(stream, answers)
+            parts.append(answers.values)
+            question.done(answers.piece.rows)
+        return np.concatenate(parts)
+
+    def values(self, answers: Answered) -> np.ndarray:
+        """The answers themselves, float64 [rows, K]."""
+        return answers.values
+
+    def any_bad(self, answers: Answered) -> bool:
+        """Whether an answer is not finite, or a score does not keep its bounds."""
+        kept = np.isfinite if self._score is None else self._score.kept
+        return not kept(answers.values).all()
+
+    def _drawer(
+        self, x: np.ndarray, kind: str, masks: np.ndarray | None
+    ) -> Callable[[Dispatch], jax.Array]:
+        padded = np.zeros((self._instances, x.shape[1]), x.dtype)
+        padded[: len(x)] = x
+        on_device = jax.device_put(padded, self._device)
+        slots = self._rows >> SLOT_BITS
+        words = -(-self._P // 32)
+        listed = None
+        if kind != "corners":
+            assert masks is not None
+            listed = jax.device_put(list_words(masks, self._listed), self._device)
+        plain, donors = self._players is None, self._donors.shape
+        key = ("draw", self._P, padded.shape, padded.dtype.name, plain, donors, slots, self._device)
+        key = (*key, kind, listed is not None and listed.shape)
+        if key not in self._cache:
+            started = time.perf_counter()
+            shape = jax.ShapeDtypeStruct((slots, 3 + words), np.int32)
+            self._cache[key] = (
+                jax.jit(partial(hybrid_rows, P=self._P, slot_bits=SLOT_BITS, kind=kind))
+                .lower(on_device, self._donors, self._players, slots=shape, masks=listed)
+                .compile()
+            )
+            self.clock.compile_seconds += time.perf_counter() - started
+        program = self._cache[key]
+
+        def draw(piece: Dispatch) -> jax.Array:
+            full = np.zeros((slots, 3 + words), np.int32)
+            full[: len(piece.slots)] = piece.slots
+            return program(on_device, self._donors, self._players, slots=full, masks=listed)
+
+        return draw

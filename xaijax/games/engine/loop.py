@@ -1,0 +1,144 @@
+"""What evaluation and the two loops agree on: streams of rows in, answers and sums out.
+
+Letters: N instances, B donors, P players, K scores, A answers, C coalitions, R rows, k players that
+differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from xaijax.games.engine.clock import Clock
+from xaijax_kernels.engine.lattice import Dispatch, Pairs
+from xaijax_kernels.engine.listed import ListedStream
+
+
+class Answers(Protocol):
+    """A piece of the stream with the model's answers, on the device or on the host."""
+
+    @property
+    def piece(self) -> Dispatch:
+        """Which rows."""
+        ...
+
+
+class Stream(Protocol):
+    """Rows to be asked, as a loop takes them; `lattice.Pairs` and `listed.ListedStream`."""
+
+    @property
+    def kind(self) -> str:
+        """What its slots are: "corners", "structured", "list", "mixed" or "rows"."""
+        ...
+
+    @property
+    def slot_bits(self) -> int:
+        """A slot has 2^slot_bits rows."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Model rows, padding included."""
+        ...
+
+    @property
+    def distinct_rows(self) -> int:
+        """Model rows without padding."""
+        ...
+
+    def dispatches(self, rows_each: int) -> Iterator[Dispatch]:
+        """The rows in pieces."""
+        ...
+
+    def locate(self, row: int, masks: Any) -> tuple[int, int, np.ndarray]:
+        """(instance, donor, kept bool [P]) of a row."""
+        ...
+
+
+Check = Callable[[Any, Any], None]  # (stream, answers): sees every piece before it is used
+Done = Callable[[int], None]  # (rows): told after
+
+
+@dataclass(frozen=True)
+class Instances:
+    """The instances that a stream numbers from 0."""
+
+    codes: np.ndarray  # [N, C]
+    own: np.ndarray | None = None  # float64 [N, A], f(x), where the score looks at it
+    here: np.ndarray | None = None  # int [N], which rows of X they are, for messages
+
+
+@dataclass(frozen=True)
+class Question:
+    """What every question for v(S) brings along, beside its stream."""
+
+    x: Instances
+    donor_weights: np.ndarray  # [B]
+    check: Check
+    done: Done
+    masks: np.ndarray | None = None  # bool [C, P], the coalitions that the stream names
+
+
+class Backend(Protocol):
+    """What evaluation asks of a loop; `device.DeviceBackend` and `host.HostBackend`."""
+
+    clock: Clock
+
+    @property
+    def slot_bits(self) -> int:
+        """A pair takes at least 2^slot_bits rows."""
+        ...
+
+    @property
+    def rows_per_block(self) -> int:
+        """Rows within which a pair is reduced in one go; a power of two."""
+        ...
+
+    def answers(
+        self, stream: Any, x: Instances, masks: np.ndarray | None = None, scored: bool = True
+    ) -> Iterator[Any]:
+        """Score all rows of the stream; masks bool [Q, P], the coalitions it names.
+
+        scored: False gives the model's answers themselves, [R, A].
+        """
+        ...
+
+    def pair_sums(self, answers: Any, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:
+        """Start the semivalues of all blocks of the piece; float64 [blocks, K, k + 3] on call."""
+        ...
+
+    def piece_sums(
+        self, answers: Any, matrices: np.ndarray, high_bits: np.ndarray
+    ) -> Callable[[], np.ndarray]:
+        """Start the sums of pairs larger than a block; float64 [tiles, K, log2(R) + 5] on call."""
+        ...
+
+    def tables(
+        self, streams: list[tuple[Pairs, Question]], start: np.ndarray, differs: np.ndarray
+    ) -> np.ndarray:
+        """v(S) of N instances over B donors: float64 [N, 2^P, K].
+
+        start [N, B]: a pair's first row, the streams one after another; differs bool [N, B, P].
+        """
+        ...
+
+    def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
+        """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""
+        ...
+
+    def pair_means(
+        self, pairs: Pairs, question: Question, places: tuple[np.ndarray, np.ndarray, np.ndarray]
+    ) -> np.ndarray:
+        """The same for pairs of which some answer their corners; places as in `list_means`."""
+        ...
+
+    def values(self, answers: Any) -> np.ndarray:
+        """The answers of a piece, float64 [rows, K]."""
+        ...
+
+    def any_bad(self, answers: Any) -> bool:
+        """Whether an answer of the piece is not finite, or does not keep its score's bounds."""
+        ...

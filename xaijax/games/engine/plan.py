@@ -1,0 +1,98 @@
+"""The plan of a run on devices: tile, tiles per dispatch, instances at a time.
+
+Pure functions of sizes and limits; nothing is timed, so the same call makes the same plan.
+
+Letters: R rows in a tile, T tiles in a dispatch, B donors, C code columns, P players.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xaijax.core.errors import MemoryPlanError
+from xaijax_kernels.engine.hybrids import SLOT_BITS
+from xaijax_kernels.engine.tiles import SMALLEST_TILE, TileShape, tile_rows
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a run, fixed before its first dispatch."""
+
+    tile: TileShape
+    tiles: int  # T
+    instances: int  # rows of x on the device at a time
+    donors: int  # B
+    columns: int  # C
+
+    @property
+    def rows(self) -> int:
+        """Rows of one dispatch."""
+        return self.tile.rows * self.tiles
+
+
+def plan_sizes(
+    *,
+    width: int,
+    itemsize: int,
+    platform: str,
+    shape: tuple[int, ...],
+    P: int,
+    outputs: int,
+    dtype: str,
+    donors: int,
+    columns: int,
+    devices: int,
+    tile: int | None,
+    batch_rows: int | None,
+    most_rows: int,
+    default_tiles: int,
+    max_memory: int,
+    tile_parts: int = 1,
+) -> Sizes:
+    """Choose tile and tiles per dispatch; a pure function of its arguments.
+
+    tile_parts: by how much the tile is smaller than for one long stream.
+
+    batch_rows is cut to what fits, and to the most rows that are asked for (where these are more
+    than the default).
+    """
+    slot_bits = min(P, SLOT_BITS)
+    per_row = itemsize * (2 * width + 3 * columns + outputs) + 16
+    own = tile_rows(max(width, columns), itemsize, platform)
+    rows = tile or max(SMALLEST_TILE, own // tile_parts)
+    while tile is None and rows > SMALLEST_TILE and rows * per_row * 4 > max_memory:
+        rows //= 2
+    if rows * per_row > max_memory:
+        raise MemoryPlanError(
+            f"max_memory={max_memory:,} bytes, but one tile of {rows} rows needs about "
+            f"{rows * per_row:,} ({columns} columns, widest layer {width}). Raise max_memory=."
+        )
+    tiles = default_tiles
+    if batch_rows is not None:
+        tiles = min(-(-batch_rows // rows), max(default_tiles, -(-most_rows // rows)))
+    fits = max_memory // 4 // max(1, rows * itemsize * (outputs + 1))
+    tiles = max(1, min(tiles, fits))
+    tiles = -(-tiles // devices) * devices
+    return Sizes(
+        TileShape(shape, P, slot_bits, rows >> slot_bits, outputs, dtype),
+        tiles,
+        rows_at_a_time(columns * itemsize, max_memory),
+        donors,
+        columns,
+    )
+
+
+def instances_at_a_time(donors: int, P: int, bytes_per_row: int, max_memory: int) -> int:
+    """Instances whose pairs are planned together.
+
+    A pair takes some 80 bytes on the host and two flags a player: a quarter of the memory, and at
+    most about half a million pairs. It does not depend on how many instances there are, so that
+    every call runs the same program.
+    """
+    by_pairs = min(1 << 19, max_memory // 4 // (80 + 2 * P)) // donors
+    return max(1, min(by_pairs, rows_at_a_time(bytes_per_row, max_memory)))
+
+
+def rows_at_a_time(bytes_per_row: int, max_memory: int) -> int:
+    """Instances whose rows are held on the device together: an eighth of the memory."""
+    return max(1, min(max_memory // 8 // max(1, bytes_per_row), 1 << 13))

@@ -1,0 +1,126 @@
+"""The distinct values that each player has, and what each adds to the layer of a model.
+
+A player is a few columns; its values are what they hold in some row of the donors or the instances.
+Where they are few (codes, counts, whole numbers), a table of what each adds to the first layer
+stands for all rows.
+
+Letters: N instances, B donors, P players, V values of all players, F columns, H numbers of a part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.games.engine.programs import columns
+from xaijax.games.measure.replacement import agreement_codes
+from xaijax_kernels.engine.tiles import traced_once
+from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answers
+from xaijax_kernels.structures.dense import WHOLE_ROWS
+
+SHARE = 16  # of the memory that a table may take
+KEPT, LAYER = "values", "layer"
+
+
+@dataclass(frozen=True)
+class Values:
+    """Numbered values: a number says the player too."""
+
+    of_rows: np.ndarray  # int32 [N, P]
+    of_donors: np.ndarray  # int32 [B, P]
+    table: jax.Array  # [V.., H], by the numbers
+
+    @cached_property
+    def parts(self) -> tuple[jax.Array, jax.Array]:
+        """What each player of the instances and of the donors adds; [N, P, H] and [B, P, H]."""
+        donors = self.table[self.of_donors]
+        return donors if self.of_rows is self.of_donors else self.table[self.of_rows], donors
+
+
+def layer_of(evaluator: Any) -> Any:
+    """The model's structure, shapes in place of numbers."""
+    if LAYER not in evaluator.kept:
+        params = evaluator.model.params
+        evaluator.kept[LAYER] = jax.eval_shape(evaluator.structure.of, params)
+    return evaluator.kept[LAYER]
+
+
+def distinct(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the first row of each value [V], its number in every row [R]) of codes int [R, c]."""
+    whole = np.ascontiguousarray(codes)
+    if whole.shape[1] > 1:
+        whole = whole.view(f"V{whole.shape[1] * whole.itemsize}")
+    _, first, number = np.unique(whole.ravel(), return_index=True, return_inverse=True)
+    return first, number.ravel()
+
+
+def values_of(evaluator: Any, codes: np.ndarray) -> Values | None:
+    """The values of instances [N, F] and of the donors; None where a table would be too large.
+
+    Kept for the next game on the same rows.
+    """
+    kept = evaluator.kept.get(KEPT)
+    if kept is not None and _equal(kept[0], codes):
+        return kept[1]
+    found = _made(evaluator, codes)
+    evaluator.kept[KEPT] = (codes, found)
+    return found
+
+
+def _equal(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(agreement_codes(one), agreement_codes(other))
+
+
+def _made(evaluator: Any, codes: np.ndarray) -> Values | None:
+    donors, params = evaluator.replacement.codes, evaluator.model.params
+    same = _equal(codes, donors)  # QII's pool is mostly its data
+    rows = donors if same else np.concatenate([donors, codes])
+    whole = agreement_codes(rows)
+    structure, players = evaluator.structure, evaluator.code_players
+    width = layer_of(evaluator).parts
+    most = evaluator.max_memory // SHARE // (width * rows.itemsize)
+    firsts, numbers, V = [], [], 0
+    for p in range(evaluator.players.count):
+        first, number = distinct(whole[:, players == p])
+        numbers.append(number + V)
+        firsts.append(first)
+        V += len(first)
+        if V > most:
+            return None
+    number = np.stack(numbers, axis=1).astype(np.int32)
+    player = np.repeat(np.arange(len(firsts)), list(map(len, firsts)))
+    filled = ((0, -V % WHOLE_ROWS), (0, 0))
+    codes_of = np.pad(rows[np.concatenate(firsts)], filled, mode="edge")
+    own = np.pad(player[:, None] == players, filled)
+    cache, key = evaluator.model.compiled, ("value table", structure)
+    if key not in cache:
+        cache[key] = jax.jit(partial(value_table, structure.of))
+    table = cache[key](params, codes_of, own)
+    of_donors = number[: len(donors)]
+    return Values(of_donors if same else number[len(donors) :], of_donors, table)
+
+
+def whole(evaluator: Any, values: Values, numbers: np.ndarray) -> np.ndarray:
+    """The model's answers [n, A] to rows themselves, numbers int32 [n, P] of their values."""
+    structure, cache = evaluator.structure, evaluator.model.compiled
+    key = ("whole", structure, values.table.dtype.name)
+    if key not in cache:
+        head = head_of(evaluator, INSTANCES, values.table.dtype)
+        cache[key] = jax.jit(partial(whole_answers, structure.of, head))
+    filled = INSTANCES << (-(-len(numbers) // INSTANCES) - 1).bit_length()
+    rows = np.pad(numbers, ((0, filled - len(numbers)), (0, 0)), mode="edge")
+    return np.asarray(cache[key](evaluator.model.params, values.table, rows))[: len(numbers)]
+
+
+def head_of(evaluator: Any, rows: int, dtype: Any) -> Any:
+    """What follows the structure, for so many rows at a time."""
+    structure, params = evaluator.structure, evaluator.model.params
+    cache, key = evaluator.model.compiled, ("head", structure, rows, dtype.name)
+    if key not in cache:
+        shape = jax.ShapeDtypeStruct((rows, layer_of(evaluator).width), dtype)
+        cache[key] = traced_once(columns(structure.head), params, shape)
+    return cache[key]

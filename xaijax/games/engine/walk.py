@@ -1,0 +1,191 @@
+"""Walks along orders of players, where the model's first layer is known.
+
+Letters: N instances, B donors, P players, D orders, K outputs, H units of the layer, G instances in
+a tile, L sizes in a block, T tiles in a dispatch.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as Spec
+
+from xaijax.core.errors import MemoryPlanError
+from xaijax.games.engine.clock import Clock
+from xaijax.games.engine.programs import columns
+from xaijax_kernels.engine.memory import program_bytes
+from xaijax_kernels.engine.tiles import TILES_PER_DISPATCH, tile_rows, widest_layer
+from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
+
+LONGEST_BLOCK = 64  # sizes that go through the head in one call
+MOST_INSTANCES = 16  # of one tile: a lone instance is padded to no more than this
+ORDERS = 32  # on the device at a time
+LOOK_AHEAD = 1
+PROBE_ROWS = 32  # as the model was probed with: a head that was found in that trace has it already
+
+
+def walk_shape(P: int, B: int, K: int, rows: int, dtype: str) -> WalkShape:
+    """A tile of about `rows` rows for one call of the head; a pure function of its arguments."""
+    block = -(-P // -(-P // LONGEST_BLOCK))
+    lanes = max(1, rows // (2 * block))
+    segments = -(-B // lanes)
+    donors = -(-B // segments)
+    instances = max(1, min(lanes // donors, MOST_INSTANCES))
+    return WalkShape(P, instances, donors, block, K, dtype)
+
+
+class WalkBackend:
+    """Runs walks on the devices of `mesh`."""
+
+    def __init__(
+        self,
+        model: Any,
+        structure: Any,
+        outputs: int,
+        donors: np.ndarray,
+        donor_weights: np.ndarray,
+        instances: int,
+        mesh: Mesh,
+        max_memory: int,
+        clock: Clock,
+    ) -> None:
+        """donors [B, P]; instances: rows of x on the device at a time."""
+        self._model, self._structure = model, structure
+        self.clock, self._mesh = clock, mesh
+        self._instances = instances
+        self._same, self._split = NamedSharding(mesh, Spec()), NamedSharding(mesh, Spec("tiles"))
+        self._params = jax.device_put(model.params, self._same)
+        B, P = donors.shape
+        self._count = B
+        rows = self._head_rows(outputs, donors.dtype, mesh.devices.flat[0].platform)
+        self.shape = walk_shape(P, B, outputs, rows, donors.dtype.name)
+        self.segments = -(-B // self.shape.donors)
+        missing = self.segments * self.shape.donors - B
+        # The padding repeats a valid row, with weight 0.
+        padded = np.concatenate([donors, np.repeat(donors[-1:], missing, axis=0)])
+        self._scale = donor_weights.max()
+        weights = np.pad(donor_weights / self._scale, (0, missing)).astype(donors.dtype)
+        split = (self.segments, self.shape.donors)
+        self._donors = jax.device_put(padded.reshape(*split, P), self._same)
+        self._weights = jax.device_put(weights.reshape(split), self._same)
+        per_tile = 4 * self.shape.blocks * self.shape.block * self.shape.instances * outputs
+        fits = max(1, max_memory // 8 // (per_tile * donors.itemsize))
+        self.tiles = -(-min(TILES_PER_DISPATCH, fits) // mesh.size) * mesh.size
+        self._max_memory = max_memory
+
+    def sums(self, x: np.ndarray, orders: np.ndarray) -> tuple[np.ndarray, int]:
+        """v(S) along orders: float64 [n, D, 2, P, K], and the number of answers not finite.
+
+        x [n, P], orders int32 [D, P]. Entry [i, d, 0, s - 1] keeps the first s players of the
+        order, entry [i, d, 1, s - 1] the others.
+        """
+        out = np.zeros((len(x), len(orders), 2, self.shape.P, self.shape.outputs))
+        bad = 0
+        for n in range(0, len(x), self._instances):
+            for d in range(0, len(orders), ORDERS):
+                here = out[n : n + self._instances, d : d + ORDERS]
+                bad += self._some(
+                    x[n : n + self._instances], orders[d : d + ORDERS].astype(np.int32), here
+                )
+        return out, bad
+
+    def _some(self, x: np.ndarray, orders: np.ndarray, out: np.ndarray) -> int:
+        program, T = self._program(x.dtype), self.tiles
+        rows = np.zeros((self._instances, x.shape[1]), x.dtype)
+        rows[: len(x)] = x
+        listed = np.zeros((ORDERS, orders.shape[1]), np.int32)
+        listed[: len(orders)] = orders
+        fixed = (self._params, *jax.device_put((rows,), self._same), self._donors, self._weights)
+        on_device = (*fixed, jax.device_put(listed, self._same))
+        work, groups = self._work(len(x), len(orders))
+        share = T // self._mesh.size
+        run = len(work) * self.shape.blocks * self.shape.rows
+        used = 2 * self.shape.P * len(x) * len(orders) * self._count
+        self.clock.padded_rows += run - used
+        bad, waiting = 0, []
+
+        def take() -> int:
+            first, count, (high, low, lost) = waiting.pop(0)
+            summed = np.asarray(high).astype(np.float64) + np.asarray(low)
+            for t in range(count):
+                order, group = work[first + t, 0], groups[first + t]
+                own = summed[t, :, : self.shape.P, : len(group)]  # [2, P, g, K]
+                out[group, order] += self._scale * np.moveaxis(own, 2, 0)
+            return int(np.asarray(lost)[:count].sum())
+
+        for first in range(0, len(work), T):
+            part = work[first : first + T]
+            counts = np.clip(len(part) - share * np.arange(self._mesh.size), 0, share)
+            padded = np.concatenate([part, np.repeat(part[-1:], T - len(part), axis=0)])
+            answer = program(*on_device, counts.astype(np.int32), padded)
+            self.clock.model_calls += 1
+            waiting.append((first, len(part), answer))
+            if len(waiting) > LOOK_AHEAD:
+                bad += take()
+        while waiting:
+            bad += take()
+        return bad
+
+    def _work(self, N: int, D: int) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Tiles: int32 [tiles, 2 + G], and the instances of each without the padding.
+
+        An instance's donors are summed segment after segment, whatever else is in its tiles.
+        """
+        G = self.shape.instances
+        groups = [np.arange(n, min(n + G, N)) for n in range(0, N, G)]
+        tiles = [(d, s, group) for d in range(D) for group in groups for s in range(self.segments)]
+        work = np.empty((len(tiles), 2 + G), np.int32)
+        for row, (d, s, group) in zip(work, tiles, strict=True):
+            row[0], row[1], row[2:] = d, s, group[-1]
+            row[2 : 2 + len(group)] = group
+        return work, [group for _, _, group in tiles]
+
+    def _head_rows(self, outputs: int, dtype: np.dtype, platform: str) -> int:
+        """Rows of one call of the head, as a tile of the plain model would have."""
+        model = self._model
+        structure = self._structure
+        hidden = jax.eval_shape(structure.of, model.params).width
+        probe = jax.ShapeDtypeStruct((PROBE_ROWS, hidden), dtype)
+        jaxpr = jax.make_jaxpr(structure.head)(model.params, probe).jaxpr
+        width = max(hidden, outputs, widest_layer(jaxpr, PROBE_ROWS))
+        return tile_rows(width, dtype.itemsize, platform)
+
+    def _program(self, dtype: np.dtype) -> Any:
+        key = ("walk", self.shape, self.segments, self.tiles, self._instances)
+        key = (*key, dtype.name, tuple(self._mesh.devices.flat))
+        cache = self._model.compiled
+        if key not in cache:
+            started = time.perf_counter()
+
+            def of(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
+                return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
+
+            structure = self._structure
+            run = partial(walk_tiles, structure.of, columns(structure.head), self.shape)
+            cache[key] = (
+                jax.jit(partial(run, self._mesh))
+                .lower(
+                    self._params,
+                    of(self._same, self._instances, self.shape.P, dtype=dtype),
+                    self._donors,
+                    self._weights,
+                    of(self._same, ORDERS, self.shape.P),
+                    of(self._split, self._mesh.size),
+                    of(self._split, self.tiles, 2 + self.shape.instances),
+                )
+                .compile()
+            )
+            self.clock.compile_seconds += time.perf_counter() - started
+        needed = program_bytes(cache[key]) * (LOOK_AHEAD + 1)
+        if needed > self._max_memory:
+            raise MemoryPlanError(
+                f"max_memory={self._max_memory:,} bytes, but a dispatch of {self.tiles} tiles of "
+                f"walks needs {needed:,}. Raise max_memory=, or leave structure= out."
+            )
+        return cache[key]

@@ -1,0 +1,279 @@
+"""Replacement: what stands in the columns of a player that is absent.
+
+Letters: B donor rows, F columns, C code columns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public_class
+from xaijax.core.typing import Rows
+from xaijax.tables.coded_table import CodedTable, Untranslatable
+from xaijax.tables.frame_table import FrameTable
+from xaijax.tables.frames import frame_kind, frame_labels, same_labels
+from xaijax.tables.table import FloatTable, Table, WordTable
+
+
+@public_class
+class Baseline:
+    """One row that stands for "absent", in place of many background rows.
+
+    Give it as `background=` or `pool=`. `Baseline(row)` is that row. `Baseline("median", rows)` and
+    `Baseline("mean", rows)` are one row that is computed from many, column by column.
+
+    Args:
+        row: "median", "mean", or the row itself: an array [F] (or shaped like one instance), a
+            frame of one row, or a pandas Series of numbers.
+        rows: rows [B, *F], an array or a frame; with "median" and "mean" only. The value of a
+            frame's column that is not numeric is its most frequent one, the first in sorted order
+            where there are several. A NaN is refused, unless the model was made with
+            allow_nan=True: then it is left out of the median and the mean, as a null of polars is.
+
+    Raises:
+        InputError: another word; "median" or "mean" without `rows`; a row with `rows`. Where the
+            baseline is used, also a frame of several rows, or `rows` without rows or with a NaN.
+        InputTypeError: where it is used, a Series that is not of numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.array([[0.0, 1.0], [0.0, 2.0], [6.0, 9.0]])
+        >>> model = xj.as_model(lambda X: X[:, 0] + X[:, 1])
+        >>> explanation = xj.Explainer(model, xj.Baseline("median", rows))(np.array([[5.0, 3.0]]))
+        >>> explanation.values.round(3), explanation.base_values.round(3)
+        (array([[5., 1.]]), array([2.]))
+    """
+
+    def __init__(self, row: Any, rows: Rows | None = None) -> None:
+        if isinstance(row, str):
+            checks.one_of(row, "row", ("median", "mean"))
+            if rows is None:
+                raise InputError(f"Baseline({row!r}, rows) needs the rows to take the {row} of.")
+        elif rows is not None:
+            raise InputError("Baseline takes a row, or 'median' or 'mean' and rows; not both.")
+        self.row = row
+        self.rows = rows
+
+    def __repr__(self) -> str:
+        return f"Baseline({self.row!r}, rows)" if isinstance(self.row, str) else "Baseline(row)"
+
+    def as_rows(self, allow_nan: bool, name: str = "background") -> Any:
+        """The one row as a batch: array [1, *F], or a frame of one row."""
+        if isinstance(self.row, str):
+            return _summary(self.rows, self.row, allow_nan, name)
+        if frame_kind(self.row):
+            if len(self.row) != 1:
+                raise InputError(f"{name}: Baseline(row) got a frame of {len(self.row)} rows.")
+            return self.row
+        if type(self.row).__module__.startswith("pandas") and hasattr(self.row, "to_frame"):
+            if self.row.dtype.kind not in "biuf":
+                raise InputTypeError(
+                    f"{name}: Baseline(row) got a Series of dtype {self.row.dtype}, which has "
+                    "lost the columns' own dtypes. Give a frame of one row (frame.iloc[[0]])."
+                )
+            return self.row.to_frame().T
+        return checks.as_array(self.row, name)[None]
+
+
+def _summary(rows: Any, how: str, allow_nan: bool, name: str) -> Any:
+    kind = frame_kind(rows)
+    if kind is None:
+        array = checks.as_array(rows, name)
+        if array.ndim < 2 or len(array) == 0:
+            raise InputError(
+                f"{name}: Baseline({how!r}, rows) needs rows [B, F], got shape {array.shape}."
+            )
+        checks.finite(array, name, allow_nan)
+        summary = (np.nanmedian if how == "median" else np.nanmean)(array, axis=0)
+        return summary[None].astype(array.dtype if array.dtype.kind == "f" else np.float64)
+    if len(rows) == 0:
+        raise InputError(f"{name} has 0 rows; at least 1 is needed.")
+    if kind == "polars":
+        one = {}
+        for label in rows.columns:
+            column = rows[label]
+            numeric = column.dtype.is_numeric()
+            if numeric:
+                checks.finite(column.to_numpy(), f"{name}, column {label!r}", allow_nan)
+            if column.dtype.is_float():
+                column = column.fill_nan(None)  # a number that is missing, as in arrays and pandas
+            one[label] = (
+                [getattr(column, how)()] if numeric else column.mode().sort().head(1).to_list()
+            )
+        return type(rows)(one, schema={k: _polars_dtype(rows[k]) for k in rows.columns})
+    parts = {}
+    for label in rows.columns:
+        column = rows[label]
+        numeric = column.dtype.kind in "iuf"
+        if numeric:
+            values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            checks.finite(values, f"{name}, column {label!r}", allow_nan)
+        value = getattr(column, how)() if numeric else column.mode().iloc[0]
+        parts[label] = column.iloc[:1].copy()
+        if numeric:
+            plain = isinstance(column.dtype, np.dtype)
+            wide = np.result_type(column.dtype, np.float64) if plain else "Float64"
+            parts[label] = parts[label].astype(wide)
+        parts[label].iloc[0] = value
+    return type(rows)({k: v.reset_index(drop=True) for k, v in parts.items()})
+
+
+def _polars_dtype(column: Any) -> Any:
+    import polars as pl  # noqa: PLC0415
+
+    return pl.Float64 if column.dtype.is_numeric() else column.dtype
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Donor rows as codes, with their weights."""
+
+    table: Table
+    codes: np.ndarray  # [B, C]
+    weights: np.ndarray  # float64 [B], positive, sum 1
+    weights_sum: float | None  # of the weights as given; None: none were
+    row: np.ndarray  # int64 [B], place of each donor among the background rows given
+    rows_given: int  # background rows before those of weight 0 were dropped
+    kind: str  # "rows" | "baseline" | "sampler"
+    rows: Any = None  # of a translated estimator: the donor rows as it takes them itself
+
+    @property
+    def codes_of_rows(self) -> np.ndarray:
+        """Of all of `rows`, those of weight 0 too; [rows_given, C]."""
+        if len(self.codes) == self.rows_given:
+            return self.codes
+        return self.table.encode(self.rows)[1]
+
+    @property
+    def as_read(self) -> Any:
+        """The donors [B] as the table reads rows: arrays or frames, no codes of a translation."""
+        there = self.on_host()
+        return there.table.decode(there.codes)
+
+    def on_host(self) -> Replacement:
+        """The same rows, for the estimator itself where its translation took them."""
+        if not isinstance(self.table, CodedTable):
+            return self
+        table, codes = self.table.host.encode(self.rows)
+        return replace(self, table=table, codes=codes[self.row], rows=None)
+
+    def for_model(self, model: Any) -> Replacement:
+        """The same rows for what a translated estimator's model settled to (`Model.settled`).
+
+        Raises Untranslatable for rows that do not fit JAX.
+        """
+        if model.loop == "host" or not isinstance(self.table, CodedTable):
+            return self.on_host()
+        table, codes = model.coded(self.table.host).encode(self.rows)
+        return replace(self, table=table, codes=codes[self.row])
+
+
+def replacement_of(model: Any, background: Any, weights: Any) -> Replacement:
+    """Read the `background=` argument for a model.
+
+    Raises InputError and InputTypeError for rows, names, shapes or weights that are not accepted.
+    """
+    if isinstance(background, Baseline):
+        if weights is not None:
+            raise InputError("weights belong to background rows; a Baseline is one row.")
+        rows = background.as_rows(model.allow_nan)
+    else:
+        rows = background
+    table = table_of(model, rows)
+    rows = table.read(rows, "background", model.allow_nan)
+    kind = "baseline" if isinstance(background, Baseline) else "rows"
+    return _replacement(model, table, rows, checks.row_weights(weights, len(rows)), kind)
+
+
+def intervention_of(
+    model: Any, table: Table, pool: Any, weights: Any, kind: str = "rows"
+) -> Replacement:
+    """Read the `pool=` of QII: donor rows, or a `Baseline`, read by the table of the data.
+
+    kind: "rows", "baseline", or "sampler" where the rows are draws, to be taken in order.
+
+    Raises InputError and InputTypeError as `replacement_of`.
+    """
+    constant = isinstance(pool, Baseline)
+    if constant and weights is not None:
+        raise InputError("pool_weights belong to pool rows; a Baseline is one row.")
+    given = pool.as_rows(model.allow_nan, "pool") if constant else pool
+    rows = table.read(given, "pool", model.allow_nan, "the data")
+    checked = checks.row_weights(weights, len(rows), "pool_weights", "the pool")
+    return _replacement(model, table, rows, checked, kind)
+
+
+def pool_of(model: Any, data: Any, weights: Any) -> Replacement:
+    """Read the `data=` and `weights=` of Anchors: the rows that perturbations are made of.
+
+    Raises InputError and InputTypeError as `replacement_of`.
+    """
+    table = table_of(model, data, "data")
+    rows = table.read(data, "data", model.allow_nan, "the model")
+    checked = checks.row_weights(weights, len(rows), "weights", "the data")
+    return _replacement(model, table, rows, checked, "rows")
+
+
+def _replacement(
+    model: Any, table: Table, rows: Any, weights: tuple[np.ndarray, float | None], kind: str
+) -> Replacement:
+    w, total = weights
+    kept = rows if isinstance(table, CodedTable) else None
+    try:
+        table, codes = table.encode(rows)
+    except Untranslatable as reason:
+        model.comparison.to_host(str(reason))
+        assert isinstance(table, CodedTable)
+        kept = None
+        table, codes = table.host.encode(rows)
+    row = np.flatnonzero(w > 0)
+    return Replacement(table, codes[row], w[row], total, row, len(rows), kind, kept)
+
+
+def table_of(model: Any, background: Any, name: str = "background") -> Table:
+    """The table that reads such rows for a model; `name` is the argument they came as."""
+    names = model.feature_names
+    as_given = model.backend == "host" or model.reader is not None
+    if frame_kind(background):
+        labels = frame_labels(background, name)
+        shape: tuple[int, ...] = (len(labels),)
+        if model.input_shape not in (None, shape):
+            raise InputError(
+                f"{name} is a frame of {len(labels)} columns, but input_shape="
+                f"{model.input_shape}. Give arrays."
+            )
+        if names is not None:
+            same_labels(labels, names, name, "the model")
+        if as_given:
+            return _read_for(model, FrameTable.of(background, name))
+        names = labels
+    else:
+        array = checks.as_array(background, name)
+        shape = checks.rows_of(array, name, model.input_shape).shape[1:]
+        if names is not None and len(names) != math.prod(shape):
+            raise InputError(
+                f"feature_names has {len(names)} names, but the {name} has "
+                f"{math.prod(shape)} columns."
+            )
+        checks.unique_names(names or (), "feature_names")
+        if as_given:
+            return _read_for(model, WordTable(shape, array.dtype, names))
+    return FloatTable(shape, np.dtype("f8" if model.precision == "float64" else "f4"), names)
+
+
+def _read_for(model: Any, table: Table) -> Table:
+    return table if model.backend == "host" else model.coded(table)
+
+
+def agreement_codes(codes: np.ndarray) -> np.ndarray:
+    """Codes as whole numbers, to be compared bit for bit."""
+    if codes.dtype.kind == "f":
+        return codes.view(f"i{codes.dtype.itemsize}")
+    return codes

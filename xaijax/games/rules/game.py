@@ -1,0 +1,350 @@
+"""`RuleGame`: rules of N instances, their coverage and their precision.
+
+Letters: N instances, B donors, F columns, A answers of the model, Q questions (an instance and a
+rule each), D listed draws, S shares of the draws that are summed apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import ModelOutputError
+from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.measure.replacement import agreement_codes
+from xaijax.games.measure.score import Score
+from xaijax.games.rules import pulls
+from xaijax.games.rules.coverage import Cover, settled
+from xaijax.games.rules.device import RuleDevice
+from xaijax.games.rules.host import RuleHost
+from xaijax.games.rules.known_draws import MOST_BITS, KnownDraws
+from xaijax.games.rules.rule_lots import satisfying
+from xaijax.games.rules.space import Perturbation
+from xaijax.tables.fingerprints import fingerprints
+from xaijax_kernels.rules.candidates import rule_keys
+from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, keys_of
+
+MOST_FLAGS = 1 << 23  # draws whose pulls are made together
+SHARED = np.uint64(0)  # in place of fingerprint and rule, for draws that all rules share
+
+
+class RuleAsker:
+    """What the games of one explainer share: the loop, and the pool's arrays."""
+
+    def __init__(self, evaluator: Evaluator, space: Perturbation, score: Score, seed: int) -> None:
+        self.evaluator, self._space, self.score, self.seed = evaluator, space, score, seed
+        self.bins = space.bins.of(evaluator.replacement.as_read)  # int32 [B, F]
+        self._forget()
+
+    def _forget(self) -> None:
+        self._donors = self.evaluator.replacement
+        self._pools: dict[str, Pool] = {}
+        self._loop: RuleDevice | RuleHost | None = None
+        self.donor_answers: np.ndarray | None = None  # [B, A]
+
+    @property
+    def space(self) -> Perturbation:
+        """Of the donors as the evaluator has them, who changes where a translation is left."""
+        if self.evaluator.replacement is not self._donors:
+            self._space = self._space.of_donors(self.evaluator.replacement)
+            self._forget()
+        return self._space
+
+    def pool(self, search: str) -> Pool:
+        """The kernel's arrays for this way to search."""
+        kind = search if search in ("exact", "table") else "draws"
+        if kind not in self._pools:
+            self._pools[kind] = self.space.pool(search, self.bins)
+        return self._pools[kind]
+
+    def loop(self, questions: Questions) -> RuleDevice | RuleHost:
+        """The loop that runs the model; the first call probes it."""
+        if self._loop is None:
+            backend: Any = questions.backend()
+            kept = self.evaluator.model.compiled
+            if self.evaluator.model.backend == "host":
+                self._loop = RuleHost(backend, self.score, kept)
+            else:
+                self._loop = RuleDevice(backend.programs, self.score, kept)
+        if isinstance(self._loop, RuleHost):
+            self._loop.first = questions.first
+        return self._loop
+
+
+class RuleGame:
+    """The rules of the instances `rows`, as read by the evaluator's table."""
+
+    def __init__(self, asker: RuleAsker, rows: Any, first: int = 0) -> None:
+        """first: which row of X the first is, for messages."""
+        self.rows = rows
+        self.questions = Questions(asker.evaluator, rows, lambda done: None, first)
+        # After the rows, by which it is known whether a translation answers.
+        self.asker, self.space, self.read_bins = asker, asker.space, asker.space.bins
+        self.bins = asker.space.bins.of(rows)  # int32 [N, F]
+        self.prints = fingerprints(rows)  # uint64 [N]
+        self.cover = Cover(asker.bins, self.bins, asker.space.weights)
+        self.own = self._own()  # [N, A]
+        self._subjects = self._made_subjects()
+        self._agrees: np.ndarray | None = None
+        self._known = KnownDraws(self.bins.shape[1])
+        self.rows_asked = 0
+
+    @property
+    def N(self) -> int:
+        """Instances."""
+        return len(self.bins)
+
+    @property
+    def F(self) -> int:
+        """Columns."""
+        return self.bins.shape[1]
+
+    def allowed(self) -> np.ndarray:
+        """Columns that may be in an instance's rule; bool [N, F]."""
+        return self.cover.supported() | ~self.space.needs_support()
+
+    def hits(
+        self, instance: np.ndarray, rules: np.ndarray, first: np.ndarray, draws: np.ndarray
+    ) -> np.ndarray:
+        """How many of the draws first .. first + draws - 1 of each rule agree; int64 [Q].
+
+        instance int [Q], rules bool [Q, F].
+        """
+        keys = keys_of(self.asker.seed, self.prints[instance], _one_word(rule_keys(rules)))
+        if self.space.kind in ("joint", "conditional"):
+            return self._hits_of_rows(instance, rules, keys, first, draws)
+        space = self.space.space("draws")
+        longest = _longest(rules, self.F)
+        some = pulls.pulls_of(instance, keys, rules, first, draws, pulls.SHORT, longest)
+        bits = self._bits(space, self.asker.pool("draws"), some)
+        return pulls.counts(some, bits, len(instance))
+
+    def precisions(
+        self, instance: np.ndarray, rules: np.ndarray, search: str, shares: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(the mean agreement over each share, its draws' effective number); float64 [Q, S] each.
+
+        search: "exact" or "table"; shares: bool [D, S], which listed draws belong to a share: of
+        none, and it is not asked.
+        The effective number is Kish's (sum w)^2 / sum w^2: the number itself for equal weights.
+        """
+        weights = self.space.listed(search)[1][:, None] * shares  # [D, S]
+        asked = shares.any(axis=1)  # a draw of no share is not asked
+        means, sizes = np.empty((2, len(instance), shares.shape[1]))
+        D = len(weights)
+        step = max(1, MOST_FLAGS // D)
+        kept = []
+        for at in range(0, len(instance), step):
+            part = slice(at, at + step)
+            agrees = self._listed(instance[part], rules[part], search, asked)
+            if self.space.kind in ("conditional", "joint"):
+                own = self._satisfied(instance[part], rules[part])
+                own = np.repeat(own, D // self.space.B, axis=1)
+            else:
+                own = None
+            means[part], sizes[part] = _means(agrees, own, weights)
+            if self._shares_draws and len(instance) * D <= MOST_BITS:
+                kept.append(np.packbits(agrees, axis=1))
+        if kept:
+            self._known.keep(instance, rules, np.concatenate(kept), asked)
+        return means, sizes
+
+    def _listed(
+        self, instance: np.ndarray, rules: np.ndarray, search: str, asked: np.ndarray
+    ) -> np.ndarray:
+        """Which listed draws agree, of those asked bool [D]; bool [Q, D]."""
+        if self.space.kind == "conditional":
+            return self._donor_agrees(instance)
+        if self.space.kind == "joint":
+            return self._pairs(instance, rules, asked)
+        donors = self.space.listed(search)[0]
+        wanted = np.repeat(asked[None], len(instance), axis=0)
+        agrees = np.zeros(wanted.shape, bool)
+        space = self.space.space(search)
+        empty = np.flatnonzero(~rules.any(axis=1))
+        if space.takes is None and not space.masks:  # then these rows are the donors themselves
+            agrees[empty] = self._donor_agrees(instance[empty])[:, donors]
+            wanted[empty] = False
+        if self._shares_draws:
+            for f, q, place in self._known.parents(instance, rules, asked):
+                same = self._same(instance[q], f, donors) & wanted[q]
+                agrees[q] |= self._known.flags(place, len(asked)) & same
+                wanted[q] ^= same
+        keys = np.repeat(keys_of(self.asker.seed, SHARED, SHARED), len(instance), axis=0)
+        agrees |= self._named(instance, keys, rules, wanted, search)
+        return agrees
+
+    def _named(
+        self,
+        instance: np.ndarray,
+        keys: np.ndarray,
+        rules: np.ndarray,
+        wanted: np.ndarray,
+        search: str,
+    ) -> np.ndarray:
+        """Which of the listed draws wanted bool [Q, D] agree; False for the others."""
+        agrees = np.zeros(wanted.shape, bool)
+        longest = _longest(rules, self.F)
+        some, place = pulls.named_pulls(instance, keys, rules, wanted, pulls.NAMED, longest)
+        if len(place):
+            space = replace(self.space.space(search), named=True)
+            bits = self._bits(space, self.asker.pool(search), some)
+            used = np.arange(pulls.NAMED) < some.used[:, None]
+            agrees.ravel()[place] = pulls.flags(bits, pulls.NAMED)[used]
+        return agrees
+
+    @property
+    def _shares_draws(self) -> bool:
+        """Whether hybrids may be those of a smaller rule: donors that agree stay as they are."""
+        return self.space.kind in ("row", "row_bin") and self.asker.evaluator.model.deterministic
+
+    def _same(self, who: np.ndarray, f: int, donors: np.ndarray) -> np.ndarray:
+        """Whether keeping column f leaves the listed donors as they are; bool [q, D]."""
+        if self.space.draws_in_bins:
+            return self.asker.bins[donors, f] == self.bins[who, f, None]
+        theirs = agreement_codes(self.space.replacement.codes).reshape(self.space.B, self.F, -1)
+        mine = agreement_codes(self.questions.codes).reshape(self.N, self.F, -1)
+        same = np.ones((len(who), len(donors)), bool)
+        for c in range(theirs.shape[2]):
+            same &= theirs[donors, f, c] == mine[who, f, c, None]
+        return same
+
+    def _pairs(self, instance: np.ndarray, rules: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        """The same for pairs of donors, as `joint` has them; bool [Q, B B]."""
+        Q, B = len(instance), self.space.B
+        # Kept columns come from a donor that satisfies the rule; of the others nothing is asked.
+        wanted = self._satisfied(instance, rules)[:, :, None] & asked.reshape(B, B)
+        who, kept = np.repeat(instance, B), np.repeat(rules, B, axis=0)
+        keys = np.zeros((Q * B, 2), np.int32)
+        keys[:, 0] = np.tile(np.arange(B), Q)
+        return self._named(who, keys, kept, wanted.reshape(Q * B, B), "exact").reshape(Q, B * B)
+
+    def _hits_of_rows(
+        self,
+        instance: np.ndarray,
+        rules: np.ndarray,
+        keys: np.ndarray,
+        first: np.ndarray,
+        draws: np.ndarray,
+    ) -> np.ndarray:
+        """`hits` where kept columns come from a row that satisfies the rule."""
+        holds = self._satisfied(instance, rules)
+        question, kept, free = satisfying(holds, self.space.weights, keys, first, draws)
+        if self.space.kind == "conditional":
+            agrees = self._donor_agrees(instance)[question, kept]
+            return np.bincount(question, agrees, minlength=len(instance)).astype(np.int64)
+        header = np.empty((len(question), 4 + _longest(rules, self.F)), np.int32)
+        header[:, 0], header[:, 1], header[:, 2] = instance[question], kept, 0
+        header[:, 3] = free
+        header[:, 4:] = pulls.rule_columns(rules, header.shape[1] - 4)[question]
+        some = pulls.Pulls(header, question, np.ones(len(question), np.int64), 1)
+        bits = self._bits(self.space.space("draws"), self.asker.pool("draws"), some)
+        return pulls.counts(some, bits, len(instance))
+
+    def _satisfied(self, instance: np.ndarray, rules: np.ndarray) -> np.ndarray:
+        """Donors that satisfy the rules; bool [Q, B]."""
+        return self.cover.flags(self.cover.satisfied(instance, rules[:, None])[:, 0])
+
+    def _bits(self, space: Space, pool: Pool, some: pulls.Pulls) -> np.ndarray:
+        loop = self.asker.loop(self.questions)
+        bits, bad = loop.bits(space, pool, self._subjects, some)
+        asked = int(some.used.sum())
+        self.rows_asked += asked
+        # What fills a pull up is answered too, and not looked at.
+        self.asker.evaluator.clock.padded_rows += len(some.header) * some.draws - asked
+        if bad >= 0 and self.asker.evaluator.model.nonfinite != "propagate":
+            row = int(some.header[bad, 0]) + self.questions.first
+            raise ModelOutputError(
+                f"the model returned NaN or infinity for a row drawn around X row {row}, or "
+                "one that was asked together with it. Mend the "
+                'model, or say nonfinite="propagate" in as_model.'
+            )
+        return bits
+
+    def _donor_agrees(self, instance: np.ndarray) -> np.ndarray:
+        """Whether the donors as they are get the instance's answer; bool [Q, B]."""
+        if self._agrees is None:
+            donors = self._donor_answers()
+            B, step = len(donors), max(1, (1 << 22) // len(donors))
+            self._agrees = np.empty((self.N, B), bool)
+            for first in range(0, self.N, step):
+                own = self.own[first : first + step]
+                beside = np.tile(donors, (len(own), 1))
+                scores = np.asarray(self.asker.score(beside, np.repeat(own, B, axis=0)))[:, 0]
+                self._agrees[first : first + step] = scores.reshape(-1, B) > 0.5
+        return self._agrees[instance]
+
+    def _donor_answers(self) -> np.ndarray:
+        asker = self.asker
+        if asker.donor_answers is None:
+            B = self.space.B
+            zero, none = np.zeros(B, np.int32), np.zeros((1, self.F), bool)
+            asker.donor_answers = self.questions.rows_asked(
+                np.zeros(1, int), zero, np.arange(B), zero, none, scored=False
+            )
+        return asker.donor_answers
+
+    def _own(self) -> np.ndarray:
+        """The model's answers to the instances themselves; float64 [N, A]."""
+        everything = np.ones((1, self.F), bool)
+        zero = np.zeros(self.N, np.int32)
+        who = np.arange(self.N)
+        return self.questions.rows_asked(who, who, zero, zero, everything, scored=False)
+
+    def _made_subjects(self) -> Subjects:
+        """Padded to a power of two, so that few shapes compile."""
+        codes = self.questions.codes
+        rows = 1 << max(0, self.N - 1).bit_length()
+
+        def padded(array: np.ndarray) -> Any:
+            return np.concatenate([array, np.repeat(array[-1:], rows - len(array), axis=0)])
+
+        shaped = codes.reshape(self.N, self.F, -1)
+        return Subjects(padded(shaped), padded(self.bins), padded(self.own))
+
+
+def _longest(rules: np.ndarray, F: int) -> int:
+    """Columns of a pull: all where these are few, so that one program serves all rules."""
+    if F <= 32:
+        return F
+    most = int(rules.sum(axis=1).max(initial=1))
+    return min(F, max(16, 1 << max(0, most - 1).bit_length()))
+
+
+def _one_word(keys: np.ndarray) -> np.ndarray:
+    """uint64 [Q] of keys uint64 [Q, 2]."""
+    return keys[:, 0] ^ (keys[:, 1] * np.uint64(0x9E3779B97F4A7C15))
+
+
+def _means(
+    agrees: np.ndarray, own: np.ndarray | None, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted means of bool [Q, D] over the shares of weights [D, S], and effective numbers."""
+    Q, S = len(agrees), weights.shape[1]
+    if own is None:
+        total = weights.sum(axis=0)
+        sizes = np.broadcast_to(total**2 / (weights**2).sum(axis=0), (Q, S))
+        if S == 1 and np.ptp(weights) == 0:  # whole numbers, and no rounding
+            return agrees.mean(axis=1)[:, None], sizes
+        return settled(_product(agrees, weights) / total), sizes
+    total = _product(own, weights)
+    squares = _product(own, weights**2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = _product(agrees & own, weights) / total
+        sizes = total**2 / squares
+    return settled(np.where(total > 0, means, 0.0)), np.where(total > 0, sizes, 0.0)
+
+
+def _product(flags: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """flags bool [Q, D] @ weights [D, S] in float64; counts, where the weights are equal."""
+    out = np.empty((len(flags), weights.shape[1]))
+    for s, column in enumerate(weights.T):
+        used = np.flatnonzero(column)
+        if len(used) and np.ptp(column[used]) == 0:
+            out[:, s] = np.count_nonzero(flags[:, used], axis=1) * column[used[0]]
+        else:
+            out[:, s] = flags[:, used] @ column[used]
+    return out

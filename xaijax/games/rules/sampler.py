@@ -1,0 +1,247 @@
+"""A person's own perturbation space: a sampler, asked for all rows of a round at once.
+
+sampler(X [M, *F], kept bool [M, P], u float64 [M, P]) -> rows [M, *F]: row m is drawn around X[m]
+with the players `kept[m]` kept, made of the uniform numbers u[m] and of nothing else random. These
+are a hash of (seed, the instance's bytes, the rule, draw), so that neighbours change nothing.
+
+Letters: N instances, P players (columns, unless grouped), Q questions, M rows, A answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
+from xaijax.core.threads import in_order
+from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.engine.whose_rows import named_rows
+from xaijax.games.measure.score import Score
+from xaijax.games.rules.bins import Bins
+from xaijax.games.rules.coverage import Cover
+from xaijax.games.rules.device import RuleDevice
+from xaijax.games.rules.pulls import Pulls
+from xaijax.players.players import Players
+from xaijax.tables.coded_table import read_by
+from xaijax.tables.fingerprints import fingerprints
+from xaijax_kernels.rules.candidates import rule_keys
+from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, keys_of
+
+ROWS = 1 << 15  # drawn together
+
+
+class SampledGame:
+    """The rules of some instances in a sampler's space; asked as `game.RuleGame` is."""
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        score: Score,
+        sampler: Callable[..., Any],
+        bins: Bins | None,
+        players: Players,
+        seed: int,
+        coverage_samples: int,
+        rows: Any,
+        first: int = 0,
+    ) -> None:
+        """bins: None where predicates are not about bins, and there is no coverage.
+
+        first: which row of X the first is, for messages.
+        """
+        self.evaluator, self._score, self._sampler = evaluator, score, sampler
+        self.read_bins, self._players, self._seed = bins, players, seed
+        self._table, self.rows = read_by(evaluator.replacement.table), rows
+        self.questions = Questions(evaluator, rows, lambda done: None, first)
+        self.prints = fingerprints(rows)
+        N, columns = len(rows), self.questions.P
+        who, zero = np.arange(N), np.zeros(N, np.int32)
+        everything = np.ones((1, columns), bool)
+        self.own = self.questions.rows_asked(who, who, zero, zero, everything, scored=False)
+        self.rows_asked = 0
+        self.bins = None if bins is None else bins.of(rows)
+        self.cover = None if bins is None else self._covered(coverage_samples)
+        self._loop: RuleDevice | None = None
+
+    @property
+    def N(self) -> int:
+        """Instances."""
+        return len(self.prints)
+
+    @property
+    def F(self) -> int:
+        """Players."""
+        return self._players.count
+
+    def allowed(self) -> np.ndarray:
+        """Players that may be in an instance's rule; bool [N, P]."""
+        return np.ones((self.N, self.F), bool)
+
+    def hits(
+        self, instance: np.ndarray, rules: np.ndarray, first: np.ndarray, draws: np.ndarray
+    ) -> np.ndarray:
+        """How many of the draws first .. first + draws - 1 of each rule agree; int64 [Q]."""
+        question = np.repeat(np.arange(len(draws)), draws)
+        before = np.repeat(np.cumsum(draws) - draws, draws)
+        draw = np.arange(len(question)) - before + first[question]
+        keys = rule_keys(rules)
+        keys = keys[:, 0] ^ (keys[:, 1] * np.uint64(0x9E3779B97F4A7C15))
+        agrees = np.zeros(len(question), bool)
+        for at in range(0, len(question), ROWS):
+            part = slice(at, at + ROWS)
+            q = question[part]
+            who = instance[q]
+            rows = self._drawn(who, rules[q], keys[q], draw[part])
+            agrees[part] = self._asked(rows, who)
+        self.rows_asked += len(question)
+        return np.bincount(question, agrees, minlength=len(draws)).astype(np.int64)
+
+    def _drawn(self, who: np.ndarray, kept: np.ndarray, keys: np.ndarray, draw: np.ndarray) -> Any:
+        """Rows of the sampler, checked."""
+        u = uniforms(self._seed, self.prints[who], keys, draw, self.F)
+        around = _taken(self.rows, who)
+        made = self._sampler(around, kept.copy(), u)
+        if not hasattr(made, "__len__"):
+            raise InputTypeError(
+                f"perturbation: the sampler must return rows, got {type(made).__name__}."
+            )
+        if len(made) != len(who):
+            raise InputError(
+                f"perturbation: the sampler was asked for {len(who):,} rows and made {len(made):,}."
+            )
+        rows = self._table.read(made, "perturbation", self.evaluator.model.allow_nan, "the data")
+        self._refuse_broken(rows, who, kept)
+        return rows
+
+    def _refuse_broken(self, rows: Any, who: np.ndarray, kept: np.ndarray) -> None:
+        """Raise InputError where the sampler did not keep what the rule keeps."""
+        if self.read_bins is not None:
+            assert self.bins is not None
+            changed = self.read_bins.of(rows) != self.bins[who]
+        else:
+            flat = rows.reshape(len(rows), -1)
+            own = self.rows.reshape(self.N, -1)[who]
+            moved = flat != own
+            order = np.argsort(self._players.of_column, kind="stable")
+            starts = np.searchsorted(self._players.of_column[order], np.arange(self.F))
+            changed = np.logical_or.reduceat(moved[:, order], starts, axis=1)
+        broken = np.argwhere(changed & kept)
+        if len(broken):
+            m, f = broken[0]
+            row = int(who[m]) + self.questions.first
+            raise InputError(
+                f"perturbation: the sampler changed {self._players.names[f]!r} of X row "
+                f"{row}, which the rule keeps (kept[{int(m)}, {int(f)}] is True). It must "
+                "leave kept players in their bin, or as they are where they have none."
+            )
+
+    def _asked(self, rows: Any, who: np.ndarray) -> np.ndarray:
+        """Whether the model agrees; bool [M]."""
+        codes = None
+        if self.evaluator.model.backend == "jax":  # unless a translation is left for these rows
+            codes = self.evaluator.encoded(rows)[1]
+        if self.evaluator.model.backend == "host":
+            scores = self._score(self._by_host(rows, who), self.own[who])[:, 0]
+        else:
+            scores = self._by_device(codes, who)
+        if not np.isfinite(scores).all() and self.evaluator.model.nonfinite != "propagate":
+            n = int(who[np.flatnonzero(~np.isfinite(scores))[0]]) + self.questions.first
+            raise ModelOutputError(
+                f"the model returned NaN or infinity for a row drawn around X row {n}. Mend the "
+                'model, or say nonfinite="propagate" in as_model.'
+            )
+        return scores > 0.5
+
+    def _by_host(self, rows: Any, who: np.ndarray) -> np.ndarray:
+        backend: Any = self.questions.backend()
+        call = backend.rows_per_call
+
+        def ask(first: int) -> np.ndarray:
+            some = _taken(rows, np.arange(first, min(first + call, len(rows))))
+            try:
+                return self.evaluator.model.answer(some, first, self.own.shape[1])
+            except Exception as error:
+                own = named_rows(who[first : first + call] + self.questions.first)
+                error.add_note(f"xaijax: these are drawn around X {own}")
+                raise
+
+        calls = range(0, len(rows), call)
+        backend.clock.model_calls += len(calls)
+        return np.concatenate(list(in_order(ask, calls, backend.threads)))
+
+    def _by_device(self, codes: Any, who: np.ndarray) -> np.ndarray:
+        """The same by tiles: the rows [M, C] are the donors, and no column is kept."""
+        if self._loop is None:
+            backend: Any = self.questions.backend()
+            self._loop = RuleDevice(backend.programs, self._score, self.evaluator.model.compiled)
+            none = np.zeros((self.N, 1), np.int32)
+            columns = self.questions.codes.shape[1]
+            self._subjects = Subjects(
+                self.questions.codes.reshape(self.N, columns, 1), none, self.own
+            )
+        M, columns = len(codes), self.questions.codes.shape[1]
+        donors = np.zeros((ROWS, columns, 1), self.questions.codes.dtype)
+        donors[:M, :, 0] = codes
+        one = np.zeros((1, 1), np.int32)
+        chance = np.ones((1, 1), np.float32)
+        listed = np.arange(ROWS, dtype=np.int32)
+        pool = Pool(donors, listed, one, one, one, one, chance, one)
+        header = np.full((M, 5), -1, np.int32)
+        header[:, 0], header[:, 1:3], header[:, 3] = who, 0, np.arange(M)
+        pulls = Pulls(header, np.arange(M), np.ones(M, np.int64), 1)
+        bits, bad = self._loop.bits(Space(columns, "own", listed=True), pool, self._subjects, pulls)
+        out = (bits[:, 0] & 1).astype(float)
+        if bad >= 0:
+            out[bad] = np.nan
+        return out
+
+    def _covered(self, samples: int) -> Cover:
+        """Coverage from draws in which nothing is kept, of each instance's own."""
+        assert self.read_bins is not None and self.bins is not None
+        found = np.empty((self.N, samples, self.F), np.int32)
+        who = np.repeat(np.arange(self.N), samples)
+        draw = np.tile(np.arange(samples), self.N)
+        flat = found.reshape(-1, self.F)
+        for at in range(0, len(who), ROWS):
+            part = slice(at, at + ROWS)
+            n = len(who[part])
+            # Draws of no rule: their key is one that no rule has.
+            keys = np.full(n, 0xC0FFEE, np.uint64)
+            rows = self._drawn(who[part], np.zeros((n, self.F), bool), keys, draw[part])
+            flat[part] = self.read_bins.of(rows)
+        return Cover(found, self.bins, np.full(samples, 1 / samples))
+
+
+def uniforms(
+    seed: int, prints: np.ndarray, rules: np.ndarray, draw: np.ndarray, P: int
+) -> np.ndarray:
+    """Numbers in (0, 1), float64 [M, P], by (seed, instance, rule, draw, player)."""
+    key = _words(keys_of(seed, prints, rules))
+    key = _words(keys_of(1, key, draw.astype(np.uint64)))
+    each = np.repeat(key, P)
+    word = _words(keys_of(2, each, np.tile(np.arange(P, dtype=np.uint64), len(key))))
+    return ((word >> np.uint64(11)) + 0.5).reshape(len(key), P) * 2.0**-53
+
+
+def _words(pairs: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(pairs.astype("<i4")).view("<u8").ravel()
+
+
+def _taken(rows: Any, places: np.ndarray) -> Any:
+    """Those rows of an array or a frame."""
+    if hasattr(rows, "iloc"):
+        return rows.iloc[places].reset_index(drop=True)
+    return rows[places]
+
+
+def check_sampler(sampler: Any) -> Callable[..., Any]:
+    """Return the sampler, or raise InputTypeError."""
+    if not callable(sampler):
+        raise InputTypeError(
+            "perturbation must be 'row', 'row_bin', 'flip', 'joint', 'conditional' or a sampler "
+            f"f(X, kept, u) -> rows, got {sampler!r}."
+        )
+    return sampler

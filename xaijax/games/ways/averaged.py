@@ -1,0 +1,181 @@
+"""Semivalues of instances that differ from every donor in every player, by tables of mean scores.
+
+So it is with continuous columns. The model's structure gives all corners of a pair, and their mean
+over donors is taken on the device (`structures/averaged.py`), so that only one table an instance is
+turned into semivalues: here, in float64.
+
+Letters: n instances, B donors, P players, K scores, S donors of a block, T tiles of a dispatch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.device import DeviceBackend
+from xaijax.games.engine.loop import Done
+from xaijax.games.engine.programs import LOOK_AHEAD, Programs
+from xaijax.games.engine.threads import beside
+from xaijax.games.ways.corners import Totals, Weights
+from xaijax_kernels.engine.memory import program_bytes
+from xaijax_kernels.engine.tiles import SMALLEST_TILE
+from xaijax_kernels.structures.averaged import MeansShape
+
+FEWEST_DONORS = 4  # of fewer there is little to average
+MOST_DONORS = 16  # of a block: its sum is not compensated
+FILLED = 8  # blocks may have an eighth more donors than there are
+ROWS_OF_TILE = 1 << 19  # of an instance and a segment of donors, some blocks
+TILES = 16  # in a dispatch
+SHARE = 8  # of the memory that tables may take
+KEPT = "averaged"
+
+
+def averaged(ask: Questions, backend: Any) -> Averaged | None:
+    """What gives the semivalues of such instances; None where donors are not averaged."""
+    if not ask.structured or not isinstance(backend, DeviceBackend):
+        return None
+    evaluator = ask.evaluator
+    if evaluator.kept.get(KEPT, (None,))[0] is not backend:  # another where the tile was halved
+        shape = _shape(evaluator, backend)
+        found = None if shape is None else Averaged(evaluator, backend.programs, shape)
+        evaluator.kept[KEPT] = backend, None if found is None or not found.fits() else found
+    return evaluator.kept[KEPT][1]
+
+
+def _shape(evaluator: Any, backend: DeviceBackend) -> MeansShape | None:
+    tile, P, B = backend.sizes.tile, evaluator.players.count, len(evaluator.replacement.codes)
+    score = evaluator.score
+    # The largest shares of classes are no shares: they say nothing of the sum of each answer's.
+    if B < FEWEST_DONORS or 1 << P > tile.rows or (score is not None and score.distribution):
+        return None
+    S = min(tile.rows >> P, MOST_DONORS)
+    while S > 1 and -B % S > B // FILLED:
+        S //= 2
+    if S << P < SMALLEST_TILE:
+        return None
+    blocks = -(-B // S)
+    segments = -(-blocks // max(1, ROWS_OF_TILE // (S << P)))
+    return MeansShape(P, S, -(-blocks // segments), tile.outputs, tile.dtype)
+
+
+class Averaged:
+    """The donors of one explainer in segments of blocks, and the program of its instances."""
+
+    def __init__(self, evaluator: Any, programs: Programs, shape: MeansShape) -> None:
+        self.shape, self._programs = shape, programs
+        given = evaluator.replacement.weights
+        self._B = B = len(given)
+        per_segment = shape.donors * shape.blocks
+        self._segments = -(-B // per_segment)
+        missing = self._segments * per_segment - B
+        split = (self._segments, shape.blocks, shape.donors)
+        donors = np.pad(evaluator.replacement.codes, ((0, missing), (0, 0)), mode="edge")
+        # Equal weights become ones, exactly; the scale is put back in float64.
+        self._scale = given.max()
+        own = np.pad(given / self._scale, (0, missing)).reshape(split)
+        self._totals = own.sum(axis=(1, 2))
+        same = programs.same
+        self._donors = jax.device_put(donors.reshape(*split, -1), same)
+        self._weights = jax.device_put(own.astype(donors.dtype), same)
+        self.padded = (B + missing) << shape.P  # rows of an instance, with what fills up
+        self.asked = B << shape.P
+        table = shape.corners * shape.outputs * 8  # in float64, or a sum and what it lost
+        self._most = evaluator.max_memory // SHARE // table  # instances at a time
+        devices = programs.mesh.size
+        self._tiles = -(-max(1, min(TILES, self._most // (LOOK_AHEAD + 1))) // devices) * devices
+        self._program: Any = None
+
+    def fits(self) -> bool:
+        """Whether a dispatch fits the memory; compiles it."""
+        if not self._most:
+            return False
+        needed = program_bytes(self._compiled()) * (LOOK_AHEAD + 1)
+        return needed <= self._programs.max_memory
+
+    def add(self, codes: np.ndarray, weights: Weights, own: Totals, done: Done) -> np.ndarray:
+        """Put the sums of instances with codes [n, F] into `own`; bool [n], of which of them.
+
+        Not of one whose scores are bad: the pairs say which. done(rows) after each dispatch.
+        """
+        step = min(self._most, self._programs.sizes.instances)
+        well = np.zeros(len(codes), bool)
+        for first in range(0, len(codes), step):
+            here = slice(first, first + step)
+            tables, own.full[here], own.span[here], well[here] = self._tables(codes[here], done)
+            tables[:, -1] = own.full[here]  # all donors have this score, which needs no mean
+            own.empty[here] = tables[:, 0]
+            matrix = weights.corners(self.shape.P, self.shape.corners)  # [2^P, P]
+            tables -= tables[:, :1]
+            own.phi[here] = (tables.swapaxes(1, 2) @ matrix).swapaxes(1, 2)
+        return well
+
+    def _tables(self, codes: np.ndarray, done: Done) -> tuple[np.ndarray, ...]:
+        """(v(S) [n, 2^P, K], f(x) [n, K], spans [n], whether all is well [n]), float64."""
+        programs, segments, T = self._programs, self._segments, self._tiles
+        n, K = len(codes), self.shape.outputs
+        rows = np.zeros((programs.sizes.instances, codes.shape[1]), codes.dtype)
+        rows[:n] = codes
+        fixed = (programs.params, jax.device_put(rows, programs.same), self._donors, self._weights)
+        work = np.stack(np.divmod(np.arange(n * segments), segments), axis=1).astype(np.int32)
+        tables, full, well = (
+            np.zeros((n, self.shape.corners, K)),
+            np.zeros((n, K)),
+            np.ones(n, bool),
+        )
+        top, bottom = np.full((n, K), -np.inf), np.full((n, K), np.inf)
+        devices = programs.mesh.size
+        waiting: list[tuple[np.ndarray, np.ndarray, Any]] = []
+
+        def take() -> None:
+            some, place, answer = waiting.pop(0)
+            high, low, ends, bad = (np.asarray(a)[place] for a in answer.result())
+            sums = high.astype(np.float64) + low
+            sums += ends[:, :1] * self._totals[some[:, 1], None, None]
+            for segment in range(segments):  # one after another, as they were cut
+                t = np.flatnonzero(some[:, 1] == segment)
+                i = some[t, 0]
+                tables[i] += sums[t]
+                full[i], well[i] = ends[t, 1], well[i] & (bad[t] == 0)
+                top[i], bottom[i] = (
+                    np.maximum(top[i], ends[t, 2]),
+                    np.minimum(bottom[i], ends[t, 3]),
+                )
+            whole = some[some[:, 1] == segments - 1, 0]
+            done(self.asked * int(well[whole].sum()))
+
+        with np.errstate(invalid="ignore"):  # of scores that are not finite
+            for first in range(0, len(work), T):
+                some = work[first : first + T]
+                # Every device gets the same number of tiles, the last one what is left.
+                share = -(-len(some) // devices)
+                tile = np.arange(len(some))
+                place = tile // share * (T // devices) + tile % share
+                counts = np.clip(len(some) - share * np.arange(devices), 0, share)
+                placed = np.zeros((T, 2), np.int32)
+                placed[place] = some
+                given = (*fixed, programs.players, counts.astype(np.int32), placed)
+                programs.clock.model_calls += 1
+                waiting.append((some, place, beside(self._compiled(), given)))
+                if len(waiting) > LOOK_AHEAD:
+                    take()
+            while waiting:
+                take()
+            tables *= self._scale
+            return tables, full, (top - bottom).max(axis=1), well
+
+    def _compiled(self) -> Any:
+        if self._program is None:
+            p = self._programs
+
+            def of(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
+                return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
+
+            x = of(p.same, p.sizes.instances, p.sizes.columns, dtype=p.donors.dtype)
+            tiles = of(p.split, p.mesh.size), of(p.split, self._tiles, 2)
+            arguments = (p.params, x, self._donors, self._weights, p.players, *tiles)
+            self._program = p.mean_tables(self.shape, arguments)
+        return self._program

@@ -1,0 +1,158 @@
+"""v(S) of a few coalitions by the donors that differ in what S replaces.
+
+Replacing one column can make no more hybrids of an instance than the column has values, however
+many donors there are. So for each coalition the donors that agree in its replaced columns are asked
+once, with their weights added up; and a donor that agrees there with the instance gives f(x).
+
+Letters: N instances, B donors, P players, C coalitions, E entries (coalition, donor), K scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from xaijax.games.asking.ends import ROWS_AT_A_TIME
+from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.player_values import distinct
+from xaijax.games.measure.replacement import agreement_codes
+from xaijax.games.ways.crossed import crossed
+
+WORTH = 0.75  # of the rows that the list would need
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What every instance is asked, the coalitions in order."""
+
+    coalition: np.ndarray  # int32 [E]
+    donor: np.ndarray  # int32 [E], one of those that agree
+    weight: np.ndarray  # float64 [E], of all of them; sums to 1 within a coalition
+    start: np.ndarray  # int64 [C], first entry of each coalition
+    columns: list[np.ndarray]  # bool [C code columns] for each coalition, those replaced
+
+    def __len__(self) -> int:
+        return len(self.coalition)
+
+
+def entries_of(
+    masks: np.ndarray, donors: np.ndarray, weights: np.ndarray, code_players: np.ndarray
+) -> Entries:
+    """masks bool [C, P], True = kept; donors [B, code columns] as whole numbers, weights [B]."""
+    coalition, donor, weight, columns = [], [], [], []
+    for c, kept in enumerate(masks):
+        replaced = ~kept[code_players]
+        if replaced.any():
+            first, place = distinct(donors[:, replaced])
+        else:
+            first, place = np.zeros(1, np.int64), np.zeros(len(donors), np.int64)
+        coalition.append(np.full(len(first), c, np.int32))
+        donor.append(first.astype(np.int32))
+        weight.append(np.bincount(place.ravel(), weights, len(first)))
+        columns.append(replaced)
+    start = np.cumsum([0, *map(len, donor)])[:-1]
+    joined = [np.concatenate(parts) for parts in (coalition, donor, weight)]
+    return Entries(joined[0], joined[1], joined[2], start, columns)
+
+
+def agreeing(entries: Entries, x: np.ndarray, donors: np.ndarray) -> np.ndarray:
+    """Whether an entry leaves the instance as it is; bool [n, E]; x [n, code columns]."""
+    out = np.empty((len(x), len(entries)), bool)
+    ends = [*entries.start[1:], len(entries)]
+    for first, last, columns in zip(entries.start, ends, entries.columns, strict=True):
+        own, theirs = x[:, columns], donors[entries.donor[first:last]][:, columns]
+        same = np.ones((len(x), last - first), bool)
+        for j in range(own.shape[1]):
+            same &= own[:, j, None] == theirs[None, :, j]
+        out[:, first:last] = same
+    return out
+
+
+def means(entries: Entries, values: np.ndarray) -> np.ndarray:
+    """The mean over donors of values [n, E, K], for each coalition; [n, C, K].
+
+    The first value of a coalition is taken away before the weighting, so that equal values have
+    that very value for their mean: an input without influence gets exactly 0.
+    """
+    first = values[:, entries.start]
+    size = np.diff([*entries.start, len(entries)])
+    change = entries.weight[:, None] * (values - np.repeat(first, size, axis=1))
+    return first + np.add.reduceat(change, entries.start, axis=1)
+
+
+def entries_worth_it(ask: Questions, masks: np.ndarray) -> Entries | None:
+    """What each instance is asked by distinct donors; None where that saves too little."""
+    replacement = ask.evaluator.replacement
+    if not ask.evaluator.model.deterministic or ask.evaluator.listed < len(masks):
+        return None
+    codes = agreement_codes(replacement.codes)
+    players = ask.evaluator.code_players
+    apart = masks[masks.any(axis=1)]
+    if not len(apart):
+        return None
+    entries = entries_of(apart, codes, replacement.weights, players)
+    slot = 1 << ask.backend().slot_bits
+    listed = -(-len(apart) // slot) * slot * len(codes)
+    return entries if len(entries) <= WORTH * listed else None
+
+
+def rows_of_list(ask: Questions, masks: np.ndarray) -> int:
+    """Model rows that a list asks of one instance at most; asks the model nothing."""
+    replacement = ask.evaluator.replacement
+    codes, apart = agreement_codes(replacement.codes), masks[masks.any(axis=1)]
+    if not ask.evaluator.model.deterministic or not len(apart):
+        return len(masks) * len(codes)
+    return len(entries_of(apart, codes, replacement.weights, ask.evaluator.code_players))
+
+
+def by_distinct(
+    ask: Questions, masks: np.ndarray, entries: Entries, chosen: np.ndarray, K: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(instances, means over donors [n, C, K]), one row for each donor that makes another."""
+    donors = agreement_codes(ask.evaluator.replacement.codes)
+    apart = np.flatnonzero(masks.any(axis=1))  # what keeps nothing is a donor, whoever x is
+    masks = np.concatenate([masks, np.ones((1, masks.shape[1]), bool)])
+    fits = min(ROWS_AT_A_TIME, ask.evaluator.max_memory // 8 // (32 + 16 * K))
+    step = max(1, min(ask.evaluator.rows_at_a_time, fits // len(entries)))
+    whole = None
+    if ask.crosses:
+        whole = crossed(ask, masks[:-1][apart], entries, chosen, K)
+    if whole is not None:
+        ask.structure = ask.evaluator.structure.name
+    for first in range(0, len(chosen), step):
+        here = chosen[first : first + step]
+        if whole is not None:
+            yield here, _with_donors(ask, masks[:-1], apart, here, whole[first : first + step])
+            continue
+        same = agreeing(entries, agreement_codes(ask.codes[here]), donors)
+        instance, entry = np.nonzero(~same)
+        unchanged = np.flatnonzero(same.any(axis=1))
+        answers = ask.rows_asked(
+            here,
+            np.concatenate([instance, unchanged]),
+            np.concatenate([entries.donor[entry], np.zeros(len(unchanged), np.int32)]),
+            np.concatenate(
+                [entries.coalition[entry], np.full(len(unchanged), len(masks) - 1, np.int32)]
+            ),
+            masks,
+        )
+        values = np.empty((len(here), len(entries), K))
+        values[instance, entry] = answers[: len(instance)]
+        full = np.zeros((len(here), K))
+        full[unchanged] = answers[len(instance) :]
+        place = np.nonzero(same)
+        values[place] = full[place[0]]
+        yield here, _with_donors(ask, masks[:-1], apart, here, means(entries, values))
+
+
+def _with_donors(
+    ask: Questions, masks: np.ndarray, apart: np.ndarray, here: np.ndarray, found: np.ndarray
+) -> np.ndarray:
+    """All coalitions [n, C, K]: those `apart`, and those that keep nothing."""
+    out = np.empty((len(here), len(masks), found.shape[2]))
+    out[:, apart] = found
+    if len(apart) < len(masks):
+        out[:, np.flatnonzero(~masks.any(axis=1))] = ask.ends.of_donors(here)[:, None]
+    return out

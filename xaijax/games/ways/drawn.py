@@ -1,0 +1,91 @@
+"""Scores of drawn hybrids by an additive first layer, all draws of a run in one call.
+
+Letters: n games, D draws, L coalitions of a draw, P players, H numbers of the layer, K scores,
+T tiles, M lists of coalitions.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.player_values import SHARE, Values, head_of, layer_of, values_of
+from xaijax_kernels.structures.drawn import drawn_scores
+
+DRAWS, MOST_DRAWS = 256, 1024  # of a tile: whole blocks of a product
+HYBRIDS = 1 << 14  # of a tile, where it has more draws than it must
+MOST_TILES = 1 << 10  # in one call
+MOST_COALITIONS = 1 << 7  # of a draw: the rest of the model is traced for all hybrids of a tile
+MOST_NUMBERS = 1 << 22  # of the layer of a tile
+
+
+def drawn_values(ask: Questions, L: int) -> Values | None:
+    """What the players of this game's rows add to the layer; None where draws go by whole rows."""
+    evaluator = ask.evaluator
+    ask.backend()  # probes the model
+    if not ask.crosses:
+        return None
+    known = layer_of(evaluator)
+    if not known.adds or L > MOST_COALITIONS or MOST_DRAWS * L * known.width > MOST_NUMBERS:
+        return None
+    per_row = evaluator.players.count * known.width * evaluator.replacement.codes.itemsize
+    if (ask.N + len(evaluator.replacement.codes)) * per_row > evaluator.max_memory // SHARE:
+        return None
+    return values_of(evaluator, ask.codes)
+
+
+def drawn(
+    ask: Questions, values: Values, instance: np.ndarray, donor: np.ndarray, masks: np.ndarray
+) -> np.ndarray | None:
+    """Scores, float64 [n, D, L, K]; None: one is bad.
+
+    instance, donor: int [n, D]; masks bool [D, L, P], or [1, L, P] for all draws.
+    """
+    evaluator = ask.evaluator
+    (M, L, _), shape = masks.shape, instance.shape
+    of_rows, of_donors = values.parts
+    tile = min(MOST_DRAWS, max(DRAWS, 1 << ((HYBRIDS // L).bit_length() - 1)))
+    run = _program(evaluator, L, tile, values.table.dtype)
+    listed = np.broadcast_to(np.arange(shape[1]), shape) if M > 1 else np.zeros(shape, np.int32)
+    flat = [np.ascontiguousarray(a, np.int32).ravel() for a in (instance, donor, listed)]
+    total, parts = instance.size, []
+    for first in range(0, total, tile * MOST_TILES):
+        some = [a[first : first + tile * MOST_TILES] for a in flat]
+        count = len(some[0])
+        tiles = -(-count // tile)
+        tiles = -(-tiles // 4) * 4 if tiles > 4 else 1 << (tiles - 1).bit_length()
+        some = [np.pad(a, (0, tiles * tile - count), mode="edge").reshape(tiles, -1) for a in some]
+        scores, bad = run(evaluator.model.params, of_rows, of_donors, *some, masks)
+        parts.append((scores, bad, count))
+    ask.answered(total * L)
+    if any(int(bad) for _, bad, _ in parts):
+        return None
+    found = np.empty((total, L, ask.evaluator.outputs))
+    first = 0
+    for scores, _, count in parts:
+        by_draw = np.asarray(scores).swapaxes(1, 2)  # [T, D, L, K]
+        found[first : first + count] = by_draw.reshape(-1, *by_draw.shape[2:])[:count]
+        first += count
+    ask.structure = evaluator.structure.name
+    return found.reshape(*shape, L, -1)
+
+
+def _program(evaluator: Any, L: int, tile: int, dtype: Any) -> Any:
+    structure, score, cache = evaluator.structure, evaluator.score, evaluator.model.compiled
+    key = ("drawn", structure, score, L, tile, dtype.name)
+    if key not in cache:
+        run = partial(
+            drawn_scores,
+            structure.of,
+            head_of(evaluator, L * tile, dtype),
+            head_of(evaluator, tile, dtype),
+            (lambda answers, own: answers) if score is None else score,
+            jnp.isfinite if score is None else score.kept,
+        )
+        cache[key] = jax.jit(run)
+    return cache[key]

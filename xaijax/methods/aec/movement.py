@@ -1,0 +1,209 @@
+"""`normalized_movement_rate`: how much a ranking of columns changes when its top is removed.
+
+Letters: M rows, n columns, m columns that remain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public, public_class
+from xaijax.core.typing import ArrayLike, Rows
+from xaijax.methods.aec.importance import importance_of
+from xaijax.tables.frames import column, frame_kind, frame_labels
+from xaijax_kernels.collinearity.effects import ranking
+
+FILL = "Fill it or drop the rows first."
+
+
+@public_class
+@dataclass(frozen=True, eq=False)
+class MovementSteps:
+    """The rankings that `normalized_movement_rate` made, one after each removal.
+
+    Attributes:
+        removed: int [n - 1], the column at the top of each ranking. The next ranking is made
+            without it.
+        positions: int [n - 1, n], the position of each column in each ranking, 1 for the very top.
+            Removed columns are counted, so that a column that does not move keeps its position. 0
+            for a column that is removed already.
+        rates: float64 [n - 2], for each ranking but the first: the movement since the ranking
+            before, over the largest possible.
+        feature_names: [n], the names of the columns.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> def ranker(X, y):
+        ...     return np.abs(X.T @ y)
+        >>> X = np.array([[1.0, 0.0, 3.0], [0.0, 2.0, 0.0]])
+        >>> _, steps = xj.normalized_movement_rate(ranker, X, np.ones(2), return_steps=True)
+        >>> steps.removed, steps.rates
+        (array([2, 1]), array([0.]))
+        >>> steps.positions
+        array([[3, 2, 1],
+               [3, 2, 0]])
+    """
+
+    removed: np.ndarray  # [n - 1], the column at the top of each list; the next list is without it
+    positions: np.ndarray  # [n - 1, n], 1 for the top of all; 0 where a column is removed already
+    rates: np.ndarray  # [n - 2], movement from list k - 1 to list k over the largest possible
+    feature_names: tuple[str, ...]  # [n]
+
+
+@overload
+def normalized_movement_rate(
+    ranker: Any, X: Rows, y: ArrayLike, return_steps: Literal[False] = False
+) -> float: ...
+@overload
+def normalized_movement_rate(
+    ranker: Any, X: Rows, y: ArrayLike, return_steps: Literal[True]
+) -> tuple[float, MovementSteps]: ...
+@public
+def normalized_movement_rate(
+    ranker: Any, X: Rows, y: ArrayLike, return_steps: bool = False
+) -> float | tuple[float, MovementSteps]:
+    """How much a ranking of columns changes as its top columns are removed: the NMR of a ranker.
+
+    The columns are ranked and the top one is removed. The ranker is run anew on the columns that
+    remain, and so on until one is left. The position of a column is its rank plus the number of
+    columns removed: a column keeps its position if nothing but the top goes. The rate of a step
+    with m columns left is
+
+        (sum of |change of position|) / floor(m^2 / 2),
+
+    where the divisor is the largest possible sum. The normalized movement rate (NMR) is the mean of
+    the n - 2 rates. It says how stable a ranking is, not whether it is right.
+
+    Args:
+        ranker: a function (X, y) -> importance of each column of X. Importances are ranked by
+            absolute value, largest first, ties in column order. The function is called n - 1
+            times, each time with fewer columns. It may return an array [m]; a pandas Series, read
+            by its labels, the columns of X; an `Explanation` or a shap.Explanation, whose |value|
+            is averaged over the instances and summed over outputs; or what scikit-learn's
+            permutation_importance returns. An explainer of one fitted model is refused: fit inside,
+            `lambda X, y: Explainer(as_model(fit(X, y)), X)(X)`. Or an `xaijax.AEC`, fitted or not:
+            it is fitted once, since its slopes are of single columns and do not change when others
+            go.
+        X: [M, n], an array or a frame, without NaN and infinity. The ranker gets columns of the
+            same kind, in their order.
+        y: [M], handed to the ranker as it is.
+        return_steps: bool. True: also return `MovementSteps`.
+
+    Returns:
+        The NMR, from 0 (the order never changes) to 1 (it is reversed each time). NaN, with a
+        warning, for fewer than 3 columns, which have no rate. With return_steps the pair (NMR,
+        steps).
+
+    Raises:
+        InputError, InputTypeError: arguments that are not accepted, before the ranker is called.
+        ModelOutputError: the ranker returned something else than one finite number a column.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> X = np.array([[1.0, 0.0, 3.0], [0.0, 2.0, 0.0], [2.0, 1.0, 1.0]])
+        >>> xj.normalized_movement_rate(lambda X, y: np.abs(X.T @ y), X, np.ones(3))
+        0.0
+
+        This ranker looks at each column alone, so nothing moves when another column is removed.
+
+    References:
+        Salih, Boscolo Galazzo, Cruciani, Brusini and Radeva, "Investigating explainable artificial
+        intelligence for MRI-based classification of dementia: a new stability criterion for
+        explainable methods" (ICIP 2022). Salih, "Explainable artificial intelligence for dependent
+        features: additive effects of collinearity" (2024), Table 3.
+    """
+    if not isinstance(return_steps, bool):
+        raise InputTypeError(
+            f"return_steps must be True or False, got {checks.shown(return_steps)}."
+        )
+    closed_form = getattr(ranker, "_remaining", None)
+    if isinstance(ranker, type) or not closed_form:
+        _check_ranker(ranker)
+    names = _names(X, y)
+    importance = closed_form(X, y) if closed_form else _refitted(ranker, X, y)
+    steps = _steps(importance, names)
+    if len(names) < 3:
+        checks.warn(
+            f"X has {checks.count(len(names), 'column')}: with fewer than 3 no list can change, "
+            "and the movement rate is NaN."
+        )
+        rate = float("nan")
+    else:
+        rate = float(steps.rates.mean())
+    return (rate, steps) if return_steps else rate
+
+
+def _check_ranker(ranker: Any) -> None:
+    """Refuse what is no function, and explainers, which hold a model of all columns."""
+    if type(ranker).__module__.partition(".")[0] in ("xaijax", "shap", "shapiq"):
+        raise InputTypeError(
+            f"ranker is of type {type(ranker).__module__.partition('.')[0]}."
+            f"{type(ranker).__name__}, which holds one model of all columns, but each list is made "
+            "anew on the columns that remain. Pass a function that fits a model on "
+            "the columns it is given and returns their importances, for example lambda X, y: "
+            "xaijax.Explainer(xaijax.as_model(LinearRegression().fit(X, y)), X)(X)."
+        )
+    if isinstance(ranker, type) or not callable(ranker):
+        raise InputTypeError(
+            "ranker must be a function (X, y) -> importance per column, or an xaijax.AEC, got "
+            f"{ranker!r}. For a model that fits: lambda X, y: model.fit(X, y).coef_."
+        )
+
+
+def _steps(importance: Callable[[np.ndarray], np.ndarray], names: tuple[str, ...]) -> MovementSteps:
+    n = len(names)
+    removed, positions = np.zeros(max(n - 1, 0), np.intp), np.zeros((max(n - 1, 0), n), np.intp)
+    rates = np.zeros(max(n - 2, 0))
+    alive = np.arange(n)
+    for k in range(n - 1):
+        order = ranking(importance(alive))
+        positions[k, alive[order]] = np.arange(1, len(alive) + 1) + k
+        if k:
+            moved = np.abs(positions[k, alive] - positions[k - 1, alive]).sum()
+            rates[k - 1] = moved / (len(alive) ** 2 // 2)
+        removed[k] = alive[order[0]]
+        alive = np.delete(alive, order[0])
+    return MovementSteps(removed, positions, rates, names)
+
+
+def _names(X: Any, y: Any) -> tuple[str, ...]:
+    """Column names; no number may be missing, and X and y must have as many rows."""
+    if frame_kind(X) is None:
+        array = checks.matrix(X, "X")
+        names = tuple(f"x{j}" for j in range(array.shape[1]))
+        checks.finite(array, "X", False, remedy=FILL)
+    else:
+        names = frame_labels(X, "X")
+        if len(X) == 0:
+            raise InputError("X has 0 rows; at least 1 is needed.")
+        for j, name in enumerate(names):  # a text that is missing is for the ranker to judge
+            checks.finite(column(X, j), f"X, column {name!r},", False, remedy=FILL)
+    rows = len(X)
+    if not hasattr(y, "__len__") or len(y) != rows:
+        given = len(y) if hasattr(y, "__len__") else type(y).__name__
+        raise InputError(f"y has {given} entries, but X has {rows:,} rows: give [{rows}].")
+    return names
+
+
+def _refitted(ranker: Callable[..., Any], X: Any, y: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """alive -> the importance of each of these columns, by the ranker on these columns only."""
+    kind = frame_kind(X)
+    whole: Any = np.asarray(X) if kind is None else X
+
+    def importance(alive: np.ndarray) -> np.ndarray:
+        if kind is None:
+            part, columns = whole[:, alive], list(range(len(alive)))
+        else:
+            part = whole.iloc[:, alive] if kind == "pandas" else whole[:, alive.tolist()]
+            columns = list(part.columns)
+        return importance_of(ranker(part, y), columns, kind is not None)
+
+    return importance

@@ -1,0 +1,102 @@
+"""A rule of a person's own: its precision at one instance.
+
+Letters: F columns, D listed draws.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.games.rules.bins import Bins
+from xaijax.games.rules.game import RuleGame
+from xaijax.methods.anchors.choice import refuse_search
+from xaijax.methods.anchors.problem import Problem
+from xaijax.methods.anchors.search import Found
+from xaijax.methods.anchors.settings import DEFAULTS, one_row
+from xaijax.methods.anchors.support import refuse_empty
+from xaijax_kernels.rules.bernoulli import lower
+
+
+def evaluated(
+    problem: Problem,
+    searches: tuple[str, str],
+    predicates: Any,
+    x: Any,
+    asked: tuple[float, float, int],
+) -> tuple[Any, Found, str]:
+    """(the game of x, what was found, the search); asked: threshold, delta, the number of draws.
+
+    searches: as asked for, and what that is for `explain`. An interval of one's own may make of a
+    column that went by equality one whose values are drawn, and then no average is exact.
+
+    Raises InputError for predicates that x does not satisfy, or that no data row satisfies where
+    the space needs one.
+    """
+    tau, delta, count = asked
+    if problem.bins is None:
+        raise InputError(
+            "evaluate: rules about players= have no predicates; use explain(max_size=)."
+        )
+    rows = problem.read(one_row(x, problem.data))
+    bins, used = problem.bins.with_predicates(predicates)
+    numbers = bins.of(rows)
+    for j in used:
+        column = bins.columns[j]
+        if (column.interval or column.members) and numbers[0, j] == 0:
+            text = column.words(column.predicate(1, None))
+            raise InputError(f"predicates: x does not satisfy {text!r}.")
+    search = _search(problem, searches, bins)
+    game = _game_of(problem, rows, bins, count)
+    problem.refuse_answers(game.own)
+    rule = np.zeros((1, problem.F), bool)
+    rule[0, used] = True
+    refuse_empty(problem, game, rule, bins, numbers, rows)
+    found = Found.empty(1, problem.F)
+    found.rules = rule
+    zero = np.zeros(1, np.int64)
+    if game.cover is not None:
+        found.cover = game.cover.of(zero, rule[:, None])[:, 0]
+    if search in ("exact", "table"):
+        D = len(game.space.listed(search)[1])
+        means, sizes = game.precisions(zero, rule, search, np.ones((D, 1), bool))
+        found.precision, found.samples = means[:, 0], np.array([D])
+        found.accepted = found.precision >= tau
+        draws = sizes[:, 0] if search == "table" else None
+    else:
+        hits = game.hits(zero, rule, zero, np.array([count]))
+        found.precision, found.samples = hits / count, np.array([count])
+        draws = np.array([float(count)])
+    p = found.precision
+    if draws is not None:
+        found.lower = lower(p, np.log(1 / delta) / draws)
+        found.error = np.sqrt(p * (1 - p) / draws)
+    if search not in ("exact", "table"):
+        found.accepted = (p >= tau) & (found.lower > tau - DEFAULTS["stop_epsilon"])
+    return game, found, search
+
+
+def _search(problem: Problem, searches: tuple[str, str], bins: Bins) -> str:
+    """The search with the bins that the predicates make."""
+    asked, chosen = searches
+    if problem.space is None:
+        return chosen
+    space = problem.space.with_bins(bins)
+    if asked == "auto" and chosen == "exact" and space.finite == "table":
+        return "table"
+    refuse_search(chosen, space)
+    return chosen
+
+
+def _game_of(problem: Problem, rows: Any, bins: Bins, samples: int) -> Any:
+    """The game of x with the bins that the predicates make."""
+    if problem.space is None:
+        own, problem.bins = problem.bins, bins
+        try:
+            return problem.game(rows, samples)
+        finally:
+            problem.bins = own
+    problem.asker()  # settles the weights
+    return RuleGame(problem.asker(problem.space.with_bins(bins)), rows)

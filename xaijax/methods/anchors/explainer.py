@@ -1,0 +1,397 @@
+"""`AnchorExplainer`: IF-THEN rules that hold a model's prediction, for many instances at once.
+
+Letters: N instances, B data rows, F columns, P players, M rows of a sampler.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public_class
+from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Progress, Rows
+from xaijax.methods.anchors.choice import SEARCHES, auto_search, refuse_search, tell_long_search
+from xaijax.methods.anchors.evaluate import evaluated
+from xaijax.methods.anchors.problem import Problem
+from xaijax.methods.anchors.record import found_rules, record
+from xaijax.methods.anchors.search import search as run_search
+from xaijax.methods.anchors.settings import fraction, settings_of
+from xaijax.methods.anchors.support import refuse_strangers, refuse_unsupported
+from xaijax.methods.progress import progress_bar
+from xaijax.results.rules import Rule, Rules
+
+
+@public_class
+class AnchorExplainer:
+    """IF-THEN rules, called anchors, that hold a model's prediction; for many instances at once.
+
+    A rule A of the instance x is a set of predicates that x satisfies, at most one a column. A
+    predicate says "in the same bin as x", or "the same category as x". The columns of the rule are
+    kept; the other columns are free. D(z given A) is a distribution of rows z around x, in which
+    free columns vary: `perturbation` chooses it.
+
+        precision(A) = P(the model predicts for z what it predicts for x), z from D(z given A)
+        coverage(A)  = the share of the data rows, by their weights, that satisfy A
+
+    `explain` searches for the rule of largest coverage whose precision reaches a threshold.
+
+    Args:
+        model: `xaijax.Model`, made by `as_model`, deterministic. A classifier; with `tolerance`, a
+            model of one number a row.
+        data: rows [B, F] that the rows z are made of: an array, or a frame for a host model. With a
+            sampler also rows [B, *F], images for example.
+        feature_names: names [F] of an array's columns, or None. None: those of the frame, or x0,
+            x1, ... for an array.
+        categories: None, [columns] or {column: names}. Columns that are compared by equality, not
+            by bins. Columns that are not numeric always are. names: a list by code, or
+            {code: name}, used in sentences. Columns are given by name or position.
+        bins: "quartile" (default), "decile", {column: cuts} or None. Increasing cuts make the bins
+            (cut i - 1, cut i]; the first bin has no lower end, the last no upper end. Equal
+            quantiles make one cut. Missing values are in a bin by themselves. Columns that a dict
+            does not list, and with None all columns, are compared by equality.
+        perturbation: the distribution D(z given A), by name or as a sampler.
+            "row": a random data row; kept columns have x's value. A bin in such a rule was tested
+            at x's value only, and `Rule.note` says so.
+            "row_bin" (default): a random data row. A kept column that lies in x's bin stays as it
+            is; else its value is drawn from the data values in that bin.
+            "flip" (the book's chapter): x itself. Each free column takes, with chance
+            `flip_probability`, the value of one random data row; a kept column is drawn from the
+            data values in x's bin.
+            "joint": the kept columns together from a random data row that satisfies A, the free
+            columns from a second random row, which may be the same.
+            "conditional": a random data row that satisfies A.
+            A sampler f(X [M, *F], kept bool [M, P], u float64 [M, P]) -> rows [M, *F]: row m is
+            drawn around X[m]. It must leave a kept column in its bin, and a kept player of
+            `players` as it is. It must use the uniform numbers u and nothing else that is random.
+        flip_probability: float in (0, 1]. For "flip": the chance that a free column takes the value
+            of the random row.
+        tolerance: float of at least 0, or None. For regression: the prediction for z counts as the
+            same if |f(z) - f(x)| <= tolerance. None: it is the same if the class is.
+        seed: int. A draw depends on (seed, the instance's bytes, the rule, the draw's number), one
+            of a table on the seed and its number, and on nothing else. So the rules are the same in
+            any order of X, in any batch and beside any other instances.
+        weights: float [B], "balanced" or None. Weights of the data rows, in draws and in coverage.
+            "balanced": each predicted class has the same total weight; not with `tolerance`. None:
+            equal ones. A sampler takes none.
+        players: for samplers: groups of columns that rules are about, such as superpixels, as of
+            `Explainer`. Their coverage is None. None: each column by itself.
+        target: str or None. Name of what is predicted, for the sentence ("Survived").
+        table_rows: int. Draws in the table of search="table".
+        max_memory: int or None. Bytes that a run may plan with. None: half of what is free when
+            first needed, or the environment's `XAIJAX_MEMORY_LIMIT`.
+        devices: None (all local JAX devices), a number of them, or a list of `jax.Device`.
+        tile: int or None. Model rows that are answered together, a power of two from 256. None:
+            chosen from the widths of the model's layers.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted. The model is not called before
+            the first explanation.
+        MemoryPlanError: a table that does not fit into `max_memory`.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> def f(X):
+        ...     return X[:, 0] > 1
+        >>> model = xj.as_model(f, output="label")
+        >>> data = np.array([[0, 5], [1, 7], [2, 5], [3, 7]])
+        >>> names = ["age", "size"]
+        >>> anchors = xj.AnchorExplainer(model, data, names, bins={"age": [1]}, target="adult")
+        >>> print(anchors.explain(data[2:])[0])
+        IF age > 1 THEN PREDICT adult = 1 WITH PRECISION 100% AND COVERAGE 50%
+        >>> print(anchors.evaluate([("size", [5, 7])], data[2]))
+        IF size in (5, 7) THEN PREDICT adult = 1 WITH PRECISION 50% AND COVERAGE 100% (NOT ACCEPTED)
+
+    References:
+        Ribeiro, Singh and Guestrin, "Anchors: high-precision model-agnostic explanations" (AAAI
+        2018). Goerke and Lang, "Scoped rules (anchors)", in Molnar, "Interpretable machine
+        learning", chapter 5.8. Kaufmann and Kalyanakrishnan, "Information complexity in bandit
+        subset selection" (2013): KL-LUCB. Bubeck, Wang and Viswanathan, "Multiple identifications
+        in multi-armed bandits" (2013): successive accepts and rejects.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        data: Rows,
+        feature_names: Iterable[str] | None = None,
+        categories: Sequence[Any] | Mapping[Any, Any] | None = None,
+        bins: Literal["quartile", "decile"] | Mapping[Any, ArrayLike] | None = "quartile",
+        perturbation: Literal["row", "row_bin", "flip", "joint", "conditional"]
+        | Callable[..., Any] = "row_bin",
+        flip_probability: float = 0.5,
+        tolerance: float | None = None,
+        seed: int = 0,
+        weights: ArrayLike | Literal["balanced"] | None = None,
+        players: PlayerSpec | None = None,
+        target: str | None = None,
+        table_rows: int = 1_000,
+        max_memory: int | None = None,
+        devices: Devices = None,
+        tile: int | None = None,
+    ) -> None:
+        self._problem = Problem(
+            model,
+            data,
+            feature_names=feature_names,
+            categories=categories,
+            bins=bins,
+            perturbation=perturbation,
+            flip_probability=flip_probability,
+            tolerance=tolerance,
+            seed=seed,
+            weights=weights,
+            players=players,
+            table_rows=table_rows,
+            max_memory=max_memory,
+            devices=devices,
+            tile=tile,
+        )
+        self.target = None if target is None else str(target)
+        self._choice = auto_search(self._problem.space, model)
+
+    def __repr__(self) -> str:
+        problem, choice = self._problem, self._choice
+        space = "a sampler" if problem.space is None else repr(problem.space.kind)
+        return (
+            f"AnchorExplainer(perturbation={space}, {problem.B:,} data rows, {problem.F} features, "
+            f"search={choice.search!r} by auto: {choice.reason})"
+        )
+
+    def explain(
+        self,
+        X: Rows,
+        threshold: float = 0.95,
+        delta: float | None = None,
+        epsilon: float | None = None,
+        stop_epsilon: float | None = None,
+        batch_size: int = 100,
+        beam_size: int | None = 4,
+        max_size: int | None = None,
+        coverage_samples: int = 10_000,
+        search: Literal["auto", "exact", "table", "kl-lucb", "sar"] = "auto",
+        confirm: float | None = None,
+        progress: Progress = None,
+    ) -> Rules:
+        """Find a rule for each of the instances X.
+
+        Args:
+            X: rows [N, F] of the data's columns.
+            threshold: float in (0, 1]. The precision that a rule must reach.
+            delta: float in (0, 1), or None (0.1). The chance of error that is accepted. For
+                "kl-lucb", "sar", "table", and "exact" with `confirm`. Like the next two, it is
+                refused where the search does not use it.
+            epsilon: float in (0, 1), or None (0.15). For "kl-lucb": how far the precision of a
+                candidate that is chosen may be below that of the best candidates.
+            stop_epsilon: float in (0, 1), or None (0.05). For "kl-lucb", "sar" and `confirm`: a
+                rule is accepted if its measured precision is at least `threshold` and its lower
+                bound is above threshold - stop_epsilon. At a number of draws that is fixed
+                beforehand, P(precision > threshold - stop_epsilon) >= 1 - delta. "kl-lucb" and
+                "sar" look at the bound after each batch, which the bound does not account for.
+            batch_size: int. Draws of a candidate at a time, with "kl-lucb" and "sar". "sar" spends
+                as many on average to choose among the candidates of a size.
+            beam_size: int or None. The best rules of each size, which the search extends by one
+                predicate. None: best-first search for the optimum over all rules, for "exact" and
+                "table" only.
+            max_size: int or None. Predicates of a rule at most. None: F. 0: only the empty rule,
+                which every row satisfies.
+            coverage_samples: int. Draws with nothing kept that coverage is measured on; for a
+                sampler without players=.
+            search: how precision is found.
+                "exact": the average over all rows of the space. A rule is accepted if it reaches
+                `threshold`. It is chosen on these data, and exact for these data only.
+                "table": the average over `table_rows` draws that all rules share, accepted in the
+                same way. Its lower bound, at `delta`, does not account for the choice of the rule.
+                "kl-lucb": by draws. KL-LUCB finds the best candidates. Each is then validated by
+                fresh draws.
+                "sar": the same, where a fixed number of draws and successive accepts and rejects
+                find the best candidates.
+                "auto" (default): one of "exact", "table" and "kl-lucb", from perturbation, data and
+                model, never from X. `repr(explainer)` names it and gives the reason.
+            confirm: float in (0, 1), or None (default). Share of the data rows that the search may
+                not see; for search="exact" and "table" only. The search runs on the other rows.
+                Each rule it proposes is then measured on the held-out rows, and `Rule.precision`
+                and `Rule.precision_lower` are those measurements, with delta divided by the number
+                of rules measured. A rule is accepted if precision >= threshold and precision_lower
+                > threshold - stop_epsilon. Spaces that draw a value from x's bin draw it from all
+                rows. Coverage is that of all rows.
+            progress: None (a bar in terminals and notebooks once a run takes a while), True or
+                False. The bar counts instances that are done.
+
+        Returns:
+            `Rules`, with one `Rule` for each instance, in order. If no rule is accepted, it is the
+            rule of highest precision, with `accepted` False; with `confirm`, the measured rule of
+            highest `precision_lower`.
+
+        Raises:
+            InputError, InputTypeError: an argument or a row of X that is not accepted, such as a
+                category that the data lack. Before the model is called, except for what its answers
+                or a sampler's rows show, and for an instance in whose bins no data row lies though
+                the space needs one.
+            EnumerationLimitError: a space that the search cannot enumerate (before the model is
+                called); with beam_size=None, more than 65,536 rules of an instance that wait.
+            MemoryPlanError: draws or a beam that do not fit, before the model is called.
+            ModelOutputError, NonDeterministicModelError: for what the model answers; its own
+                exceptions come through.
+
+        Warns before it starts (`xaijax.LongRunWarning`) of a run of more than about a minute, where
+        rules of up to three columns are counted; the limits are those of `Explainer`.
+        """
+        problem = self._problem
+        chosen = self._resolved(search)
+        settings = settings_of(
+            problem.F,
+            chosen,
+            search,
+            threshold=threshold,
+            delta=delta,
+            epsilon=epsilon,
+            stop_epsilon=stop_epsilon,
+            batch_size=batch_size,
+            beam_size=beam_size,
+            max_size=max_size,
+            coverage_samples=coverage_samples,
+            confirm=confirm,
+        )
+        if confirm is not None and problem.B < 2:
+            raise InputError("confirm= needs at least 2 data rows, one of them to be held out.")
+        rows = problem.read(X)
+        beam = settings.beam_size or 1
+        problem.at_a_time(beam, settings.coverage_samples)
+        if not settings.finite:  # of every candidate, or of two
+            together = settings.batch_size * (problem.F if chosen == "sar" else 2)
+            problem.refuse_draws(together, f"batch_size={settings.batch_size:,}")
+        started, before = time.perf_counter(), problem.evaluator.clock.copy()
+        rules: list[Rule] = []
+        rounds = asked = 0
+        with progress_bar(progress, len(rows), "instances") as bar:
+            for _, game in problem.games(rows, settings.coverage_samples, beam):
+                problem.refuse_answers(game.own)
+                if not rules:
+                    tell_long_search(problem, game, settings, len(rows))
+                refuse_unsupported(problem, game, len(rules))
+                found = run_search(game, settings, problem.seed, bar.update)
+                rules += found_rules(problem, game, found, chosen, self.target)
+                rounds += found.rounds
+                asked += game.rows_asked + game.questions.count.distinct
+        facts = {"threshold": settings.threshold, "perturbation": problem.space_name}
+        facts |= {"beam_size": settings.beam_size, "max_size": settings.max_size}
+        facts |= {"delta": settings.delta, "confirm": settings.confirm, "data_rows": problem.B}
+        return record(
+            rules,
+            problem.names,
+            evaluator=problem.evaluator,
+            before=before,
+            rounds=rounds,
+            rows=asked,
+            seconds=time.perf_counter() - started,
+            search=chosen,
+            reason="as asked" if search != "auto" else self._choice.reason,
+            seed=problem.seed,
+            facts=facts,
+        )
+
+    def evaluate(
+        self,
+        predicates: Sequence[Any],
+        x: Rows,
+        threshold: float = 0.95,
+        delta: float = 0.1,
+        samples: int = 10_000,
+        search: Literal["auto", "exact", "table", "kl-lucb", "sar"] = "auto",
+    ) -> Rule:
+        """Measure a rule that you give, at the instance x; the result is like `explain(X)[0]`.
+
+        Args:
+            predicates: list of (feature, low, high), which means low < value <= high; of (feature,
+                categories); or of a feature alone, which means x's bin or category. A feature is a
+                name or a position, named at most once. low and high may be infinite.
+            x: one row [F] or [1, F], or a frame of one row.
+            threshold: float in (0, 1]. The rule is accepted if its precision is at least this. With
+                "kl-lucb" and "sar", its lower bound must also be above threshold - 0.05.
+            delta: float in (0, 1). The one-sided lower bound holds with chance 1 - delta. "exact"
+                has none.
+            samples: int. Draws, with "kl-lucb" and "sar"; and draws that the coverage of a sampler
+                is measured on.
+            search: as of `explain`. "kl-lucb" and "sar" both measure `samples` draws. If "auto" is
+                "exact", but predicates make a space with values that are drawn from an interval,
+                it is "table".
+
+        Returns:
+            The `Rule`.
+
+        Raises:
+            InputError, InputTypeError: an argument that is not accepted; predicates that x does not
+                satisfy, or that no data row satisfies where the space needs one; rules about
+                players=, which have no predicates.
+            EnumerationLimitError: a space that the search cannot enumerate.
+            MemoryPlanError: more draws than fit.
+            ModelOutputError, NonDeterministicModelError: for what the model answers.
+        """
+        tau, error = fraction(threshold, "threshold", top=True), fraction(delta, "delta")
+        count = checks.whole_number(samples, "samples")
+        self._problem.refuse_draws(count, f"samples={count:,}")
+        searches = (search, self._resolved(search))
+        game, found, used = evaluated(self._problem, searches, predicates, x, (tau, error, count))
+        return found_rules(self._problem, game, found, used, self.target)[0]
+
+    def check(self, rules: Rules, X: Rows, samples: int = 10_000, seed: int = 1) -> np.ndarray:
+        """Measure the precision of rules again, on fresh draws.
+
+        A search chooses a rule for its measured precision, which is therefore too high on average.
+        The precision on draws that the search did not use is not.
+
+        Args:
+            rules: `Rules`, from `explain` of the rows X.
+            X: rows [N, F], the rows that `explain` had, in their order.
+            samples: int. Draws for each rule.
+            seed: int, not that of the explainer. Of the fresh draws.
+
+        Returns:
+            float64 [N]: for each rule the share of draws of D(z given A) that get the instance's
+            prediction.
+
+        Raises:
+            InputError, InputTypeError: an argument that is not accepted; a row that does not
+                satisfy its rule; the seed of the search.
+            MemoryPlanError: more draws than fit.
+            ModelOutputError, NonDeterministicModelError: for what the model answers.
+        """
+        count = checks.whole_number(samples, "samples")
+        seed = checks.whole_number(seed, "seed", least=0)
+        problem = self._problem
+        problem.refuse_draws(count, f"samples={count:,}")
+        if not isinstance(rules, Rules):
+            raise InputTypeError(f"rules must be Rules of explain, got {type(rules).__name__}.")
+        if seed == problem.seed:
+            raise InputError(
+                f"seed={seed} is that of the search; its draws are not fresh. Change it."
+            )
+        rows = problem.read(X)
+        if len(rows) != len(rules):
+            raise InputError(f"X has {len(rows)} rows, but there are {len(rules)} rules.")
+        refuse_strangers(problem, rules, rows)
+        kept = np.zeros((len(rules), problem.F), bool)
+        for n, rule in enumerate(rules):
+            kept[n, list(rule.features)] = True
+        found = []
+        for first, game in problem.games(rows, 1, 1, seed):
+            own = kept[first : first + game.N]
+            every, zero = np.arange(game.N), np.zeros(game.N, np.int64)
+            step = max(1, (1 << 22) // count)
+            for n in range(0, game.N, step):
+                part = slice(n, n + step)
+                draws = np.full(len(every[part]), count)
+                found.append(game.hits(every[part], own[part], zero[part], draws) / count)
+        return np.concatenate(found)
+
+    def _resolved(self, search: Any) -> str:
+        checks.one_of(search, "search", SEARCHES)
+        chosen = self._choice.search if search == "auto" else search
+        refuse_search(chosen, self._problem.space)
+        return chosen

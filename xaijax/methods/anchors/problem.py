@@ -1,0 +1,277 @@
+"""The question that an `AnchorExplainer` asks: its arguments as read, and games made of them.
+
+Letters: N instances, B data rows, F columns, P players.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError, MemoryPlanError
+from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.measure.replacement import pool_of
+from xaijax.games.measure.score import Score
+from xaijax.games.measure.scores import Agrees, Within
+from xaijax.games.rules.bins import Bins, bins_of
+from xaijax.games.rules.game import RuleAsker, RuleGame
+from xaijax.games.rules.sampler import SampledGame, check_sampler
+from xaijax.games.rules.space import SPACES, Perturbation
+from xaijax.methods.anchors.settings import fraction
+from xaijax.players.players import column_labels, players_from
+from xaijax.tables.frames import frame_kind
+
+# A round ends in a tile that is partly filled, and the last rounds are about few instances: with
+# tiles of the engine's size two fifths of the model rows of a search by draws were padding.
+TILE_PARTS = 4
+
+
+class Problem:
+    """Model, data, bins, space and what "the same prediction" means."""
+
+    def __init__(
+        self,
+        model: Any,
+        data: Any,
+        *,
+        feature_names: Any,
+        categories: Any,
+        bins: Any,
+        perturbation: Any,
+        flip_probability: Any,
+        tolerance: Any,
+        seed: Any,
+        weights: Any,
+        players: Any,
+        table_rows: Any,
+        **options: Any,
+    ) -> None:
+        """Arguments as of `AnchorExplainer`; options: of the `Evaluator`."""
+        if not hasattr(model, "probe"):
+            raise InputTypeError(
+                f"model must come from xaijax.as_model, got {type(model).__name__}. Say "
+                "xaijax.AnchorExplainer(xaijax.as_model(f), data)."
+            )
+        if not model.deterministic:
+            raise InputError(
+                "model: rules are about one answer per row, and the model is declared "
+                "deterministic=False. Explain its mean answer, by a model that averages."
+            )
+        self.seed = checks.whole_number(seed, "seed", least=0)
+        self.tolerance = _tolerance(tolerance)
+        self.model, self.data = model, data
+        self.asked_model, self.codes, self.score = _scored(model, self.tolerance)
+        self.balanced = isinstance(weights, str)
+        if self.balanced:
+            checks.one_of(weights, "weights", ("balanced",))
+            if self.tolerance is not None:
+                raise InputError(
+                    "weights='balanced' is of classes; with tolerance= there are none."
+                )
+        sampled = not isinstance(perturbation, str)
+        if sampled and weights is not None:
+            raise InputError(
+                "weights= are of the data rows that are drawn; a sampler draws its own. Leave them "
+                "out, or weigh within the sampler."
+            )
+        replacement = pool_of(model, data, None if self.balanced else weights)
+        table = replacement.table
+        self.table, self.B = table, replacement.rows_given
+        self.names = _names(feature_names, table, data)
+        self.players = players_from(
+            players, self.names if len(table.shape) == 1 else None, table.shape
+        )
+        if not sampled and not self.players.single:
+            raise InputError(
+                "players= groups columns for a sampler; a rule of perturbation="
+                f"{perturbation!r} is about single columns. Leave it out, or give a sampler."
+            )
+        singles = players_from(None, None, table.shape)
+        self.sampler: Callable[..., Any] | None = None
+        self.space: Perturbation | None = None
+        self.bins: Bins | None = None
+        rows = replacement.as_read
+        if self.players.single and len(table.shape) == 1:
+            self.bins = bins_of(rows, self.names, categories, bins)
+        if sampled:
+            self.sampler = check_sampler(perturbation)
+        else:
+            checks.one_of(perturbation, "perturbation", SPACES)
+            if self.bins is None:
+                raise InputError(
+                    f"perturbation={perturbation!r} is for tables [B, F]; rows of shape "
+                    f"{table.shape} need a sampler f(X, kept, u) and players=."
+                )
+            flip = fraction(flip_probability, "flip_probability", top=True)
+            count = checks.whole_number(table_rows, "table_rows")
+            self.space = Perturbation(perturbation, replacement, self.bins, flip, count)
+        if self.bins is None:  # rules are about players, which have names of their own
+            self.names = tuple(self.players.names)
+        self.evaluator = Evaluator(
+            self.asked_model, replacement, singles, coalitions=2, tile_parts=TILE_PARTS, **options
+        )
+        if self.space is not None:  # of each draw a donor, a weight, and flags of what it is asked
+            self._refuse(64 * self.space.table_rows, f"table_rows={self.space.table_rows:,}")
+        self._asker: RuleAsker | None = None
+        self._weighed = not self.balanced
+
+    @property
+    def F(self) -> int:
+        """What rules are about: columns, or players."""
+        return self.players.count
+
+    @property
+    def space_name(self) -> str:
+        """As messages and the provenance have it."""
+        return "sampler" if self.space is None else self.space.kind
+
+    def read(self, X: Any) -> Any:
+        """The rows X, checked; raises the error family."""
+        rows = self.table.read(X, "X", self.model.allow_nan, "the data")
+        rows = rows[:] if not isinstance(rows, np.ndarray) and hasattr(rows, "then") else rows
+        if self.bins is not None:
+            self.bins.refuse_unseen(rows, self.bins.of(rows))
+        return rows
+
+    def games(self, rows: Any, coverage_samples: int, beam: int, seed: int | None = None) -> Any:
+        """(first place, game) of as many instances as fit the memory together."""
+        step = self.at_a_time(beam, coverage_samples)
+        for first in range(0, len(rows), step):
+            some = rows.iloc if hasattr(rows, "iloc") else rows
+            yield first, self.game(some[first : first + step], coverage_samples, seed, first)
+
+    def game(
+        self, rows: Any, coverage_samples: int, seed: int | None = None, first: int = 0
+    ) -> Any:
+        """The rules of these rows; seed: of draws of their own; first: the place of these in X."""
+        if self.sampler is not None:
+            return SampledGame(
+                self.evaluator,
+                self.score,
+                self.sampler,
+                self.bins,
+                self.players,
+                self.seed if seed is None else seed,
+                coverage_samples,
+                rows,
+                first,
+            )
+        asker = self.asker()
+        if seed is not None:
+            assert self.space is not None
+            asker = RuleAsker(self.evaluator, self.space, self.score, seed)
+        return RuleGame(asker, rows, first)
+
+    def asker(self, space: Perturbation | None = None) -> RuleAsker:
+        """The loop and arrays of the space (another one: made anew)."""
+        assert self.space is not None
+        self._weigh()
+        if space is not None:
+            return RuleAsker(self.evaluator, space, self.score, self.seed)
+        if self._asker is None:
+            self._asker = RuleAsker(self.evaluator, self.space, self.score, self.seed)
+        return self._asker
+
+    def predictions(self, own: np.ndarray) -> list[Any]:
+        """What the model predicts, of its answers float64 [N, A]."""
+        if self.tolerance is not None:
+            return own[:, 0].tolist()
+        return [self.codes.label(code) for code in own[:, 0].tolist()]
+
+    def refuse_answers(self, own: np.ndarray) -> None:
+        """Raise InputError where tolerance= meets several outputs."""
+        if self.tolerance is not None and own.shape[1] != 1:
+            raise InputError(
+                f"tolerance={self.tolerance:g} compares one number a row, and the model returns "
+                f"{own.shape[1]}. Select one with output= in as_model."
+            )
+
+    def _weigh(self) -> None:
+        """weights="balanced": every predicted class of the data has the same total weight."""
+        if self._weighed or self.space is None:
+            return
+        labels = self.model.labels(self.data)
+        _, place, count = np.unique(labels, return_inverse=True, return_counts=True)
+        own = (1 / count)[place]
+        self.space = self.space.weighted_by(own / own.sum())
+        self._weighed = True
+
+    def refuse_draws(self, draws: int, name: str) -> None:
+        """Raise MemoryPlanError where so many draws of one instance cannot be held; name: whose."""
+        kind = self.space_name
+        # A question, a place, a number and a flag each; a row of the space names its columns too.
+        each = 64 + 4 * self.F if kind in ("sampler", "joint", "conditional") else 4 + self.F // 4
+        self._refuse(draws * each, name)
+
+    def _refuse(self, held: int, name: str) -> None:
+        if held > self.evaluator.max_memory:
+            raise MemoryPlanError(
+                f"{name} takes about {held:,} bytes for one instance of {self.F:,} features, more "
+                f"than max_memory={self.evaluator.max_memory:,}. Say fewer, or raise max_memory=."
+            )
+
+    def at_a_time(self, beam: int, samples: int) -> int:
+        """Instances whose rules are searched together: an eighth of the memory.
+
+        Raises MemoryPlanError where one alone needs more than all of it.
+        """
+        B = self.evaluator.replacement.codes.shape[0] if self.sampler is None else samples
+        A = beam * self.F
+        each = A * (-(-B // 64) * 8 + 2 * self.F + 40) + beam * self.F * self.F
+        if self.sampler is not None and self.bins is not None:
+            each += 4 * samples * self.F
+        wide = f"beam_size={beam:,}"
+        own = self.sampler is not None and self.bins is not None
+        self._refuse(each, f"coverage_samples={samples:,} with {wide}" if own else wide)
+        memory = self.evaluator.max_memory
+        return max(1, min(self.evaluator.rows_at_a_time, memory // 8 // each))
+
+
+def _scored(model: Any, tolerance: float | None) -> tuple[Any, Any, Score]:
+    if tolerance is not None:
+        if model.output == "label":
+            raise InputError("tolerance= is for numbers; the model answers with class labels.")
+        return model, None, Score(Within(tolerance), reads_own=True)
+    alone = model.output == "value" and model.threshold is None and model.classes is None
+    if alone and type(model.name) is str and "egressor" in model.name:
+        raise InputError(
+            "model: a regression has no classes to agree on. Say tolerance=: a rule then holds "
+            "where |f(z) - f(x)| <= tolerance. Or threshold= in as_model."
+        )
+    decided, codes = model.decided()
+    return decided, codes, Score(Agrees(), reads_own=True)
+
+
+def _tolerance(given: Any) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, numbers.Real):
+        raise InputTypeError(f"tolerance must be a number of at least 0, got {given!r}.")
+    if not 0 <= float(given) < math.inf:
+        raise InputError(f"tolerance must be a number of at least 0, got {given!r}.")
+    return float(given)
+
+
+def _names(given: Any, table: Any, data: Any) -> tuple[str, ...]:
+    labels = table.feature_names or tuple(column_labels(table.shape))
+    if given is None:
+        return tuple(labels)
+    if isinstance(given, str):
+        raise InputTypeError(f"feature_names must be a list of names, got {given!r}.")
+    names = tuple(str(one) for one in given)
+    checks.unique_names(names, "feature_names")
+    if len(names) != len(labels):
+        raise InputError(
+            f"feature_names has {len(names)} names, but the data has {len(labels)} columns."
+        )
+    if frame_kind(data) and names != tuple(labels):
+        raise InputError(
+            "feature_names differ from the columns of the data frame. Leave them out, or rename "
+            "the columns."
+        )
+    return names

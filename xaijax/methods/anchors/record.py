@@ -1,0 +1,112 @@
+"""From what a search found to `Rules`.
+
+Letters: N instances, F columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.core.version import __version__
+from xaijax.methods.anchors.problem import Problem
+from xaijax.methods.anchors.search import Found
+from xaijax.results.rules import AS_IT_IS, Rule, Rules
+from xaijax.tables.frames import column as column_of
+
+OWN_VALUES = "tested at the instance's own values"
+
+
+def found_rules(
+    problem: Problem, game: Any, found: Found, search: str, target: str | None
+) -> list[Rule]:
+    """The Rule of each instance of the game; target: what is predicted, for the sentences."""
+    rows = game.rows
+    single = getattr(rows, "dtype", None) == np.float32
+    # Columns with bins that a rule keeps at the instance's own value.
+    own_values = np.zeros(problem.F, bool)
+    if problem.space is not None and problem.space.kind == "row":
+        own_values = game.space.binned
+    predictions = problem.predictions(game.own)
+    columns: dict[int, np.ndarray] = {}
+    made = []
+    for n in range(len(found.rules)):
+        kept = np.flatnonzero(found.rules[n])
+        predicates, words = [], []
+        for f in kept:
+            j = int(f)
+            if game.read_bins is None:  # players without bins: as they are in x
+                predicates.append((j, AS_IT_IS))
+                words.append(f"{problem.players.names[j]} as it is")
+                continue
+            if j not in columns:
+                columns[j] = column_of(rows, j)
+            one = game.read_bins.columns[j]
+            value = columns[j][n]
+            value = value.item() if isinstance(value, np.generic) else value
+            predicate = one.predicate(int(game.bins[n, j]), value)
+            predicates.append(predicate)
+            words.append(one.words(predicate))
+        low, error = float(found.lower[n]), float(found.error[n])
+        made.append(
+            Rule(
+                rule=words,
+                predicates=predicates,
+                prediction=predictions[n],
+                precision=float(found.precision[n]),
+                precision_lower=None if np.isnan(low) else low,
+                coverage=float(found.cover[n]) if game.cover is not None else None,
+                accepted=bool(found.accepted[n]),
+                samples=int(found.samples[n]),
+                search=search,
+                std_error=None if np.isnan(error) else error,
+                target=target,
+                tolerance=problem.tolerance,
+                note=OWN_VALUES if own_values[kept].any() else "",
+                names=problem.names,
+                single=single,
+            )
+        )
+    return made
+
+
+def record(
+    rules: list[Rule],
+    names: tuple[str, ...],
+    *,
+    evaluator: Any,
+    before: Any,
+    rounds: int,
+    rows: int,
+    seconds: float,
+    search: str,
+    reason: str,
+    seed: int,
+    facts: dict[str, Any],
+) -> Rules:
+    """The rules with how they were made; before: the clock when the run began."""
+    clock, model = evaluator.clock, evaluator.model
+    compile_seconds = clock.compile_seconds - before.compile_seconds
+    stats = {
+        "search": search,
+        "reason": reason,
+        "rounds": rounds,
+        "model_rows": rows - (clock.spared_rows - before.spared_rows),
+        "padded_rows": clock.padded_rows - before.padded_rows,
+        "model_calls": clock.model_calls - before.model_calls,
+        "tile": clock.tile,
+        "seconds": seconds - compile_seconds,
+        "compile_seconds": compile_seconds,
+        "seed": seed,
+        "backend": model.backend,
+        "devices": tuple(str(d) for d in evaluator.devices),
+    }
+    versions = {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__}
+    return Rules(
+        tuple(rules),
+        names,
+        stats,
+        {"method": "AnchorExplainer", **facts} | {"instances": len(rules), "versions": versions},
+    )

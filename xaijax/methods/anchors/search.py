@@ -1,0 +1,259 @@
+"""The searches, round by round: a question to the game for all instances that are not done.
+
+Letters: N instances, n of them still searching, F columns, A candidates, D listed draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import EnumerationLimitError
+from xaijax.methods.anchors.settings import Settings
+from xaijax_kernels.games.sampling import HELD_OUT, words
+from xaijax_kernels.rules.beam import DONE, BeamSearch
+from xaijax_kernels.rules.bernoulli import lower
+from xaijax_kernels.rules.best_first import BestFirst
+from xaijax_kernels.rules.candidates import extend
+from xaijax_kernels.rules.exact_beam import ExactBeam
+from xaijax_kernels.rules.lucb import KlLucb
+from xaijax_kernels.rules.rejects import Rejects
+from xaijax_kernels.rules.validation import Validation
+
+FIRST = 20  # draws that a candidate gets before it is compared
+MOST_WAITING = 1 << 16  # rules of one instance that wait in the search for the optimum
+
+
+@dataclass
+class Found:
+    """What was found; every array begins with the axis N."""
+
+    rules: np.ndarray  # bool [N, F]
+    precision: np.ndarray  # float64 [N]
+    lower: np.ndarray  # float64 [N]; NaN: no bound
+    error: np.ndarray  # float64 [N], standard error of precision; NaN: exact
+    cover: np.ndarray  # float64 [N]
+    accepted: np.ndarray  # bool [N]
+    samples: np.ndarray  # int64 [N]
+    rounds: int = 0
+
+    @classmethod
+    def empty(cls, N: int, F: int) -> Found:
+        """Nothing yet."""
+        lost = np.full(N, np.nan)
+        zero = np.zeros(N, np.int64)
+        held = np.zeros(N, bool)
+        return cls(np.zeros((N, F), bool), lost, lost.copy(), lost.copy(), lost.copy(), held, zero)
+
+
+Told = Callable[[int], Any]  # of how many more instances are done
+
+
+def search(game: Any, settings: Settings, seed: int, told: Told = lambda done: None) -> Found:
+    """The rules of all instances of the game."""
+    if not settings.finite:
+        return by_draws(game, bandit(game, settings), told)
+    return by_lists(game, settings, seed, told)
+
+
+def cover_of(game: Any) -> Any:
+    """Coverage of rules; where the space has none, fewer predicates stand for more of it."""
+    if game.cover is None:
+        return lambda rows, rules: 1.0 / (1.0 + rules.sum(axis=2))
+    if getattr(game, "space", None) is None or game.space.kind not in ("joint", "conditional"):
+        return game.cover.of
+
+    def supported(rows: np.ndarray, rules: np.ndarray) -> np.ndarray:
+        # Below what any rule has: such a rule is never a candidate, since it has no rows to draw.
+        cover = game.cover.of(rows, rules)
+        return np.where(cover > 0, cover, -1.0)
+
+    return supported
+
+
+def bandit(game: Any, settings: Settings) -> BeamSearch:
+    """The components of the chapter's search."""
+    width = settings.beam_size
+    assert width is not None
+    batch = settings.batch_size
+    if settings.search == "sar":
+        identify: Any = Rejects(batch)
+    else:
+        identify = KlLucb(settings.epsilon, settings.delta, batch, min(batch, FIRST))
+    return BeamSearch(
+        propose=extend,
+        cover=cover_of(game),
+        identify=identify,
+        validate=Validation(settings.threshold, settings.stop_epsilon, batch),
+        width=width,
+        levels=settings.max_size,
+        delta=settings.delta,
+    )
+
+
+def by_draws(game: Any, beam: BeamSearch, told: Told = lambda done: None) -> Found:
+    """Ask for the draws that the search wants, until every instance is done."""
+    found = Found.empty(game.N, game.F)
+    state = beam.init(np.arange(game.N), game.allowed())
+    while True:
+        wanted = beam.step(state)
+        done = state.phase == DONE
+        if done.any():
+            _write(found, beam, state.take(done))
+            told(int(done.sum()))
+            # Finished instances leave; the others are found at their new places.
+            place = np.cumsum(~done) - 1
+            state = state.take(~done)
+            wanted = type(wanted)(place[wanted.place], *_rest(wanted))
+        if not len(state.row):
+            return found
+        who = state.row[wanted.place]
+        beam.add(state, wanted, game.hits(who, wanted.rules, wanted.first, wanted.draws))
+        found.rounds += 1
+
+
+def _rest(wanted: Any) -> tuple[np.ndarray, ...]:
+    return wanted.arm, wanted.rules, wanted.first, wanted.draws
+
+
+def _write(found: Found, beam: BeamSearch, state: Any) -> None:
+    n, draws = state.row, np.maximum(state.best_draws, 1)
+    found.rules[n] = state.best
+    p = state.best_hits / draws
+    rate = beam.rate(state.best.sum(axis=1), state.best.shape[1])
+    found.precision[n], found.lower[n] = p, lower(p, rate / draws)
+    found.error[n] = np.sqrt(p * (1 - p) / draws)
+    found.cover[n], found.accepted[n] = state.best_cover, state.accepted
+    found.samples[n] = state.spent
+
+
+def by_lists(game: Any, settings: Settings, seed: int, told: Told) -> Found:
+    """Search by known precisions; with `confirm` on a share of the data, then tried on the rest."""
+    kind, space = settings.search, game.space
+    D = len(space.listed(kind)[1])
+    shares = np.ones((D, 1), bool)
+    if settings.confirm is not None:
+        held = held_out(space.B, settings.confirm, seed)
+        shares = space.shares(kind, np.stack([~held, held], axis=1))
+    found = Found.empty(game.N, game.F)
+
+    def precision(who: np.ndarray, rules: np.ndarray, share: int) -> tuple[np.ndarray, np.ndarray]:
+        found.rounds += 1
+        found.samples[:] += np.bincount(who, minlength=game.N) * np.count_nonzero(shares[:, share])
+        means, sizes = game.precisions(who, rules, kind, shares[:, share, None])
+        return means[:, 0], sizes[:, 0]
+
+    if settings.beam_size is None:
+        ranked = _optimum(game, settings, precision, told)
+    else:
+        ranked = _beam(game, settings, precision, told)
+    rules, cover, own, lead, lead_cover, lead_own = ranked
+    if settings.confirm is not None:
+        _confirm(found, ranked, settings, precision)
+        return found
+    holds = cover[:, 0] >= 0
+    found.accepted = holds
+    found.rules = np.where(holds[:, None], rules[:, 0], lead)
+    found.precision = np.where(holds, own[:, 0], lead_own)
+    found.cover = np.where(holds, cover[:, 0], lead_cover)
+    if kind == "table":
+        p = found.precision
+        found.lower = lower(p, np.log(1 / settings.delta) / D)
+        found.error = np.sqrt(p * (1 - p) / D)
+    return found
+
+
+Ranked = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _beam(game: Any, settings: Settings, precision: Any, told: Told) -> Ranked:
+    width = settings.beam_size
+    assert width is not None
+    T = 1 if settings.confirm is None else width
+    beam = ExactBeam(extend, cover_of(game), settings.threshold, width, settings.max_size, T)
+    state = beam.init(np.arange(game.N), game.allowed())
+    N, F = game.N, game.F
+    out = np.zeros((N, T, F), bool), *np.full((2, N, T), -1.0), np.zeros((N, F), bool)
+    ranked: Any = (*out, np.zeros(N), np.zeros(N))
+    while len(state.row):
+        n, a = np.nonzero(state.valid)
+        values = np.zeros(state.valid.shape)
+        values[n, a] = precision(state.row[n], state.rules[n, a], 0)[0]
+        beam.step(state, values)
+        over = state.take(state.done)
+        parts = (over.found, over.found_cover, over.found_precision)
+        parts = (*parts, over.lead, over.lead_cover, over.lead_precision)
+        for all_, part in zip(ranked, parts, strict=True):
+            all_[over.row] = part
+        told(len(over.row))
+        state = state.take(~state.done)
+    return ranked
+
+
+def _optimum(game: Any, settings: Settings, precision: Any, told: Told) -> Ranked:
+    best = BestFirst(cover_of(game), settings.threshold, settings.max_size, game.F)
+    state = best.init(np.arange(game.N), game.allowed())
+    N, F = game.N, game.F
+    out = np.zeros((N, F), bool), *np.full((2, N), -1.0), np.zeros((N, F), bool)
+    ranked: Any = (*out, np.zeros(N), np.zeros(N))
+    while len(state.row):
+        n, a = np.nonzero(state.asked_cover >= 0)
+        values = np.zeros(state.asked_cover.shape)
+        values[n, a] = precision(state.row[n], state.asked_rules[n, a], 0)[0]
+        best.step(state, values)
+        if state.waits.shape[1] > MOST_WAITING:
+            raise EnumerationLimitError(
+                f"beam_size=None: more than {MOST_WAITING:,} rules of one instance wait to be "
+                f"looked at, of {F} columns. Say max_size=, a beam_size, or coarser bins."
+            )
+        over = state.take(state.done)
+        parts = (over.best, over.best_cover, over.best_precision)
+        parts = (*parts, over.lead, over.lead_cover, over.lead_precision)
+        for all_, part in zip(ranked, parts, strict=True):
+            all_[over.row] = part
+        told(len(over.row))
+        state = state.take(~state.done)
+    rules, cover, own, *rest = ranked
+    return (rules[:, None], cover[:, None], own[:, None], *rest)
+
+
+def _confirm(found: Found, ranked: Ranked, settings: Settings, precision: Any) -> None:
+    """Try the rules that held on the rows that were held out; delta is split over those tried."""
+    rules, cover, _, lead, lead_cover, _ = ranked
+    tried = cover >= 0
+    none = ~tried.any(axis=1)
+    rules, cover = rules.copy(), cover.copy()
+    rules[none, 0], cover[none, 0] = lead[none], lead_cover[none]
+    asked = tried | (none[:, None] & (np.arange(cover.shape[1]) == 0))
+    n, t = np.nonzero(asked)
+    own, floor = np.zeros(cover.shape), np.zeros(cover.shape)
+    means, sizes = precision(n, rules[n, t], 1)
+    own[n, t] = means
+    count = asked.sum(axis=1)[n]
+    known = sizes > 0
+    level = np.log(count / settings.delta) / np.where(known, sizes, 1)
+    floor[n, t] = np.where(known, lower(means, level), 0.0)
+    goal = settings.threshold - settings.stop_epsilon
+    holds = tried & (own >= settings.threshold) & (floor > goal)
+    # They come in the order of their coverage: the first that holds, else the surest.
+    best = np.where(asked, floor, -1.0).argmax(axis=1)
+    chosen = np.where(holds.any(axis=1), holds.argmax(axis=1), best)
+    at = np.arange(len(cover))
+    found.rules, found.cover = rules[at, chosen], cover[at, chosen]
+    found.precision, found.lower = own[at, chosen], floor[at, chosen]
+    found.accepted = holds[at, chosen]
+    size = np.zeros(cover.shape)
+    size[n, t] = sizes
+    p = found.precision
+    found.error = np.sqrt(p * (1 - p) / np.maximum(size[at, chosen], 1))
+
+
+def held_out(B: int, share: float, seed: int) -> np.ndarray:
+    """Which of the data are held out, bool [B]: the nearest number to the share, at random."""
+    count = min(max(round(B * share), 1), B - 1)
+    held = np.zeros(B, bool)
+    held[np.argsort(words(seed, (HELD_OUT, B), B), kind="stable")[:count]] = True
+    return held

@@ -1,0 +1,147 @@
+"""Which estimator answers for which instance; decided before the model is called.
+
+Letters: N instances, P players, B background rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import EnumerationLimitError, InputError
+from xaijax.estimators.driver import METHODS, default_budget, refuse_undrawable
+from xaijax.games.asking.refuse import (
+    LARGEST_TABLE,
+    refuse_biased_link,
+    refuse_large_tables,
+    refuse_too_many,
+)
+from xaijax.games.engine.evaluator import LARGEST_PAIR
+from xaijax.games.game import Game, Survey
+
+AUTO_CORNERS = 1 << 16  # corners per background row that "auto" enumerates when no budget is given
+ESTIMATORS = ("auto", "exact", *METHODS)
+SAMPLED_INDICES = ("shapley", "banzhaf")
+KERNEL_PLAYERS = 128  # "auto" takes the kernel estimator up to here, from 16 P coalitions
+KERNEL_BUDGET = 16
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was decided."""
+
+    exact: np.ndarray  # bool [N], instances that are enumerated
+    sampler: str | None  # "permutation" or "kernel" for the others; None: there are none
+    budget: int  # coalitions per sampled instance
+
+    @property
+    def name(self) -> str:
+        """The estimator that stats and provenance name: the sampled one where there is one."""
+        return self.sampler or "exact"
+
+
+def refuse_index(estimator: str, index: str) -> None:
+    """Sampled estimators know two indices."""
+    if estimator in METHODS and index not in SAMPLED_INDICES:
+        raise InputError(
+            f"estimator={estimator!r} samples index='shapley' and 'banzhaf', got index={index!r}. "
+            "Say estimator='exact', or group columns with players= until it fits."
+        )
+
+
+def choose(game: Game, survey: Survey, estimator: str, index: str, budget: int | None) -> Choice:
+    """Decide for every instance, from that instance and the background only.
+
+    Raises EnumerationLimitError for what can neither be enumerated nor sampled, MemoryPlanError for
+    a budget that cannot be drawn, InputError for a budget that is too small for the estimator, or
+    given beside estimator="exact", and for a link of a random model's answers.
+    """
+    refuse_biased_link(game)
+    P = game.P
+    everything = np.ones(game.N, bool)
+    allowed = default_budget(P) if budget is None else budget
+    coalitions = (1 << P) - 2
+    enumerable = coalitions <= allowed and P <= _most_players(game)
+    if enumerable and (budget is not None or estimator in METHODS):
+        refuse_too_many(game, survey.largest)
+        shown = f"budget={allowed:,}" + (" (the default)" if budget is None else "")
+        checks.warn(
+            f"{shown} covers all {coalitions:,} coalitions of {P} players: the values are exact."
+        )
+        return Choice(everything, None, allowed)
+    if estimator == "exact":
+        if budget is not None:
+            raise InputError(
+                f"budget={budget:,} is given, but estimator='exact' asks all 2^{P} coalitions. "
+                "Leave budget= out, or say estimator='auto', for which it is a limit."
+            )
+        refuse_too_many(game, survey.largest)
+        return Choice(everything, None, allowed)
+    if estimator in METHODS:
+        if estimator == "kernel" and not game.evaluator.model.deterministic:
+            raise InputError(
+                "estimator='kernel' leaves a random model's own noise out of its standard errors. "
+                "Say estimator='permutation' with deterministic=False."
+            )
+        sampler = _checked(estimator, P, index, allowed)
+        refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
+        return Choice(~everything, sampler, allowed)
+    fits = _fits(game, survey, budget)
+    if fits.all():
+        refuse_too_many(game, survey.largest)
+        return Choice(fits, None, allowed)
+    if fits.any():
+        refuse_large_tables(game)
+    if index not in SAMPLED_INDICES:
+        _refuse_unsampled(game, survey, index, budget)
+    # The kernel's standard errors do not know the noise of a random model; those of orders do.
+    random = not game.evaluator.model.deterministic
+    many = allowed >= KERNEL_BUDGET * P and P <= KERNEL_PLAYERS and not random
+    sampler = _checked("kernel" if many else "permutation", P, index, allowed)
+    refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
+    return Choice(fits, sampler, allowed)
+
+
+def _fits(game: Game, survey: Survey, budget: int | None) -> np.ndarray:
+    """Where "auto" enumerates; bool [N]."""
+    fits = (survey.corners <= _most_corners(game, budget)) & (survey.largest <= LARGEST_PAIR)
+    return fits & (game.quantity.linear or game.P <= LARGEST_TABLE)
+
+
+def _most_players(game: Game) -> int:
+    """Players whose coalitions can all be asked."""
+    return LARGEST_PAIR if game.quantity.linear else LARGEST_TABLE
+
+
+def _most_corners(game: Game, budget: int | None) -> int:
+    """Corners of an instance up to which "auto" enumerates."""
+    B = len(game.evaluator.replacement.codes)
+    return B * (AUTO_CORNERS if budget is None else budget + 2)
+
+
+def _checked(sampler: str, P: int, index: str, budget: int) -> str:
+    least = METHODS[sampler].smallest_budget(P, index)
+    if budget < least:
+        raise InputError(
+            f"budget={budget:,} is too small: estimator={sampler!r} asks at least {least:,} "
+            f"coalitions of {P} players (index={index!r}). Raise budget=, or group columns with "
+            "players=."
+        )
+    return sampler
+
+
+def _refuse_unsampled(game: Game, survey: Survey, index: str, budget: int | None) -> None:
+    """An index that no estimator samples, where "auto" does not enumerate."""
+    refuse_too_many(game, survey.largest)
+    n = int(survey.corners.argmax())
+    which = "B 2^16" if budget is None else "B (budget + 2)"
+    raise EnumerationLimitError(
+        f"estimator='auto': X row {n} needs {survey.corners[n]:,} model rows (at most "
+        f"{survey.largest[n]} of {game.P} players differ from a background row), more than "
+        f"{which} = {_most_corners(game, budget):,}, up to which auto is exact, and "
+        f"index={index!r} is not sampled. Say "
+        "estimator='exact' to enumerate them all the same, or group columns with "
+        "players=, or use fewer background rows."
+    )

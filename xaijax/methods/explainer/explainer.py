@@ -1,0 +1,286 @@
+"""`Explainer`: Shapley, Banzhaf and other semivalues of a model's answers.
+
+Letters: N instances, F features, P players, B background rows, K outputs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.intervals import half_widths
+from xaijax.core.public import public_class
+from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Progress, Rows
+from xaijax.estimators.driver import METHODS, Sampled, default_budget, sampled
+from xaijax.estimators.exact import Estimate, exact
+from xaijax.games.asking.long_runs import tell_long_run, why_long
+from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.game import Game, Survey
+from xaijax.games.measure.quantity import quantity_of
+from xaijax.games.measure.replacement import Baseline, replacement_of
+from xaijax.methods.explainer.choice import ESTIMATORS, Choice, choose, refuse_index
+from xaijax.methods.explainer.record import Answer, explanation
+from xaijax.methods.progress import progress_bar
+from xaijax.players.index import Index, index_weights
+from xaijax.players.players import players_from
+from xaijax.results.explanation import Explanation
+
+
+@public_class
+class Explainer:
+    """How much each player moves a model's answer, for all instances of a batch at once.
+
+    A player is an input column, or a group of columns that are kept or replaced together. The value
+    of a coalition S of players, for the instance x, is
+
+        v(S) = link(mean over background rows b of f(x on the players of S, b on the others)).
+
+    The result tells how much each player adds to v, by the Shapley value or another semivalue
+    (`index`). Each other column is replaced by that of a background row, whatever the kept columns
+    are: this is the interventional (marginal) value, which asks what the model does with a column.
+
+    Args:
+        model: `xaijax.Model`, made by `as_model`.
+        background: rows [B, *F] that the values of absent players come from: an array, or a frame
+            for a host model; or a `Baseline`, one row.
+        players: who plays. None: each column is a player. {"name": [columns]}, [[columns], ...] or
+            whole numbers [*F] that say which group each entry belongs to: groups of columns; a
+            column that no group names is a player of its own.
+        index: "shapley", "banzhaf", `SizeLimited(k)` (coalitions of at most k kept players), or a
+            function w(s), the weight of what a player adds to one single set of s others.
+        estimator: how the values are found.
+            "exact" takes every coalition into account. An instance that differs from background row
+            b in k_b players costs at most the sum over b of 2^k_b model rows; additive models and
+            trees need none.
+            "permutation" averages what players add along an order of them and its reverse
+            (Mitchell et al. 2022). "kernel" fits a weighted regression to coalitions and their
+            complements, drawn by leverage (Musco and Witter 2025). Both give standard errors.
+            "auto" (the default) decides for each instance, before the model is called: "exact" if
+            the sum above is at most B (budget + 2), or B 2^16 when budget is None; else "kernel" if
+            the budget (of None the default one) is at least 16 P and P <= 128; else "permutation".
+            `SizeLimited` and functions are never sampled: what cannot be enumerated is an
+            EnumerationLimitError. A random model (deterministic=False) is never given to "kernel",
+            and all its players count as differing. To be enumerated, at most 24 players may differ
+            in a pair of an instance and a background row (with a link: at most 20 players in all).
+        budget: int or None. The most distinct coalitions asked for each sampled instance, without
+            the empty and the full one. None: the larger of 2 P + 2,048 and 4 P. A budget that
+            covers all coalitions makes the values exact, with a warning. With estimator="exact"
+            leave it out.
+        link: "identity", "logit" or a function of arrays. It acts on the mean over the background
+            rows, so all values, sampled ones and their errors too, are in units of the link.
+        seed: int. Of sampled estimators. Coalitions are drawn from (seed, draw) alone and shared by
+            all instances: the same values in any order or batch, and correlated errors.
+        weights: float [B] or None. Weights of the background rows. None: equal ones.
+        tolerance: float or None. The largest half-width of a 95 % interval that is wanted, in units
+            of link(f). Each sampled instance stops at the first check, after 1, 2, 4, ... times the
+            first number of draws, at which all of its intervals are that narrow. An instance is
+            checked several times with the interval of a single check, so intervals of stopped
+            instances hold the exact value somewhat less often than in 95 % of runs. Exact values
+            meet any tolerance.
+        {limits}
+
+    Returns:
+        A callable: `explainer(X)` gives an `Explanation`; see `__call__`.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted. The model is neither called
+            nor traced nor compiled before the first explanation.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> def f(X):
+        ...     return X[:, 0] * X[:, 1] + X[:, 2]
+        >>> background = np.zeros((1, 3), np.float32)
+        >>> explanation = xj.Explainer(xj.as_model(f), background)(np.array([[2.0, 3.0, 1.0]]))
+        >>> explanation.values.round(3)
+        array([[3., 3., 1.]])
+
+        The product of the first two inputs is 6; each gets half of it.
+
+    Standard errors are those of the draw of coalitions, and with deterministic=False of the model's
+    own noise. The background is taken as given.
+
+    References:
+        Shapley, "A value for n-person games" (1953). Dubey, Neyman and Weber, "Value theory without
+        efficiency" (1981): semivalues. Lundberg and Lee, "A unified approach to interpreting model
+        predictions" (NeurIPS 2017). Mitchell, Cooper, Frank and Holmes, "Sampling permutations for
+        Shapley value estimation" (JMLR 2022). Musco and Witter, "Provably accurate Shapley value
+        estimation via leverage score sampling" (ICLR 2025).
+    """
+
+    efficient = True  # base value plus Shapley values is f(x) but for rounding
+
+    def __init__(
+        self,
+        model: Model,
+        background: Rows | Baseline,
+        players: PlayerSpec | None = None,
+        index: Index = "shapley",
+        estimator: Literal["auto", "exact", "permutation", "kernel"] = "auto",
+        budget: int | None = None,
+        link: Literal["identity", "logit"] | Callable[[Any], Any] = "identity",
+        seed: int = 0,
+        batch_size: int | Literal["auto"] = "auto",
+        max_memory: int | None = None,
+        devices: Devices = None,
+        weights: ArrayLike | None = None,
+        tolerance: float | None = None,
+        tile: int | None = None,
+    ) -> None:
+        self.estimator = checks.one_of(estimator, "estimator", ESTIMATORS)
+        self.budget = None if budget is None else checks.whole_number(budget, "budget")
+        self.seed = checks.whole_number(seed, "seed", least=0)
+        self.tolerance = _tolerance(tolerance)
+        self.quantity = quantity_of(link)
+        if not hasattr(model, "probe"):
+            raise InputTypeError(
+                f"model must come from xaijax.as_model, got {type(model).__name__}. Say "
+                "xaijax.Explainer(xaijax.as_model(f), background)."
+            )
+        self.model = model
+        replacement = replacement_of(model, background, weights)
+        table = replacement.table
+        self.players = players_from(players, table.feature_names, table.shape)
+        self.weights, self.index = self._weights(index)
+        refuse_index(self.estimator, self.index)
+        listed = default_budget(self.players.count) if self.budget is None else self.budget
+        self._evaluator = Evaluator(
+            model,
+            replacement,
+            self.players,
+            batch_size=batch_size,
+            max_memory=max_memory,
+            devices=devices,
+            tile=tile,
+            coalitions=0 if self.estimator == "exact" else listed + 2,
+            offsets=True,
+        )
+        checks.on_devices(background, "background", self._evaluator.devices)
+
+    def __call__(self, X: Rows, progress: Progress = None) -> Explanation:
+        """Explain the instances X.
+
+        Args:
+            X: rows [N, *F] of the background's shape.
+            progress: None (a bar in terminals and notebooks once a run takes a while), True or
+                False.
+
+        Returns:
+            An `Explanation` with values [N, P], or [N, P, K] of a model with K outputs.
+
+        Raises:
+            InputError, InputTypeError: rows that are not accepted. EnumerationLimitError: more than
+                can be enumerated. MemoryPlanError: more than fits. Rows, and what can be known from
+                sizes, are refused before the model is asked to explain. A translated estimator is
+                compared first, and some memory errors need the model's probe (32 rows).
+            ModelOutputError, NonDeterministicModelError: for what the model answers; its own
+                exceptions come through.
+
+        Warns before it starts (`xaijax.LongRunWarning`) of a run of more than about a minute: where
+        the model rows that are coming, times the operations of one by the model's trace, exceed
+        1.5e12 a CPU core or 1e15 an accelerator; of a model on the host, 10 million rows.
+        """
+        started = time.perf_counter()
+        evaluator = self._evaluator
+        table = evaluator.replacement.table
+        evaluator.refuse_overflow(checks.rows_given(X))
+        rows = table.read(X, "X", self.model.allow_nan)
+        checks.on_devices(X, "X", evaluator.devices)
+
+        def progressed(done: int) -> None:
+            bar.update(done)
+
+        game = Game(evaluator, rows, self.quantity, progressed)
+        survey = game.survey()
+        choice = choose(game, survey, self.estimator, self.index, self.budget)
+        evaluator.refuse_too_little_memory()
+        rows_coming = self._tell_long_run(game, survey, choice)
+        bar = progress_bar(progress, rows_coming)
+        before = evaluator.clock.copy()
+        with bar:
+            answer = self._answer(game, choice)
+            bar.total = bar.n  # agreeing hybrids and early stops leave rows unasked
+        seconds = time.perf_counter() - started
+        return explanation(self, X, rows, game, choice, answer, before, seconds)
+
+    def check(self, X: Any) -> None:
+        """Raise InputError or InputTypeError for instances that a call would not accept."""
+        self._evaluator.replacement.table.read(X, "X", self.model.allow_nan)
+
+    def _answer(self, game: Game, choice: Choice) -> Answer:
+        """The exact and the sampled instances, each in one go."""
+        own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
+        enumerated = Answer.of_exact(self._enumerated(game, own)) if len(own) else None
+        if choice.sampler is None:
+            assert enumerated is not None
+            return enumerated
+        budget, seed, tolerance = choice.budget, self.seed, self.tolerance
+        part = sampled(game, others, choice.sampler, self.index, budget, seed, tolerance)
+        self._tell_too_wide(part, choice)
+        drawn = Answer.of_sampled(part)
+        return drawn if enumerated is None else Answer.mixed(choice.exact, enumerated, drawn)
+
+    def _weights(self, index: Index) -> tuple[np.ndarray, str]:
+        """Weights of single sets, by size, [P]; and the name of the index."""
+        return index_weights(index, self.players.count)
+
+    def _tell_long_run(self, game: Game, survey: Survey, choice: Choice) -> int:
+        """Warn of a long run before it starts; returns the model rows that are coming at most."""
+        each = len(game.evaluator.replacement.codes) * (choice.budget + 2)
+        enumerated = int(survey.corners[choice.exact].sum())
+        drawn = int(np.minimum(survey.corners[~choice.exact], each).sum()) if choice.sampler else 0
+        rows, beside = enumerated + drawn, 0.0
+        if choice.sampler is not None:
+            beside = METHODS[choice.sampler].drawing(game.P, self.index, choice.budget, 1)[1]
+        coming = rows
+        if enumerated and why_long(game.ask, rows, beside) and self._closed(game):
+            coming = drawn
+        budget = f"budget= (now {choice.budget:,} coalitions an instance)"
+        ways = (
+            f"a smaller {budget}"
+            if choice.sampler
+            else "estimator='permutation', whose budget= bounds the rows"
+        )
+        ways += ", fewer background rows, or columns united to fewer players"
+        tell_long_run(game.ask, coming, ways, beside)
+        return rows
+
+    def _closed(self, game: Game) -> bool:
+        """Whether exact values come from a closed form, which asks no hybrid."""
+        return game.closed(self.weights) is not None
+
+    def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
+        """What all coalitions of the instances `rows` come to."""
+        return exact(game, self.weights, rows)
+
+    def _tell_too_wide(self, part: Sampled, choice: Choice) -> None:
+        """Warn of instances that used their budget up before their intervals were narrow."""
+        if self.tolerance is None:
+            return
+        widths = half_widths(part.std_errors, part.dof).reshape(len(part.dof), -1)
+        wide = int((~(widths <= self.tolerance).all(axis=1)).sum())
+        if wide:
+            checks.warn(
+                f"tolerance={self.tolerance:g} is not met by {wide:,} of {len(widths):,} sampled "
+                f"instances within budget={choice.budget:,}; their std_errors say how far. Raise "
+                "budget= or tolerance=."
+            )
+
+
+def _tolerance(tolerance: Any) -> float | None:
+    if tolerance is None:
+        return None
+    if isinstance(tolerance, bool) or not isinstance(
+        tolerance, int | float | np.integer | np.floating
+    ):
+        raise InputTypeError(f"tolerance must be a positive number, got {tolerance!r}.")
+    if not 0 < float(tolerance) < math.inf:
+        raise InputError(f"tolerance must be a positive number, got {tolerance!r}.")
+    return float(tolerance)

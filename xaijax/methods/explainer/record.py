@@ -1,0 +1,302 @@
+"""What an explanation keeps of a run: values, errors, and how they were made.
+
+Letters: N instances, P players, K outputs, B background rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from xaijax.core.errors import ModelOutputError
+from xaijax.core.version import __version__
+from xaijax.estimators.driver import Sampled
+from xaijax.estimators.exact import Estimate
+from xaijax.games.game import Game
+from xaijax.methods.explainer.choice import Choice
+from xaijax.methods.fingerprint import fingerprint, model_fingerprint
+from xaijax.players.index import LARGEST_P
+from xaijax.results.explanation import Explanation
+from xaijax.tables.table import MappedRows
+
+
+@dataclass
+class Answer:
+    """The values of all instances, put together from those enumerated and those sampled."""
+
+    values: np.ndarray  # [N, P, K]
+    base: np.ndarray  # [N, K]
+    full: np.ndarray  # [N, K]
+    std_errors: np.ndarray | None  # [N, P, K], 0 where exact; None: all is exact
+    dof: np.ndarray  # [N]; infinite where exact
+    coalitions: np.ndarray  # int64 [N], asked of sampled instances; 0 where exact
+    span: np.ndarray  # [N], largest change of the answer within what was summed
+    summed: np.ndarray  # [N], coalitions in one sum; 0: no sum but in float64
+
+    @classmethod
+    def of_exact(cls, estimate: Estimate) -> Answer:
+        """All instances enumerated."""
+        values, base, full, errors, span, summed = estimate
+        N = len(values)
+        none = np.zeros(N, np.int64)
+        return cls(values, base, full, errors, np.full(N, np.inf), none, span, summed)
+
+    @classmethod
+    def of_sampled(cls, part: Sampled) -> Answer:
+        """All instances sampled."""
+        return cls(
+            part.values,
+            part.base,
+            part.full,
+            part.std_errors,
+            part.dof,
+            part.coalitions,
+            part.span,
+            part.coalitions + 2.0,
+        )
+
+    @classmethod
+    def mixed(cls, exact: np.ndarray, enumerated: Answer, sampled: Answer) -> Answer:
+        """Some of each; exact bool [N] says which."""
+
+        def both(name: str) -> np.ndarray:
+            first, second = getattr(enumerated, name), getattr(sampled, name)
+            if first is None:
+                first = np.zeros_like(enumerated.values)
+            out = np.empty((len(exact), *second.shape[1:]), second.dtype)
+            out[exact], out[~exact] = first, second
+            return out
+
+        return cls(**{name: both(name) for name in cls.__dataclass_fields__})
+
+
+class Asked(Protocol):
+    """What is recorded of the explainer."""
+
+    @property
+    def model(self) -> Any: ...
+    @property
+    def players(self) -> Any: ...
+    @property
+    def index(self) -> str: ...
+    @property
+    def weights(self) -> np.ndarray: ...
+    @property
+    def quantity(self) -> Any: ...
+    @property
+    def budget(self) -> int | None: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def tolerance(self) -> float | None: ...
+    @property
+    def efficient(self) -> bool: ...
+
+
+def explanation(
+    asked: Asked,
+    X: Any,
+    rows: Any,
+    game: Game,
+    choice: Choice,
+    answer: Answer,
+    before: Any,
+    seconds: float,
+) -> Explanation:
+    """Put values, stats and provenance together; before: the clock when the run began."""
+    evaluator = game.evaluator
+    scalar = evaluator.findings.scalar
+    errors = answer.std_errors
+    return Explanation(
+        values=answer.values[:, :, 0] if scalar else answer.values,
+        base_values=answer.base[:, 0] if scalar else answer.base,
+        std_errors=errors if errors is None or not scalar else errors[:, :, 0],
+        data=rows.array if isinstance(rows, MappedRows) else rows,
+        feature_names=asked.players.names,
+        output_names=evaluator.findings.output_names,
+        exact=errors is None,
+        kind=asked.index,
+        stats=_stats(asked, X, game, choice, answer, before, seconds),
+        provenance=_provenance(asked, game, choice),
+    )
+
+
+def _stats(
+    asked: Asked,
+    X: Any,
+    game: Game,
+    choice: Choice,
+    answer: Answer,
+    before: Any,
+    seconds: float,
+) -> dict[str, Any]:
+    evaluator, model = game.evaluator, asked.model
+    clock = evaluator.clock
+    B, P = len(evaluator.replacement.codes), game.P
+    compile_seconds = clock.compile_seconds - before.compile_seconds
+    stats: dict[str, Any] = {
+        "model_rows": game.count.distinct - (clock.spared_rows - before.spared_rows),
+        "padded_rows": game.count.padded + clock.padded_rows - before.padded_rows,
+        # A whole number of more than 4,300 digits could be neither shown nor saved.
+        "naive_rows": game.N * B << P if P <= LARGEST_P else math.inf,
+        "model_calls": clock.model_calls - before.model_calls,
+        "structure": game.structure,
+        "tile": clock.tile,
+        "tile_halvings": clock.tile_halvings - before.tile_halvings,
+        "seconds": seconds - compile_seconds,
+        "compile_seconds": compile_seconds,
+        "budget": asked.budget if choice.sampler is None else choice.budget,
+        "estimator": choice.name,
+        "seed": asked.seed,
+        "backend": model.backend,
+        "devices": [str(d) for d in evaluator.devices],
+        "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
+        "answer_dtype": evaluator.findings.answer_dtype,
+        "weights_sum": evaluator.replacement.weights_sum,
+        "fingerprint": fingerprint(game),
+        "model_fingerprint": model_fingerprint(game),
+    }
+    if choice.sampler is not None:
+        stats["exact_rows"] = choice.exact
+        stats["coalitions"] = answer.coalitions
+        stats["dof"] = answer.dof
+        stats["tolerance"] = asked.tolerance
+    game.refuse_other(answer.full)
+    stats["checked_rows"] = 0 if game.structure is None else game.N + B
+    if asked.index == "shapley" and (answer.std_errors is None or choice.sampler):
+        weights = evaluator.replacement.weights
+        stats["efficiency_residual"], stats["efficiency_bound"] = held(
+            game,
+            lambda whole: certificate(answer, weights, model, choice.exact, whole, _offset(game)),
+            asked.efficient and model.deterministic,
+        )
+    return stats
+
+
+def _provenance(asked: Asked, game: Game, choice: Choice) -> dict[str, Any]:
+    evaluator, model = game.evaluator, asked.model
+    return {
+        "method": "Explainer",
+        "quantity": "model output" if model.output == "value" else str(model.output),
+        "index": asked.index,
+        "index_weights": asked.weights.tolist(),
+        "link": asked.quantity.name,
+        "estimator": choice.name,
+        "replacement": evaluator.replacement.kind,
+        "background_rows": evaluator.replacement.rows_given,
+        "instances": game.N,
+        "players": game.P,
+        "player_columns": asked.players.all_columns(),
+        "precision": model.precision if model.backend == "jax" else "float64",
+        "weights": "given" if evaluator.replacement.weights_sum is not None else "equal",
+        "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
+    }
+
+
+def certificate(
+    answer: Answer,
+    donor_weights: np.ndarray,
+    model: Any,
+    exact: np.ndarray,
+    whole: tuple[np.ndarray, np.ndarray] | None,
+    offset: Any = 0.0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(|base + sum of values - f(x)|, how far rounding may take it) of the worst output; [N] each.
+
+    f(x) is the model's own answer to the whole row: where a structure answered (whole: see
+    `Game.whole`) it was asked apart, and the bound is wider by how far their roundings may differ.
+    """
+    with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
+        full = answer.full if whole is None else whole[0]
+        residual = np.abs(answer.base + answer.values.sum(axis=1) - full).max(axis=1)
+        bound = rounding(answer, donor_weights, model, exact, offset)
+        if whole is not None:
+            bound = bound + whole[1].max(axis=1)
+    return residual, bound
+
+
+def held(
+    game: Game,
+    certified: Callable[[tuple[np.ndarray, np.ndarray] | None], tuple[np.ndarray, np.ndarray]],
+    efficient: bool = True,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(residual, bound) [N] each of `certified`, given what `Game.whole` says.
+
+    efficient: whether the values must sum up to f(x); raises ModelOutputError where they do not.
+    """
+    whole = game.whole()
+    residual, bound = certified(whole)
+    if whole is not None and (residual > bound).any():
+        # Corners add x's part to each donor's: rows of large numbers round in many ways.
+        game.widen()
+        residual, bound = certified(game.whole())
+    # A host model may work in float32, and round a row in another way in another call.
+    host = game.evaluator.model.backend == "host"
+    wrong = np.flatnonzero(residual > bound * (2.0**29 if host else 1.0))
+    if efficient and len(wrong):
+        n, model = int(wrong[0]), game.evaluator.model.name
+        told = (
+            f"the values of X row {n} and its base value differ from the model's own answer by "
+            f"{residual[n]:.3g}, more than rounding can do ({bound[n]:.3g}): "
+        )
+        if whole is None:
+            told += (
+                f"{model} did not answer the same row alike in all calls of this run. Each row's "
+                "answer must depend on that row alone: switch to its inference mode, or say "
+                "deterministic=False in as_model where it is random."
+            )
+        else:
+            told += (
+                f"the structure {game.structure!r} does not give what {model} answers. Say "
+                'structure="plain" in as_model, so that the model itself answers every hybrid.'
+            )
+        raise ModelOutputError(told)
+    return residual, bound
+
+
+def _offset(game: Game) -> Any:
+    """What was added to the level in float64, [] or [K]."""
+    offset = game.evaluator.offset
+    return 0.0 if offset is None or not game.quantity.linear else offset
+
+
+def rounding(
+    answer: Answer,
+    donor_weights: np.ndarray,
+    model: Any,
+    exact: np.ndarray,
+    offset: Any = 0.0,
+) -> np.ndarray:
+    """How far base + sum of values may be from f(x) by rounding alone; float64 [N].
+
+    A sum of n products has the roundings of its n partial sums: each at most u times that sum, and
+    u^2 / 3 of its square on average. They stay within lambda standard deviations but for a
+    probability of 2 exp(-lambda^2 / 2) (Higham and Mary 2019, theorem 2.4); lambda = 8: 1e-13. The
+    weights of a player add up to 1 with it and to -1 without, so that partial sums grow to twice
+    the span at most, and their squares to a third of that on average. Here n = 2^k corners, and
+    the errors of P players and of the donors (weights w) are independent:
+    lambda (2 / 3) sqrt(2^k P sum w^2) u span. The level is kept to a few u; what of it was added in
+    float64, the offset, to a few roundings of that.
+
+    A device takes numbers below the smallest normal one, 2^-126, for 0: each of a sum's products.
+
+    Sampled values are taken in float64 from means that are already rounded, the same ones on both
+    sides: n = the coalitions asked, and no mean over donors.
+    """
+    single = model.backend == "jax" and model.precision != "float64"
+    unit = 0.5 * np.finfo(np.float32 if single else np.float64).eps
+    u = np.where(exact, unit, 0.5 * np.finfo(np.float64).eps)
+    P = answer.values.shape[1]
+    level = np.maximum(np.abs(answer.base - offset), np.abs(answer.full - offset)).max(axis=1)
+    added = 8.0 * 0.5 * np.finfo(np.float64).eps * np.abs(offset).max()
+    donors = np.where(exact, math.sqrt(float((donor_weights**2).sum())), 1.0)
+    spread = np.sqrt(answer.summed * P) * donors
+    double = 0.5 * np.finfo(np.float64).eps  # of what is summed on the host, all sets at most
+    added = added + 16 / 3 * math.sqrt(2.0 ** min(P, 24) * P) * double * answer.span
+    lost = 2.0 * P * (answer.summed + 2.0) * np.finfo(np.float32).smallest_normal
+    return u * (16 / 3 * spread * answer.span + 8.0 * level) + added + lost

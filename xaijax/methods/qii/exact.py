@@ -1,0 +1,166 @@
+"""Exact answers of QII, out of a game's semivalues, tables and lists; no loop over rows here.
+
+Everything here counts REPLACED players; games count kept ones.
+
+Letters: N games, P players, C coalitions, K scores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import MemoryPlanError
+from xaijax.games.asking.long_runs import tell_long_run
+from xaijax.games.game import Game
+from xaijax.methods.qii.difference import kept_weights, of_replaced
+from xaijax.methods.qii.index import QiiIndex
+from xaijax.methods.qii.limits import (
+    FEWER_ROWS,
+    instead,
+    naming_samples,
+    refuse_random_index,
+    refuse_unaffordable,
+)
+from xaijax.methods.qii.ties import table_rounding
+from xaijax.players.sets import all_masks
+from xaijax.results.coalition_table import CoalitionTable
+from xaijax_kernels.games.semivalues import expected_marginals, semivalue
+
+
+@dataclass
+class Influences:
+    """What came out, float64."""
+
+    values: np.ndarray  # [N, P, K]
+    base: np.ndarray  # [N, K], Q(all replaced); 0 for distances
+    full: np.ndarray  # [N, K], Q(nothing replaced)
+    std_errors: np.ndarray | None = None  # [N, P, K]
+    span: np.ndarray | None = None  # [N], largest change of a score; exact only
+    stats: dict[str, Any] | None = None
+
+
+def noise_errors(game: Game, squares: np.ndarray) -> np.ndarray | None:
+    """Standard errors that a random model's own noise leaves, [N, V, K]; None without noise.
+
+    squares [V]: the sum of squared factors of the Q(S) that each value is made of. Every Q(S) is a
+    mean of independent answers, by the donors' weights and those of the data rows.
+    """
+    noise = game.evaluator.findings.noise
+    if noise is None:
+        return None
+    quantity, K = game.quantity, game.outputs
+    sigma = noise if len(noise) == K else np.full(K, noise.max())
+    variance = float((game.evaluator.replacement.weights**2).sum())
+    N = game.N
+    if quantity.groups is not None:
+        assert isinstance(quantity.combine, np.ndarray)
+        variance *= float((quantity.combine**2) @ (quantity.groups**2).sum(axis=1))
+        N = 1
+    errors = np.sqrt(variance * squares)[:, None] * sigma
+    return np.broadcast_to(errors, (N, *errors.shape)).copy()
+
+
+def _squares(index: QiiIndex, P: int) -> np.ndarray:
+    """Of an index, [P]: each set without i counts twice, with i and without."""
+    if index.weights is not None:
+        total = 2 * math.fsum(math.comb(P - 1, s) * index.weights[s] ** 2 for s in range(P))
+        return np.full(P, total)
+    assert index.chance is not None
+    return 2 * ((index.chance**2)[:, None] * ~all_masks(P)).sum(axis=0)
+
+
+def list_of(game: Game, replaced: np.ndarray, subtract: bool) -> np.ndarray:
+    """v(S) of sets replaced bool [C, P]; float64 [N, C, K]."""
+    if not subtract:
+        return values_of(game, replaced)
+    Q = values_of(game, np.concatenate([np.zeros((1, game.P), bool), replaced]))
+    return Q[:, :1] - Q[:, 1:]
+
+
+def values_of(game: Game, replaced: np.ndarray) -> np.ndarray:
+    """What the game measures of sets replaced bool [C, P]; float64 [N, C, K]."""
+    with naming_samples(game.quantity, "sets"):
+        return game.values(~replaced, distinct=True)
+
+
+def ends(game: Game) -> tuple[np.ndarray, np.ndarray]:
+    """(Q(all replaced), Q(nothing replaced)); [N, K] each."""
+    Q = game.values(np.repeat([[False], [True]], game.P, axis=1), distinct=True)
+    return Q[:, 0], Q[:, 1]
+
+
+def tables(game: Game, subtract: bool) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """(v [n, 2^P, K], Q(all replaced) [n, K], Q(nothing replaced) [n, K]) for stretches."""
+    for table in game.tables():
+        base = table[:, 0] if subtract else np.zeros_like(table[:, 0])
+        yield of_replaced(table, subtract), base, table[:, -1]
+
+
+def explained(game: Game, index: QiiIndex, subtract: bool, ready: Callable[[], None]) -> Influences:
+    """The index of every game, exactly; ready() once nothing is refused any more."""
+    needs_table = index.weights is None or not game.quantity.linear
+    if index.simple:
+        refuse_random_index(game, "index='deegan-packel'")
+    rows = refuse_unaffordable(game, needs_table, "index")
+    ready()
+    tell_long_run(game.ask, rows, FEWER_ROWS)
+    if not needs_table:
+        assert index.weights is not None
+        totals = game.index(kept_weights(index.weights))
+        errors = noise_errors(game, _squares(index, game.P))
+        return Influences(totals.phi, totals.empty, totals.full, errors, totals.span)
+    parts, margins = [], []
+    with naming_samples(game.quantity, "index"):
+        for v, base, full in tables(game, subtract):
+            rounding = table_rounding(game, v, full, subtract)
+            values, margin = _of_table(v, index, rounding)
+            margins.append(margin)
+            parts.append((values, base, full, np.abs(v).max(axis=(1, 2)), v[:, -1]))
+    values, base, full, span, total = (np.concatenate(one) for one in zip(*parts, strict=True))
+    stats = {"margin": np.concatenate(margins)} if index.simple else {}
+    if not subtract:
+        stats["total"] = total[:, 0]
+    errors = None if index.simple else noise_errors(game, _squares(index, game.P))
+    return Influences(values, base, full, errors, span, stats)
+
+
+def _of_table(
+    v: np.ndarray, index: QiiIndex, rounding: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    if index.weights is not None:
+        return semivalue(v, index.weights), np.zeros(0)
+    if index.chance is not None:
+        return expected_marginals(v, index.chance), np.zeros(0)
+    per_score = [CoalitionTable(v[:, :, k], rounding=rounding) for k in range(v.shape[2])]
+    values = [one.deegan_packel(index.threshold, index.absolute) for one in per_score]
+    margin = np.min([one.margin(index.threshold, index.absolute) for one in per_score], axis=0)
+    return np.stack(values, axis=2), margin
+
+
+def whole_table(
+    game: Game, subtract: bool, ready: Callable[[], None]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(v of all games at once [N, 2^P, K], its rounding [N]); refused where memory is short."""
+    refuse_random_index(game, "game()")
+    rows = refuse_unaffordable(game, True, "table")
+    N = game.N if game.quantity.groups is None else 1
+    needed = 16 * N << game.P
+    if needed > game.evaluator.max_memory:
+        raise MemoryPlanError(
+            f"game() keeps {N:,} tables of 2^{game.P} sets, {needed:,} bytes, more than max_memory="
+            f"{game.evaluator.max_memory:,}. Take fewer rows of X, raise max_memory=, or say "
+            f"explain(), which keeps no table. {instead(game.quantity, 'table')}"
+        )
+    ready()
+    tell_long_run(game.ask, rows, FEWER_ROWS)
+    with naming_samples(game.quantity, "table"):
+        found = [
+            (v, table_rounding(game, v, full, subtract)) for v, _, full in tables(game, subtract)
+        ]
+    v, rounding = (np.concatenate(one) for one in zip(*found, strict=True))
+    return v, rounding

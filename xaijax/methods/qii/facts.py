@@ -1,0 +1,66 @@
+"""Public facts of a question of QII that a private release needs: sizes, weights, what is the data.
+
+Letters: D data rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xaijax.games.engine.shared_rows import hashes
+from xaijax.games.measure.replacement import Replacement, agreement_codes
+from xaijax.tables.table import Table
+
+STEP = 1 << 16  # rows compared at a time
+
+
+def facts_of(
+    mask: np.ndarray | None, weights: np.ndarray, groups: np.ndarray | None, given: bool
+) -> dict[str, Any]:
+    """Of the data: mask bool [D] of the members; weights [D]; groups [G, D]."""
+    D = len(weights)
+    largest = weights.max() if groups is None else np.max(groups, axis=1).max()
+    return {
+        "data_rows": D,
+        "members": None if mask is None else int(mask.sum()),
+        "rest": None if mask is None else int(D - mask.sum()),
+        "data_weights": "given" if given else "equal",
+        "largest_data_weight": float(largest),
+    }
+
+
+def pool_is_data(rows: Any, replacement: Replacement) -> bool:
+    """Whether donors that were given are equal to the data's own rows, in any order.
+
+    rows: the data as read. Weights do not count: rows of the data stay such, however weighted.
+    """
+    if replacement.kind != "rows" or replacement.rows_given != len(rows):
+        return False
+    own = replacement.table.encode(rows)[1]
+    kept = replacement.row
+    return same_rows(own[kept] if len(kept) < len(rows) else own, replacement.codes)
+
+
+def is_data(table: Table, X: Any, data: Any) -> bool:
+    """Whether rows X are those of the data, both as read."""
+    if X is data or len(X) != len(data):
+        return X is data
+    table, own = table.encode(data)  # one encoding of both: codes of a frame's texts compare
+    return same_rows(own, table.encode(X)[1])
+
+
+def same_rows(a: Any, b: Any) -> bool:
+    """Whether codes [M, C] hold the same rows: in any order, or in this one out of a memory map."""
+    if len(a) != len(b):
+        return False
+    if all(
+        np.array_equal(agreement_codes(a[i : i + STEP]), agreement_codes(b[i : i + STEP]))
+        for i in range(0, len(a), STEP)
+    ):
+        return True
+    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
+        return False
+    one, other = (np.sort(hashes(agreement_codes(codes))) for codes in (a, b))
+    return np.array_equal(one, other)

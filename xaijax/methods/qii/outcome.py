@@ -1,0 +1,176 @@
+"""What QII measures of a model: the outcome, the positive class, and the score of a hybrid.
+
+Letters: R rows, K scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.games.measure.score import Score
+from xaijax.games.measure.scores import Agrees, Chances, IsClass, Own
+from xaijax.methods.qii.column import column_of
+from xaijax.methods.qii.quantities import KNOWN, Interest, actual, average
+
+OUTCOMES = ("label", "score", "proba")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a model row is scored; `score` is made when the positive class is known."""
+
+    kind: str  # "label" | "score" | "proba"
+    model: Any  # what the engine asks: for "label" a model of class numbers
+    bounds: tuple[float, float]  # every score lies in them
+    score_for: Callable[[Any], Score]  # of the positive label
+    classes: tuple[Any, ...] | None  # where known
+    needs_positive: bool
+
+    @property
+    def width(self) -> float:
+        """Of the bounds."""
+        return self.bounds[1] - self.bounds[0]
+
+
+# What quantities are of vectors of chances: for "actual" and "average" not what their names say,
+# since a vector does not stay "the same" or not.
+_MEASURED = {"actual": "individual", "average": "rate"}
+_OF_CHANCES = {
+    "individual": "the chances of all classes for this person",
+    "rate": "the mean chances of all classes over the people",
+    "group": "the mean chances of all classes over the group",
+    "disparity": "the differences between the group's and the other people's mean chances, class "
+    "by class",
+    "ratio": "the group's mean chances divided by the other people's, class by class",
+}
+
+
+def measured_of(interest: Interest, outcome: str) -> tuple[str, str]:
+    """(the name of the quantity that is measured, in words)."""
+    if outcome != "proba" or interest.score is not None:
+        return interest.name, interest.words
+    name = _MEASURED[interest.name] if interest in (actual, average) else interest.name
+    own = interest not in KNOWN.values()
+    return name, interest.words if own else _OF_CHANCES[name]
+
+
+def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, bounds: Any) -> Outcome:
+    """Read `outcome=`, `positive=` and `bounds=`; calls no model.
+
+    Raises InputError for a positive label that is not among the model's classes, an outcome that
+    the model or the quantity does not have, bounds out of order.
+    """
+    checks.one_of(outcome, "outcome", OUTCOMES)
+    low, high = _bounds(bounds)
+    if (low, high) != (0.0, 1.0) and outcome != "score" and interest.score is None:
+        raise InputError(
+            f"bounds= go with outcome='score' or a score of your own; outcome={outcome!r} is in "
+            "(0, 1)."
+        )
+    classes = model.classes
+    if positive is not None and classes is not None:
+        _known(positive, classes)  # also where the quantity does not ask which class it is
+    if outcome == "label":
+        return _of_labels(model, interest, (low, high))
+    if interest.agrees and outcome == "score":
+        raise InputError(
+            f"quantity={interest.name!r} asks whether the decided class stays the same, so it goes "
+            "with outcome='label' (or 'proba'). Say quantity='individual' or 'rate' for scores."
+        )
+    if model.output == "label":
+        raise InputError(
+            f"outcome={outcome!r} needs scores, and the model answers with class labels. Say "
+            "outcome='label', or make the model with output='proba'."
+        )
+    if interest.score is not None:
+        own = _own(interest, (low, high))
+        return Outcome(outcome, model, (low, high), lambda _: own, classes, False)
+    if outcome == "proba":
+        if interest.agrees and interest not in (actual, average):
+            raise InputError(
+                "quantity= asks by agrees=True whether the decided class stays the same, and "
+                "outcome='proba' keeps all classes. Say agrees=False, or outcome='label'."
+            )
+        if model.output != "proba" and classes is not None:
+            raise InputError(
+                f"outcome='proba' needs the vector of class probabilities, but the model answers "
+                f"with output={model.output!r}. Make it with output='proba'."
+            )
+        if positive is not None:
+            raise InputError(
+                "positive= has no place with outcome='proba', which keeps all classes."
+            )
+        count = None if classes is None else len(classes)
+        whole = Score(Chances(count), outputs=None, bounds=(0.0, 1.0), distribution=True)
+        return Outcome(outcome, model, (0.0, 1.0), lambda _: whole, classes, False)
+    asked, function = column_of(model, positive, (low, high))
+    column = Score(function)
+    return Outcome(outcome, asked, (low, high), lambda _: column, classes, False)
+
+
+def _own(interest: Interest, bounds: tuple[float, float]) -> Score:
+    assert interest.score is not None
+    return Score(Own(interest.score, interest.name), reads_own=True, bounds=bounds)
+
+
+def _of_labels(model: Any, interest: Interest, bounds: tuple[float, float]) -> Outcome:
+    if not model.deterministic:
+        raise InputError(
+            "outcome='label' needs one answer per row, and the model is declared "
+            "deterministic=False. Say outcome='proba': the vector of mean class probabilities."
+        )
+    decided, codes = model.decided()
+    if interest.score is not None:
+        own = _own(interest, bounds)
+        return Outcome("label", decided, bounds, lambda _: own, model.classes, False)
+    if interest.agrees:
+        same = Score(Agrees(), reads_own=True)
+        return Outcome("label", decided, (0.0, 1.0), lambda _: same, model.classes, False)
+
+    def score_for(label: Any) -> Score:
+        return Score(IsClass(codes.code(label)))
+
+    return Outcome("label", decided, (0.0, 1.0), score_for, model.classes, True)
+
+
+def _known(positive: Any, classes: tuple[Any, ...]) -> Any:
+    """The class that `positive` is."""
+    if positive not in classes:
+        raise InputError(
+            f"positive={positive!r} is no label of the model; its labels are {list(classes)[:20]}."
+        )
+    return classes[classes.index(positive)]
+
+
+def positive_of(model: Any, classes: tuple[Any, ...] | None, positive: Any, data: Any) -> Any:
+    """The positive label: as given, else the last of the classes, or of the labels seen on data.
+
+    Asks the model for the labels of the data where it has no classes.
+    """
+    if classes is not None:
+        return classes[-1] if positive is None else _known(positive, classes)
+    seen = np.unique(model.labels(data)).tolist()
+    if positive is None:
+        return seen[-1]
+    if positive not in seen:
+        raise InputError(
+            f"positive={positive!r} is a label that the model never returns on the data; it "
+            f"returns {seen[:20]}. Say classes= in as_model if there are more."
+        )
+    return positive  # as it was said: of 1, 1.0 and True the data would decide
+
+
+def _bounds(bounds: Any) -> tuple[float, float]:
+    try:
+        low, high = checks.real_numbers(list(bounds), "bounds").tolist()
+    except (TypeError, ValueError):
+        raise InputTypeError(f"bounds must be two numbers (low, high), got {bounds!r}.") from None
+    if not np.isfinite([low, high]).all() or low >= high:
+        raise InputError(f"bounds must be finite with low < high, got {bounds!r}.")
+    return low, high

@@ -1,0 +1,259 @@
+"""The question that a `QII` object asks: its arguments as read, and games made of them.
+
+Letters: N individuals (1 for quantities of the data), D data rows, P players.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.estimators.draws.run import ROWS_OF_CHUNK
+from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.game import Game
+from xaijax.games.measure.quantity import Quantity
+from xaijax.games.measure.replacement import intervention_of, table_of
+from xaijax.methods.qii.arguments import plan_of, pool_rows, prior_of
+from xaijax.methods.qii.checks import (
+    refuse_difference,
+    refuse_random,
+    refuse_sampled,
+    refuse_unused_weights,
+    signed_of,
+)
+from xaijax.methods.qii.difference import as_outer, difference_of
+from xaijax.methods.qii.facts import facts_of, is_data, pool_is_data
+from xaijax.methods.qii.groups import groups_of, members_of
+from xaijax.methods.qii.limits import instead
+from xaijax.methods.qii.outcome import measured_of, outcome_of, positive_of
+from xaijax.methods.qii.quantities import WHOM, factors_of, interest_of
+from xaijax.methods.qii.subsample import (
+    members_drawn,
+    refuse_sample_weights,
+    sample_facts,
+    sample_of,
+)
+from xaijax.methods.qii.whose import whose_pool, whose_rows
+from xaijax.players.players import column_labels, players_from
+from xaijax.results.subsample import Subsample
+from xaijax.tables.coded_table import read_by
+
+
+class Problem:
+    """What is asked of whom: quantity, outcome, intervention, difference, plan of sampling."""
+
+    def __init__(
+        self,
+        model: Any,
+        data: Any,
+        *,
+        players: Any,
+        pool: Any,
+        data_weights: Any,
+        pool_weights: Any,
+        quantity: Any,
+        outcome: Any,
+        positive: Any,
+        bounds: Any,
+        members: Any,
+        signed: Any,
+        difference: Any,
+        samples: Any,
+        scheme: Any,
+        stop: Any,
+        seed: Any,
+        epsilon: Any,
+        delta: Any,
+        floor: Any,
+        **options: Any,
+    ) -> None:
+        """Arguments as of `QII`; options: of the `Evaluator`."""
+        if not hasattr(model, "probe"):
+            raise InputTypeError(
+                f"model must come from xaijax.as_model, got {type(model).__name__}. Say "
+                "xaijax.QII(xaijax.as_model(f), data)."
+            )
+        self.interest = interest_of(quantity)
+        self.outcome = outcome_of(model, self.interest, outcome, positive, bounds)
+        self.measured, self.words = measured_of(self.interest, self.outcome.kind)
+        self.signed = signed_of(signed, self.interest)
+        self.difference, self.distance = difference_of(difference, floor)
+        refuse_difference(self.difference, self.interest, self.outcome, floor)
+        self.plan = plan_of(samples, scheme, stop, seed, epsilon, delta, self.outcome.width)
+        self.samples, self.scheme, self.stop, self.seed = samples, scheme, stop, self.plan.seed
+        self.floor = None if floor is None else float(floor)
+        self.groups: np.ndarray | None = None
+        refuse_sampled(self._quantity(), 1 + (self.interest.whom == WHOM[-1]), samples)
+        refuse_random(model, self._quantity())
+        refuse_unused_weights(
+            self.interest, data_weights, pool is not None or pool_weights is not None
+        )
+        self.model, self._given_positive = model, positive
+        self.subsample = data if isinstance(data, Subsample) else None
+        if self.subsample is not None:
+            pool = None if pool is data else pool
+            data = self.subsample.rows
+        full = () if self.subsample is None else (self.subsample.full, self.subsample.given)
+        refuse_sample_weights(self.subsample, pool, data_weights, pool_weights)
+        table = table_of(model, data, "data")
+        self.data = table.read(data, "data", model.allow_nan, "the model")
+        D = len(self.data)
+        self.weights, given = checks.row_weights(data_weights, D, "data_weights", "the data")
+        if pool is None:
+            pool_weights = data_weights if pool_weights is None else pool_weights
+        donors, kind = pool_rows(pool, data, pool_weights, self.plan, samples)
+        replacement = intervention_of(model, table, donors, pool_weights, kind)
+        self.table = read_by(replacement.table)  # compares rows as they are, not as JAX rounds them
+        labels = self.table.feature_names or tuple(column_labels(table.shape))
+        self.players = players_from(players, self.table.feature_names, table.shape)
+        asked = data if self.subsample is None else self.subsample.full
+        self.full_mask = members_of(members, self.interest, asked, labels, len(asked))
+        self.mask = members_drawn(self.full_mask, self.subsample, self.interest)
+        self.groups = groups_of(self.interest, self.mask, self.weights)
+        self.sample = None if self.subsample is None else sample_of(self.subsample, self.full_mask)
+        self.tile = options.get("tile")
+        self.facts = facts_of(self.mask, self.weights, self.groups, given is not None)
+        self.facts["pool_is_data"] = pool is None or pool_is_data(self.data, replacement.on_host())
+        self.facts["whose_pool"] = whose_pool(pool, data, full)
+        self.pool, self.private = pool, (data, self.data, *full)  # as given; what holds rows
+        self.facts |= sample_facts(self.sample)
+        declared = positive is not None or self.outcome.classes is not None
+        self.facts["positive_given"] = declared or not self.outcome.needs_positive
+        listed = max(ROWS_OF_CHUNK, self.players.count + 3)
+        self.evaluator = Evaluator(
+            self.outcome.model, replacement, self.players, coalitions=listed, **options
+        )
+        self.evaluator.lasting = self.data
+        self.positive: Any = None
+        known = self.outcome.classes is not None
+        self._asks_labels = self.outcome.kind == "label" and positive is not None and not known
+        if known or not (self.outcome.needs_positive or self._asks_labels):
+            self.ready()
+
+    def prior(self) -> np.ndarray:
+        """Pr[S] of the data itself; see `QII.prior`."""
+        return prior_of(self.data, self.players, self.weights)
+
+    def whose(self, X: Any) -> str:
+        """Whose rows are explained, by what was passed: "none", "data", "part" of them, "given"."""
+        return "none" if self.interest.of_data else whose_rows(X, self.private)
+
+    def model_identity(self) -> str | None:
+        """Of the model as it is given these rows; None: it cannot be known again."""
+        return self.model.identity(self.table.shape, getattr(self.table, "dtype", None))
+
+    def plain_rows(self, rows: Any) -> Any:
+        """The rows as the model takes them, array or frame, all that was rounded being rounded."""
+        table, codes = self.table.encode(rows)
+        return table.decode(codes[:])
+
+    @property
+    def full_rows(self) -> Any:
+        """The data, or all rows that a subsample was drawn from, as the model takes them."""
+        if self.subsample is None:
+            return self.plain_rows(self.data)
+        full = self.table.read(self.subsample.full, "data", self.model.allow_nan, "the data")
+        return self.plain_rows(full)
+
+    @property
+    def pool_rows(self) -> Any:
+        """The donors of positive weight, as the model takes them."""
+        replacement = self.evaluator.replacement.on_host()
+        return replacement.table.decode(replacement.codes)
+
+    def described(self) -> str:
+        """The text of the repr."""
+        as_what = "" if self.measured == self.interest.name else f" (measured as {self.measured!r})"
+        parts = [repr(self.interest.name) + as_what, f"outcome={self.outcome.kind!r}"]
+        if self.signed:
+            parts.append("signed=True")
+        scored = self.outcome.kind == "score" and self.interest.score is None
+        if self.outcome.needs_positive or scored:
+            known = self.positive if self.positive is not None else self._given_positive
+            unknown = self.outcome.needs_positive
+            last = "the last label seen on data" if unknown else "the last column"
+            parts.append(f"positive={(last if known is None else known)!r}")
+        parts.append(f"difference={self.difference!r}")
+        weighted = " (weighted)" if self.facts["data_weights"] == "given" else ""
+        parts += [f"{len(self.data):,} data rows{weighted}", self._pool_described()]
+        parts.append("exact" if self.samples is None else f"samples={self.samples:,}")
+        if self.samples is not None:
+            parts.append(f"scheme={self.scheme!r}")
+        if self.stop is not None:
+            parts.append(f"stop={self.stop!r}")
+        return f"QII({', '.join(parts)}, {self.players.count} players)"
+
+    def _pool_described(self) -> str:
+        pool = self.evaluator.replacement
+        if pool.kind == "baseline":
+            return "one constant pool row"
+        what = "pool rows of a sampler" if pool.kind == "sampler" else "pool rows"
+        weighted = " (weighted)" if pool.weights_sum is not None else ""
+        return f"{pool.rows_given:,} {what}{weighted}"
+
+    @property
+    def otherwise(self) -> str:
+        """What else than an index by tables can be asked of too many players."""
+        quantity = self._quantity()
+        if quantity.linear:
+            return "Or say index='shapley' with samples=n."
+        return instead(quantity, "index")
+
+    def is_data(self, rows: Any) -> bool | None:
+        """Whether the rows explained, as read, are the data; None where there are none."""
+        return None if rows is None else is_data(self.table, rows, self.data)
+
+    def ready(self) -> None:
+        """Make the score, for which the positive label must be known."""
+        if self.evaluator.score is None:
+            if self.outcome.needs_positive:
+                self.positive = positive_of(
+                    self.model, self.outcome.classes, self._given_positive, self.data
+                )
+            elif self.outcome.kind == "score" and self.interest.score is None:
+                classes = self.outcome.classes
+                last = None if classes is None else classes[-1]
+                self.positive = last if self._given_positive is None else self._given_positive
+            elif self._asks_labels:  # whether the label is any
+                positive_of(self.model, None, self._given_positive, self.data)
+            self.evaluator.score = self.outcome.score_for(self.positive)
+
+    def begin(self, X: Any, distances: bool = True) -> tuple[Game, Any, Any, float]:
+        """(the game, the rows explained, the clock as it stands, the time); X as of the methods.
+
+        The game can be asked after `ready`, which may call the model: refuse first.
+        """
+        started = time.perf_counter()
+        rows = None
+        if self.interest.of_data:
+            if X is not None:
+                raise InputError(
+                    f"X has no place with quantity={self.interest.name!r}, one number for the "
+                    "whole data. Leave it out, or say quantity='individual' or 'actual'."
+                )
+        elif X is None:
+            rows = self.data
+        else:
+            self.evaluator.refuse_overflow(checks.rows_given(X))
+            rows = self.table.read(X, "X", self.model.allow_nan, "the data")
+        self.evaluator.refuse_too_little_memory()
+        quantity = self._quantity(distances)
+        game = Game(self.evaluator, self.data if rows is None else rows, quantity)
+        return game, rows, self.evaluator.clock.copy(), started
+
+    def _quantity(self, distances: bool = True) -> Quantity:
+        outer = as_outer(self.distance) if distances and self.distance is not None else None
+        return Quantity(
+            self.difference,
+            argument="difference",
+            measured=self.interest.name,
+            outer=outer,
+            reads_full=outer is not None,
+            groups=self.groups,
+            combine=factors_of(self.interest, self.signed),
+            remedy="Say floor= (a small share for every class), or another difference.",
+        )

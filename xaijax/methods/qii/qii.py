@@ -1,0 +1,400 @@
+"""`QII`: quantitative input influence, with its four axes.
+
+Letters: N individuals (1 for quantities of the data), D data rows, P players, K classes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError
+from xaijax.core.public import public_class
+from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Rows
+from xaijax.games.game import Game
+from xaijax.games.measure.replacement import Baseline
+from xaijax.methods.qii import exact
+from xaijax.methods.qii import lists as ask
+from xaijax.methods.qii.index import QiiIndex, qii_index
+from xaijax.methods.qii.problem import Problem
+from xaijax.methods.qii.proxies import Proxy, ranked, refuse_no_gap
+from xaijax.methods.qii.quantities import Interest
+from xaijax.methods.qii.record import explanation
+from xaijax.methods.qii.recount import QiiRecount
+from xaijax.methods.qii.sampled import sampled_index
+from xaijax.players.index import SizeLimited
+from xaijax.players.sets import player_place, set_of_players
+from xaijax.results.coalition_table import CoalitionTable
+from xaijax.results.explanation import Explanation
+from xaijax.results.recount import remember
+from xaijax.results.subsample import Subsample
+
+
+@public_class
+class QII:
+    """How much inputs influence a model's decisions: quantitative input influence (QII).
+
+    A quantity of interest Q is one number made of the model's answers, such as the share of people
+    who get the positive class. The influence of a set S of players is
+
+        iota(S) = d(Q(nothing replaced), Q(S replaced)).
+
+    A player is an input column or a group of columns. To replace S, the columns of all its players
+    are copied together from one donor row; Q(S replaced) is a mean over the donor rows. A set lists
+    the players that are REPLACED here; the sets of `Explainer` list those that are kept.
+
+    Args:
+        model: `xaijax.Model`, made by `as_model`.
+        data: rows [D, *F] that quantities of the data are about: an array or a frame; or what
+            `xaijax.privacy.subsample` drew of them, for a private release.
+        players: None (each column is a player), or groups of columns as of `Explainer`.
+        pool: donor rows [B, *F]. None: the data. `Baseline(row)`: one constant row ("how does
+            person A differ from B"). A function sampler(rng, n) that returns n rows: it needs
+            `samples`, and draw d takes row d.
+        data_weights: float [D] or None. Weights of the data rows. None: equal ones.
+        pool_weights: float [B] or None. Weights of the donor rows. None: equal ones, or those of
+            the data where `pool` is None. A sampler and a `Baseline` take none.
+        quantity: "individual": the chance that a person gets the positive class. "actual": the
+            chance that a person's class stays the same. "rate" and "average": their means over the
+            data. "group": the rate of the members. "disparity": the distance between the rates of
+            the members and of the rest. "ratio": the first rate divided by the second. Or an object
+            of `xaijax.quantities`, or a function score(answers [R, A], own [R, A]) -> [R] of one
+            person, with `own` the answers to the original rows.
+        outcome: how a model row is scored.
+            "label": 1 if the decided class is `positive`, else 0. For "actual" and "average" it is
+            1 if the decided class is that of the original row.
+            "score": the model's column for the class `positive`, cut to `bounds`, even where
+            `as_model` selected another. A model with two classes may return one number per row, the
+            score of the second class; the first's is then 1 - p for a probability p, -s for a
+            decision value s. Not with "actual" (the default), "average": say "individual", "rate".
+            "proba": the vector of class probabilities, each row of sum 1; also for models with
+            deterministic=False. No class is decided then, so nothing can stay the same: "actual"
+            measures what "individual" does, and "average" what "rate" does.
+        positive: a class label. None: the model's last class, or else the last in order of the
+            labels seen on the data. For scores without classes: a column number; None: the last, or
+            the one `as_model` selected. "actual" and "average" do not use it; "proba" refuses it.
+        bounds: (low, high) that scores are cut to. Scores of a function of yours are not cut: one
+            that lies outside raises ModelOutputError.
+        members: the group: bool [D], {column: value}, or a function of the data that returns
+            bool [D]. The original rows decide who is a member, also when the column that tells it
+            is replaced. A pandas Series is matched by its index.
+        signed: bool, of "disparity": members' rate minus the rest's (True) or its absolute value.
+        difference: d(p, q), p with nothing replaced, q with S replaced. "subtract": p - q. "l1",
+            "l2", "linf". For class probabilities also "tv" (half of "l1"), "kl" (KL(p || q)) and
+            "js" (Jensen-Shannon), both in nats, but not for a disparity or a ratio, which are no
+            distributions. Or a function d(p [..., K], q [..., K]) -> [...].
+        samples: None or int. None: exact values, or an error that says what `samples` can do. n:
+            so many draws of an order of the players, a data row (fixed for individuals) and a
+            donor, with standard errors. A draw asks P + 1 model rows (2 in `influence` and
+            `marginal`). Only with difference="subtract". `explain` samples a disparity only with
+            signed=True, and neither a ratio nor "deegan-packel". `unary`, `influence` and
+            `marginal` sample an unsigned disparity and a ratio too, without `stop`.
+        scheme: "fresh": each draw has a donor of its own. "fixed-pool": the authors' scheme. About
+            sqrt(n) donors are drawn once, and each of about sqrt(n) orders goes with all of them;
+            `unary`, `influence` and `marginal` have no orders and use these donors alone. The
+            errors count what the drawn donors leave; stats["pool_std_errors"] is that part.
+        stop: None or "bernstein": draw until all values of an individual are within `epsilon` with
+            chance 1 - `delta`, n draws at most. This is the empirical Bernstein bound, with a union
+            bound over checks and values, not over individuals. Only with scheme="fresh".
+        seed: int, of the draws. Orders depend on (seed, draw), an individual's donors on its row
+            too. All draws of donors and data rows depend on the order of the rows in pool and data.
+        epsilon, delta: floats between 0 and 1 or None, of `stop`. None: 0.01 and 0.05.
+        floor: float or None, of "kl", "js". Smaller ones are raised to it, all divided by the sum.
+        {limits}
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted. The model is not called yet.
+        ModelOutputError: by the methods: answers that are not finite, scores outside `bounds`,
+            probabilities that are no distribution, unknown labels.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> data = np.array([[0, 0], [0, 1], [1, 1], [1, 1]])
+        >>> names = ["gender", "lifts"]
+        >>> hired = xj.as_model(lambda X: X[:, 1] > 0, output="label", feature_names=names)
+        >>> qii = xj.QII(hired, data, quantity="disparity", members={"gender": 1})
+        >>> qii.unary().values
+        array([[0. , 0.5]])
+
+        All of the group are hired and half of the rest; who lifts decides it, gender does not.
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE
+        S&P 2016), sections II to IV.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        data: Rows | Subsample,
+        players: PlayerSpec | None = None,
+        pool: Rows | Baseline | Callable[[np.random.Generator, int], Rows] | None = None,
+        data_weights: ArrayLike | None = None,
+        pool_weights: ArrayLike | None = None,
+        quantity: Literal["individual", "actual", "rate", "average", "group", "disparity", "ratio"]
+        | Interest
+        | Callable[..., Any] = "actual",
+        outcome: Literal["label", "score", "proba"] = "label",
+        positive: Any = None,
+        bounds: tuple[float, float] = (0, 1),
+        members: ArrayLike | Mapping[Any, Any] | Callable[[Any], Any] | None = None,
+        signed: bool = False,
+        difference: Literal["subtract", "l1", "l2", "linf", "tv", "kl", "js"]
+        | Callable[..., Any] = "subtract",
+        samples: int | None = None,
+        scheme: Literal["fresh", "fixed-pool"] = "fresh",
+        stop: Literal["bernstein"] | None = None,
+        seed: int = 0,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        floor: float | None = None,
+        batch_size: int | Literal["auto"] = "auto",
+        max_memory: int | None = None,
+        devices: Devices = None,
+        tile: int | None = None,
+    ) -> None:
+        self._problem = Problem(
+            model,
+            data,
+            players=players,
+            pool=pool,
+            data_weights=data_weights,
+            pool_weights=pool_weights,
+            quantity=quantity,
+            outcome=outcome,
+            positive=positive,
+            bounds=bounds,
+            members=members,
+            signed=signed,
+            difference=difference,
+            samples=samples,
+            scheme=scheme,
+            stop=stop,
+            seed=seed,
+            epsilon=epsilon,
+            delta=delta,
+            floor=floor,
+            batch_size=batch_size,
+            max_memory=max_memory,
+            devices=devices,
+            tile=tile,
+        )
+
+    @property
+    def positive(self) -> Any:
+        """The positive label; None where the quantity uses none, or before it is known."""
+        return self._problem.positive
+
+    @property
+    def player_names(self) -> tuple[str, ...]:
+        """Names of the players [P], in the order of the values."""
+        return self._problem.players.names
+
+    def __repr__(self) -> str:
+        return self._problem.described()
+
+    def unary(self, X: Rows | None = None) -> Explanation:
+        """The influence iota({i}) of each player by itself.
+
+        Args:
+            X: individuals [N, *F]. None: the data. Quantities of the data take None only (N is 1).
+
+        Returns:
+            An `Explanation` with values [N, P], or [N, P, K] for the differences of vectors of K
+            probabilities. base_values are Q(all replaced), 0 for distances (all but "subtract");
+            stats["quantity"] is Q(nothing replaced).
+        """
+        game, rows, before, started = self._problem.begin(X)
+        found = ask.singles(self._problem, game)
+        return self._done(game, found, "unary", None, X, rows, before, started)
+
+    def influence(
+        self, S: Iterable[int | str] | np.ndarray, X: Rows | None = None, return_std: bool = False
+    ) -> Any:
+        """The influence iota(S) of a set of players.
+
+        Args:
+            S: the REPLACED players: places and names, or a bool mask [P].
+            X: as of `unary`.
+            return_std: also return standard errors.
+
+        Returns:
+            float64 [N], or [N, K] for differences of vectors; with return_std the pair (values,
+            errors). Errors of exact values are 0, but for the noise of a random model. The sets of
+            no player and of all players are exact also with `samples`, unless `pool` is a sampler.
+        """
+        replaced = set_of_players(S, self._problem.players.names)
+        checks.yes_or_no(return_std, "return_std")
+        game, *_ = self._problem.begin(X)
+        found = ask.change(self._problem, game, np.zeros_like(replaced), replaced)
+        return ask.shown(*found, return_std)
+
+    def marginal(
+        self,
+        i: int | str,
+        S: Iterable[int | str] | np.ndarray,
+        X: Rows | None = None,
+        direct: bool = False,
+        return_std: bool = False,
+    ) -> Any:
+        """What replacing player i adds to the influence of S: iota(S + i) - iota(S).
+
+        With "subtract" this is Q(S) - Q(S + i) (definition 3 of the paper).
+
+        Args:
+            i: a player's place or name. If it is in S, InputError is raised.
+            S: the players that are REPLACED already, as of `influence`.
+            X: as of `unary`.
+            direct: True: d(Q(S), Q(S + i)), which is another number for distances.
+            return_std: also return standard errors.
+
+        Returns:
+            As `influence`.
+        """
+        replaced = set_of_players(S, self._problem.players.names)
+        place = player_place(i, self._problem.players.names, "i")
+        if replaced[place]:
+            raise InputError(f"i: player {self._problem.players.names[place]!r} is in S already.")
+        checks.yes_or_no(direct, "direct")
+        checks.yes_or_no(return_std, "return_std")
+        more = replaced.copy()
+        more[place] = True
+        direct = direct and self._problem.distance is not None
+        game, *_ = self._problem.begin(X, distances=not direct)
+        if direct:
+            d = ask.direct(self._problem, game, replaced, more)
+            return (d, np.zeros_like(d)) if return_std else d
+        return ask.shown(*ask.change(self._problem, game, replaced, more), return_std)
+
+    def explain(
+        self,
+        X: Rows | None = None,
+        index: str | SizeLimited | ArrayLike | Callable[..., Any] = "shapley",
+        threshold: float | None = None,
+        absolute: bool = False,
+    ) -> Explanation:
+        """An index of the game v(S) = iota(S): one number for each player.
+
+        Args:
+            X: as of `unary`.
+            index: "shapley", "banzhaf", "deegan-packel", `SizeLimited(k)` (at most k replaced
+                players), or probabilities Pr[S] of sets, an array [2^P] or a function of masks
+                bool [2^P, P]. With Pr[S] player i gets the sum over all S without i of
+                Pr[S] (v(S + i) - v(S)); it is not divided by the sum of their Pr[S].
+            threshold: float or None, of "deegan-packel": a set wins if v(S) >= threshold. None:
+                for games of zeros and ones.
+            absolute: of "deegan-packel": a set wins if |v(S)| >= threshold.
+
+        Returns:
+            An `Explanation` as of `unary`. Base value plus exact Shapley values is
+            stats["quantity"], Q(nothing replaced); for distances they sum to d(Q(nothing replaced),
+            Q(all replaced)). Sampled values satisfy that within their errors only.
+
+        Raises:
+            EnumerationLimitError, MemoryPlanError: the exact answer is too large; the message says
+                what `samples` can do. InputError, InputTypeError: as of `Explainer`.
+        """
+        players, otherwise = self._problem.players.count, self._problem.otherwise
+        read = qii_index(index, players, threshold, absolute, otherwise)
+        game, rows, before, started = self._problem.begin(X)
+        ready = self._problem.ready
+        if self._problem.samples is None:
+            found = exact.explained(game, read, self._problem.distance is None, ready)
+        else:
+            drawn = sampled_index(game, read, self._problem.plan, ready)
+            ends = exact.ends(game)
+            found = exact.Influences(drawn.values, *ends, drawn.std_errors, stats=drawn.stats)
+        return self._done(game, found, read.name, read, X, rows, before, started)
+
+    def game(self, X: Rows | None = None) -> CoalitionTable:
+        """The exact influence v(S) of each of the 2^P sets of replaced players.
+
+        Args:
+            X: as of `unary`.
+
+        Returns:
+            A `CoalitionTable` with values [N, 2^P].
+
+        Raises:
+            InputError: with `samples`, deterministic=False or vectors. EnumerationLimitError,
+                MemoryPlanError: the table is too large.
+        """
+        if self._problem.samples is not None:
+            raise InputError(
+                "samples= draws marginal influences, and game() asks all 2^P sets. Make the QII "
+                "with samples=None, or say explain()."
+            )
+        game, *_ = self._problem.begin(X)
+        if self._problem.distance is None and self._problem.outcome.kind == "proba":
+            raise InputError(
+                "game() of outcome='proba' has a vector for every set. Say difference='l1' (or "
+                "another), outcome='score' for one class, or explain()."
+            )
+        asked = self._problem
+        table, rounding = exact.whole_table(game, asked.distance is None, asked.ready)
+        return CoalitionTable(table[:, :, 0], asked.players.names, rounding)
+
+    def proxies(
+        self,
+        protected: Iterable[int | str] | np.ndarray,
+        index: str | SizeLimited | ArrayLike | Callable[..., Any] | None = None,
+    ) -> tuple[Proxy, ...]:
+        """Players by how much of the gap between group and rest goes when they are replaced.
+
+        The gap is |Q - c|, with c = 0 for a disparity and c = 1 for a ratio. The reduction of a
+        player is |Q - c| - |Q - influence - c|, above 0 if the gap is smaller without the player.
+        For an unsigned disparity the influence is reported as the reduction. With an index or with
+        sampling it may be larger than the gap, and then it is no amount by which the gap shrinks.
+        With signed=True and for a ratio, if the group is worse off, an input that causes the gap
+        has an influence below 0. Deegan-Packel shares are ordered as they are.
+
+        Args:
+            protected: players that are left out, as S of `influence`.
+            index: None: unary influences; or an index of `explain`.
+
+        Returns:
+            A tuple of (name, influence, std_error, reduction), the largest reduction first.
+
+        Raises:
+            InputError: another quantity than "disparity" or "ratio", a distance, or vectors.
+        """
+        asked = self._problem
+        refuse_no_gap(asked.interest.name, asked.difference, asked.outcome.kind)
+        left = ~set_of_players(protected, self._problem.players.names, "protected")
+        found = self.unary() if index is None else self.explain(index=index)
+        return ranked(found, left)
+
+    def prior(self) -> np.ndarray:
+        """Pr[S] of binary data: the share, by data_weights, of the rows whose ones are exactly S.
+
+        Pass it as index= to `explain` (QII paper, VIII-A).
+
+        Returns:
+            float64 [2^P].
+
+        Raises:
+            InputError: more than 20 players, or a player that is not one column of zeros and ones.
+        """
+        return self._problem.prior()
+
+    def _done(
+        self,
+        game: Game,
+        found: exact.Influences,
+        kind: str,
+        index: QiiIndex | None,
+        X: Any,
+        rows: Any,
+        before: Any,
+        started: float,
+    ) -> Explanation:
+        seconds = time.perf_counter() - started
+        whose = self._problem.whose(X)
+        made = explanation(self._problem, game, found, kind, index, rows, before, seconds, whose)
+        remember(made, QiiRecount(self._problem, rows, index))
+        return made

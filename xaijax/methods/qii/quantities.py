@@ -1,0 +1,191 @@
+"""Quantities of interest of `QII`, by name and as objects: `xaijax.quantities`.
+
+A quantity of interest says which score a model row has, over whom the score is averaged, and how
+two means become one number. The influence of a set S of players is Q(nothing replaced) - Q(S).
+The objects, and the equations of Datta, Sen and Zick (2016), section II:
+
+    individual  the chance of the positive class for one person (3)
+    actual      the chance that one person's class stays the same (4)
+    average     the mean of `actual` over the data (5)
+    rate        the mean of `individual` over the data (11)
+    group       the mean of `individual` over the members (6)
+    disparity   the absolute difference between the means of the members and of the rest (7, 8)
+    ratio       the mean of the members divided by that of the rest
+
+Letters: R rows, A answers, G groups, C coalitions, K scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public_class
+from xaijax.games.measure.score import RowScore
+
+WHOM = ("individual", "all", "members", "members and rest")
+
+
+@public_class
+@dataclass(frozen=True)
+class Interest:
+    """What `QII` measures: a score per model row, whom it is averaged over, how means are combined.
+
+    Args:
+        name: str, for reports.
+        whom: "individual": one person, each row of X by itself. "all": the mean over the data.
+            "members": the mean over the group. "members and rest": two means, made one by
+            `combine`.
+        agrees: bool. True: the score is 1 if the decided class is that of the original row, else 0.
+            False: `outcome` of `QII` says what the score is.
+        score: None, or a function that takes the place of both: score(answers [R, A], own [R, A])
+            -> [R], with `own` the answers to the original rows. With outcome="label" an answer is
+            the number of the decided class among the model's classes. JAX traces the function where
+            the model runs in JAX, and it may also be called with NumPy arrays. Scores must lie in
+            `bounds` of `QII`.
+        combine: for "members and rest" only, where it is needed: two factors of the two means, as
+            (1, -1) for the signed difference; or a function of means [2, C, K] that returns [C, K].
+        words: str. What is measured, as a phrase for reports.
+
+    Attributes:
+        name, whom, agrees, score, combine, words: as given; two factors as a tuple of floats.
+        of_members: whether `members` of `QII` is needed.
+        of_data: whether the quantity is one number for the whole data.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted or would go unused.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> gap = xj.quantities.Interest("gap", whom="members and rest", combine=(1, -1))
+        >>> data = np.array([[0, 0], [0, 1], [1, 1], [1, 1]])
+        >>> model = xj.as_model(lambda X: X[:, 1] > 0, output="label")
+        >>> xj.QII(model, data, quantity=gap, members={0: 1}).unary().values
+        array([[0. , 0.5]])
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE
+        S&P 2016), section II.
+    """
+
+    name: str
+    whom: Literal["individual", "all", "members", "members and rest"] = "individual"
+    agrees: bool = False
+    score: RowScore | None = None
+    combine: tuple[float, float] | Callable[[np.ndarray], np.ndarray] | None = None
+    words: str = ""
+
+    def __post_init__(self) -> None:
+        if self.whom not in WHOM:
+            raise InputError(f"whom must be one of {list(WHOM)}, got {self.whom!r}.")
+        if self.score is not None and not callable(self.score):
+            raise InputTypeError(f"score must be a function, got {type(self.score).__name__}.")
+        if self.agrees and self.score is not None:
+            raise InputError("score takes the place of agrees=True: leave one of them out.")
+        if self.whom != "members and rest":
+            if self.combine is not None:
+                raise InputError(
+                    f"combine makes one of two means, and whom={self.whom!r} has one. Leave it "
+                    "out, or say whom='members and rest'."
+                )
+        elif self.combine is None:
+            raise InputError(
+                "combine is needed for whom='members and rest': two factors, as (1, -1) for the "
+                "gap between both means, or a function of [2, C, K] that returns [C, K]."
+            )
+        elif not callable(self.combine):
+            object.__setattr__(self, "combine", _factors(self.combine))
+
+    @property
+    def of_members(self) -> bool:
+        """Whether `members` of `QII` is needed."""
+        return self.whom in ("members", "members and rest")
+
+    @property
+    def of_data(self) -> bool:
+        """Whether the quantity is one number for the whole data."""
+        return self.whom != "individual"
+
+
+def _factors(combine: Any) -> tuple[float, float]:
+    try:
+        first, second = (float(one) for one in combine)
+    except (TypeError, ValueError):
+        raise InputTypeError(
+            f"combine must be two numbers or a function of [2, C, K], got {combine!r}."
+        ) from None
+    if not np.isfinite([first, second]).all():
+        raise InputError(f"combine must be finite, got {combine!r}.")
+    return first, second
+
+
+def _ratio(means: np.ndarray) -> np.ndarray:
+    return means[0] / means[1]
+
+
+def _gap(means: np.ndarray) -> np.ndarray:
+    return np.abs(means[0] - means[1])
+
+
+individual = Interest("individual", words="the chance of the positive outcome for this person")
+actual = Interest(
+    "actual", agrees=True, words="the chance that this person keeps the outcome received"
+)
+average = Interest(
+    "average", "all", agrees=True, words="the share of people who keep the outcome they received"
+)
+rate = Interest("rate", "all", words="the share of people with the positive outcome")
+group = Interest("group", "members", words="the share of the group with the positive outcome")
+disparity = Interest(
+    "disparity",
+    "members and rest",
+    combine=_gap,
+    words="the difference between the group's and the other people's share of positive outcomes",
+)
+ratio = Interest(
+    "ratio",
+    "members and rest",
+    combine=_ratio,
+    words="the group's share of positive outcomes divided by the other people's",
+)
+
+KNOWN = {one.name: one for one in (individual, actual, average, rate, group, disparity, ratio)}
+
+
+def interest_of(quantity: Any) -> Interest:
+    """Read the `quantity=` argument: a name, an `Interest`, or a score of one individual."""
+    if isinstance(quantity, Interest):
+        return quantity
+    if isinstance(quantity, str):
+        if quantity not in KNOWN:
+            raise InputError(
+                f"quantity must be one of {list(KNOWN)}, an xaijax.quantities object or a "
+                f"callable, got {quantity!r}."
+            )
+        return KNOWN[quantity]
+    if callable(quantity):
+        name = getattr(quantity, "__name__", "custom")
+        return Interest(name, score=quantity, words=f"the mean of {name}")
+    raise InputTypeError(
+        f"quantity must be one of {list(KNOWN)}, an xaijax.quantities object or a callable, got "
+        f"{type(quantity).__name__}."
+    )
+
+
+def factors_of(interest: Interest, signed: bool) -> np.ndarray | Callable[..., Any] | None:
+    """What makes one number of the groups' means; linear where it is factors [G].
+
+    A signed disparity is: group less rest. Its semivalues are means, then.
+    """
+    if interest.whom == "individual":
+        return None
+    if interest.whom != "members and rest":
+        return np.ones(1)
+    if signed:
+        return np.array([1.0, -1.0])
+    return interest.combine if callable(interest.combine) else np.array(interest.combine)

@@ -1,0 +1,214 @@
+"""What QII keeps of a run: an Explanation, with the public facts of how it was made.
+
+The provenance holds sizes, weights, bounds, names and the scheme, never a row: all that a private
+release needs to bound how far one record can move a value.
+
+Letters: N games, P players, K scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from xaijax.core.version import __version__
+from xaijax.games.game import Game
+from xaijax.methods.explainer.record import Answer, certificate, held
+from xaijax.methods.fingerprint import fingerprint, model_fingerprint
+from xaijax.methods.qii.exact import Influences
+from xaijax.methods.qii.index import QiiIndex
+from xaijax.players.sets import all_masks
+from xaijax.results.explanation import Explanation
+
+
+class Asked(Protocol):
+    """What is recorded of the `QII` object."""
+
+    @property
+    def players(self) -> Any: ...
+    @property
+    def interest(self) -> Any: ...
+    @property
+    def outcome(self) -> Any: ...
+    @property
+    def positive(self) -> Any: ...
+    @property
+    def difference(self) -> str: ...
+    @property
+    def measured(self) -> str: ...
+    @property
+    def words(self) -> str: ...
+    @property
+    def floor(self) -> float | None: ...
+    @property
+    def plan(self) -> Any: ...
+    def is_data(self, rows: Any) -> bool | None: ...
+    @property
+    def signed(self) -> bool: ...
+    @property
+    def samples(self) -> int | None: ...
+    @property
+    def scheme(self) -> str: ...
+    @property
+    def stop(self) -> str | None: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def facts(self) -> dict[str, Any]: ...
+
+
+def explanation(
+    asked: Asked,
+    game: Game,
+    found: Influences,
+    kind: str,
+    index: QiiIndex | None,
+    rows: Any,
+    before: Any,
+    seconds: float,
+    whose: str,
+) -> Explanation:
+    """Put values, stats and provenance together.
+
+    rows: the individuals as read, None for quantities of the data; before: the clock when the run
+    began.
+    whose: the rows that are explained: "given", those of the "data", a "part" of them, or "none".
+    """
+    scalar = game.outputs == 1 or found.values.shape[2] == 1
+    errors = found.std_errors
+    names = None if scalar else _output_names(asked, game)
+    return Explanation(
+        values=found.values[:, :, 0] if scalar else found.values,
+        base_values=found.base[:, 0] if scalar else found.base,
+        std_errors=errors if errors is None or not scalar else errors[:, :, 0],
+        data=None if rows is None else getattr(rows, "array", rows),
+        feature_names=asked.players.names,
+        output_names=names,
+        exact=errors is None,
+        kind=kind,
+        stats=_stats(asked, game, found, kind, before, seconds),
+        provenance=provenance(asked, game, index, rows) | {"explained": whose},
+    )
+
+
+def _output_names(asked: Asked, game: Game) -> tuple[str, ...]:
+    classes = asked.outcome.classes
+    if classes is not None and len(classes) == game.outputs:
+        return tuple(str(label) for label in classes)
+    return tuple(f"output {k}" for k in range(game.outputs))
+
+
+def _stats(
+    asked: Asked, game: Game, found: Influences, kind: str, before: Any, seconds: float
+) -> dict[str, Any]:
+    evaluator = game.evaluator
+    clock, model = evaluator.clock, evaluator.model
+    compile_seconds = clock.compile_seconds - before.compile_seconds
+    donors = len(evaluator.replacement.codes)
+    stats: dict[str, Any] = {
+        "model_rows": game.count.distinct - (clock.spared_rows - before.spared_rows),
+        "padded_rows": game.count.padded + clock.padded_rows - before.padded_rows,
+        "model_calls": clock.model_calls - before.model_calls,
+        "structure": game.structure,
+        "tile": clock.tile,
+        "seconds": seconds - compile_seconds,
+        "compile_seconds": compile_seconds,
+        "estimator": "exact" if asked.samples is None else f"draws, {asked.scheme}",
+        "budget": asked.samples,
+        "seed": asked.seed,
+        "backend": model.backend,
+        "devices": [str(d) for d in evaluator.devices],
+        "checked_rows": 0 if game.structure is None else game.N + donors,
+        # What goes without saying in an Explainer's base + values: Q(nothing replaced).
+        "quantity": found.full[:, 0] if found.full.shape[1] == 1 else found.full,
+        "fingerprint": fingerprint(game),
+        "model_fingerprint": model_fingerprint(game),
+    }
+    stats |= found.stats or {}
+    if kind == "shapley" and found.std_errors is None:
+        subtract = asked.difference == "subtract"
+        full = found.full if subtract else _total(found)
+        stats["efficiency_residual"], stats["efficiency_bound"] = held(
+            game,
+            lambda whole: _certificate(game, found, full, whole if subtract else None),
+            subtract and game.evaluator.model.deterministic,
+        )
+    return stats
+
+
+def _total(found: Influences) -> np.ndarray:
+    """v(all replaced), which distances sum to; kept in stats["total"]."""
+    assert found.stats is not None
+    return found.stats["total"].reshape(found.base.shape[0], -1)
+
+
+def _certificate(
+    game: Game, found: Influences, full: np.ndarray, whole: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """(residual, bound) [N] each; see `explainer.record.certificate`.
+
+    A mean over data rows, or the difference of two, has no larger error than twice the largest.
+    """
+    N = len(found.values)
+    span = np.zeros(N) if found.span is None else found.span
+    zeros = np.zeros(N, np.int64)
+    summed = np.full(N, 2.0 ** min(game.P, 24))
+    answer = Answer(found.values, found.base, full, None, np.full(N, np.inf), zeros, span, summed)
+    evaluator = game.evaluator
+    donors, exact = evaluator.replacement.weights, np.ones(N, bool)
+    residual, bound = certificate(answer, donors, evaluator.model, exact, whole)
+    return residual, 2 * bound if game.quantity.groups is not None else bound
+
+
+def provenance(asked: Asked, game: Game, index: QiiIndex | None, rows: Any) -> dict[str, Any]:
+    """The public facts."""
+    evaluator = game.evaluator
+    model = evaluator.model
+    replacement = evaluator.replacement
+    facts: dict[str, Any] = {
+        "method": "QII",
+        "quantity": asked.interest.name,
+        "measured": asked.measured,  # of vectors of chances "actual" is "individual"
+        "quantity_words": asked.words,
+        "signed": asked.signed,
+        "outcome": asked.outcome.kind,
+        "positive": asked.positive,
+        "bounds": list(asked.outcome.bounds),
+        "difference": asked.difference,
+        "floor": asked.floor,
+        "index": "none" if index is None else index.name,
+        "link": "identity",
+        "intervention": replacement.kind,
+        "pool_rows": replacement.rows_given,
+        "largest_pool_weight": float(replacement.weights.max()),
+        "pool_weights": "given" if replacement.weights_sum is not None else "equal",
+        **asked.facts,
+        "X_is_data": asked.is_data(rows),
+        "instances": game.N if game.quantity.groups is None else 1,
+        "players": game.P,
+        "player_columns": asked.players.all_columns(),
+        "precision": model.precision if model.backend == "jax" else "float64",
+        "scheme": "exact" if asked.samples is None else asked.scheme,
+        "samples": asked.samples,
+        "stop": asked.stop,
+        "epsilon": None if asked.stop is None else asked.plan.epsilon,
+        "delta": None if asked.stop is None else asked.plan.delta,
+        "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
+    }
+    if index is not None:
+        facts["index_weights"] = _weights(index, game.P)
+        if index.simple:
+            facts |= {"threshold": index.threshold, "absolute": index.absolute}
+    return facts
+
+
+def _weights(index: QiiIndex, P: int) -> Any:
+    """By the number of players replaced; of Pr[S] the largest sum that any player gets."""
+    if index.weights is not None:
+        return index.weights.tolist()
+    if index.chance is None:
+        return None
+    without = ~all_masks(P)
+    return {"largest_mass": float((index.chance[:, None] * without).sum(axis=0).max())}

@@ -1,0 +1,214 @@
+"""How the sums behind a QII report are counted once more, in whole numbers, for a private release.
+
+Letters: N games, G groups, D data rows, B pool rows, C sets, K scores, P players.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xaijax.estimators.draws.run import ROWS_OF_CHUNK
+from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.ways.plain import ToInts, plain_sums
+from xaijax.methods.qii import guards, quantities
+from xaijax.methods.qii.index import QiiIndex
+from xaijax.players.sets import all_masks
+from xaijax.results.recount import LATTICE, ExactSums, Sample
+from xaijax.tables.frames import column, frame_kind
+
+WEIGHTS = 1 << 30  # weights as given, of sum 1, are rounded to multiples of 1 / WEIGHTS
+WIDEST = 1 << 24  # bounds of a score; then no value comes near the end of 64 bits
+_LISTED = 4096  # sets asked as one list
+
+# The quantities that bounds are proved for: these very ones, not others by the same names.
+BOUNDED = (
+    quantities.individual,
+    quantities.actual,
+    quantities.average,
+    quantities.rate,
+    quantities.group,
+    quantities.disparity,
+)
+
+
+class QiiRecount:
+    """Asks the question of one Explanation again, on the plain path; see `results/recount.py`."""
+
+    def __init__(self, problem: Any, rows: Any, index: QiiIndex | None) -> None:
+        """problem: of the `QII` object; rows: the individuals, None for quantities of the data."""
+        self._problem, self._rows, self._index = problem, rows, index
+        self._sums: ExactSums | None = None
+        self._counted_of: str | None = None  # the model's identity when it was asked
+
+    @property
+    def sample(self) -> Sample | None:
+        """The subsample that the data are; None: the full data."""
+        return self._problem.sample
+
+    @property
+    def chance(self) -> np.ndarray | None:
+        """Pr[S] [2^P] of the index, where it has one."""
+        return None if self._index is None else self._index.chance
+
+    def refused(self) -> str | None:
+        """Why no sums can be counted that would be private; None: they can."""
+        problem = self._problem
+        if problem.interest not in BOUNDED:
+            return "its quantity is one of your own, whose bound nobody has proved"
+        if not problem.evaluator.model.deterministic:
+            return "the model is declared deterministic=False, so a row has no answer of its own"
+        if guards.is_prior(problem, self.chance):
+            return (
+                "its index is Pr[S] = prior() of the data (to six digits), a function of the "
+                "private rows; give Pr[S] of public rows"
+            )
+        if problem.outcome.kind == "score" and max(map(abs, problem.outcome.bounds)) > WIDEST:
+            return "its bounds= are beyond 2^24. Rescale the score, and with it bounds="
+        return None
+
+    def copies(self) -> Sequence[str]:
+        """Arguments passed as public all of whose rows occur among the data; for a warning only."""
+        return guards.copies(self._problem, self._rows)
+
+    def other_labels(self) -> bool:
+        """Whether labels other than 0 and 1 came, of classes not declared; for a warning only."""
+        return guards.other_labels(self._problem)
+
+    def identity(self) -> Mapping[str, Any] | None:
+        """Texts that tell this question from any other one: of data, rows, model, players.
+
+        None: the model cannot be known again. After `sums` that of what was counted.
+        """
+        problem = self._problem
+        model = problem.model_identity() if self._sums is None else self._counted_of
+        if model is None:
+            return None
+        sampled = problem.subsample is not None  # secret rows, others in each draw
+        own = problem.facts["whose_pool"] == "data"
+        weighted = not sampled and problem.groups is not None
+        donors = problem.evaluator.replacement
+        secret = own and sampled
+        return {
+            "model": model,
+            "data": _of_rows(problem.full_rows),
+            "pool": None if own else _of_rows(problem.pool_rows),
+            "rows": None if self._rows is None else _of_rows(problem.plain_rows(self._rows)),
+            "members": None if problem.full_mask is None else _of_rows(problem.full_mask),
+            "data_weights": _of_rows(problem.groups) if weighted else None,
+            "pool_weights": None if secret else _of_rows(donors.weights),
+            "donors": None if secret else _of_rows(donors.row),  # those of positive weight
+            "chance": None if self.chance is None else _of_rows(self.chance),
+            "players": [list(columns) for columns in problem.players.all_columns()],
+        }
+
+    def sums(self) -> ExactSums:
+        """Ask the model, row by row in one fixed layout; the same numbers each time."""
+        if self._sums is None:
+            before = self._problem.model_identity()
+            self._sums = self._counted()
+            same = before == self._problem.model_identity()  # not changed meanwhile
+            self._counted_of = before if same else None
+        return self._sums
+
+    def _counted(self) -> ExactSums:
+        problem = self._problem
+        problem.ready()
+        P = problem.players.count
+        replaced = all_masks(P)
+        if self._index is None:
+            replaced = np.concatenate([np.zeros((1, P), bool), np.eye(P, dtype=bool)])
+        given, known = problem.evaluator, problem.facts["positive_given"]
+        given.model.refuse_changed()  # else another fit would be counted than was explained
+        # Of an estimator itself: whether its translation answers follows from the private rows.
+        evaluator = Evaluator(
+            given.model.as_fitted,
+            given.replacement.on_host(),
+            problem.players,
+            max_memory=given.max_memory,
+            devices=given.devices[:1],
+            tile=problem.tile,
+            coalitions=max(ROWS_OF_CHUNK, min(len(replaced), _LISTED)),
+            # The last label seen on the data is private; of 0 and 1 it is 1 that is positive.
+            score=given.score if known else problem.outcome.score_for(1),
+            plain=True,
+        )
+        ask = Questions(evaluator, problem.data if self._rows is None else self._rows, _silent)
+        outer = self._outer()
+        inner = _whole(given.replacement.weights, given.replacement.weights_sum is not None)
+        to_ints, unit, width = _integers(problem.outcome)
+        agrees = problem.interest.agrees and problem.outcome.kind == "label"
+        nothing = unit if agrees else None  # x keeps its class where nothing is replaced
+        sums = plain_sums(ask, replaced, outer, inner, to_ints, width, nothing)
+        of_x = (np.ones(1, np.int64),) if outer is None else outer
+        return ExactSums(sums, replaced, unit, width, of_x, inner)
+
+    def _outer(self) -> tuple[np.ndarray, ...] | None:
+        """Whole weights of the data rows in each group; None for individuals."""
+        groups = self._problem.groups
+        if groups is None:
+            return None
+        given = self._problem.facts["data_weights"] == "given"
+        return tuple(_whole(one, given) for one in groups)
+
+
+def _silent(rows: int) -> None:
+    """Nobody watches the recount."""
+
+
+def _whole(weights: np.ndarray, given: bool) -> np.ndarray:
+    """Weights of sum 1 as whole numbers: rounded to a lattice where given, else 0 and 1."""
+    if not given:
+        return (weights > 0).astype(np.int64)
+    return np.rint(weights * WEIGHTS).astype(np.int64)
+
+
+def _integers(outcome: Any) -> tuple[ToInts, int, int]:
+    """(scores -> whole numbers, the unit, the largest number that comes)."""
+    if outcome.kind == "label":
+        return _of_labels, 1, 1
+    if outcome.kind == "proba":
+        return _of_chances, LATTICE, LATTICE
+    low, high = (int(np.rint(bound * LATTICE)) for bound in outcome.bounds)
+
+    def of_scores(scores: np.ndarray) -> np.ndarray:
+        # Whatever the model says, no score moves a sum by more than the width.
+        return (np.clip(np.rint(_finite(scores) * LATTICE), low, high) - low).astype(np.int64)
+
+    return of_scores, LATTICE, high - low
+
+
+def _of_labels(scores: np.ndarray) -> np.ndarray:
+    return (_finite(scores) > 0.5).astype(np.int64)
+
+
+def _of_chances(scores: np.ndarray) -> np.ndarray:
+    """Vectors of chances on the lattice: at least 0, their sum at most 1, whatever the model says.
+
+    Two such vectors are at most 2 apart (in L1), which the sensitivity of a vector needs.
+    """
+    positive = np.clip(_finite(scores), 0.0, 1.0)
+    total = np.maximum(positive.sum(axis=-1, keepdims=True), 1.0)
+    return np.floor(positive / total * LATTICE).astype(np.int64)
+
+
+def _finite(scores: np.ndarray) -> np.ndarray:
+    """A score that is not finite counts as 0: an error would tell that there is one."""
+    return np.where(np.isfinite(scores), scores, 0.0)
+
+
+def _of_rows(rows: Any) -> str:
+    """A digest of an array or a frame: names, dtypes, shape, values."""
+    found = hashlib.sha256()
+    columns = [rows]
+    if frame_kind(rows):
+        columns = [column(rows, j) for j in range(len(rows.columns))]
+        found.update(repr([str(name) for name in rows.columns]).encode())
+    for one in map(np.ascontiguousarray, columns):
+        found.update(f"{one.dtype.str}{one.shape}".encode())
+        found.update(repr(one.tolist()).encode() if one.dtype.hasobject else one.tobytes())
+    return found.hexdigest()

@@ -1,0 +1,275 @@
+"""Sampled answers of QII: which design of draws a question has, how long it goes on.
+
+Letters: N games, P players, L sets of a list, V answers, G strata, K scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, MemoryPlanError
+from xaijax.estimators.draws import designs, fixed_pool, moments
+from xaijax.estimators.draws import run as draws
+from xaijax.games.asking.long_runs import tell, tell_long_run, why_long
+from xaijax.games.asking.refuse import LARGEST_TABLE
+from xaijax.games.game import Game
+from xaijax.methods.qii.index import QiiIndex
+from xaijax.methods.qii.limits import MOST_ROWS, linear_form
+
+OF_A_DRAWN_ROW = 3e4  # operations of a core: a microsecond for its donor, order and place
+FEWER_DRAWS = "fewer samples=, fewer rows of X, or columns united to fewer players"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """samples=, scheme=, stop= and what goes with them, as read."""
+
+    samples: int
+    scheme: str  # "fresh" | "fixed-pool"
+    stop: str | None
+    seed: int
+    epsilon: float
+    delta: float
+    width: float  # of one score
+
+
+@dataclass
+class Drawn:
+    """What came out, float64."""
+
+    values: np.ndarray  # [N, V, K]
+    std_errors: np.ndarray  # [N, V, K]
+    stats: dict[str, Any]
+
+
+def _factors(game: Game) -> np.ndarray:
+    """The factor of each stratum's mean, [G]."""
+    combine = game.quantity.combine
+    if callable(combine):
+        raise InputError(
+            f"quantity={game.quantity.measured!r} is no mean of draws but made of two, so its "
+            f"indices have no unbiased draws. Say {linear_form(game.quantity)}; or ask unary, "
+            "influence or marginal, which are sampled by their parts; or samples=None for exact "
+            f"values of up to {LARGEST_TABLE} players (group columns with players=)."
+        )
+    return np.ones(1) if combine is None else combine
+
+
+def sampled_index(game: Game, index: QiiIndex, plan: Plan, ready: Callable[[], None]) -> Drawn:
+    """A semivalue, Banzhaf or Pr[S] by draws; ready() once nothing is refused any more."""
+    factors = _factors(game)
+    if index.simple:
+        raise InputError(
+            "index='deegan-packel' jumps as v crosses the threshold, so it is not sampled. Say "
+            "samples=None."
+        )
+    design = _design(index, game.P, plan.seed)
+    largest = 2 * plan.width * float(np.max(design.factors if _ordered(design) else 1.0))
+    if index.chance is not None:
+        largest *= float(index.chance.sum())
+    if plan.scheme == "fixed-pool":
+        fixed_pool.refuse_means(game, design, plan.samples, _strata(game))
+    refuse_long_draws(game, design.coalitions, plan)
+    ready()
+    tell_long_draws(game, design.coalitions, plan)
+    rows = draws.Rows(game, plan.seed, plan.scheme == "fixed-pool")
+    if plan.scheme == "fixed-pool":
+        return _fixed(game, design, rows, factors, plan)
+    return _fresh(game, design, rows, factors, largest, plan)
+
+
+def _ordered(design: Any) -> bool:
+    return isinstance(design, designs.Orders)
+
+
+def _design(index: QiiIndex, P: int, seed: int) -> Any:
+    if index.chance is not None:
+        return designs.Sets(seed, P, index.chance)
+    if index.name == "banzhaf":
+        return designs.Sets(seed, P)
+    return designs.Orders(seed, P, None if index.name == "shapley" else index.weights)
+
+
+def refuse_stop(game: Game, plan: Plan) -> None:
+    """Raise InputError for a stopping rule of what is no mean."""
+    if plan.stop is not None and callable(game.quantity.combine):
+        raise InputError(
+            f"stop='bernstein' bounds means, and quantity={game.quantity.measured!r} is made of "
+            "two. Leave stop= out, or say signed=True for a disparity."
+        )
+
+
+def refuse_long_draws(game: Game, coalitions: int, plan: Plan) -> None:
+    """Raise InputError, MemoryPlanError for draws of `coalitions` sets each that would not end."""
+    rows = _games(game) * plan.samples * coalitions
+    if plan.stop is None and rows > MOST_ROWS:
+        raise InputError(
+            f"samples={plan.samples:,} of {coalitions:,} model rows each, for {_games(game):,} "
+            f"games, are {rows:.2g} rows and more than 2^36. Say fewer samples= (how many an "
+            "accuracy takes: xaijax.samples_needed), explain fewer rows, or say stop='bernstein'."
+        )
+    held = 16 * coalitions * game.P  # masks of one draw, and what is made of them
+    if held > game.evaluator.max_memory:
+        raise MemoryPlanError(
+            f"a draw of samples= asks {coalitions:,} sets of {game.P:,} players, about {held:,} "
+            f"bytes, more than max_memory={game.evaluator.max_memory:,}. Group columns with "
+            "players=, or raise max_memory=."
+        )
+
+
+def tell_long_draws(game: Game, coalitions: int, plan: Plan) -> None:
+    """Warn of a long run before it starts; where it may stop early, see `_one_run`."""
+    rows = _games(game) * plan.samples * coalitions
+    if plan.stop is None:
+        tell_long_run(game.ask, rows, FEWER_DRAWS, OF_A_DRAWN_ROW * rows)
+
+
+def _games(game: Game) -> int:
+    return game.N if game.quantity.groups is None else 1
+
+
+def _strata(game: Game) -> int:
+    return 1 if game.quantity.groups is None else len(game.quantity.groups)
+
+
+def of_a_list(game: Game, plan: Plan) -> Plan:
+    """The plan for listed sets, which have no orders: the draws of a pool are its rows."""
+    if plan.scheme != "fixed-pool":
+        return plan
+    return replace(plan, samples=fixed_pool.sizes(plan.samples, _strata(game))[1])
+
+
+def sampled_list(game: Game, replaced: np.ndarray, contrast: np.ndarray, plan: Plan) -> Drawn:
+    """contrast [V, L] times Q of the sets replaced bool [L, P]."""
+    plan = of_a_list(game, plan)
+    tell_long_draws(game, len(replaced), plan)
+    rows = draws.Rows(game, plan.seed, plan.scheme == "fixed-pool")
+    if callable(game.quantity.combine):
+        drawn = _of_two(game, replaced, contrast, rows, plan)
+    else:
+        width = plan.width * float(np.abs(contrast).sum(axis=1).max())
+        design = designs.Listed(~replaced, contrast)
+        drawn = _fresh(game, design, rows, _factors(game), width, plan)
+    if plan.scheme == "fixed-pool":
+        drawn.stats |= _of_pool(game, plan.samples, rows.strata, drawn.std_errors, plan.width)
+    return drawn
+
+
+def _of_two(
+    game: Game, replaced: np.ndarray, contrast: np.ndarray, rows: draws.Rows, plan: Plan
+) -> Drawn:
+    """By the parts of what is made of two means, with errors by the delta method."""
+    quantity = game.quantity
+    design = designs.Listed(~replaced, np.eye(len(replaced)))
+
+    def of(means: np.ndarray) -> np.ndarray:
+        Q = np.concatenate([quantity.combined(one) for one in means])  # [n, L, K]
+        return np.einsum("vl,nlk->nvk", contrast, Q)
+
+    values, errors, freedom = [], [], 0.0
+    for _, run in draws.runs(game, design, rows, joint=True):
+        run.step(plan.samples)
+        for one in run.moments.mean:  # refuses what divides by 0, and says for which set
+            quantity.of(quantity.combined(one), None, lambda c: game.named(~replaced[c]))
+        value, error = moments.smooth(run.moments, of)
+        values.append(value)
+        errors.append(error)
+        freedom = moments.degrees_of_freedom(run.moments)
+    stats = _stats(plan, np.full(rows.games, plan.samples), np.full(rows.games, freedom))
+    return Drawn(np.concatenate(values), np.concatenate(errors), stats)
+
+
+def _fresh(
+    game: Game, design: Any, rows: draws.Rows, factors: np.ndarray, width: float, plan: Plan
+) -> Drawn:
+    """Independent draws, until they are done or the stopping rule is content."""
+    values, errors, freedom, counts, bounds = [], [], [], [], []
+    for _, run in draws.runs(game, design, rows):
+        part = _one_run(run, factors, width, plan)
+        for kept, one in zip((values, errors, freedom, counts, bounds), part, strict=True):
+            kept.append(one)
+    stats = _stats(plan, np.concatenate(counts), np.concatenate(freedom))
+    if plan.stop is not None:
+        bound = np.concatenate(bounds)
+        stats["bernstein_half_width"] = bound
+        wide = int((bound > plan.epsilon).sum())
+        if wide:
+            checks.warn(
+                f"stop='bernstein': {wide:,} of {len(bound):,} did not reach epsilon="
+                f"{plan.epsilon:g} within samples={plan.samples:,}; their std_errors say how far "
+                "they got. Raise samples= or epsilon=."
+            )
+    return Drawn(np.concatenate(values), np.concatenate(errors), stats)
+
+
+def looks(samples: int, chunk: int) -> list[int]:
+    """Draws at which a run may stop: a chunk, doubled, and the last one."""
+    counts = []
+    stop = chunk
+    while stop < samples:
+        counts.append(stop)
+        stop *= 2
+    return [*counts, samples]
+
+
+def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Plan) -> Any:
+    """(values, errors, degrees of freedom, draws, Bernstein half-width) of some games."""
+    n = len(run.chosen)
+    stops = [plan.samples]
+    if plan.stop is not None:
+        # Every stratum has its draws before the first look.
+        stops = looks(plan.samples, max(draws.chunk_of(run.design), run.rows.strata))
+    T, K = run.design.terms, run.game.outputs
+    values, errors = np.zeros((n, T, K)), np.zeros((n, T, K))
+    freedom, counts, bounds = np.zeros(n), np.zeros(n, np.int64), np.zeros(n)
+    left, before, told = np.arange(n), 0, plan.stop is None
+    for stop in stops:
+        coming = len(left) * (stop - before) * run.design.coalitions
+        said = "" if told else why_long(run.game.ask, coming, OF_A_DRAWN_ROW * coming)
+        if said:  # before the first long stretch
+            tell(said, f"a larger epsilon=, {FEWER_DRAWS}")
+            told = True
+        run.step(stop)
+        before = stop
+        values[left], errors[left] = moments.linear(run.moments, factors)
+        freedom[left], counts[left] = moments.degrees_of_freedom(run.moments), stop
+        if plan.stop is None:
+            continue
+        # A union bound over looks, terms and scores: the bound holds whenever a game stops.
+        delta = plan.delta / (len(stops) * T * K)
+        half = moments.bernstein_half_width(run.moments, factors, width, delta)
+        bounds[left] = half.max(axis=(1, 2))
+        wide = bounds[left] > plan.epsilon
+        if not wide.any():
+            break
+        run, left = run.only(wide), left[wide]
+    return values, errors, freedom, counts, bounds
+
+
+def _fixed(game: Game, design: Any, rows: draws.Rows, factors: np.ndarray, plan: Plan) -> Drawn:
+    out = fixed_pool.crossed(game, design, rows, factors, plan.samples)
+    freedom = np.full(rows.games, float(min(out.orders, out.pool // rows.strata) - 1))
+    stats = _stats(plan, np.full(rows.games, out.orders * out.pool), freedom)
+    stats["orders"] = out.orders
+    stats |= _of_pool(game, out.pool, rows.strata, out.pool_errors, plan.width)
+    return Drawn(out.values, out.std_errors, stats)
+
+
+def _of_pool(
+    game: Game, pool: int, strata: int, errors: np.ndarray, width: float
+) -> dict[str, Any]:
+    """What a pool drawn once leaves; errors [N, V, K]."""
+    return {
+        "pool": pool,
+        "pool_error": fixed_pool.pool_bound(pool // strata, width),
+        "pool_std_errors": errors[:, :, 0] if game.outputs == 1 else errors,
+    }
+
+
+def _stats(plan: Plan, counts: np.ndarray, freedom: np.ndarray) -> dict[str, Any]:
+    return {"draws": counts, "dof": freedom, "scheme": plan.scheme}

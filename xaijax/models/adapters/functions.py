@@ -1,0 +1,96 @@
+"""Plain functions: f(X) or f(params, X) traced by JAX, or any callable run on the host."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.models.asking.host import read_only
+from xaijax.models.base.options import WORDS, came
+from xaijax.models.base.source import Source
+
+
+def plain_function(f: Callable[..., Any], params: Any, backend: str) -> Source:
+    """A batched function: f(X), or f(params, X) where params are given, -> [R] or [R, K]."""
+    name = function_name(f)
+    if backend == "host":
+        if params is not None:
+            raise InputError(
+                "params= goes with functions that JAX traces; got params= and backend='host'. "
+                "Bind them: functools.partial(f, params)."
+            )
+        _check_arity(f, ("X",))
+        return _source("host", "backend='host' was said", name, f)
+    if params is None:
+        _check_arity(f, ("X",))
+        return _source("jax", "a function, traced by JAX", name, lambda _, rows: f(rows))
+    params = checked_params(params)
+    _check_arity(f, ("params", "X"))
+    reason = "a function of params and rows, traced by JAX"
+    return _source("jax", reason, name, lambda params, rows: f(params, rows), params)
+
+
+def function_name(f: Any) -> str:
+    """What to call `f` in messages and in the repr."""
+    while isinstance(f, functools.partial):
+        f = f.func
+    name = getattr(f, "__name__", None)
+    return name if isinstance(name, str) else type(f).__name__
+
+
+def checked_params(params: Any) -> Any:
+    """The pytree, its NumPy arrays as read-only copies: a model keeps the numbers it was given.
+
+    Raises InputTypeError where a leaf is neither an array nor a number.
+    """
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        array = hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+        if not array and not isinstance(leaf, (bool, int, float, complex)):
+            raise InputTypeError(
+                f"params= must be a pytree of arrays and numbers; got {type(leaf).__name__} "
+                f"{came(leaf)} at params{jax.tree_util.keystr(path)}. Close over what is no array."
+            )
+    return jax.tree.map(
+        lambda leaf: read_only(leaf.copy()) if isinstance(leaf, np.ndarray) else leaf, params
+    )
+
+
+def _source(
+    backend: str, reason: str, name: str, head: Callable[..., Any], params: Any = None
+) -> Source:
+    return Source(
+        backend=backend,
+        reason=reason,
+        name=name,
+        heads=dict.fromkeys(WORDS, head),
+        default="value",
+        columns="value",
+        params=params,
+    )
+
+
+def _check_arity(f: Callable[..., Any], names: tuple[str, ...]) -> None:
+    """Raise InputTypeError where f cannot be called with that many positional arguments."""
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):  # builtins and compiled callables tell no signature
+        return
+    try:
+        signature.bind(*names)
+    except TypeError as exc:
+        wanted = ", ".join(names)
+        remedy = (
+            "To explain a function of parameters and rows, give params=."
+            if names == ("X",)
+            else "Leave params= out for a function of the rows alone."
+        )
+        raise InputTypeError(
+            f"f= is called as f({wanted}), and {function_name(f)}{signature} does not accept "
+            f"that: {exc}. {remedy}"
+        ) from None

@@ -1,0 +1,162 @@
+"""scikit-learn estimators and Pipelines, and what looks like them, as the host runs them.
+
+`translations/translated.py` makes the JAX model of those that have a translation.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.models.base.outputs import check_raw
+from xaijax.models.base.source import Source
+from xaijax.models.identity.patched import of_sklearn
+from xaijax.models.translations.translated import check_version
+
+
+def is_estimator(f: Any) -> bool:
+    """Whether f is a scikit-learn estimator, or no callable but an object with `predict`."""
+    base = sys.modules.get("sklearn.base")
+    if base is not None and isinstance(f, base.BaseEstimator):
+        return True
+    return not callable(f) and callable(getattr(f, "predict", None))
+
+
+def estimator(f: Any, params: Any, backend: str) -> Source:
+    """A fitted estimator: its predict_proba, decision_function and predict by `output=`."""
+    name = type(f).__name__
+    if params is not None:
+        raise InputError(f"params= goes with JAX functions; {name} holds its own. Leave it out.")
+    if not callable(getattr(f, "predict", None)):
+        raise InputTypeError(
+            f"f= must have a predict method; {name} has none. Pass a classifier, a regressor or a "
+            f"Pipeline that ends in one."
+        )
+    _check_fitted(f, name)
+    classes = _classes(f, name)
+    looks = classes is not None or callable(getattr(f, "predict_proba", None))
+    classifier = _is_kind(f, "is_classifier", looks)
+    heads = _heads(f, classifier, _is_kind(f, "is_regressor", not classifier))
+    decided = f.predict if classifier else None
+    if classes is not None:
+        heads = {word: _of_classes(f, name, classes, head) for word, head in heads.items()}
+        decided = decided and _of_classes(f, name, classes, decided)
+    default = _default(heads, classifier, name)
+    reason = "backend='host' was said" if backend == "host" else ""
+    if backend != "host" and classifier and default == "decision":
+        reason = "without predict_proba the decision is explained"
+    columns = "proba" if "proba" in heads else default
+    if columns == "decision" and classes is not None and len(classes) == 2:
+        heads["columns"], columns = _both_classes(heads["decision"], name), "columns"
+    return Source(
+        backend="host",
+        reason=reason,
+        name=name,
+        heads=heads,
+        default=default,
+        columns=columns,
+        decide=decided,
+        classes=classes,
+        feature_names=_feature_names(f),
+        estimator=f,
+    )
+
+
+def told(f: Any) -> str:
+    """The estimator's name, with the last step of a Pipeline."""
+    steps = getattr(f, "steps", None)
+    last = f" of {type(steps[-1][1]).__name__}" if steps else ""
+    return f"{type(f).__name__}{last}"
+
+
+def _check_fitted(f: Any, name: str) -> None:
+    # Only scikit-learn's own classes keep its naming rule for fitted attributes.
+    if not of_sklearn(type(f)):
+        return
+    from sklearn.exceptions import NotFittedError  # noqa: PLC0415
+    from sklearn.utils.validation import check_is_fitted  # noqa: PLC0415
+
+    try:
+        check_is_fitted(f)
+    except NotFittedError as exc:
+        raise InputError(
+            f"f= must be fitted; {name} is not. Call its fit(X, y) before as_model."
+        ) from exc
+    check_version(f, name)
+
+
+def _is_kind(f: Any, test: str, otherwise: bool) -> bool:
+    """scikit-learn's is_classifier or is_regressor; `otherwise` for what only looks like one."""
+    base = sys.modules.get("sklearn.base")
+    if base is not None and isinstance(f, base.BaseEstimator):
+        return bool(getattr(base, test)(f))
+    return otherwise
+
+
+def _classes(f: Any, name: str) -> tuple[Any, ...] | None:
+    found = getattr(f, "classes_", None)
+    if found is None:
+        return None
+    if isinstance(found, list) and any(isinstance(item, np.ndarray) for item in found):
+        raise InputError(
+            f"f= must predict one target; {name} predicts {len(found)}. Explain one at a time: "
+            f"f.estimators_[i], or a function that returns its column, with backend='host'."
+        )
+    return tuple(np.asarray(found).tolist())
+
+
+def _of_classes(
+    f: Any, name: str, classes: tuple[Any, ...], head: Callable[..., Any]
+) -> Callable[[Any], Any]:
+    """One of f's methods, refused once f knows other classes: columns would be those of others."""
+
+    def asked(rows: Any) -> Any:
+        now = _classes(f, name)
+        if repr(now) != repr(classes):  # by their text: a NaN among them equals itself
+            raise InputError(
+                f"{name} has changed since it was wrapped: its classes were {list(classes)}, and "
+                f"are {None if now is None else list(now)} now. Wrap it again with as_model."
+            )
+        return head(rows)
+
+    return asked
+
+
+def _heads(f: Any, classifier: bool, regressor: bool) -> dict[str, Callable[..., Any]]:
+    heads: dict[str, Callable[..., Any]] = {}
+    # Which of the two exist may depend on the fit, so attributes are asked, not classes.
+    for word, method in (("proba", "predict_proba"), ("decision", "decision_function")):
+        if callable(getattr(f, method, None)):
+            heads[word] = getattr(f, method)
+    if not regressor:
+        heads["label"] = f.predict
+    if not classifier:
+        heads["value"] = f.predict
+    return heads
+
+
+def _default(heads: dict[str, Callable[..., Any]], classifier: bool, name: str) -> str:
+    if not classifier:
+        return "value"
+    if "proba" not in heads and "decision" not in heads:
+        return "label"
+    return "proba" if "proba" in heads else "decision"
+
+
+def _both_classes(decision: Callable[..., Any], name: str) -> Callable[[Any], np.ndarray]:
+    """A binary decision [R], which is positive for the second class, as a column per class."""
+
+    def columns(rows: Any) -> np.ndarray:
+        values = check_raw(decision(rows), len(rows), name)
+        return np.stack([-values, values], axis=1)
+
+    return columns
+
+
+def _feature_names(f: Any) -> tuple[str, ...] | None:
+    names = getattr(f, "feature_names_in_", None)
+    return None if names is None else tuple(str(name) for name in names)

@@ -1,0 +1,155 @@
+"""`as_jax`: a host model as a JAX function, for composing it with jit, vmap and other functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
+from xaijax.core.forks import before_jax
+from xaijax.core.public import public
+from xaijax.models.asking.host import call_host
+from xaijax.models.base.options import WORDS, came
+from xaijax.models.model import Model
+
+_OLDEST = (0, 12)
+
+
+@public
+def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Array]:
+    """A model as one JAX function, to be composed with `jax.jit`, `jax.vmap` and other functions.
+
+    A JAX model is passed through. For an estimator with a translation this is the translation,
+    unless a comparison has found that the two differ: then it is the estimator, as a host model.
+    Nothing is compared here; `model.predict(rows)` compares.
+
+    A host model is called back through `jax.pure_callback`, once for a whole batch, with the rows
+    as a read-only array in the dtype given. The answer has the dtype of the rows where that is
+    float32 or float64, else float32. A host model cannot be differentiated.
+
+    If a host model, or a check of its answer, fails inside JAX, the error is JAX's own runtime
+    error with the text inside. Explainers do not go this way: they call a host model outside
+    `jax.jit`.
+
+    Args:
+        model: a `Model` of `as_model`. A host model that takes frames only cannot be used.
+        outputs: int or None. K, the number of columns of a host model's answer; 1 stands for one
+            number per row. None: read from the model's output and classes, or from output_names; if
+            these do not tell, one number per row.
+
+    Returns:
+        A function of rows [R, *F] that gives a `jax.Array` [R] or [R, K]. That of a host model also
+        takes more axes in front, rows [..., R, *F]; use `jax.vmap` for a JAX model.
+
+    Raises:
+        InputError: `outputs` below 1, or given for a JAX model; a host model with jax older than
+            0.12. From the function: rows without a row axis, an estimator that has changed, or one
+            that was found since to differ from its translation.
+        InputTypeError: `model` is not a `Model`, or `outputs` not a whole number.
+
+    Example:
+        >>> import jax
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> model = xj.as_model(lambda X: X[:, 0] * X[:, 1])
+        >>> twice = jax.jit(lambda rows: 2 * xj.as_jax(model)(rows))
+        >>> np.asarray(twice(np.array([[2.0, 3.0]], np.float32)))
+        array([12.], dtype=float32)
+    """
+    if not isinstance(model, Model):
+        raise InputTypeError(
+            f"model= must be a Model; got {type(model).__name__}. Pass xaijax.as_model(f)."
+        )
+    before_jax()
+    if model.reader is not None and model.original is not None and not model.reader.numbers_only:
+        model = model.original  # rows in JAX are numbers, and it takes text
+    if model.original is not None and model.settled() is not model:
+        model = model.original  # its translation, or that without its offset, answers otherwise
+    if model.loop == "jax":
+        return _passed_through(model, outputs)
+    if jax.__version_info__[:2] < _OLDEST:
+        raise InputError(
+            f"model= is a host model, and calling it from inside JAX needs jax >= 0.12; got jax "
+            f"{'.'.join(map(str, jax.__version_info__))}, in which jax.pure_callback can hang on "
+            f"a single core. Update jax, or explain the model directly: the explainers call it "
+            f"outside jit."
+        )
+    columns = _columns(model, outputs)
+
+    def function(rows: Any) -> jax.Array:
+        before_jax()
+        rows = jnp.asarray(rows)
+        rank = 1 if model.input_shape is None else len(model.input_shape)
+        if rows.ndim <= rank:
+            raise InputError(
+                f"rows must be [R, *F], with an instance of {rank} axes (input_shape= in "
+                f"as_model); got shape {rows.shape}. Pass x[None] for a single instance."
+            )
+        dtype = rows.dtype if rows.dtype in (jnp.float32, jnp.float64) else jnp.float32
+        answer = jax.ShapeDtypeStruct((*rows.shape[:-rank], *columns), dtype)
+
+        def callback(given: Any) -> np.ndarray:
+            # vmap puts further axes in front (expand_dims): to the model they are just more rows.
+            given = np.asarray(given)
+            batch = given.shape[: given.ndim - rank]
+            values = call_host(model, given.reshape(-1, *given.shape[given.ndim - rank :]))
+            if values.shape[1:] != columns:
+                raise ModelOutputError(
+                    f"{model.name} returned shape {values.shape} where as_jax expected one "
+                    f"{'number' if not columns else f'row of {columns[0]} numbers'} per row. Say "
+                    f"as_jax(model, outputs={values.shape[1] if values.ndim == 2 else None})."
+                )
+            return values.astype(dtype).reshape(*batch, *columns)
+
+        return jax.pure_callback(callback, answer, rows, vmap_method="expand_dims")
+
+    return function
+
+
+def _passed_through(model: Model, outputs: int | None) -> Callable[[Any], jax.Array]:
+    if outputs is not None:
+        raise InputError(
+            f"outputs= is for host models; {model.name} is traced by JAX and tells its own. Leave "
+            f"it out."
+        )
+    apply = model.apply
+    assert apply is not None
+    params = jax.tree.map(jnp.asarray, model.params)
+
+    def function(rows: Any) -> jax.Array:
+        before_jax()
+        model.refuse_changed()
+        if model.settled() is not model:
+            raise InputError(
+                f"{model.name} differs from its translation by more than rounding, as was found "
+                "after as_jax made this function of the translation. Say as_jax(model) again."
+            )
+        return apply(params, jnp.asarray(rows))
+
+    return function
+
+
+def _columns(model: Model, outputs: int | None) -> tuple[int, ...]:
+    """() for [R], (K,) for [R, K]."""
+    if outputs is not None:
+        if not isinstance(outputs, Integral) or isinstance(outputs, bool):
+            raise InputTypeError(
+                f"outputs= must be a whole number or None; "
+                f"got {type(outputs).__name__} {came(outputs)}."
+            )
+        if outputs < 1:
+            raise InputError(f"outputs= must be at least 1; got {outputs}.")
+        return () if outputs == 1 else (int(outputs),)
+    if model.output not in WORDS or model.output == "label":
+        return ()
+    if model.output_names is not None:
+        return () if len(model.output_names) == 1 else (len(model.output_names),)
+    # A binary decision is one number; every other answer of a classifier is a column per class.
+    if model.classes is not None and not (model.output == "decision" and len(model.classes) == 2):
+        return (len(model.classes),)
+    return ()

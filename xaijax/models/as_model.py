@@ -1,0 +1,387 @@
+"""`as_model`: anything callable, or an estimator, becomes a `Model`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public
+from xaijax.models.adapters.flax_equinox import (
+    equinox_module,
+    flax_module,
+    is_equinox,
+    is_flax,
+    refuse_unsupported,
+)
+from xaijax.models.adapters.functions import plain_function
+from xaijax.models.adapters.sklearn import estimator, is_estimator, told
+from xaijax.models.base import options
+from xaijax.models.base.options import WORDS, came
+from xaijax.models.base.outputs import check_raw, selector
+from xaijax.models.base.source import Source
+from xaijax.models.base.trace import Selected, traced
+from xaijax.models.identity.fit_stamp import Stamp
+from xaijax.models.model import Model
+from xaijax.models.structure import declared
+from xaijax.models.structure.declared import FirstLayer
+from xaijax.models.translations.centre import Centre
+from xaijax.models.translations.translated import Comparison, InJax, Made, head_of, in_jax
+from xaijax.tables.coded_table import Untranslatable
+
+
+@public
+def as_model(
+    f: Any,
+    params: Any = None,
+    backend: Literal["auto", "jax", "host"] = "auto",
+    output: Any = None,
+    classes: Iterable[Any] | None = None,
+    threshold: float | None = None,
+    feature_names: Iterable[str] | None = None,
+    output_names: Iterable[str] | None = None,
+    input_shape: tuple[int, ...] | None = None,
+    allow_nan: bool = False,
+    deterministic: bool = True,
+    thread_safe: bool = False,
+    max_rows: int | None = None,
+    timeout: float | None = None,
+    precision: Literal["float32", "tf32", "float64"] = "float32",
+    structure: FirstLayer | Literal["plain"] | None = None,
+    nonfinite: Literal["raise", "propagate"] = "raise",
+) -> Model:
+    """Make a `Model`, which every explainer takes, of a function or a fitted estimator.
+
+    A model answers R rows with one number each, [R], or with K numbers each, [R, K]; [R, 1] is read
+    as [R]. It runs on one of two backends: JAX compiles it for the devices ("jax"), or Python calls
+    it as it is ("host"). Nothing is called or traced here; that is left to the first use.
+
+    Args:
+        f: the model, a function of rows [R, *F]. One of: a JAX function f(X), or f(params, X) with
+            `params`, written for a batch; any NumPy callable, with backend="host"; a fitted
+            scikit-learn estimator or Pipeline, or another object with `predict`; a Flax linen pair
+            (module, variables); an Equinox module, written for one instance. A `Model` comes back
+            as it is, if no option is given.
+        params: pytree of arrays or None. An argument of the compiled function, never a constant in
+            it. Arrays that a JAX function closes over are read once, when it is traced, as by
+            `jax.jit`. To change arrays later, pass them here and use `Model.replace`.
+        backend: where the model runs.
+            "auto" (the default): an estimator runs in JAX if it has a translation
+            (`register_translation`), and the two are compared on all rows that are explained. Where
+            they differ, or there is no translation, the estimator runs on the host, and the repr
+            says why. All other models are traced by JAX. A function that cannot be traced is an
+            error at its first use; it is never moved to the host unasked.
+            "jax": as "auto", but an estimator that cannot run in JAX is an error.
+            "host": the function or estimator is called as it is.
+            A translation is of the fit that was read. If the estimator changes afterwards, the next
+            use is an InputError; make the model anew.
+        output: what is explained. Of an estimator: "proba", [R, K], also for two classes;
+            "decision", scores; "label", the class labels of `predict`; "value", the answer of a
+            regressor. Of any other model these words change no answer: they say what the answer is.
+            A class label or an output's index: that column, [R]; where classes are known, a number
+            is read as a label. None: "proba" for classifiers, else "decision" or "label" if they
+            lack that; "value" for all other models. The column of a classifier without
+            predict_proba is its decision for that class (of two classes, the decision, negated for
+            the first).
+        classes: labels of the columns, in order, at least two. An estimator brings its own.
+        threshold: float or None. For models that give one score a row and do not decide themselves:
+            a larger score is the second class, or 1, for `Model.labels`. Classifiers with `predict`
+            refuse it.
+        feature_names: names [F] of the inputs, or None.
+        output_names: names [K] of the outputs, or None.
+        input_shape: tuple or None. The shape of one instance; None: [F].
+        allow_nan: True: rows may hold NaN.
+        deterministic: False says that the same rows may get different answers.
+        thread_safe: True: a host model may be called from several threads. As many calls run at a
+            time as this process has cores and the memory allows (set the rows of each by
+            `batch_size=` or `max_rows`); results and errors are those of one call at a time, to the
+            bit. False: every call comes from the calling thread.
+        max_rows: int or None. Most rows in one host call. An estimator stays on the host then.
+        timeout: float or None. Seconds that one host call may take; then TimeoutError is raised and
+            earlier answers are lost (docs/performance.md tells how to keep them). None: no limit
+            and no extra thread. An estimator stays on the host then.
+        precision: of JAX models: "float32" (full products), "tf32", or "float64" (needs
+            jax_enable_x64). Host models get the dtypes given, and are averaged in float64.
+        structure: what is known of how a JAX model is built, so that coalitions cost less than
+            whole rows (docs/structures.md). None: what is found in its trace: a dense first layer,
+            a sum of products, an additive model or trees. A `FirstLayer`: this layer. "plain":
+            nothing; the model answers whole rows. It is compared with the model on probe rows and
+            mixtures of them. stats["structure"] says what answered.
+        nonfinite: "raise": a NaN or infinite answer is an error. "propagate": it passes through.
+
+    Returns:
+        A `Model`.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted. The message names the
+            argument, what came and what is accepted.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> params = np.array([1.0, 2.0], np.float32)
+        >>> model = xj.as_model(lambda params, X: X @ params, params)
+        >>> model.predict(np.array([[3.0, 4.0]]))
+        array([11.])
+        >>> xj.as_model(lambda X: np.sort(X)[:, 0], backend="host").predict(np.array([[3.0, 4.0]]))
+        array([3.])
+    """
+    if isinstance(f, Model):
+        _check_no_options(dict(locals()))
+        return f
+    _check_choices(backend, precision, nonfinite)
+    source = _source(f, params, backend)
+    known = _known_classes(source, options.check_classes(classes))
+    chosen = options.check_output_option(output, known)
+    chosen = source.default if chosen is None else chosen
+    cut = _check_cut(source, chosen, known, options.check_threshold(threshold))
+    shared = options.check_flag("thread_safe", thread_safe)
+    _check_backend_options(source, backend == "host", precision, max_rows, timeout, shared)
+    fields: dict[str, Any] = {
+        "why": source.reason,
+        "output": chosen,
+        "classes": known,
+        "threshold": cut,
+        "feature_names": options.check_names("feature_names", feature_names)
+        or source.feature_names,
+        "output_names": options.check_names("output_names", output_names)
+        or _class_names(source, chosen),
+        "input_shape": options.check_input_shape(input_shape),
+        "allow_nan": options.check_flag("allow_nan", allow_nan),
+        "nonfinite": nonfinite,
+        "deterministic": options.check_flag("deterministic", deterministic),
+        "thread_safe": shared,
+        "max_rows": options.check_max_rows(max_rows),
+        "timeout": options.check_timeout(timeout),
+        "precision": precision,
+        "name": source.name,
+    }
+    head = _head(source, chosen)
+    select = selector(chosen, known, source.name)
+    fields["structure"] = declared.ready(
+        structure, source.backend, source.params is not None, select, precision, source.name
+    )
+    if source.backend == "jax":
+        whole = traced(head, precision, source.name)
+        apply = Selected(whole, select, precision)
+        return Model(loop="jax", apply=apply, scores=whole, params=source.params, **fields)
+    fields["estimator"] = source.estimator
+    call = head if select is None else _selecting(head, select, source.name)
+    host = Model(loop="host", call=call, scores=head, decide=source.decide, **fields)
+    if backend == "host" or source.estimator is None:
+        return host
+    return _translated(host, source, head, select, backend)
+
+
+def _translated(
+    host: Model, source: Source, head: Callable[..., Any], select: Any, backend: str
+) -> Model:
+    """The model in JAX of an estimator, or `host` with the reason why there is none."""
+    estimator, output = source.estimator, host.output
+    stamp = Stamp(estimator)  # before it is read, so that no later state passes for this one
+    word = output if output in WORDS else source.columns
+
+    def made(centre: Centre | None = None) -> Made:
+        names = host.feature_names
+        found = in_jax(estimator, source.name, host.classes, names, host.precision, centre)
+        return found, traced(head_of(found, word, estimator), host.precision, source.name)
+
+    def fields(found: InJax, whole: Callable[..., Any]) -> dict[str, Any]:
+        """What a model has of its translation."""
+        decide = None
+        if found.decide is not None:
+            own = traced(found.decide, host.precision, source.name)
+            decide = Selected(own, None, host.precision)
+        offset = None if found.offset is None else np.asarray(found.offset, np.float64)
+        if offset is not None and select is not None:
+            offset = np.asarray(select(offset[None])[0])
+        return {
+            "apply": Selected(whole, select, host.precision),
+            "params": found.translation.params,
+            "scores": whole,
+            "decide": decide,
+            "reader": found.reader,
+            "offset": offset,
+        }
+
+    try:
+        for name in ("max_rows", "timeout"):
+            if getattr(host, name) is not None:
+                raise Untranslatable(f"{name}= is of calls on the host")
+        found, whole = made()
+    except Untranslatable as reason:
+        if backend == "jax":
+            raise InputError(
+                f"backend='jax' is not available for {told(estimator)}: {reason}. Say "
+                f"backend='auto' or 'host'."
+            ) from None
+        if host.precision != "float32":
+            raise InputError(
+                f"precision={host.precision!r} is for models that JAX traces, and {source.name} "
+                f"runs on the host: {reason}. Leave it out."
+            ) from None
+        said = "" if source.name == told(estimator) else f", of {told(estimator)}"
+        because = "; ".join(filter(None, [f"{reason}{said}", source.reason]))
+        return dataclasses.replace(host, why=because)
+    comparison = Comparison(
+        found,
+        whole,
+        head,
+        source.decide,
+        host.classes,
+        backend == "jax",
+        source.name,
+        made,
+        estimator,
+        stamp,
+    )
+    because = f"the JAX translation of {told(estimator)}"
+    return dataclasses.replace(
+        host,
+        loop="jax",
+        why="; ".join(filter(None, [because, source.reason])),
+        call=None,
+        original=dataclasses.replace(host, precision="float32", compiled={}),
+        comparison=comparison,
+        recentred=lambda model, made: dataclasses.replace(model, **fields(*made)),
+        compiled={},
+        **fields(found, whole),
+    )
+
+
+def _source(f: Any, params: Any, backend: str) -> Source:
+    """Ask the adapters, the most particular first."""
+    if is_flax(f):
+        return flax_module(f, params, backend)
+    refuse_unsupported(f)
+    if is_equinox(f):
+        return equinox_module(f, params, backend)
+    if isinstance(f, type):
+        raise InputTypeError(f"f= must be a model; got the class {f.__name__}. Pass an instance.")
+    if is_estimator(f):
+        return estimator(f, params, backend)
+    if not callable(f):
+        raise InputTypeError(
+            f"f= must be a function of rows, a fitted estimator, a Flax (module, variables) pair "
+            f"or an Equinox module; got {type(f).__name__} {came(f)}."
+        )
+    return plain_function(f, params, backend)
+
+
+def _head(source: Source, output: Any) -> Callable[..., Any]:
+    word = output if output in WORDS else source.columns
+    if word not in source.heads:
+        accepted = [repr(name) for name in WORDS if name in source.heads]
+        raise InputError(
+            f"output={output!r} is not available for {source.name}; accepted: "
+            f"{', '.join(accepted)}, or one of its class labels or output indices."
+        )
+    return source.heads[word]
+
+
+def _class_names(source: Source, output: Any) -> tuple[str, ...] | None:
+    if output != "proba" or source.classes is None:
+        return None
+    return tuple(str(label) for label in source.classes)
+
+
+def _selecting(
+    head: Callable[..., Any], select: Callable[[Any], Any], name: str
+) -> Callable[[Any], Any]:
+    def call(rows: Any) -> Any:
+        return select(check_raw(head(rows), len(rows), name))
+
+    return call
+
+
+def _check_choices(backend: Any, precision: Any, nonfinite: Any) -> None:
+    options.check_choice("backend", backend, options.BACKENDS)
+    options.check_choice("precision", precision, options.PRECISIONS)
+    options.check_choice("nonfinite", nonfinite, options.NONFINITE)
+
+
+def _known_classes(source: Source, classes: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    if classes is None or source.classes == classes:
+        return source.classes or classes
+    if source.classes is not None:
+        raise InputError(
+            f"classes= must agree with the classes of {source.name}, "
+            f"{came(list(source.classes))}; got {came(list(classes))}. Leave it out; output_names= "
+            f"names the columns in words of your own."
+        )
+    if "label" not in source.heads:
+        raise InputError(f"classes= is for classifiers, and {source.name} is none. Leave it out.")
+    return classes
+
+
+def _check_cut(
+    source: Source, output: Any, classes: tuple[Any, ...] | None, threshold: float | None
+) -> float | None:
+    if threshold is None:
+        return None
+    if source.decide is not None:
+        raise InputError(
+            f"threshold= is for models that only give a score; {source.name} decides by its own "
+            f"predict. Leave it out, or wrap predict_proba as a function with backend='host'."
+        )
+    if output == "label":
+        raise InputError("threshold= needs a score, and output='label' gives none. Leave one out.")
+    if classes is not None and len(classes) != 2:
+        raise InputError(
+            f"threshold= decides between two classes; got {len(classes)}: {came(list(classes))}. "
+            f"Leave it out: the class of the largest column is then the label."
+        )
+    return threshold
+
+
+def _check_backend_options(
+    source: Source,
+    on_host: bool,
+    precision: str,
+    max_rows: Any,
+    timeout: Any,
+    thread_safe: Any,
+) -> None:
+    if source.backend == "host":
+        if precision != "float32" and (on_host or source.estimator is None):
+            raise InputError(
+                f"precision= is for models that JAX traces; got {precision!r} for {source.name} on "
+                f"the host, which gets the dtypes given and is reduced in float64. Leave it out."
+            )
+        _check_x64(precision)
+        return
+    for name, value in (
+        ("max_rows", max_rows),
+        ("timeout", timeout),
+        ("thread_safe", thread_safe or None),
+    ):
+        if value is not None:
+            raise InputError(
+                f"{name}= is for host models; got {value!r} for {source.name}, which JAX traces. "
+                f"Leave it out, or say backend='host'."
+            )
+    _check_x64(precision)
+
+
+def _check_x64(precision: str) -> None:
+    if precision == "float64" and not jax.config.jax_enable_x64:
+        raise InputError(
+            "precision='float64' needs 64-bit JAX, which is off. Turn it on at the start of the "
+            "program: jax.config.update('jax_enable_x64', True), or JAX_ENABLE_X64=1."
+        )
+
+
+def _check_no_options(given: dict[str, Any]) -> None:
+    for name, parameter in inspect.signature(as_model).parameters.items():
+        value, default = given[name], parameter.default
+        same = value is default or (type(value) is type(default) and value == default)
+        if name != "f" and not same:
+            raise InputError(
+                f"{name}= was given for f= that already is a Model. Say model.replace({name}=...) "
+                f"where it takes that, or make the model anew from the function."
+            )

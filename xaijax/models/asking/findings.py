@@ -1,0 +1,180 @@
+"""What the engine learns of a model before it runs it: outputs, widest layer, good behaviour."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.core.errors import ModelOutputError
+from xaijax.models.asking.host import HostModel, call_host, call_host_raw
+from xaijax.models.asking.predict import run_jax
+from xaijax.models.asking.probe import probe_determinism, probe_neighbours
+from xaijax.models.asking.row_count import AnsweredBefore, RowCounts, probe_row_counts
+from xaijax.models.base.outputs import output_names_for
+from xaijax.models.identity.identity import program_digest
+from xaijax.models.structure.agreement import Agreement, by_structure, compare, sensitivity
+from xaijax.models.structure.declared import PLAIN, declared
+from xaijax.models.structure.found import find
+
+PROBE_ROWS = 32
+MANY, BLOCK = 8192, 1024  # beyond so many rows a larger block pays for its compilation
+_REPEATS = 64  # of the probe, to measure the noise of a model that is declared random
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Findings of the probe."""
+
+    outputs: int  # K
+    scalar: bool  # the model answers [R] (or [R, 1])
+    output_names: tuple[str, ...] | None  # [K]
+    answer_dtype: str  # of the model's own answer, before any cast
+    jaxpr: Any = None  # of the model on `rows` rows; None on the host
+    rows: int = PROBE_ROWS
+    noise: np.ndarray | None = None  # [K], standard deviation of one answer; None: deterministic
+    compile_seconds: float = 0.0
+    structure: Any = None  # what is known of the model, declared or found; None: nothing
+    agreement: Agreement | None = None  # how nearly the structure answers as the model does
+    # JAX: (closed trace, rows), refuses another trace whose answers differ; None: not looked at
+    look: RowCounts | None = None
+    program: bytes | None = None  # a digest of what was traced; None: on the host, or unreadable
+    row_dtype: str = ""  # of the rows that it was traced for
+    # host: refuses other answers to the probe's rows among more rows; None: not looked at
+    again: AnsweredBefore | None = None
+
+
+def probe_jax(model: Any, rows: np.ndarray) -> Probe:
+    """Trace and compile the model for a few rows (its one trace but the run's), then probe it."""
+    key = ("probe", rows.shape[1:], rows.dtype.name)
+    seconds = 0.0
+    if key not in model.compiled:
+        started = time.perf_counter()
+        shape = jax.ShapeDtypeStruct((PROBE_ROWS, *rows.shape[1:]), rows.dtype)
+        traced = jax.jit(model.apply).trace(model.params, shape)
+        layer = None
+        # A translation is compared with its estimator, in another number of rows.
+        look = RowCounts(model.name, traced.jaxpr, PROBE_ROWS) if model.reader is None else None
+        if model.structure is None and model.deterministic:
+            layer = find(model.apply, model.params, shape, traced.jaxpr, look)
+        lowered = traced.lower()
+        model.compiled[key] = (lowered.compile(), traced.jaxpr.jaxpr, layer, look)
+        model.compiled[("digest", *key)] = program_digest(traced, lowered)
+        seconds = time.perf_counter() - started
+    program, jaxpr, layer, look = model.compiled[key]
+
+    def evaluate(some: Any) -> np.ndarray:
+        return np.asarray(program(model.params, some))
+
+    rows = rows[np.arange(PROBE_ROWS) % len(rows)]
+    answer, noise = _probed(model, evaluate, rows)
+    if model.deterministic:
+        probe_neighbours(evaluate, rows, model.name, among=answer)
+        if look is not None:
+            look.answered(model.params, rows, answer)
+    agreement = None
+    if model.structure not in (None, PLAIN):
+        layer = model.structure
+        agreement = declared(model, rows, evaluate)
+    elif layer is not None:
+        _, agreement = compare(layer, model, rows, evaluate)
+        layer = None if agreement is None else layer
+    found = _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
+    digest = model.compiled[("digest", *key)]
+    return dataclasses.replace(
+        found,
+        structure=layer,
+        agreement=agreement,
+        look=look,
+        program=digest,
+        row_dtype=rows.dtype.name,
+    )
+
+
+def both_answers(model: Any, structure: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the structure's answers to whole rows [R, *F], the model's own); float64 [R, K] each.
+
+    By the programs of the probe, so that nothing is compiled for few rows; many go in larger
+    blocks.
+    """
+    many = len(rows) > MANY
+    size = BLOCK if many else PROBE_ROWS
+    program = model.compiled["probe", rows.shape[1:], rows.dtype.name][0]
+    found, own = [], []
+    for first in range(0, len(rows), size):
+        some = rows[first : first + size]
+        n = len(some)
+        filled = np.concatenate([some, np.repeat(some[-1:], size - n, axis=0)])
+        found.append(by_structure(structure, model, filled)[:n])
+        if many:
+            whole = run_jax(model.compiled, "apply", model.apply, model.params, filled)
+        else:
+            whole = np.asarray(program(model.params, filled))
+        own.append(whole.astype(np.float64).reshape(size, -1)[:n])
+    return np.concatenate(found), np.concatenate(own)
+
+
+def sensitivity_of(model: Any, structure: Any, rows: np.ndarray) -> np.ndarray:
+    """How far rounding may take the structure's answers to whole rows [R, *F]; float64 [R, K]."""
+    found = []
+    for first in range(0, len(rows), PROBE_ROWS):
+        some = rows[first : first + PROBE_ROWS]
+        filled = np.concatenate([some, np.repeat(some[-1:], PROBE_ROWS - len(some), axis=0)])
+        found.append(sensitivity(structure, model, filled)[: len(some)])
+    return np.concatenate(found)
+
+
+def probe_host(model: HostModel, rows: Any) -> Probe:
+    """Call the model on a few rows, an array or a frame, and probe it."""
+
+    def evaluate(some: Any) -> np.ndarray:
+        try:
+            return call_host_raw(model, some)
+        except Exception as error:
+            error.add_note(
+                "xaijax: these are the rows of the probe, the first of the background (pool, data) "
+                "and of X"
+            )
+            raise
+
+    answer, noise = _probed(model, evaluate, rows)
+    again = None
+    if model.deterministic:
+        probe_row_counts(evaluate, rows, answer, model.name)
+        again = AnsweredBefore(model.name, answer)
+    found = _findings(model, answer, answer.dtype, None, noise, 0.0)
+    return dataclasses.replace(found, again=again)
+
+
+def answer_host(model: HostModel, rows: Any, first: int, outputs: int) -> np.ndarray:
+    """The model's answer to one call as float64 [R, K], K as on the probe rows."""
+    values = call_host(model, rows, first)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.shape[1] != outputs:
+        raise ModelOutputError(
+            f"{model.name} returned {values.shape[1]} outputs for rows {first}:"
+            f"{first + len(values)}, but {outputs} on the probe rows; the number must not change."
+        )
+    return values
+
+
+def _probed(model: Any, evaluate: Any, rows: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    if model.deterministic:
+        return probe_determinism(evaluate, rows, model.name), None
+    answers = np.stack([evaluate(rows) for _ in range(_REPEATS)])
+    spread = answers.astype(np.float64).reshape(*answers.shape[:2], -1).var(axis=0, ddof=1)
+    return answers[0], np.sqrt(spread.mean(axis=0))
+
+
+def _findings(
+    model: Any, answer: np.ndarray, dtype: Any, jaxpr: Any, noise: np.ndarray | None, seconds: float
+) -> Probe:
+    scalar = answer.ndim == 1 or answer.shape[1] == 1
+    outputs = 1 if scalar else answer.shape[1]
+    names = output_names_for(model.output_names, model.classes, None if scalar else outputs)
+    names = None if scalar else names  # one output has no axis to name
+    return Probe(outputs, scalar, names, str(dtype), jaxpr, PROBE_ROWS, noise, seconds)

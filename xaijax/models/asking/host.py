@@ -1,0 +1,125 @@
+"""Calling a host model: read-only rows, the row range on its errors, a deadline, checked output."""
+
+from __future__ import annotations
+
+import contextvars
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from xaijax.core.errors import ModelOutputError
+from xaijax.models.base.outputs import check_labels, check_raw
+
+
+class HostModel(Protocol):
+    """What this file reads of a `Model`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def output(self) -> Any: ...
+    @property
+    def deterministic(self) -> bool: ...
+    @property
+    def call(self) -> Callable[..., Any] | None: ...
+    @property
+    def timeout(self) -> float | None: ...
+
+
+def call_host(model: HostModel, rows: Any, start: int = 0, stop: int | None = None) -> np.ndarray:
+    """The model's answer to one call, checked: float64 [R] or [R, K]; may hold NaN.
+
+    rows: an array [R, *F], passed on as a read-only view, or a frame, passed on as it is (give a
+    fresh one). start, stop: the place of these rows in the whole run, for messages.
+
+    Raises ModelOutputError for an answer of the wrong shape or type and TimeoutError after
+    `model.timeout` seconds; the model's own exception comes through with the row range as a note.
+    """
+    return call_host_raw(model, rows, start, stop).astype(np.float64, copy=False)
+
+
+def call_host_raw(
+    model: HostModel, rows: Any, start: int = 0, stop: int | None = None
+) -> np.ndarray:
+    """Like `call_host`, in the dtype that the model returned (for probes of its rounding)."""
+    assert model.call is not None
+    count = len(rows)
+    where = f"{model.name}, rows {start}:{start + count if stop is None else stop},"
+    raw = guarded(model.call, rows, start, stop, model.timeout, model.name)
+    if model.output == "label":
+        labels = check_labels(raw, count, where)
+        if labels.dtype.kind not in "biuf":
+            raise ModelOutputError(
+                f"{where} returned class labels that are no numbers (such as {labels[0]!r}), so "
+                f"there is no value to explain. Say output='proba', 'decision' or a class label "
+                f"in as_model; model.labels(X) gives the labels."
+            )
+    return check_raw(raw, count, where)
+
+
+def guarded(
+    function: Callable[[Any], Any],
+    rows: Any,
+    start: int = 0,
+    stop: int | None = None,
+    timeout: float | None = None,
+    name: str = "the model",
+) -> Any:
+    """`function(rows)` as `call_host` calls it, its answer not yet checked."""
+    stop = start + len(rows) if stop is None else stop
+    given = read_only(rows)
+    try:
+        if timeout is None:
+            return function(given)
+        return _within(function, given, timeout, f"{name}, called on rows {start}:{stop},")
+    except _Deadline as exc:
+        raise TimeoutError(str(exc)) from None
+    except Exception as exc:
+        exc.add_note(f"xaijax: raised by {name} on rows {start}:{stop} of those asked")
+        if isinstance(exc, ValueError) and "read-only" in str(exc):
+            exc.add_note(
+                "xaijax: a model must not write into its input, so the rows are read-only; "
+                "wrap it as lambda X: f(X.copy())"
+            )
+        raise
+
+
+def read_only(rows: Any) -> Any:
+    """A read-only view of an array; anything else as it is."""
+    if not isinstance(rows, np.ndarray):
+        return rows
+    view = rows.view()
+    view.flags.writeable = False
+    return view
+
+
+class _Deadline(Exception):
+    """Ours, so that a TimeoutError of the model's own is told from the deadline."""
+
+
+def _within(function: Callable[[Any], Any], rows: Any, timeout: float, subject: str) -> Any:
+    answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
+    # A new thread starts without the caller's context variables (np.errstate is one).
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            answers.put((True, context.run(function, rows)))
+        except BaseException as exc:
+            answers.put((False, exc))
+
+    threading.Thread(target=work, name="xaijax-model", daemon=True).start()
+    try:
+        ok, answer = answers.get(timeout=timeout)
+    except queue.Empty:
+        raise _Deadline(
+            f"{subject} did not answer within timeout={timeout:g} seconds. Its thread is "
+            f"abandoned: it cannot be stopped and may go on using memory and processor until it "
+            f"returns or the process ends. Give a longer timeout= or a smaller max_rows=."
+        ) from None
+    if ok:
+        return answer
+    raise answer

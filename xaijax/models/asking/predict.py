@@ -1,0 +1,40 @@
+"""Running a traced function on any number of rows with few compiled shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.core.forks import before_jax
+from xaijax.models.base.trace import TracedFunction
+
+_SMALLEST = 16  # rows
+_LARGEST = 8_192  # rows
+_ELEMENTS = 1 << 24  # in one call: large instances are cut into fewer rows
+
+
+def run_jax(
+    compiled: dict[Any, Any], key: str, function: TracedFunction, params: Any, rows: Any
+) -> np.ndarray:
+    """function(params, rows) for rows [R, *F] (or a memory map of them), as NumPy [R] or [R, K].
+
+    Rows are padded to a power of two by repeating the last row, so at most ten shapes compile. The
+    jitted function is kept in `compiled` and serves every params of the same shapes.
+    """
+    before_jax()
+    run = compiled.setdefault(("predict", key), None) or jax.jit(function)
+    compiled["predict", key] = run
+    per_row = max(1, int(np.prod(rows.shape[1:])))
+    limit = _LARGEST
+    while limit > _SMALLEST and limit * per_row > _ELEMENTS:
+        limit //= 2
+    answers = []
+    for start in range(0, len(rows), limit):
+        part = rows[start : start + limit]
+        size = max(_SMALLEST, 1 << (len(part) - 1).bit_length())
+        padding = np.broadcast_to(part[-1:], (size - len(part), *part.shape[1:]))
+        answer = run(params, np.concatenate([part, padding]))
+        answers.append(np.asarray(answer)[: len(part)])
+    return np.concatenate(answers)

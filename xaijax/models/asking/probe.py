@@ -1,0 +1,143 @@
+"""Probes of a model on a few rows: does it answer the same rows alike, whatever stands beside them?
+
+Both take `evaluate(rows [R, *F]) -> [R] or [R, K]`, so that the caller's compiled function is what
+is probed, and rows as an array or anything that `take(rows, index)` can gather from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import ModelOutputError, NonDeterministicModelError
+
+Evaluate = Callable[[Any], np.ndarray]
+Take = Callable[[Any, np.ndarray], Any]
+
+# The same sum of n terms, added up in another order, differs by about sqrt(n) roundings of its
+# largest partial sum. 2**10 roundings allow for sums of 2**20 terms, more than a layer has.
+_ROUNDINGS = 2.0**10
+
+
+def probe_determinism(evaluate: Evaluate, rows: Any, name: str = "the model") -> np.ndarray:
+    """The answer to `rows`; NonDeterministicModelError where a second call gives another.
+
+    Answers agree within 2**10 roundings of their dtype at the size of the largest answer in the
+    column (threads may add in another order); NaN agrees with NaN.
+    """
+    # Copies: a model may return views of one buffer, in which all of its answers would agree.
+    first, second = np.array(evaluate(rows)), np.array(evaluate(rows))
+    gap = _largest_gap(first, second, _epsilon(first.dtype))
+    if gap is not None:
+        raise NonDeterministicModelError(
+            f"{name} gave different answers to the same rows: by up to {gap[0]:.3g}, first in row "
+            f"{gap[1]} of the probe. Turn its dropout or sampling off (evaluation mode, a fixed "
+            f"key), or say as_model(..., deterministic=False)."
+        )
+    return first
+
+
+def probe_neighbours(
+    evaluate: Evaluate,
+    rows: Any,
+    name: str = "the model",
+    take: Take | None = None,
+    among: np.ndarray | None = None,
+) -> None:
+    """Raise ModelOutputError where the answer to a row depends on the rows beside it.
+
+    The first row is asked among the others and among copies of itself, and all rows are asked
+    with other ones in the lead, in batches of one shape: a compiled function has one shape only,
+    and the same shape keeps the order of sums.
+    Tolerance as in `probe_determinism`, in float32, in which a model may work whatever it returns.
+
+    among: the answer to the rows as they are, where it is known.
+    """
+    count = len(rows)
+    if count < 2:
+        return
+    gather = take_rows if take is None else take
+    among = np.array(evaluate(rows)) if among is None else among
+    copies = np.array(evaluate(gather(rows, np.zeros(count, dtype=np.int64))))
+    epsilon = max(_epsilon(among.dtype), _epsilon(np.dtype(np.float32)))
+    # All copies are compared, so a model that looks at a row's place is found too. The scale comes
+    # from both batches: the one row's own answer may happen to be near zero.
+    scale = np.maximum(_scale(among), _scale(copies))
+    alone = np.broadcast_to(among[:1], among.shape)
+    gap = _largest_gap(alone, copies, epsilon, scale)
+    if gap is not None:
+        raise ModelOutputError(
+            f"{name} answers a row differently among other rows than among copies of itself: by "
+            f"up to {gap[0]:.3g}. Its output depends on the batch, as with batch normalisation in "
+            f"train mode or a statistic taken over axis 0. Switch it to inference mode; each row's "
+            f"output must depend on that row alone."
+        )
+    for lead in {1, opposite(rows), count - 1} - {0}:
+        moved = np.roll(np.arange(count), -lead)
+        found = np.array(evaluate(gather(rows, moved)))
+        gap = _largest_gap(among[moved], found, epsilon, np.maximum(scale, _scale(found)))
+        if gap is not None:
+            raise ModelOutputError(
+                f"{name} gave other answers to the same rows in another order: by up to "
+                f"{gap[0]:.3g}. Its output depends on a row's place, or on what stands in another "
+                "(X[0], say); each row's output must depend on that row alone."
+            )
+
+
+def opposite(rows: Any) -> int:
+    """The row that is on the other side of the median than the first one in most columns.
+
+    What an answer takes from the first row, a sign say, most likely changes where this one leads.
+    """
+    count = len(rows)
+    if not isinstance(rows, np.ndarray) or rows.dtype.kind not in "biuf":
+        return count // 2
+    flat = rows.reshape(count, -1)
+    above = flat > np.sort(flat, axis=0)[(count - 1) // 2]
+    return int((above != above[0]).sum(axis=1).argmax())
+
+
+def take_rows(rows: Any, index: np.ndarray) -> Any:
+    """Those rows of an array or a frame."""
+    return rows.iloc[index] if hasattr(rows, "iloc") else rows[index]
+
+
+def gap_of(wanted: np.ndarray, found: np.ndarray, answer: np.ndarray) -> tuple[float, int] | None:
+    """(largest difference, first row) of two answers to the same rows in other company, or None.
+
+    Tolerance as of `probe_neighbours`; answer: to all of the probe's rows, which give the scale.
+    """
+    if wanted.shape != found.shape:
+        return float("inf"), 0
+    epsilon = max(_epsilon(answer.dtype), _epsilon(np.dtype(np.float32)))
+    return _largest_gap(wanted, found, epsilon, np.maximum(_scale(answer), _scale(found)))
+
+
+def _epsilon(dtype: np.dtype) -> float:
+    return float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
+
+
+def _scale(values: np.ndarray) -> np.ndarray:
+    """The largest finite size of each column, [] or [K]."""
+    sizes = np.abs(values.astype(np.float64))
+    return np.where(np.isfinite(sizes), sizes, 0.0).max(axis=0)
+
+
+def _largest_gap(
+    first: np.ndarray, second: np.ndarray, epsilon: float, scale: np.ndarray | None = None
+) -> tuple[float, int] | None:
+    """(largest difference, first row that differs), or None where all agree."""
+    if first.shape != second.shape:
+        return float("inf"), 0
+    scale = np.maximum(_scale(first), _scale(second)) if scale is None else scale
+    a, b = first.astype(np.float64), second.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        gaps = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    differs = ~(gaps <= _ROUNDINGS * epsilon * scale)  # a NaN on one side only differs
+    if not differs.any():
+        return None
+    wrong = gaps[differs]
+    largest = float("nan") if np.isnan(wrong).all() else float(np.nanmax(wrong))
+    return largest, int(np.argwhere(differs)[0][0])

@@ -1,0 +1,181 @@
+"""What a model may return: [R] or [R, K] numbers, one row per row given, or [R] class labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.core.errors import InputError, ModelOutputError
+from xaijax.models.base.options import WORDS, came
+
+_EXPECTED = "expected one number per row, [R], or K numbers per row, [R, K]"
+
+
+def check_output(raw: Any, rows: int, where: str = "") -> np.ndarray:
+    """The answer of a host model to `rows` rows as float64 [R] or [R, K]; [R, 1] becomes [R].
+
+    A copy: what a model returned may be a view of a buffer that its next call overwrites. `where`
+    says whose answer it is ("clf.predict_proba"), in messages. Numbers may be of any real dtype.
+    Finiteness is not looked at here: see `check_finite`.
+
+    Raises ModelOutputError for a wrong number of rows, a scalar, None, three or more axes, and for
+    text, dates, complex numbers or anything else that is not a number.
+    """
+    return check_raw(raw, rows, where).astype(np.float64, copy=False)
+
+
+def check_raw(raw: Any, rows: int, where: str = "") -> np.ndarray:
+    """Like `check_output`, with the dtype that the model returned (objects become float64)."""
+    array = _as_array(raw, rows, where)
+    if array.dtype.kind == "O" and all(isinstance(item, Real) for item in array.flat):
+        array = array.astype(np.float64)
+    _check_shape(array.shape, rows, where)
+    if array.dtype.kind in "OSUT":
+        raise ModelOutputError(
+            f"{_subject(where)} returned text or objects (such as {came(array.flat[0])}) where "
+            f"numbers were expected. If these are class labels, say output='label'."
+        )
+    _check_dtype(array.dtype, where)
+    return _squeezed(array)
+
+
+def check_labels(raw: Any, rows: int, where: str = "") -> np.ndarray:
+    """The class labels of `rows` rows as they came: [R] of any dtype; [R, 1] becomes [R]."""
+    array = _as_array(raw, rows, where)
+    _check_shape(array.shape, rows, where)
+    array = _squeezed(array)
+    if array.ndim != 1:
+        raise ModelOutputError(
+            f"{_subject(where)} returned shape {array.shape} where one class label per row, "
+            f"({rows},), was expected. Wrap a function that returns a single label per row."
+        )
+    return array
+
+
+def check_finite(values: np.ndarray, where: str = "") -> None:
+    """Raise ModelOutputError, naming the first row, where a value is NaN or infinite."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = int(np.argwhere(~finite)[0][0])
+        raise ModelOutputError(
+            f"{_subject(where)} returned NaN or infinity for {int((~finite).sum())} of "
+            f"{finite.size} outputs, first in row {row}. Mend the model or the row, or let them "
+            f"through with as_model(..., nonfinite='propagate')."
+        )
+
+
+def check_traced_shape(shape: tuple[int, ...], dtype: Any, rows: int, where: str = "") -> None:
+    """`check_output` for an answer of which only shape and dtype are known, under tracing."""
+    _check_shape(tuple(shape), rows, where)
+    _check_dtype(dtype, where)
+
+
+def selector(
+    output: Any, classes: tuple[Any, ...] | None, where: str = ""
+) -> Callable[[Any], Any] | None:
+    """A function from [R] or [R, K] (NumPy or traced) to the column of `output`; None: no column.
+
+    Its errors: InputError where the index does not exist or there is nothing to select from,
+    ModelOutputError where the columns and the classes differ in number.
+    """
+    if isinstance(output, str) and classes is None or output in WORDS:
+        return None
+
+    def select(values: Any) -> Any:
+        if classes is not None and values.ndim == 1:
+            raise InputError(
+                f"output={output!r} selects a class's column, but {_subject(where)} returned one "
+                f"number per row. Say output='proba', 'decision' or 'value'."
+            )
+        columns = values.shape[1] if values.ndim == 2 else 1
+        if classes is not None and columns != len(classes):
+            raise ModelOutputError(
+                f"{_subject(where)} returned {columns} columns, but there are {len(classes)} "
+                f"classes: {came(list(classes))}. Give classes= in the order of the columns."
+            )
+        index = int(output) if classes is None else classes.index(output)
+        if index >= columns:
+            raise InputError(
+                f"output={output!r} is not an output of {_subject(where)}: it returned {columns} "
+                f"column{'s' * (columns != 1)}, so the index must be below {columns}."
+            )
+        return values if values.ndim == 1 else values[:, index]
+
+    return select
+
+
+def output_names_for(
+    names: tuple[str, ...] | None, classes: tuple[Any, ...] | None, outputs: int | None
+) -> tuple[str, ...] | None:
+    """Names of K = `outputs` outputs; None for [R] without names, or where none are known.
+
+    Raises InputError where `names` (the option output_names=) and the outputs differ in number.
+    """
+    count = 1 if outputs is None else outputs
+    if names is not None:
+        if len(names) != count:
+            raise InputError(
+                f"output_names= must name each output of the model: got {len(names)} names, "
+                f"{came(list(names))}, for {count} output{'s' * (count != 1)}."
+            )
+        return names
+    if outputs is not None and classes is not None and len(classes) == outputs:
+        return tuple(str(label) for label in classes)
+    return None
+
+
+def _subject(where: str) -> str:
+    return where or "the model"
+
+
+def _as_array(raw: Any, rows: int, where: str) -> np.ndarray:
+    if raw is None:
+        raise ModelOutputError(
+            f"{_subject(where)} returned None for {rows} rows; {_EXPECTED}. Is a return missing?"
+        )
+    if np.ma.is_masked(raw):
+        raise ModelOutputError(f"{_subject(where)} returned masked entries; {_EXPECTED}.")
+    try:
+        return np.array(raw)  # a copy: the model may write its next answer into the same array
+    except (ValueError, TypeError) as exc:
+        raise ModelOutputError(
+            f"{_subject(where)} returned a {type(raw).__name__} that is no array; {_EXPECTED}."
+        ) from exc
+
+
+def _check_shape(shape: tuple[int, ...], rows: int, where: str) -> None:
+    if len(shape) == 0:
+        raise ModelOutputError(
+            f"{_subject(where)} returned a single value for {rows} rows; {_EXPECTED}. Write it "
+            f"for a batch of rows; do not reduce over axis 0."
+        )
+    if len(shape) > 2:
+        raise ModelOutputError(
+            f"{_subject(where)} returned shape {shape}; {_EXPECTED}. Flatten or select the outputs."
+        )
+    if shape[0] != rows:
+        raise ModelOutputError(
+            f"{_subject(where)} returned {shape[0]} rows (shape {shape}) for {rows} rows; "
+            f"{_EXPECTED}."
+        )
+    if len(shape) == 2 and shape[1] == 0:
+        raise ModelOutputError(
+            f"{_subject(where)} returned shape {shape}, no outputs; {_EXPECTED}."
+        )
+
+
+def _check_dtype(dtype: Any, where: str) -> None:
+    # Of all kinds, a typed key's too, which NumPy does not know.
+    if not any(jnp.issubdtype(dtype, kind) for kind in (np.floating, np.integer, np.bool_)):
+        raise ModelOutputError(
+            f"{_subject(where)} returned dtype {dtype}; expected real numbers (float, integer or "
+            f"bool)."
+        )
+
+
+def _squeezed(array: np.ndarray) -> np.ndarray:
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array

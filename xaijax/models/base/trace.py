@@ -1,0 +1,100 @@
+"""A JAX function made ready for the engine: precision set, output checked, failures explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.core.errors import InputTypeError, ModelOutputError, XaiError
+from xaijax.models.base.outputs import check_traced_shape
+
+MATMUL = {"float32": "highest", "tf32": "tensorfloat32", "float64": "highest"}
+DTYPES = {"float32": np.float32, "tf32": np.float32, "float64": np.float64}
+
+TracedFunction = Callable[[Any, Any], Any]  # (params, rows [R, *F]) -> [R] or [R, K]
+
+
+def traced(function: TracedFunction, precision: str, name: str) -> TracedFunction:
+    """`function` with the wanted matrix precision, its answer checked and [R, 1] made [R].
+
+    Raises, while it is traced: InputTypeError where the function cannot be traced,
+    ModelOutputError where its answer is not [R] or [R, K] numbers. An exception of the function's
+    own comes through unchanged, with a note.
+    """
+
+    def whole(params: Any, rows: Any) -> Any:
+        try:
+            with jax.default_matmul_precision(MATMUL[precision]):
+                raw = function(params, rows)
+        except Exception as exc:
+            failure = explain_trace_failure(exc, name)
+            if failure is not exc:
+                raise failure from exc
+            if not isinstance(exc, XaiError):
+                exc.add_note(
+                    f"xaijax: raised while JAX traced {name} with rows of shape {rows.shape}, "
+                    f"{rows.dtype}. A function that is not written in jax.numpy needs "
+                    f"as_model(f, backend='host')."
+                )
+            raise
+        return _checked(raw, rows.shape[0], name)
+
+    return whole
+
+
+class Selected:
+    """`whole` with one column selected and the answer in the dtype of the precision."""
+
+    def __init__(
+        self, whole: TracedFunction, select: Callable[[Any], Any] | None, precision: str
+    ) -> None:
+        self._whole, self._select, self._precision = whole, select, precision
+        self.answer_dtype: np.dtype | None = None  # of the function's own answer, once traced
+
+    def __call__(self, params: Any, rows: Any) -> Any:
+        """The answer to rows [R, *F], traced: [R] or [R, K]."""
+        values = self._whole(params, rows)
+        if self._select is not None:
+            values = self._select(values)
+        self.answer_dtype = np.dtype(values.dtype)
+        return values.astype(DTYPES[self._precision])
+
+
+def explain_trace_failure(exc: Exception, name: str = "the function") -> Exception:
+    """The error to raise for `exc`, which came while `name` was traced; `exc` itself if its own.
+
+    JAX's complaints about Python control flow, NumPy calls and in-place writes become an
+    InputTypeError that says what to do; raise it `from exc`.
+    """
+    untraceable = isinstance(exc, (jax.errors.JAXTypeError, jax.errors.JAXIndexError))
+    immutable = isinstance(exc, TypeError) and "JAX arrays are immutable" in str(exc)
+    if not (untraceable or immutable):
+        return exc
+    cause = (
+        "it writes into its input"
+        if immutable
+        else "it uses Python control flow, NumPy or another library on values that JAX only knows "
+        "by their shape"
+    )
+    return InputTypeError(
+        f"f= ({name}) cannot be traced by JAX: {cause} ({type(exc).__name__}). Accepted: a "
+        f"function written with jax.numpy (jnp.where or jax.lax.cond in place of if), or any "
+        f"callable with as_model(f, backend='host')."
+    )
+
+
+def _checked(raw: Any, rows: int, name: str) -> Any:
+    if raw is None or not (hasattr(raw, "shape") and hasattr(raw, "dtype")):
+        if not isinstance(raw, (bool, int, float, complex)):
+            raise ModelOutputError(
+                f"{name} returned {'None' if raw is None else f'a {type(raw).__name__}'} for "
+                f"{rows} rows; expected one array, [R] or [R, K]. Return a single array."
+            )
+        raw = np.asarray(raw)
+    check_traced_shape(raw.shape, raw.dtype, rows, name)
+    values = jnp.asarray(raw)
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values

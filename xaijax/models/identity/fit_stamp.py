@@ -1,0 +1,100 @@
+"""A stamp of a fitted estimator, by which a later change is seen: a refit, a number assigned.
+
+Cheap, since it is taken at every call: Python's own 64-bit hash of all that it holds,
+for this process only. `fitted_state.py` digests what a ledger keeps, which nobody may forge. What
+cannot be looked into, a function say, is told by its identity.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy as np
+
+DEEPEST = 200  # objects within objects
+# What an answer does not depend on and people set between two calls; and the search tree of nearest
+# neighbours, which counts its visitors and is made of rows that are looked at themselves.
+_WITHOUT = ("n_jobs", "verbose", "_tree", "random_state", "_random_state")
+_HEAP_TYPE = 1 << 9  # of type.__flags__: a class made by Python, whose objects are all in __dict__
+_PLAIN = (type(None), bool, int, str, bytes, np.dtype, np.ufunc, slice)
+_BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+
+
+class Stamp:
+    """Equal for one estimator in one state; what is told by identity is held, so that no other
+    object gets its place.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self._held: list[Any] = []
+        self._seen: dict[int, int] = {}
+        self._found = self._of(estimator, 0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stamp) and self._found == other._found
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _of(self, thing: Any, depth: int) -> int:
+        kind = type(thing)
+        if isinstance(thing, float | complex) or isinstance(thing, np.generic):
+            return hash((kind, repr(thing)))  # where NaN equals NaN
+        if kind in _PLAIN or depth > DEEPEST:
+            return hash((kind, repr(thing))) if kind in _PLAIN else 0
+        if kind is np.ndarray:
+            return self._of_array(thing, depth)
+        if isinstance(thing, memoryview):
+            return self._of_array(np.asarray(thing), depth)
+        if kind in (tuple, list):
+            return hash((kind, *(self._of(one, depth + 1) for one in thing)))
+        if kind in (set, frozenset):
+            return hash((kind, frozenset(self._of(one, depth + 1) for one in thing)))
+        if isinstance(thing, dict):
+            return self._of_pairs(thing, depth)
+        if isinstance(thing, _BY_IDENTITY):
+            return self._of_identity(thing)
+        if id(thing) in self._seen:  # met before, or met within itself
+            return hash(("again", self._seen[id(thing)]))
+        self._seen[id(thing)] = len(self._seen)
+        self._held.append(thing)
+        return self._of_object(thing, depth)
+
+    def _of_pairs(self, pairs: Any, depth: int) -> int:
+        own = (
+            (self._of(key, depth + 1), self._of(value, depth + 1))
+            for key, value in pairs.items()
+            if not (isinstance(key, str) and key in _WITHOUT)
+        )
+        return hash(("pairs", *own))
+
+    def _of_array(self, array: np.ndarray, depth: int) -> int:
+        facts = array.dtype.str, array.shape
+        if array.dtype.names:  # field by field: what lies between fields is not set
+            fields = (self._of_array(array[name], depth + 1) for name in array.dtype.names)
+            return hash((facts, *fields))
+        if array.dtype.hasobject:
+            return hash((facts, *(self._of(one, depth + 1) for one in array.ravel().tolist())))
+        return hash((facts, array.tobytes()))
+
+    def _of_object(self, thing: Any, depth: int) -> int:
+        kind, found = type(thing), 0
+        python = all(base is object or base.__flags__ & _HEAP_TYPE for base in kind.__mro__)
+        if hasattr(thing, "__dict__"):
+            found = self._of_pairs(vars(thing), depth)
+            if python and not any("__slots__" in vars(base) for base in kind.__mro__):
+                return hash((self._of_identity(kind), found))
+        try:
+            kept = thing.__reduce_ex__(4)
+        except Exception:  # what an object that does not pickle raises is up to its class
+            return hash((self._of_identity(thing), found))
+        if isinstance(kept, str):
+            return hash((self._of_identity(thing), found))
+        parts = (part if i < 3 or part is None else list(part) for i, part in enumerate(kept))
+        return hash((self._of_identity(kind), found, *(self._of(p, depth + 1) for p in parts)))
+
+    def _of_identity(self, thing: Any) -> int:
+        if isinstance(thing, types.MethodType):  # made anew at every look
+            return hash((self._of_identity(thing.__func__), self._of_identity(thing.__self__)))
+        self._held.append(thing)
+        return hash(("identity", id(thing)))

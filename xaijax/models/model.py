@@ -1,0 +1,400 @@
+"""`Model`: what the engine sees of a model, and what a person can ask of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.core.public import public_class
+from xaijax.core.threads import in_order, threads_of
+from xaijax.core.typing import Rows
+from xaijax.models.asking.decided import Codes, decided
+from xaijax.models.asking.findings import (
+    Probe,
+    answer_host,
+    both_answers,
+    probe_host,
+    probe_jax,
+    sensitivity_of,
+)
+from xaijax.models.asking.host import call_host, guarded
+from xaijax.models.asking.labels import decide, named
+from xaijax.models.asking.predict import run_jax
+from xaijax.models.asking.rows import host_rows, jax_rows, parts
+from xaijax.models.base.options import WORDS, came
+from xaijax.models.base.outputs import check_finite, check_labels, check_output
+from xaijax.models.base.trace import Selected
+from xaijax.models.changes import checked_change
+from xaijax.models.identity.identity import identity, mark
+from xaijax.models.translations.columns import Reader
+from xaijax.models.translations.settled import reason_of, recentred_copy, settled_to
+from xaijax.models.translations.translated import COMPARED, Comparison, Made
+from xaijax.tables.coded_table import CodedTable, Untranslatable
+
+_KEEP: Any = object()
+
+
+@public_class
+@dataclass(frozen=True, eq=False, repr=False)
+class Model:
+    """A model that explainers can ask, made by `xaijax.as_model`: rows [R, *F] -> [R] or [R, K].
+
+    Attributes:
+        backend, reason: "jax" or "host", where it runs; and why there.
+        output, classes, threshold, feature_names, output_names, input_shape, allow_nan, nonfinite,
+            deterministic, thread_safe, max_rows, timeout, precision, params, structure: the
+            options of `as_model`, as read.
+        name, estimator: the name of f, and f itself where it is an estimator (else None).
+        loop, why, apply, call, scores, decide, original, comparison, reader, offset, recentred,
+            compiled: for the engine. One of `apply` (JAX) and `call` (host) answers rows.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> model = xj.as_model(lambda X: X[:, 0] - X[:, 1], threshold=0.0)
+        >>> X = np.array([[3.0, 1.0], [1.0, 2.0]])
+        >>> model.predict(X), model.labels(X)
+        (array([ 2., -1.]), array([1, 0]))
+    """
+
+    loop: str  # "jax" | "host", which of apply and call is set
+    why: str  # the reason, for the repr
+    output: Any  # "proba" | "decision" | "label" | "value" | a class label | an output index
+    apply: Callable[..., Any] | None = None  # jax: apply(params, rows [R, *F]) -> [R] or [R, K]
+    params: Any = None  # a pytree; an argument of the compiled function, never a constant
+    call: Callable[..., Any] | None = None  # host: call(rows: array or frame) -> array-like
+    scores: Callable[..., Any] | None = None  # like apply or call, before a column is selected
+    decide: Callable[..., Any] | None = None  # like call: labels [R]; like apply: their places
+    estimator: Any = None  # the fitted object whose methods these are; None: a function
+    classes: tuple[Any, ...] | None = None
+    threshold: float | None = None
+    feature_names: tuple[str, ...] | None = None
+    output_names: tuple[str, ...] | None = None  # [K], as given; see output_names_for
+    input_shape: tuple[int, ...] | None = None  # shape of one instance; None: [F]
+    allow_nan: bool = False  # rows may hold NaN
+    nonfinite: str = "raise"  # "raise" | "propagate": what a NaN or inf answer does
+    deterministic: bool = True
+    thread_safe: bool = False
+    max_rows: int | None = None  # host: rows in one call at most
+    timeout: float | None = None  # host: seconds one call may take
+    precision: str = "float32"  # "float32" | "tf32" | "float64"
+    structure: Any = None  # jax: what is declared of it (structure/declared.py), or "plain"
+    name: str = "model"
+    original: Model | None = None  # of a translated estimator: the estimator, on the host
+    comparison: Comparison | None = None
+    reader: Reader | None = None
+    offset: np.ndarray | None = None  # float64 [] or [K], what `apply` and `scores` are short of
+    recentred: Callable[[Model, Made], Model] | None = None  # this model by another translation
+    compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
+
+    @property
+    def backend(self) -> str:
+        """ "jax" or "host": where it runs, as far as is known before a translation is compared."""
+        return "host" if self._sent_away else self.loop
+
+    @property
+    def reason(self) -> str:
+        """Why it runs there."""
+        return reason_of(self)
+
+    @property
+    def _sent_away(self) -> bool:
+        return self.comparison is not None and self.comparison.reason is not None
+
+    def settled(self, rows: tuple[Any, ...] = ()) -> Model:
+        """This model, or the estimator that it translates, where the two differ by more than what
+        the translation for less than the whole numbers mends (`centre`): else that one.
+
+        rows: of each kind as the estimator takes them; the first of each are compared. Without any:
+        what is known already. Raises InputError for a difference where backend="jax" was said.
+        """
+        if self.comparison is None or self.original is None:
+            return self
+        self.comparison.settle(rows)
+        return settled_to(self)
+
+    def hold(self, rows: Any, codes: np.ndarray, of_first: bool) -> None:
+        """Compare a translation with its estimator on rows about to be explained, all of them;
+        of_first: the first of them were compared by `settled`. See `Comparison.hold`.
+        """
+        if self.comparison is not None and self.loop == "jax":
+            self.comparison.hold(rows, codes, COMPARED if of_first else 0)
+
+    def refuse_changed(self) -> None:
+        """Raise InputError if a translated estimator has changed since; asked before every use."""
+        if self.comparison is not None:
+            self.comparison.refuse_changed()
+
+    def coded(self, table: Any) -> Any:
+        """The table that reads rows for this model, given the one that reads them for the host."""
+        reader = self.settled().reader
+        return table if reader is None else CodedTable(table, reader)
+
+    def predict(self, X: Rows) -> np.ndarray:
+        """The model's output for rows X.
+
+        Args:
+            X: array [R, *F], or for host models a frame, passed on with its names and dtypes.
+
+        Returns:
+            float64 [R] or [R, K].
+
+        Raises:
+            InputError, InputTypeError: rows that are not accepted.
+            ModelOutputError: not one number, or K, a row; NaN or infinity with nonfinite="raise".
+            TimeoutError: a call took too long. The model's own exceptions come through unchanged.
+        """
+        model, rows = self._rows(X)
+        if model is not self:
+            return model.predict(X)
+        if self.loop == "jax":
+            raw = run_jax(self.compiled, "apply", self._traced(self.apply), self.params, rows)
+            values = self._whole(raw.astype(np.float64))
+        else:
+            values = self._in_parts(rows, lambda part: call_host(self, part[1], part[0]))
+        if self.nonfinite == "raise":
+            check_finite(values, self.name)
+        return values
+
+    def labels(self, X: Rows) -> np.ndarray:
+        """The class that is decided for each row.
+
+        A classifier with a `predict` decides by it. With output="label" labels are what f returns.
+        Of K columns the largest decides, the first of equal ones. One score a row decides for the
+        second class, or 1, above `threshold`; without it, above 0.5 of "proba" and 0 of "decision".
+        A column that `output` selects decides only with `threshold`; else all columns do.
+
+        Args:
+            X: as of `predict`.
+
+        Returns:
+            Array [R] of `classes`; where these are unknown, of column numbers, or of 0 and 1.
+
+        Raises:
+            InputError: nothing says how to decide. Also what `predict` raises.
+        """
+        if self.decide is not None or self.output == "label":
+            return self._own_labels(X)
+        one_column = self.output not in WORDS and self.threshold is not None
+        model, rows = self._rows(X)
+        if model is not self:
+            return model.labels(X)
+        if one_column:
+            scores = self.predict(X)
+        elif self.loop == "jax":
+            raw = run_jax(self.compiled, "scores", self._traced(self.scores), self.params, rows)
+            scores = raw if self.offset is None else self._whole(raw.astype(np.float64))
+        else:
+            scores = self._host_scores(rows)
+        if self.nonfinite == "raise":
+            check_finite(scores, self.name)
+        return decide(scores, self.output, self.classes, self.threshold)
+
+    def replace(
+        self,
+        *,
+        params: Any = _KEEP,
+        feature_names: Iterable[str] | None = _KEEP,
+        output_names: Iterable[str] | None = _KEEP,
+        allow_nan: bool = _KEEP,
+        deterministic: bool = _KEEP,
+        thread_safe: bool = _KEEP,
+        max_rows: int | None = _KEEP,
+        timeout: float | None = _KEEP,
+        nonfinite: Literal["raise", "propagate"] = _KEEP,
+    ) -> Model:
+        """A copy with some options changed, each checked as by `as_model`.
+
+        It shares the traced function and what is compiled, so new params cost no new trace. For
+        another output, threshold or precision make the model anew with `as_model`; so too for
+        `max_rows` and `timeout` of an estimator in JAX: they are only for models on the host.
+
+        Args:
+            params: of the same structure, shapes and dtypes as before.
+            feature_names, output_names, allow_nan, deterministic, thread_safe, max_rows, timeout,
+                nonfinite: as of `as_model`.
+
+        Returns:
+            A `Model`.
+
+        Raises:
+            InputError, InputTypeError: an option not accepted, or an estimator that has changed.
+        """
+        given = {
+            "params": params,
+            "feature_names": feature_names,
+            "output_names": output_names,
+            "allow_nan": allow_nan,
+            "deterministic": deterministic,
+            "thread_safe": thread_safe,
+            "max_rows": max_rows,
+            "timeout": timeout,
+            "nonfinite": nonfinite,
+        }
+        changes = {name: value for name, value in given.items() if value is not _KEEP}
+        for name, value in changes.items():
+            changes[name] = checked_change(self, name, value)
+        self.refuse_changed()
+        if self.original is not None:
+            # With other parameters it is no longer the estimator's translation.
+            own = {"comparison": None, "original": None}
+            if "params" not in changes:
+                own = {"original": dataclasses.replace(self.original, **changes)}
+            changes |= own
+        return dataclasses.replace(self, **changes)
+
+    def decided(self) -> tuple[Model, Codes]:
+        """A model that answers with a number for the class that this one decides, and the numbers.
+
+        It is that of `labels`, NaN where scores are not finite. What is compiled is kept here.
+        """
+        self.refuse_changed()
+        function, codes = decided(self)
+        fields: dict[str, Any] = {"apply" if self.loop == "jax" else "call": function}
+        if self.original is not None:
+            fields["original"] = self.original.decided()[0]
+        fields["recentred"] = recentred_copy(self, lambda model: model.decided()[0])
+        kept = self.compiled.setdefault(("decided",), {})
+        fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
+        fields |= {"scores": function, "compiled": kept}
+        return dataclasses.replace(self, decide=None, **fields), codes
+
+    def unselected(self) -> Model:
+        """A model of all columns if `output` selects one, else this; what is compiled is kept."""
+        self.refuse_changed()
+        if self.output in WORDS:
+            return self
+        fields: dict[str, Any] = {"call": self.scores}
+        if self.loop == "jax":
+            fields = {"apply": Selected(self._traced(self.scores), None, self.precision)}
+        if self.original is not None:
+            fields["original"] = self.original.unselected()
+        fields["recentred"] = recentred_copy(self, lambda model: model.unselected())
+        kept = self.compiled.setdefault(("unselected",), {})
+        fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
+        return dataclasses.replace(self, compiled=kept, **fields)
+
+    def identity(self, shape: tuple[int, ...], dtype: Any) -> str | None:
+        """A text that other models do not have, for a privacy ledger; asks the model nothing.
+
+        None: it cannot be known again (a function on the host). shape, dtype: of one row as it sees
+        it.
+        """
+        kind = dtype if self.reader is None else self.reader.dtype
+        return identity(self.as_fitted, shape, kind)
+
+    def mark(self, findings: Any) -> str | None:
+        """A text that other models do not have, for `merge`; findings: of its probe.
+
+        None: this model cannot be known again. It holds no row and no parameter, but a digest.
+        """
+        program = findings.program if self.backend == "jax" else None
+        return mark(self, self.as_fitted, program, findings.row_dtype)
+
+    @property
+    def as_fitted(self) -> Model:
+        """The estimator, on the host, if this translates one; else this. For private releases."""
+        return self if self.original is None else self.original
+
+    def probe(self, rows: Any) -> Probe:
+        """What the engine must know before it runs: asked of a few rows, as `Explainer` reads them.
+
+        Raises ModelOutputError, NonDeterministicModelError, InputTypeError, and the model's own.
+        """
+        return probe_jax(self, rows) if self.loop == "jax" else probe_host(self, rows)
+
+    def answer(self, rows: Any, first: int, outputs: int) -> np.ndarray:
+        """Host models: the checked answer to one call, float64 [R, K]; first: place in the run."""
+        return answer_host(self, rows, first, outputs)
+
+    def both_answers(self, structure: Any, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(the structure's answers to whole rows, the model's own), float64 [R, K]; once probed."""
+        return both_answers(self, structure, rows)
+
+    def sensitivity(self, structure: Any, rows: Any) -> np.ndarray:
+        """How far rounding may take the structure's answers to whole rows, float64 [R, K]."""
+        return sensitivity_of(self, structure, rows)
+
+    def __repr__(self) -> str:
+        parts = [self.name, f"backend={self.backend!r} ({self.reason})", f"output={self.output!r}"]
+        if self.classes is not None:
+            parts.append(f"classes={came(list(self.classes))}")
+        if self.threshold is not None:
+            parts.append(f"threshold={self.threshold:g}")
+        if self.precision != "float32":
+            parts.append(f"precision={self.precision!r}")
+        if not self.deterministic:
+            parts.append("deterministic=False")
+        return f"Model({', '.join(parts)})"
+
+    @property
+    def _unlayered(self) -> str | None:
+        """`structure` of a copy with another answer, which a declared head does not give."""
+        return self.structure if isinstance(self.structure, str) else None
+
+    def _rows(self, X: Any) -> tuple[Model, Any]:
+        """(which model answers, X as it takes them)."""
+        if self.reader is None:
+            return self, (jax_rows if self.loop == "jax" else host_rows)(self, X)
+        if self._sent_away:
+            return self.settled(), None
+        self.refuse_changed()
+        rows = host_rows(self, X)
+        if self.comparison is not None:
+            model = self.settled(() if self.comparison.done else (rows,))
+            if model is not self:
+                return model, None
+        try:
+            return self, self.reader.codes(rows)
+        except Untranslatable as reason:
+            if self.comparison is None:
+                raise InputError(f"X: {self.name} cannot run in JAX on it: {reason}.") from None
+            self.comparison.to_host(str(reason))
+            return self.settled(), None
+
+    def _whole(self, answers: np.ndarray) -> np.ndarray:
+        """Answers of JAX in float64, with what they are short of."""
+        return answers if self.offset is None else answers + self.offset
+
+    def _host_scores(self, rows: Any) -> np.ndarray:
+        def scored(one: tuple[int, Any]) -> np.ndarray:
+            raw = self._guarded(self.scores, one[1], one[0])
+            return check_output(raw, len(one[1]), self.name)
+
+        return self._in_parts(rows, scored)
+
+    def _in_parts(self, rows: Any, ask: Callable[[tuple[int, Any]], np.ndarray]) -> np.ndarray:
+        """The answers to (start, part) of all parts of the rows, of at most `max_rows` each."""
+        cut = parts(rows, self.max_rows)
+        return np.concatenate(list(in_order(ask, cut, threads_of(self.thread_safe))))
+
+    def _own_labels(self, X: Any) -> np.ndarray:
+        model, rows = self._rows(X)
+        if model is not self:
+            return model.labels(X)
+        if self.loop == "jax":
+            function = self._traced(self.decide or self.scores)
+            key = "scores" if self.decide is None else "decide"
+            raw = run_jax(self.compiled, key, function, self.params, rows)
+            raw = check_labels(raw, len(rows), self.name)
+            return raw if self.decide is None else named(raw.astype(np.int64), self.classes)
+        function = self.decide or self.call
+
+        def labelled(one: tuple[int, Any]) -> np.ndarray:
+            raw = self._guarded(function, one[1], one[0])
+            return check_labels(raw, len(one[1]), self.name)
+
+        return self._in_parts(rows, labelled)
+
+    def _guarded(self, function: Callable[..., Any] | None, rows: Any, start: int) -> Any:
+        assert function is not None
+        return guarded(function, rows, start, None, self.timeout, self.name)
+
+    def _traced(self, function: Callable[..., Any] | None) -> Callable[..., Any]:
+        assert function is not None
+        return function

@@ -1,0 +1,171 @@
+"""How nearly a structure answers as its model does, on probe rows and on every row explained.
+
+A structure is read from a trace, or declared; neither proves that it gives the model's numbers.
+
+Letters: R rows, n rows looked at together, F numbers of one instance, K outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.models.base.trace import MATMUL
+
+Evaluate = Callable[[Any], np.ndarray]  # rows [R, *F] -> the model's answer, [R] or [R, K]
+
+HYBRIDS = 4  # masks by which probe rows are mixed
+EPS = {"float32": 2.0**-23, "tf32": 2.0**-10, "float64": 2.0**-52}
+# Two float32 networks of the same sums in another order differ by 1 to 3 roundings of the spread of
+# their answers, ones with a steep end by 25; a layer that is not the model's differs by as much as
+# the answers do. 84 roundings are 1e-5 in float32, what a translation is allowed too.
+OF_SPREAD = 84
+OF_LEVEL = 16  # an answer far from zero is rounded there, once for each of the last few sums
+# The largest of at least 160 roundings is met on probe rows. Eight times that is never reached by
+# roundings of one kind: normal ones reach 2.7 deviations in 160 draws, and 21 in 1e90.
+TIMES = 8
+LEAST = 4  # roundings of an answer, where the probe rows happen to differ by less
+STEEP = 104
+# A row that differs by more is looked at once more: MOVED units of a number are several times what
+# its rounding is, and the rest of the model rounds too.
+PATTERNS, MOVED, OF_MOVED = 3, 2.0, 4.0
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What the probe found of a structure that agrees; float64 [K] each."""
+
+    gap: np.ndarray  # the largest difference from the model's answer
+    eps: float  # one rounding of the model's precision
+
+    def allowed(self, answers: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        """How far rounding may take the structure from the model's answers [n, K]; [n, K].
+
+        spread [n, K]: how far they are from other answers.
+        """
+        least = LEAST * self.eps * (spread + np.abs(answers))
+        return np.maximum(TIMES * self.gap, least)
+
+    def steep(self, answers: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        """What an exponential at the model's end may add to that, [n, K].
+
+        exp(z) is off by |z| times the rounding of z, and |z| is 104 at most where float32 is not 0:
+        the tails of a sigmoid or a softmax, whose answers all lie below their spread.
+        """
+        return STEEP * self.eps * np.minimum(np.abs(answers), spread)
+
+
+def compare(
+    structure: Any, model: Any, rows: np.ndarray, evaluate: Evaluate
+) -> tuple[str, Agreement | None]:
+    """How head(structure) differs from the model's answer to rows [R, *F] and to hybrids of them,
+    each made of two parts as the engine makes it; empty: it does not, and the agreement is given.
+
+    Whole rows alone would not show that a number is taken for that of another column.
+    """
+    R, shape = len(rows), rows.shape[1:]
+    flat, donors = rows.reshape(R, -1), np.roll(rows, 1, axis=0).reshape(R, -1)
+    some = np.random.default_rng(0).random((HYBRIDS, flat.shape[1])) < 0.5
+    every = np.ones((1, flat.shape[1]), bool)
+    eps = EPS[model.precision]
+    gap = np.zeros(1)
+    for kept in np.concatenate([every, some]):
+        found, usable = _by_structure(structure, model, flat, donors, kept)
+        answer = evaluate(np.where(kept, flat, donors).reshape(R, *shape))
+        if found.shape != answer.shape:
+            return f"shapes {found.shape} and {answer.shape}", None
+        found, answer = (
+            one[usable].astype(np.float64).reshape(int(usable.sum()), -1) for one in (found, answer)
+        )
+        off, most = _difference(found, answer, eps)
+        if off:
+            return off, None
+        gap = np.maximum(gap, most)
+    return "", Agreement(gap, eps)
+
+
+def by_structure(structure: Any, model: Any, rows: np.ndarray) -> np.ndarray:
+    """What the structure makes of whole rows [R, *F]; float64 [R, K]."""
+    flat = rows.reshape(len(rows), -1)
+    found, _ = _by_structure(structure, model, flat, flat, np.ones(flat.shape[1], bool))
+    return found.astype(np.float64).reshape(len(rows), -1)
+
+
+def sensitivity(structure: Any, model: Any, rows: np.ndarray) -> np.ndarray:
+    """How far the structure's answers to whole rows [R, *F] go by rounding; float64 [R, K].
+
+    Its columns and what it makes of them are moved by some of their last bits, each up or down: a
+    sum of products that is rounded is one of numbers that were moved so. What is large, cancels or
+    lies where the model is steep has an answer that goes far.
+    """
+
+    def moved(params: Any, flat: Any) -> Any:
+        with jax.default_matmul_precision(MATMUL[model.precision]):
+            known = structure.of(params)
+            x = known.columns(flat)
+            own = jnp.ones(x.shape, bool)
+            nothing = known.part(x, ~own)
+
+            def answer(by: Any) -> Any:
+                part = known.part(x * (1 + by * signs(x.shape[1])).astype(x.dtype), own)
+                hidden = jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(part, nothing)
+                hidden = hidden * (1 + by * signs(hidden.shape[1])).astype(hidden.dtype)
+                return structure.head(params, hidden).reshape(len(flat), -1)
+
+            rng = np.random.default_rng(0)
+
+            def signs(count: int) -> Any:
+                return rng.choice([-1.0, 1.0], count)
+
+            still, most = answer(0.0), 0.0
+            for _ in range(PATTERNS):
+                for by in (MOVED, -MOVED):
+                    most = jnp.fmax(most, jnp.abs(answer(by * EPS[model.precision]) - still))
+            return most
+
+    key = ("sensitivity", structure)
+    run = model.compiled.setdefault(key, jax.jit(moved))
+    flat = rows.reshape(len(rows), -1)
+    return OF_MOVED * np.asarray(run(model.params, flat)).astype(np.float64)
+
+
+def _by_structure(
+    structure: Any, model: Any, flat: np.ndarray, donors: np.ndarray, kept: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(answers to hybrids of rows [R, F], bool [R], whose columns are all finite)."""
+
+    def mixed(params: Any, flat: Any, donors: Any, kept: Any) -> tuple[Any, Any]:
+        with jax.default_matmul_precision(MATMUL[model.precision]):
+            known = structure.of(params)
+            x, other = known.columns(flat), known.columns(donors)
+            own = known.kept_columns(jnp.broadcast_to(kept, flat.shape))
+            parts = known.part(x, own), known.part(other, ~own)
+            hidden = jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(*parts)
+        usable = jnp.isfinite(x).all(axis=1) & jnp.isfinite(other).all(axis=1)
+        return structure.head(params, hidden), usable
+
+    key = ("difference", structure)
+    run = model.compiled.setdefault(key, jax.jit(mixed))  # once for all explainers of a model
+    found, usable = (np.asarray(one) for one in run(model.params, flat, donors, kept))
+    return found, usable
+
+
+def _difference(found: np.ndarray, answer: np.ndarray, eps: float) -> tuple[str, np.ndarray]:
+    """(How two answers [R, K] to the same rows differ; empty where only rounding tells them apart,
+    the largest difference [K]). Rows whose answers are not finite must be the same ones, and say
+    nothing more."""
+    finite = np.isfinite(answer).all(axis=1)
+    none = np.zeros(answer.shape[1])
+    if (np.isfinite(found).all(axis=1) != finite).any():
+        return "other answers are not finite", none
+    found, answer = found[finite], answer[finite]
+    if not len(answer):
+        return "", none
+    accepted = eps * (OF_SPREAD * np.ptp(answer, axis=0) + OF_LEVEL * np.abs(answer).max(axis=0))
+    off = np.abs(found - answer).max(axis=0)
+    return ("" if (off <= accepted).all() else f"by {off.max():.3g}"), off

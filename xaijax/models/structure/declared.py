@@ -1,0 +1,117 @@
+"""The `structure=` of a JAX model: read, made ready, and compared with the model itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public_class
+from xaijax.models.base.options import came
+from xaijax.models.base.trace import Selected, traced
+from xaijax.models.structure.agreement import Agreement, Evaluate, compare
+from xaijax_kernels.structures.dense import Dense
+
+PLAIN = "plain"  # the model is asked whole rows
+
+
+@public_class
+@dataclass(frozen=True)
+class FirstLayer:
+    """Declares that a model begins with a dense layer: f(X) = head(X W + b).
+
+    Give it as `structure=` of `as_model`, for a function or module that JAX traces (not an
+    estimator). An explainer then adds up what each player contributes to the layer, in place of
+    whole rows, and asks only the head for each coalition: the answers are the same, but for
+    rounding, and cost less. Many layers are found without it (docs/structures.md). The declaration
+    is compared with the model on probe rows, and on mixtures of them, before it is used.
+
+    Args:
+        weights: function of params that returns (W [F, H], b [H]). If the model has no params it is
+            a function of nothing. F counts the numbers of one instance, flattened; H is the number
+            of units of the layer. If the input is shifted or scaled before the layer, W and b must
+            contain that.
+        head: function (params, hidden [R, H]) that returns the model's answer to R rows. If the
+            model has no params it is a function of hidden alone.
+
+    Raises:
+        InputError: when the model is first explained, a declaration that does not describe it.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> W, b = np.array([[1.0], [2.0], [3.0]], np.float32), np.zeros(1, np.float32)
+        >>> layer = xj.FirstLayer(lambda: (W, b), lambda hidden: hidden[:, 0] ** 2)
+        >>> model = xj.as_model(lambda X: ((X @ W + b) ** 2)[:, 0], structure=layer)
+        >>> explanation = xj.Explainer(model, np.zeros((1, 3), np.float32))(np.ones((1, 3)))
+        >>> explanation.values.round(3), explanation.stats["structure"]
+        (array([[ 6., 12., 18.]]), 'first layer')
+    """
+
+    weights: Callable[..., tuple[Any, Any]]
+    head: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A first layer, made ready: what the engine asks of it."""
+
+    weights: Callable[[Any], tuple[Any, Any]]  # params -> W [F, H], b [H]
+    head: Selected  # (params, hidden [R, H]) -> [R] or [R, K], the model's chosen output
+    name = "first layer"
+
+    def of(self, params: Any) -> Dense:
+        """What the engine asks at the corners of a pair."""
+        weights, bias = self.weights(params)
+        return Dense(jnp.asarray(weights), jnp.asarray(bias))
+
+
+def ready(
+    structure: Any,
+    backend: str,
+    has_params: bool,
+    select: Callable[[Any], Any] | None,
+    precision: str,
+    name: str,
+) -> Walk | str | None:
+    """Read `structure=`; raises InputTypeError, InputError."""
+    if structure is None or (isinstance(structure, str) and structure == PLAIN):
+        return structure
+    if not isinstance(structure, FirstLayer):
+        raise InputTypeError(
+            f'structure= must be a xaijax.FirstLayer, "{PLAIN}" or None, got {came(structure)}.'
+        )
+    if backend != "jax":
+        raise InputError(
+            f"structure= describes functions that JAX traces, and {name} is none. Leave it out: "
+            "what is known of an estimator that runs in JAX is found."
+        )
+    weights, head = structure.weights, structure.head
+    own_weights: Any = weights if has_params else lambda _: weights()
+    own_head: Any = head if has_params else lambda _, hidden: head(hidden)
+    return Walk(own_weights, Selected(traced(own_head, precision, name), select, precision))
+
+
+def declared(model: Any, rows: Any, evaluate: Evaluate) -> Agreement:
+    """How nearly the declared structure agrees with the model; rows: the probe's.
+
+    Raises InputError where it does not describe the model.
+    """
+    weights, bias = model.structure.weights(model.params)
+    F = rows[0].size
+    if weights.shape[:1] != (F,) or bias.shape != weights.shape[1:]:
+        raise InputError(
+            f"structure=: the first layer of {model.name} must have weights [{F}, H] and a bias "
+            f"[H]; got {list(weights.shape)} and {list(bias.shape)}."
+        )
+    off, agreement = compare(model.structure, model, rows, evaluate)
+    if agreement is None:
+        raise InputError(
+            f"structure= does not describe {model.name}: on {len(rows)} probe rows and hybrids of "
+            f"them head(X W + b) differs from the model ({off}). Fold what is done to the input "
+            "before the layer into W and b, or leave structure= out."
+        )
+    return agreement

@@ -1,0 +1,221 @@
+"""A layer that is found in the trace of a model: f(X) = head(layer(columns made of X)).
+
+The trace is run with stand-ins for the rows (`column_map`). The first step that joins numbers of
+several columns is the layer: a product with a matrix, a sum, or a sum of products that says so by
+its name (`structures/named.py`); what comes after it no longer sees the rows. A model that does
+anything else with its rows has no layer here. What a trace makes twice is made once
+(`repeated.py`): a decided class comes from the layer of the scores that are looked at with it.
+
+Letters: R rows, F numbers of one instance, flattened, C columns made of them, H units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Literal
+
+from xaijax.models.structure.affine import affine
+from xaijax.models.structure.column_map import (
+    NoLayer,
+    Rows,
+    Uniform,
+    bare,
+    evaluated,
+    uniform,
+    with_rows,
+)
+from xaijax.models.structure.repeated import Repeated
+from xaijax_kernels.structures.columnwise import Columnwise
+from xaijax_kernels.structures.dense import Dense
+from xaijax_kernels.structures.named import NAMED
+from xaijax_kernels.structures.product import Product
+
+CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+}
+WHOLE = (np.dtype("float32"), np.dtype("float64"))  # a layer of half precision rounds its own way
+MOST_SUMMED = 1 << 20  # numbers of the matrix that says which columns a sum adds up
+
+Layer = Callable[[Any, Rows, tuple[int, ...]], Any]  # (structure, its columns, the output's shape)
+
+
+class _Made(Exception):
+    def __init__(self, columns: Any) -> None:
+        self.columns = columns
+
+
+@dataclass(frozen=True, eq=False)
+class FoundLayer:
+    """The layer, and the rest of the model, as functions of its parameters."""
+
+    apply: Callable[[Any, Any], Any]  # (params, rows [R, *shape]) -> [R] or [R, K]
+    shape: tuple[int, ...]  # of one instance
+    dtype: Any
+    traces: dict[int, Any] = field(default_factory=dict)  # closed, by R
+    name: str = "first layer"  # for stats["structure"]
+    look: Callable[[Any, int], None] | None = None  # at every further trace (`asking/row_count.py`)
+
+    def of(self, params: Any) -> Columnwise:
+        """What the engine asks at the corners of a pair; raises NoLayer."""
+        found: list[tuple[Any, Rows]] = []
+
+        def layer(structure: Any, rows: Rows, shape: tuple[int, ...]) -> Any:
+            found.append((structure, rows))
+            return jnp.zeros(shape, self.dtype)
+
+        self._run(params, next(iter(self.traces)), None, layer)
+        if len(found) != 1:
+            raise NoLayer
+        structure, rows = found[0]
+        if any(0 in jnp.shape(leaf) for leaf in jax.tree.leaves(structure)):
+            raise NoLayer  # a layer of nothing: no support vectors, say
+        return Columnwise(structure, params, self.columns, tuple(rows.owner.tolist()))
+
+    def columns(self, params: Any, rows: Any) -> Any:
+        """The columns [R, C] that the layer joins, of rows [R, F]."""
+
+        def layer(structure: Any, columns: Rows, shape: tuple[int, ...]) -> Any:
+            raise _Made(columns.value)
+
+        try:
+            self._run(params, len(rows), rows, layer)
+        except _Made as made:
+            return made.columns
+        raise AssertionError("the layer is gone")
+
+    def head(self, params: Any, hidden: Any) -> Any:
+        """The model's answer to rows whose layer is hidden [R, H]."""
+        return self._run(params, len(hidden), None, lambda _, rows, shape: hidden.reshape(shape))
+
+    def affine(self, params: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """(A float64 [H, K], c [K]) where the model is layer A + c, else None."""
+        width = jax.eval_shape(self.of, params).width
+        return affine(self.head, params, width, self.dtype)
+
+    def _run(self, params: Any, R: int, rows: Any, layer: Layer) -> Any:
+        shape = (R, *self.shape)
+        if R not in self.traces:
+            self.traces[R] = jax.make_jaxpr(self.apply)(
+                params, jax.ShapeDtypeStruct(shape, self.dtype)
+            )
+            if self.look is not None:
+                self.look(self.traces[R], R)
+        trace = self.traces[R]
+        owner = np.arange(math.prod(self.shape)).reshape(self.shape)
+        value = None if rows is None else jnp.asarray(rows, self.dtype).reshape(shape)
+        stand_in = Rows(owner, shape, value)
+        arguments = [*jax.tree.leaves(params), stand_in]
+        (out,) = _run(trace.jaxpr, trace.consts, arguments, R, layer, Repeated())
+        if isinstance(out, Rows):
+            raise NoLayer
+        return bare(out)
+
+
+def find(
+    apply: Callable[..., Any],
+    params: Any,
+    rows: Any,
+    trace: Any,
+    look: Callable[[Any, int], None] | None = None,
+) -> Any:
+    """The model's layer, or None; trace: of the model for rows [R, *shape]; look: at others."""
+    layer = FoundLayer(apply, rows.shape[1:], rows.dtype, {len(rows): trace}, look=look)
+    try:
+        known = jax.eval_shape(layer.of, params)
+    except NoLayer:
+        return None
+    products = isinstance(known.inner, Product)
+    return replace(layer, name="sum of products") if products else layer
+
+
+def _run(
+    jaxpr: Any, consts: Any, arguments: list[Any], R: int, layer: Layer, made: Repeated
+) -> list[Any]:
+    """The outputs of a trace, in which arguments may stand for rows; made: its steps so far."""
+    values: dict[Any, Any] = {}
+
+    def read(variable: Any) -> Any:
+        return variable.val if isinstance(variable, Literal) else values[variable]
+
+    values.update(zip(jaxpr.constvars, consts, strict=True))
+    values.update(zip(jaxpr.invars, arguments, strict=True))
+    for equation in jaxpr.eqns:
+        inputs = [read(v) for v in equation.invars]
+        key = made.key(equation, inputs)
+        outputs = made.outputs(key)
+        if outputs is None:
+            if any(isinstance(v, Rows) for v in inputs):
+                outputs = _with_rows(equation, inputs, R, layer, made)
+            else:
+                outputs = evaluated(equation, [bare(v) for v in inputs])
+                if uniform(equation, inputs, R):
+                    outputs = [Uniform(one) for one in outputs]
+            made.keep(key, inputs, outputs)
+        values.update(zip(equation.outvars, outputs, strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _with_rows(equation: Any, inputs: list[Any], R: int, layer: Layer, made: Repeated) -> list[Any]:
+    """The outputs of one step that reads the rows."""
+    name, options = equation.primitive.name, equation.params
+    shape, dtype = equation.outvars[0].aval.shape, equation.outvars[0].aval.dtype
+    if name in CALLS:
+        if options.get("name") in NAMED:
+            rows, *others = inputs
+            if not isinstance(rows, Rows) or any(isinstance(x, Rows) for x in others):
+                raise NoLayer
+            return [layer(NAMED[options["name"]](*map(bare, others)), rows, shape)]
+        inner = options[CALLS[name]]
+        return _run(inner.jaxpr, inner.consts, inputs, R, layer, made)
+    try:
+        return [with_rows(equation, inputs)]
+    except NoLayer:
+        if name == "dot_general":
+            return [_product(options, inputs, shape, dtype, layer)]
+        if name == "reduce_sum" and dtype in WHOLE:
+            return [_sum(inputs[0], options["axes"], shape, dtype, layer)]
+        raise
+
+
+def _product(
+    options: Any, inputs: list[Any], shape: tuple[int, ...], dtype: Any, layer: Layer
+) -> Any:
+    """Columns [R, C] times W [C, H], or times w [C]."""
+    rows, weights = inputs[0], bare(inputs[1])
+    (left, right), batch = options["dimension_numbers"]
+    if not isinstance(rows, Rows) or isinstance(inputs[1], Rows) or batch != ((), ()):
+        raise NoLayer
+    if len(rows.shape) != 2 or tuple(left) != (1,) or len(right) != 1:
+        raise NoLayer
+    if weights.ndim > 2 or weights.dtype != dtype or dtype not in WHOLE:
+        raise NoLayer
+    weights = jnp.moveaxis(weights, right[0], 0).reshape(rows.shape[1], -1)
+    return layer(Dense(weights, jnp.zeros(weights.shape[1], dtype)), rows, shape)
+
+
+def _sum(
+    rows: Rows, axes: tuple[int, ...], shape: tuple[int, ...], dtype: Any, layer: Layer
+) -> Any:
+    """Columns [R, ...] added up over axes that hold several of them."""
+    if 0 in axes:
+        raise NoLayer
+    C, H = math.prod(rows.shape[1:]), math.prod(shape[1:])
+    if C * H > MOST_SUMMED:
+        raise NoLayer
+    inner = tuple(1 if axis in axes else n for axis, n in enumerate(rows.shape) if axis)
+    unit = np.broadcast_to(np.arange(H).reshape(inner), rows.shape[1:]).ravel()
+    weights = np.zeros((C, H), dtype)
+    weights[np.arange(C), unit] = 1
+    value = None if rows.value is None else rows.value.reshape(rows.shape[0], C)
+    flat = Rows(rows.owner.ravel(), (rows.shape[0], C), value)
+    return layer(Dense(jnp.asarray(weights), jnp.zeros(H, dtype)), flat, shape)

@@ -1,0 +1,13 @@
+"""Translations of scikit-learn's estimators, a file per family; importing them registers them.
+
+None imports scikit-learn: classes are known by name, and fitted numbers are read as attributes.
+"""
+
+from xaijax.models.translations.families import composition as composition
+from xaijax.models.translations.families import linear as linear
+from xaijax.models.translations.families import naive_bayes as naive_bayes
+from xaijax.models.translations.families import neighbours as neighbours
+from xaijax.models.translations.families import neural_network as neural_network
+from xaijax.models.translations.families import preprocessing as preprocessing
+from xaijax.models.translations.families import svm as svm
+from xaijax.models.translations.families import trees as trees

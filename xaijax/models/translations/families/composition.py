@@ -1,0 +1,108 @@
+"""Pipelines and ColumnTransformers: translations one after another, and side by side.
+
+Letters: R rows.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.models.translations.columns import Columns
+from xaijax.models.translations.registry import (
+    Head,
+    Translation,
+    asks_thresholds,
+    translates,
+    translation,
+)
+from xaijax.tables.coded_table import Untranslatable
+
+
+@translates("Pipeline", mixed=True)
+def pipeline(estimator: Any, columns: Columns) -> Translation:
+    """The heads of the last step, on what the steps before it make."""
+    if asks_thresholds(estimator.steps[-1][1]):
+        try:
+            return _chained(estimator, columns.for_thresholds())
+        except Untranslatable:
+            pass  # a step reads what a scaler makes: then that is made
+    return _chained(estimator, columns)
+
+
+def _chained(estimator: Any, columns: Columns) -> Translation:
+    steps = []
+    for _, step in estimator.steps:
+        if step is None or step == "passthrough":
+            continue
+        found = translation(step, columns)
+        steps.append(found)
+        if found.outputs is not None:
+            columns = found.outputs
+    *before, last = steps
+    params = tuple(step.params for step in steps)
+
+    def made(params: Any, rows: Any) -> Any:
+        for step, own in zip(before, params, strict=False):
+            rows = step.heads["transform"](own, rows)
+        return rows
+
+    def head(word: str, params: Any, rows: Any) -> Any:
+        return last.heads[word](params[-1], made(params, rows))
+
+    heads: dict[str, Head] = {word: partial(head, word) for word in last.heads}
+    own = last.undecided
+
+    def undecided(rows: np.ndarray) -> np.ndarray:
+        assert own is not None
+        return own(np.asarray(made(params, jnp.asarray(rows))))
+
+    ties = None if own is None else undecided
+    return Translation(params, heads, last.kind, True, last.outputs, ties)
+
+
+@translates("ColumnTransformer", mixed=True)
+def column_transformer(estimator: Any, columns: Columns) -> Translation:
+    """Each transformer on its own columns, their results side by side."""
+    if estimator.transformer_weights:
+        raise Untranslatable("ColumnTransformer weighs its transformers")
+    parts, outputs, gaps, maps = [], [], [], []
+    read = [places_of(estimator, name) for name, step, _ in estimator.transformers_]
+    for j, times in zip(*np.unique(np.concatenate([[], *read]), return_counts=True), strict=True):
+        if times > 1 and columns[int(j)] is not None:
+            columns[int(j)].shared = True
+    for name, step, _ in estimator.transformers_:
+        places = places_of(estimator, name)
+        if step == "drop" or not len(places):
+            continue
+        chosen = columns.chosen(places)
+        found = _passed(chosen) if step == "passthrough" else translation(step, chosen)
+        parts.append((places, found))
+        place = estimator.output_indices_[name]
+        made = found.outputs if found.outputs is not None else chosen.made(place.stop - place.start)
+        outputs.extend(made)
+        gaps.extend(made.gaps)
+        maps.extend(made.maps)
+    params = tuple(part.params for _, part in parts)
+
+    def transform(params: Any, rows: Any) -> Any:
+        made = [
+            part.heads["transform"](own, rows[:, places])
+            for (places, part), own in zip(parts, params, strict=True)
+        ]
+        return jnp.concatenate(made, axis=1)
+
+    outputs = Columns(outputs, columns.dtype, gaps, maps, columns.lazy, columns.centre)
+    return Translation(params, {"transform": transform}, "columns", True, outputs)
+
+
+def places_of(estimator: Any, name: str) -> np.ndarray:
+    """Which columns a transformer of a ColumnTransformer reads; int64."""
+    return np.asarray(estimator._transformer_to_input_indices[name], np.int64)
+
+
+def _passed(columns: Columns) -> Translation:
+    return Translation((), {"transform": lambda _, rows: rows}, "pass", True, columns)

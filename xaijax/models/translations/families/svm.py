@@ -1,0 +1,131 @@
+"""Support vector machines: a kernel against the support vectors, and votes between classes.
+
+Letters: R rows, F columns, V support vectors, K classes, P = K (K - 1) / 2 pairs of classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.models.translations.columns import Columns, dense
+from xaijax.models.translations.families.heads import then
+from xaijax.models.translations.registry import Head, Translation, translates
+from xaijax.tables.coded_table import Untranslatable
+from xaijax_kernels.structures.named import xaijax_gaussian_sums
+
+
+def _kernel(estimator: Any, columns: Columns) -> tuple[dict[str, np.ndarray], Any]:
+    """(params with "vectors" [V, F], (params, rows) -> k(row, vector) [R, V])."""
+    vectors = dense(estimator.support_vectors_)
+    gamma, power, shift = estimator._gamma, estimator.degree, estimator.coef0
+    name = estimator.kernel
+    params = {
+        "vectors": columns.number(vectors),
+        "gamma": columns.number(gamma),
+        "shift": columns.number(shift),
+    }
+    of_product = {
+        "linear": lambda params, x: x,
+        "poly": lambda params, x: (params["gamma"] * x + params["shift"]) ** power,
+        "sigmoid": lambda params, x: jnp.tanh(params["gamma"] * x + params["shift"]),
+    }
+    if callable(name) or name not in of_product:
+        shown = "a function" if callable(name) else repr(name)
+        raise Untranslatable(f"its kernel, {shown}, has no translation")
+    chosen = of_product[name]
+    return params, lambda params, rows: chosen(params, rows @ params["vectors"].T)
+
+
+def _machine(
+    estimator: Any, coefficients: np.ndarray, columns: Columns, less: Any = 0.0
+) -> tuple[Any, Head]:
+    """(params, scores): kernel @ coefficients [V, P] + bias [P]; less: of bias."""
+    bias = columns.number(estimator._intercept_ - less)
+    if estimator.kernel == "rbf":
+        parts = {
+            # Distances do not change where all is moved.
+            "vectors": columns.number(dense(estimator.support_vectors_) - columns.taken()),
+            "gamma": columns.number(estimator._gamma),
+            "coefficients": columns.number(coefficients),
+            "bias": bias,
+        }
+
+        def sums(params: Any, rows: Any) -> Any:
+            own = (params[name] for name in ("vectors", "gamma", "coefficients", "bias"))
+            return xaijax_gaussian_sums(rows, *own)
+
+        return parts, sums
+    params, kernel = _kernel(estimator, columns)
+    params["coefficients"], params["bias"] = columns.number(coefficients), bias
+
+    def scores(params: Any, rows: Any) -> Any:
+        return kernel(params, rows) @ params["coefficients"] + params["bias"]
+
+    return params, scores
+
+
+@translates("SVR", "NuSVR")
+def regressor(estimator: Any, columns: Columns) -> Translation:
+    """One kernel machine."""
+    coefficients, less = dense(estimator._dual_coef_).T, columns.taken_from_answers()
+    params, scores = _machine(estimator, coefficients, columns, less)
+    return Translation(params, {"value": then(scores, lambda x: x[:, 0])}, "kernel")
+
+
+@translates("SVC", "NuSVC")
+def classifier(estimator: Any, columns: Columns) -> Translation:
+    """A kernel machine for each pair of classes; the class with most votes, ties to the lowest.
+
+    The probabilities are libsvm's own iteration over pairs, stopped early, and stay on the host.
+    """
+    first, second = np.triu_indices(len(estimator.classes_), 1)
+    params, scores = _machine(estimator, _of_pairs(estimator, first, second), columns)
+    if len(estimator.classes_) == 2:
+        # scikit-learn turns the sign; libsvm decides for the first class above 0.
+        return Translation(
+            params,
+            {
+                "decision": then(scores, lambda x: -x[:, 0]),
+                "label": then(scores, lambda x: (x[:, 0] <= 0).astype("int32")),
+            },
+            "kernel",
+        )
+    one_first = jax.nn.one_hot(first, len(estimator.classes_), dtype=columns.dtype)  # [P, K]
+    one_second = jax.nn.one_hot(second, len(estimator.classes_), dtype=columns.dtype)
+
+    def votes(pairs: Any) -> Any:
+        won = (pairs > 0).astype(pairs.dtype)
+        return won @ one_first + (1 - won) @ one_second
+
+    def of_rest(pairs: Any) -> Any:
+        # Votes and a share of confidence that turns none, as scikit-learn makes them: there a
+        # score of 0 votes for the first class.
+        lost = (pairs < 0).astype(pairs.dtype)
+        votes = (1 - lost) @ one_first + lost @ one_second
+        sure = pairs @ one_first - pairs @ one_second
+        return votes + sure / (3 * (jnp.abs(sure) + 1))
+
+    rest = estimator.decision_function_shape == "ovr"
+    decision = then(scores, of_rest if rest else lambda x: x)
+    broken = rest and estimator.break_ties
+    label = then(scores, lambda x: (of_rest(x) if broken else votes(x)).argmax(axis=1))
+    return Translation(params, {"decision": decision, "label": label}, "kernel")
+
+
+def _of_pairs(estimator: Any, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The coefficients of all vectors in each pair's machine, float64 [V, P].
+
+    scikit-learn keeps [K - 1, V] with vectors by class: a vector of class i has in row j - 1 its
+    coefficient against class j > i, and in row j the one against class j < i.
+    """
+    dual = dense(estimator._dual_coef_)
+    of_class = np.repeat(np.arange(len(estimator.classes_)), estimator._n_support)
+    table = np.zeros((dual.shape[1], len(first)))
+    for p, (i, j) in enumerate(zip(first, second, strict=True)):
+        table[of_class == i, p] = dual[j - 1, of_class == i]
+        table[of_class == j, p] = dual[i, of_class == j]
+    return table

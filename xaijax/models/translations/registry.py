@@ -1,0 +1,219 @@
+"""The registry of translations: fitted scikit-learn estimators as JAX functions.
+
+Letters: R rows, F input columns, K outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public, public_class
+from xaijax.models.base.options import check_flag
+from xaijax.models.identity.patched import of_sklearn
+from xaijax.models.translations.centre import Centre
+from xaijax.models.translations.columns import Columns, Source
+from xaijax.tables.coded_table import Untranslatable
+
+Head = Callable[[Any, Any], Any]  # (params, rows [R, F]) -> [R] or [R, K]
+
+
+@public_class
+@dataclass(frozen=True)
+class Translation:
+    """A fitted estimator written in JAX, as a function of `register_translation` returns it.
+
+    Args:
+        params: pytree of arrays. They are an argument of the compiled function, never constants in
+            it.
+        heads: {name: function (params, rows [R, F]) in jax.numpy}, one for each method of the
+            estimator that JAX can answer. "proba" gives [R, K]; "decision" and "value" give [R] or
+            [R, K]. "label", of classifiers, gives [R], the place in `classes_` of the class that
+            `predict` decides. A transformer has "transform" alone. A method that is left out stays
+            with the estimator, on the host.
+        kind: str. What make the model is ("linear", "trees", "kernel", ...); "function" by default.
+        takes_nan: True: rows may hold NaN.
+        outputs: for transformers only, else None: what `columns.changed()` (one new column for
+            each) or `columns.made(n)` returns.
+        undecided: function of rows [M, F] as JAX gets them, in NumPy, that returns bool [M], or
+            None. True marks rows where a tie leaves the estimator's answer to rounding; these rows
+            are not compared with backend="jax"; with backend="auto" the estimator then answers
+            itself.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> params = {"weights": np.array([1.0, 2.0])}
+        >>> found = xj.Translation(params, {"value": lambda p, rows: rows @ p["weights"]})
+        >>> found.heads["value"](found.params, np.array([[3.0, 4.0]]))
+        array([11.])
+    """
+
+    params: Any
+    heads: Mapping[str, Head]
+    kind: str = "function"
+    takes_nan: bool = False
+    outputs: Columns | None = field(default=None, repr=False)
+    undecided: Callable[[np.ndarray], np.ndarray] | None = None
+
+
+Translate = Callable[[Any, Columns], Translation]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    translate: Translate
+    mixed: bool
+    thresholds: bool = False
+
+
+# scikit-learn's own by name, since `import xaijax` must not load it; a user's own by type.
+_BUILT_IN: dict[str, _Entry] = {}
+_REGISTERED: dict[type, _Entry] = {}
+
+
+def translates(
+    *names: str, mixed: bool = False, thresholds: bool = False
+) -> Callable[[Translate], Translate]:
+    """Register the translation of scikit-learn classes of these names; for this library.
+
+    thresholds: the function takes columns with `maps`, since it asks of them x <= t only.
+    """
+
+    def register(function: Translate) -> Translate:
+        for name in names:
+            assert name not in _BUILT_IN, name
+            _BUILT_IN[name] = _Entry(function, mixed, thresholds)
+        return function
+
+    return register
+
+
+@public
+def register_translation(
+    estimator_type: type, override: bool = False, mixed: bool = False
+) -> Callable[[Translate], Translate]:
+    """Register how a class of fitted estimators is written in JAX; a decorator.
+
+    `as_model` of an estimator of the class then runs in JAX, on the devices. It compares the
+    translation with the estimator on all rows that are explained. Where they differ, the estimator
+    itself answers, or an error is raised with backend="jax". The translation is used for this very
+    class, and not for classes that derive from it.
+
+    The function that is decorated takes (estimator, columns) and returns a `Translation`. `columns`
+    are the inputs: len(columns) is their number, columns.dtype is the dtype of numbers in JAX, and
+    columns.number(x) turns fitted numbers into that dtype.
+
+    Args:
+        estimator_type: the class.
+        override: True: take the place of a translation that is registered already.
+        mixed: False (the default): all columns are numbers. True: columns may hold text or
+            categories. The function must then not compute with them, but pass `columns` on to the
+            translation of an inner encoder.
+
+    Returns:
+        A decorator, which returns the function unchanged.
+
+    Raises:
+        InputError: the class has a translation already, and `override` is False.
+        InputTypeError: `estimator_type` is no class, a flag is neither True nor False, or what is
+            decorated is no function.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> class Scores:  # an estimator: it has n_features_in_ and predict
+        ...     n_features_in_ = 2
+        ...     coef_ = np.array([1.0, 2.0])
+        ...     def predict(self, X):
+        ...         return np.asarray(X) @ self.coef_
+        >>> @xj.register_translation(Scores)
+        ... def scores_in_jax(estimator, columns):
+        ...     params = {"weights": columns.number(estimator.coef_)}
+        ...     return xj.Translation(params, {"value": lambda p, rows: rows @ p["weights"]})
+        >>> model = xj.as_model(Scores())
+        >>> model.predict(np.array([[3.0, 4.0]])), model.backend
+        (array([11.]), 'jax')
+    """
+    if not isinstance(estimator_type, type):
+        raise InputTypeError(
+            f"estimator_type must be a class, got {type(estimator_type).__name__}. Pass "
+            f"type(estimator)."
+        )
+    replaces = check_flag("override", override)
+    if _entry(estimator_type) is not None and not replaces:
+        raise InputError(
+            f"estimator_type: {estimator_type.__name__} has a translation already. Say "
+            f"override=True to put another in its place."
+        )
+    check_flag("mixed", mixed)
+
+    def register(function: Translate) -> Translate:
+        if not callable(function):
+            raise InputTypeError(
+                f"register_translation takes a function (estimator, columns), got {function!r}."
+            )
+        _REGISTERED[estimator_type] = _Entry(function, mixed)
+        return function
+
+    return register
+
+
+def _entry(kind: type) -> _Entry | None:
+    own = _REGISTERED.get(kind)
+    if own is None and of_sklearn(kind):
+        return _BUILT_IN.get(kind.__name__)
+    return own
+
+
+def asks_thresholds(estimator: Any) -> bool:
+    """Whether its translation asks of its columns thresholds only."""
+    entry = _entry(type(estimator))
+    return entry is not None and entry.thresholds
+
+
+def translation(estimator: Any, columns: Columns) -> Translation:
+    """The translation of a fitted estimator, or of a step of one.
+
+    Raises Untranslatable, with the reason.
+    """
+    name = type(estimator).__name__
+    entry = _entry(type(estimator))
+    if entry is None:
+        kind = type(estimator)
+        if kind.__module__.startswith("sklearn.") and not of_sklearn(kind):
+            raise Untranslatable(f"{name} is not the class that scikit-learn has by this name")
+        raise Untranslatable(f"no JAX translation registered for {name}")
+    if not entry.mixed:
+        columns.as_values()
+        columns.as_they_are()
+    try:
+        found = entry.translate(estimator, columns)
+    except AttributeError as error:  # another version of scikit-learn names it otherwise
+        raise Untranslatable(f"{name} lacks what its translation reads ({error})") from error
+    if not isinstance(found, Translation):
+        raise InputTypeError(
+            f"the translation of {name} must return a xaijax.Translation, got "
+            f"{type(found).__name__}."
+        )
+    if not found.takes_nan:
+        columns.must_be_filled()
+    return found
+
+
+def translated(
+    estimator: Any, names: tuple[str, ...] | None, dtype: Any, centre: Centre | None = None
+) -> Any:
+    """(the translation of a whole model, the sources of its columns); raises Untranslatable."""
+    count = getattr(estimator, "n_features_in_", None)
+    if count is None:
+        raise Untranslatable("it does not say how many columns it was fitted on")
+    names = names if names is not None and len(names) == count else None
+    sources = tuple(
+        Source(j, repr(names[j]) if names is not None else str(j)) for j in range(int(count))
+    )
+    return translation(estimator, Columns(sources, np.dtype(dtype), centre=centre)), sources

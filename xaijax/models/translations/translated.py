@@ -1,0 +1,365 @@
+"""An estimator that JAX runs: its translation as a model, compared with the estimator itself.
+
+Letters: M rows, R rows in a call, K outputs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.models.asking.predict import run_jax
+from xaijax.models.base import options
+from xaijax.models.base.trace import DTYPES
+from xaijax.models.identity.fit_stamp import Stamp
+from xaijax.models.identity.patched import of_sklearn, patched
+from xaijax.models.translations import families as families  # registers those of this library
+from xaijax.models.translations.centre import Centre
+from xaijax.models.translations.columns import Reader
+from xaijax.models.translations.registry import Head, Translation, translated
+from xaijax.models.translations.spread import FEW, hybrids, spread_of, tolerance_of
+from xaijax.tables.coded_table import Untranslatable
+from xaijax.tables.table import MappedRows
+
+METHODS = {"proba": "predict_proba", "decision": "decision_function"}
+COMPARED = 128  # rows of each kind (background, instances) that both are asked for at first
+AT_ONCE = 8192  # of the others, all of which follow before they are explained
+BLOCK, MANY = 256, 8192  # rows of the program that compared the first; beyond which others pay
+
+
+@dataclass(frozen=True)
+class InJax:
+    """A translated estimator, before an output is chosen."""
+
+    translation: Translation
+    reader: Reader
+    heads: dict[str, Head]  # by the words of `output=`
+    decide: Head | None  # the decided class, as a place among the classes [R]
+    offset: np.ndarray | None = None  # what "value" is short of, float64 [] or [K]
+
+
+def in_jax(
+    estimator: Any,
+    name: str,
+    classes: tuple[Any, ...] | None,
+    names: Any,
+    precision: str,
+    centre: Centre | None = None,
+) -> InJax:
+    """Translate a fitted estimator; raises Untranslatable with the reason."""
+    dtype = np.dtype(DTYPES[precision])
+    changed = patched(estimator)
+    if changed is not None:
+        raise Untranslatable(f"{changed}, and a translation is of the class as it was written")
+    found, sources = translated(estimator, names, dtype, centre)
+    reader = Reader(sources, dtype, name)
+    heads = {word: head for word, head in found.heads.items() if word in (*METHODS, "value")}
+    decide = found.heads.get("label")
+    if decide is not None and classes is not None:
+        if all(isinstance(label, bool | int | float) for label in classes):
+            labels = np.array([float(label) for label in classes], dtype)
+            place = decide
+            heads["label"] = lambda params, rows: jnp.asarray(labels)[place(params, rows)]
+    if "decision" in heads and classes is not None and len(classes) == 2:
+        decision = heads["decision"]
+        heads["columns"] = lambda params, rows: _both(decision(params, rows))
+    offset = centre.answer if centre is not None and centre.taken else None
+    return InJax(found, reader, heads, decide, offset)
+
+
+def head_of(found: InJax, word: str, estimator: Any) -> Head:
+    """What answers one word of `output=`; raises Untranslatable where scikit-learn alone can."""
+    if word in found.heads:
+        return found.heads[word]
+    name = type(estimator).__name__
+    if word == "label":
+        raise Untranslatable(f"class labels of {name} that are no numbers have no place in JAX")
+    raise Untranslatable(f"{METHODS.get(word, 'predict')} of {name} has no translation")
+
+
+def _both(decision: Any) -> Any:
+    """A binary decision [R] as a column per class."""
+    return jnp.stack([-decision, decision], axis=1)
+
+
+Made = tuple[InJax, Callable[..., Any]]  # a translation, and its head as `Comparison.head`
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Rows that both are asked for, and what the estimator says of them."""
+
+    kinds: list[Any]  # rows of each kind, as the estimator takes them
+    wanted: np.ndarray  # its answers to all of them, float64 [M] or [M, K]
+    own: Callable[[], list[Any]]  # its labels for all of them
+
+
+@dataclass
+class Comparison:
+    """Which of the two answers: JAX, until an answer differs or rows do not fit it.
+
+    Where rounding is the difference, the translation is made once more for less than the whole
+    numbers (`centre`), and answers where that one agrees.
+
+    Shared by all copies of a model, so that each says the same in its repr.
+    """
+
+    found: InJax
+    head: Callable[..., Any]  # (params, rows [R, F]) -> scores, as the model is made of them
+    original: Callable[..., Any]  # rows -> the same of the estimator
+    decide: Callable[..., Any] | None  # rows -> the estimator's own labels
+    classes: tuple[Any, ...] | None
+    forced: bool  # backend="jax" was said: a difference is an error
+    name: str
+    recentre: Callable[[Centre], Made] | None = None  # raises Untranslatable
+    estimator: Any = None  # whose translation it is
+    stamp: Stamp | None = None  # of its state when it was translated
+    reason: str | None = None  # why the host answers; None: JAX does
+    centred: Made | None = None  # what answers in JAX in place of `found`
+    done: bool = False
+    spread: np.ndarray | None = None  # of the answers compared so far, [] or [K]
+    compiled: dict[Any, Any] = field(default_factory=dict)
+
+    def refuse_changed(self) -> None:
+        """Raise InputError where the estimator has changed since it was translated.
+
+        What is made of a translation (programs, tables, remembered answers) is of the fit that it
+        had; where the estimator itself answers, it is asked as it is.
+        """
+        if self.reason is None and self.stamp is not None:
+            if Stamp(self.estimator) != self.stamp:
+                raise InputError(
+                    f"{self.name} has changed since as_model translated it to JAX: it was fitted "
+                    f"again, or what it holds was assigned. Wrap it anew with as_model, and make "
+                    f"explainers of the new model; backend='host' asks it as it is at each call."
+                )
+
+    def settle(self, rows: tuple[Any, ...]) -> None:
+        """Compare the two on the first rows of each kind, as the estimator takes them.
+
+        One kind alone (rows to predict) is no comparison as long as their answers are all alike.
+
+        Raises InputError for a difference where backend="jax" was said, and what the estimator
+        itself raises.
+        """
+        if self.reason is not None or not rows:
+            return
+        self.refuse_changed()
+        self._settle(rows)
+        if self.stamp is not None:
+            # An estimator of one's own may keep what it was asked: that is no change of its fit.
+            self.stamp = Stamp(self.estimator)
+
+    def _settle(self, rows: tuple[Any, ...]) -> None:
+        some = [_first(kind) for kind in rows]
+        now = self.centred or (self.found, self.head)
+        try:
+            # What does not fit is known before the estimator is asked.
+            codes = np.concatenate([now[0].reader.codes(kind) for kind in some])
+            answers = [self._own(kind) for kind in some]
+            labels = functools.cache(lambda: self._labels(some))
+            asked = _Asked(some, np.concatenate(answers), labels)
+            reason = self._wrong(now, asked, codes)
+            if reason is not None and self.centred is None and self.recentre is not None:
+                made = self.recentre(self._centre(some[0], answers[0]))
+                if made[0].offset is not None or made[0].reader.shifted:
+                    codes = np.concatenate([made[0].reader.codes(kind) for kind in some])
+                    if self._wrong(made, asked, codes) is None:
+                        self.centred, reason = made, None
+        except Untranslatable as error:
+            reason = f"{error}"
+        if reason is not None:
+            self.to_host(reason)
+
+    def hold(self, rows: Any, codes: np.ndarray, first: int) -> None:
+        """Compare the two on all rows from `first` on, as they are explained; codes are theirs.
+
+        The estimator is asked for AT_ONCE rows a call. Where one differs the estimator answers from
+        now on, with the reason; raises what `settle` raises.
+        """
+        if self.reason is not None or first >= len(codes):
+            return
+        made = self.centred or (self.found, self.head)
+        for start in range(first, len(codes), AT_ONCE):
+            some = rows_of(rows, start, min(start + AT_ONCE, len(codes)))
+            own = codes[start : start + AT_ONCE]
+            kinds = [some]
+            asked = _Asked(kinds, self._own(some), lambda kinds=kinds: self._labels(kinds))
+            ties = made[0].translation.undecided
+            sure = np.ones(len(own), bool) if ties is None else ~ties(own)
+            reason = None if sure.all() or self.forced else self._hangs(~sure, "rows")
+            reason = reason or self._difference(made, asked, own, sure)
+            if reason is not None:
+                self.to_host(reason)
+                return
+        if self.stamp is not None:
+            self.stamp = Stamp(self.estimator)
+
+    def _answers(self, key: str, function: Any, params: Any, codes: np.ndarray) -> np.ndarray:
+        """A function of the translation, in float64: few rows by the program that compared the
+        first, so that nothing more is compiled for them.
+        """
+        step = len(codes) if len(codes) > MANY or len(codes) <= BLOCK else BLOCK
+        parts = [codes[i : i + step] for i in range(0, len(codes), step)]
+        if len(parts) > 1:
+            parts[-1] = np.pad(parts[-1], ((0, step - len(parts[-1])), (0, 0)), mode="edge")
+        found = [run_jax(self.compiled, key, function, params, part) for part in parts]
+        return np.concatenate(found)[: len(codes)]
+
+    def _centre(self, rows: Any, answers: np.ndarray) -> Centre:
+        """The middle of these rows; of answers that are not all finite, of those that are."""
+        finite = answers[np.isfinite(answers).reshape(len(answers), -1).all(axis=1)]
+        middle = finite.mean(axis=0) if len(finite) else np.zeros(answers.shape[1:])
+        return Centre(self.found.reader.middle(rows), np.asarray(middle))
+
+    def _wrong(self, made: Made, asked: _Asked, codes: np.ndarray) -> str | None:
+        """Why this translation cannot answer; None: it can."""
+        ties = made[0].translation.undecided
+        sure = np.ones(len(codes), bool) if ties is None else ~ties(codes)
+        if not (sure.all() or self.forced):
+            return self._hangs(~sure, "rows")
+        reason = self._difference(made, asked, codes, sure)
+        if reason is None and ties is not None and not self.forced:
+            tied = ties(hybrids(codes, COMPARED))
+            reason = self._hangs(tied, "hybrids of the first rows") if tied.any() else None
+        return reason
+
+    def _hangs(self, ties: np.ndarray, of: str) -> str:
+        return (
+            f"in {int(ties.sum())} of {len(ties)} {of} the answer of {self.name} hangs on which of "
+            "equally near neighbours its search meets first"
+        )
+
+    def to_host(self, reason: str) -> None:
+        """Let the estimator itself answer from now on; an InputError where that is refused."""
+        if self.forced:
+            raise InputError(
+                f"backend='jax' is not available for {self.name}: {reason}. Say backend='auto' or "
+                f"'host', or precision='float64' where rounding is the reason."
+            )
+        self.reason = reason
+
+    def _own(self, rows: Any) -> np.ndarray:
+        """The estimator's own answers, float64 [M] or [M, K]."""
+        wanted = np.array(self.original(rows), np.float64)  # the next answer may be in its place
+        return wanted[:, 0] if wanted.ndim == 2 and wanted.shape[1] == 1 else wanted
+
+    def _labels(self, kinds: list[Any]) -> list[Any]:
+        """The estimator's own labels."""
+        assert self.decide is not None
+        return [label for rows in kinds for label in np.asarray(self.decide(rows)).tolist()]
+
+    def _difference(
+        self, made: Made, asked: _Asked, codes: np.ndarray, sure: np.ndarray
+    ) -> str | None:
+        """How the two differ; None: they agree. sure: rows whose answers are compared."""
+        (of, head), wanted, alone = made, asked.wanted, len(asked.kinds) == 1
+        params, together = of.translation.params, self.classes is not None
+        which = "" if of is self.found else ", centred"
+        less = 0.0 if of.offset is None else of.offset
+        found = self._answers("head" + which, head, params, codes) + less
+        spread = spread_of(wanted, together)
+        if self.spread is not None:
+            spread = np.maximum(spread, self.spread)
+        elif found.shape == wanted.shape and (len(codes) < FEW or not spread.all()):
+            # As many as were answered, so that one shape is compiled.
+            mixed = hybrids(codes, max(FEW, 1 << (len(codes) - 1).bit_length()))
+            answers = run_jax(self.compiled, "head" + which, head, params, mixed)
+            spread = np.maximum(spread, spread_of(answers.astype(np.float64), together))
+        self.done |= not alone or len(codes) >= FEW or bool(spread.all())
+        tolerance = tolerance_of(wanted, spread, codes.dtype, alone)
+        difference = differs(found[sure], wanted[sure], tolerance)
+        if difference is not None:
+            apart = "" if "shape" in difference else f" (these are {spread.max():.3g} apart)"
+            return f"the JAX translation differs from {self.name} {difference}{apart}"
+        self.spread = spread  # of a translation that is left nothing is kept
+        if of.decide is None or self.decide is None:
+            return None
+        places = self._answers("label" + which, of.decide, params, codes)
+        assert self.classes is not None
+        own = np.array([self.classes.index(label) for label in asked.own()])
+        wrong = (places != own) & sure & ~_near_tie(wanted, tolerance.max())
+        if wrong.any():
+            many = f"{int(wrong.sum())} of {len(wrong)}"
+            return f"the JAX translation decides another class than {self.name} in {many} rows"
+        return None
+
+
+def differs(found: np.ndarray, wanted: np.ndarray, tolerance: Any) -> str | None:
+    """How two answers to the same rows differ beyond the tolerance; None: they do not."""
+    if found.shape != wanted.shape:
+        return f"in shape: {found.shape} in place of {wanted.shape}"
+    found = found.astype(np.float64)
+    same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+    with np.errstate(invalid="ignore"):
+        off = np.where(same, 0.0, np.abs(found - wanted))
+    wrong = ~(off <= tolerance)
+    if not wrong.any():
+        return None
+    rows = int(wrong.reshape(len(wrong), -1).any(axis=1).sum())
+    return f"by up to {off[wrong].max():.3g} in {rows} of {len(wanted)} rows"
+
+
+def _near_tie(scores: np.ndarray, tolerance: Any) -> np.ndarray:
+    """Rows whose class hangs on rounding: the two largest scores, or the one and 0; bool [M]."""
+    if scores.ndim == 1:
+        return np.abs(scores) <= 2 * tolerance
+    largest = np.sort(scores, axis=1)[:, -2:]
+    return largest[:, 1] - largest[:, 0] <= 2 * tolerance
+
+
+def _first(rows: Any) -> Any:
+    return rows_of(rows, 0, COMPARED)
+
+
+def rows_of(rows: Any, first: int, last: int) -> Any:
+    """Some of the rows, of an array, a memory map or a frame."""
+    if isinstance(rows, MappedRows) or not hasattr(rows, "iloc"):
+        return rows[first:last]
+    return rows.iloc[first:last]
+
+
+def check_version(estimator: Any, name: str) -> None:
+    """Refuse an estimator that another version of scikit-learn fitted, as far as that can be told.
+
+    Loading one warns and keeps no trace in it; but one restored without that keeps its version, and
+    one of another version mostly lacks a parameter of this one.
+    """
+    from sklearn import __version__ as here  # noqa: PLC0415
+
+    remedy = (
+        "Fit it again with this version, or install that one: fitted numbers may mean another "
+        "thing, or nothing."
+    )
+    for one in _parts(estimator):
+        if not of_sklearn(type(one)) or not hasattr(one, "__dict__"):
+            continue
+        kind = type(one).__name__
+        there = vars(one).get("_sklearn_version", here)
+        if there != here:
+            raise InputError(
+                f"f= must be fitted by the scikit-learn that is installed, {here}; {kind} of "
+                f"{name} was fitted by {there}. {remedy}"
+            )
+        missing = sorted(set(type(one)._get_param_names()) - set(vars(one)))
+        if missing:
+            raise InputError(
+                f"f= must be fitted by the scikit-learn that is installed, {here}; {kind} of "
+                f"{name} lacks its parameter {options.came(missing[0])}, so another version "
+                f"fitted it. {remedy}"
+            )
+
+
+def _parts(estimator: Any) -> list[Any]:
+    """The estimator, the steps of a Pipeline or ColumnTransformer, the parts of an ensemble."""
+    steps = [step for _, step, *_ in getattr(estimator, "transformers_", ())]
+    steps += [step for _, step in getattr(estimator, "steps", ())]
+    steps += list(np.ravel(getattr(estimator, "estimators_", ())))
+    inner = [part for step in steps if hasattr(step, "_get_param_names") for part in _parts(step)]
+    return [estimator, *inner]

@@ -1,0 +1,114 @@
+"""The `index=` argument: which weight each marginal contribution gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.checks import whole_number
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public_class
+from xaijax_kernels.games.semivalues import (
+    banzhaf_weights,
+    shapley_weights,
+    size_limited_weights,
+    weights_of,
+)
+
+
+def _real(weight: Any) -> Any:
+    if np.iscomplexobj(weight):
+        raise TypeError(f"it returned the complex number {weight!r}")
+    return weight
+
+
+@public_class
+@dataclass(frozen=True)
+class SizeLimited:
+    """An index that counts only what a player adds to sets of at most k other players.
+
+    Give it as `index=`. The weight of one set of s <= k players is 1 / ((k + 1) C(P - 1, s)), that
+    of a larger set is 0; C is the binomial coefficient. So every size 0..k counts alike. k = 0 is
+    what the player adds to the empty set, k = P - 1 is the Shapley value. `Explainer` counts the
+    players that are KEPT at the instance's values, `QII` those that are REPLACED.
+
+    Args:
+        k: int, 0 to P - 1. The largest number of other players in the set.
+        normalised: True (the default): the weights above, whose sum over all sets is 1. False:
+            without the factor 1 / (k + 1), as the paper prints it; values are k + 1 times as large.
+
+    Raises:
+        InputError: `k` is negative; where it is used, also `k` above P - 1.
+        InputTypeError: `k` is not a whole number, or `normalised` not True or False.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> model = xj.as_model(lambda X: X[:, 0] * X[:, 1])
+        >>> explainer = xj.Explainer(model, np.ones((1, 2)), index=xj.SizeLimited(0))
+        >>> explainer(np.array([[2.0, 3.0]])).values.round(3)
+        array([[1., 2.]])
+
+        f(2, 1) - f(1, 1) is 1, and f(1, 3) - f(1, 1) is 2.
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (2016),
+        section VIII-A; its weights sum to k + 1.
+    """
+
+    k: int
+    normalised: bool = True
+
+    def __post_init__(self) -> None:
+        whole_number(self.k, "k", least=0)
+        if not isinstance(self.normalised, bool):
+            raise InputTypeError(f"normalised must be True or False, got {self.normalised!r}.")
+
+
+LARGEST_P = 1_000  # C(P - 1, s) and 2^-(P - 1) are normal float64 numbers
+
+_ACCEPTED = "'shapley', 'banzhaf', SizeLimited(k) or a callable w(s)"
+
+Index = str | SizeLimited | Callable[[int], float]
+
+
+def index_weights(index: Index, P: int) -> tuple[np.ndarray, str]:
+    """(weight of one single set of size s, float64 [P]; the index's name).
+
+    Beyond LARGEST_P players Shapley and Banzhaf have the weights of LARGEST_P: more null players
+    change nothing in them, and no pair in which more differ is enumerated.
+    """
+    if P > LARGEST_P and isinstance(index, str):
+        P = LARGEST_P
+    if P > LARGEST_P:
+        raise InputError(
+            f"players: there are {P:,}, and the weight of a single set vanishes in float64 beyond "
+            f"{LARGEST_P:,}. Group columns with players=, or say index='shapley' or 'banzhaf'."
+        )
+    if isinstance(index, SizeLimited):
+        if index.k > P - 1:
+            raise InputError(
+                f"index: SizeLimited({index.k}) is larger than the {P - 1} players that a set "
+                f"without i can have; SizeLimited({P - 1}) is Shapley."
+            )
+        suffix = "" if index.normalised else ", not normalised"
+        return size_limited_weights(P, index.k, index.normalised), f"size <= {index.k}{suffix}"
+    if isinstance(index, str):
+        known = {"shapley": shapley_weights, "banzhaf": banzhaf_weights}
+        if index not in known:
+            raise InputError(f"index must be {_ACCEPTED}, got {index!r}.")
+        return known[index](P), index
+    if not callable(index):
+        raise InputTypeError(f"index must be {_ACCEPTED}, got {type(index).__name__}.")
+    try:
+        weights = weights_of(lambda size: _real(index(size)), P)
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(
+            f"index: w(s) must take a whole number s and return a number; {error}."
+        ) from error
+    if not np.isfinite(weights).all():
+        raise InputError(f"index: w(s) must be finite for s = 0..{P - 1}, got {weights.tolist()}.")
+    return weights, "semivalue"

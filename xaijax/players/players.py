@@ -1,0 +1,135 @@
+"""Players: which columns each player owns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+
+
+@dataclass(frozen=True)
+class Players:
+    """P players over F columns (the flattened instance)."""
+
+    of_column: np.ndarray  # int64 [F], the player that owns each column
+    names: tuple[str, ...]  # [P]
+
+    @property
+    def count(self) -> int:
+        """P."""
+        return len(self.names)
+
+    @property
+    def single(self) -> bool:
+        """Whether player j is column j."""
+        P = self.count
+        return P == len(self.of_column) and bool((self.of_column == np.arange(P)).all())
+
+    def all_columns(self) -> tuple[tuple[int, ...], ...]:
+        """Column indices of every player."""
+        return tuple(tuple(map(int, self.columns(p))) for p in range(self.count))
+
+    def columns(self, player: int) -> np.ndarray:
+        """Column indices of one player."""
+        return np.flatnonzero(self.of_column == player)
+
+
+def players_from(
+    players: Any, feature_names: Sequence[str] | None, shape: tuple[int, ...]
+) -> Players:
+    """Read the `players=` argument.
+
+    None: each column by itself. {"name": [columns]} or [[columns], ...]: the groups in the order
+    given, then the columns that no group names, in column order. An integer array shaped like one
+    instance: the player of each entry, numbered 0..P-1 without holes.
+    Raises InputError for overlaps, holes and unknown columns, InputTypeError for other types.
+    """
+    F = math.prod(shape)
+    labels = list(feature_names) if feature_names is not None else column_labels(shape)
+    if players is None:
+        return Players(np.arange(F), tuple(labels))
+    if isinstance(players, Mapping):
+        groups = [(str(name), columns) for name, columns in players.items()]
+    elif isinstance(players, np.ndarray) and (players.shape == shape or players.dtype.kind in "iu"):
+        return _from_mask(players, shape)
+    elif isinstance(players, Sequence) and not isinstance(players, str):
+        if all(isinstance(p, int | np.integer) for p in players) and len(players) == F:
+            return _from_mask(np.asarray(players), shape)
+        groups = [("", columns) for columns in players]
+    else:
+        raise InputTypeError(
+            f"players must be None, a dict of column lists, a list of column lists or an integer "
+            f"array shaped like one instance {shape}, got {type(players).__name__}."
+        )
+    return _from_groups(groups, labels, F)
+
+
+def column_labels(shape: tuple[int, ...]) -> list[str]:
+    """Names of columns that have none: x0, x1, ... or x0,3 for a higher rank."""
+    if len(shape) == 1:
+        return [f"x{j}" for j in range(shape[0])]
+    return ["x" + ",".join(map(str, place)) for place in np.ndindex(*shape)]
+
+
+def column_index(column: Any, labels: Sequence[str], name: str) -> int:
+    """A column's index from its index or its name."""
+    if isinstance(column, int | np.integer) and not isinstance(column, bool):
+        if str(column) in labels and list(labels).index(str(column)) != column:
+            raise InputError(
+                f"{name}: column {column} is the position of {labels[int(column)]!r} and the label "
+                f"of another column. Say the label as text ({str(column)!r}) or rename columns."
+            )
+        if not -len(labels) <= column < len(labels):
+            raise InputError(f"{name}: there is no column {column}; there are {len(labels)}.")
+        return int(column) % len(labels)
+    if str(column) in labels:
+        return list(labels).index(str(column))
+    raise InputError(f"{name}: there is no column {column!r}; columns are {list(labels)[:20]}.")
+
+
+def _from_groups(groups: Iterable[tuple[str, Any]], labels: Sequence[str], F: int) -> Players:
+    of_column = np.full(F, -1)
+    names: list[str] = []
+    for player, (given, columns) in enumerate(groups):
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
+            columns = [columns]
+        own = [column_index(c, labels, "players") for c in columns]
+        if not own:
+            raise InputError(f"players: group {given or player!r} has no columns.")
+        for c in own:
+            if of_column[c] != -1:
+                raise InputError(f"players: column {labels[c]!r} is named twice.")
+            of_column[c] = player
+        names.append(given or "+".join(labels[c] for c in own))
+    for c in map(int, np.flatnonzero(of_column == -1)):
+        of_column[c] = len(names)
+        names.append(labels[c])
+    if len(set(names)) != len(names):
+        raise InputError(
+            f"players: names occur twice: {names}. A group may not bear the name of a "
+            "column outside it."
+        )
+    return Players(of_column, tuple(names))
+
+
+def _from_mask(mask: np.ndarray, shape: tuple[int, ...]) -> Players:
+    if mask.dtype.kind not in "iu":
+        raise InputTypeError(f"players as an array must hold integers, got dtype {mask.dtype}.")
+    if mask.shape != shape:
+        raise InputError(
+            f"players has shape {mask.shape}, but one instance has {shape}; they must be the same."
+        )
+    flat = mask.reshape(-1).astype(np.int64)
+    P = int(flat.max()) + 1
+    missing = np.setdiff1d(np.arange(min(P, len(flat) + 1)), flat)
+    if flat.min() < 0 or len(missing):
+        wrong = (
+            "negative numbers occur" if flat.min() < 0 else f"{missing[:5].tolist()} are missing"
+        )
+        raise InputError(f"players must be numbered 0..P-1 without holes; {wrong}.")
+    return Players(flat, tuple(f"player {p}" for p in range(P)))

@@ -1,0 +1,177 @@
+"""Every instance a dot, every player a row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xaijax.core.optional import require
+from xaijax.core.public import public
+from xaijax.plots import style
+from xaijax.results.explanation import Explanation
+from xaijax.results.player_data import as_numbers
+from xaijax.results.private_explanation import PrivateExplanation
+from xaijax.results.summary import mean_abs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_DOTS = 4_000  # in one row; more cannot be told apart
+MOST_INTERVALS = 60  # in one row
+BINS = 90  # over the width, for telling how crowded a place is
+
+
+@public
+def beeswarm(
+    explanation: Explanation | PrivateExplanation,
+    ax: Axes | None = None,
+    *,
+    max_display: int = 12,
+    output: int | str | None = None,
+) -> Axes:
+    """One dot per instance and player: its place is the value, its colour the player's data.
+
+    The `max_display` players of the largest mean |value| are shown from the top. Numbers are
+    coloured from low (blue) to high (orange); the ends are the 5th and the 95th percentile of the
+    column. Grey are texts, constant columns, missing entries, and players that are not one column
+    of the data. Of more than 4,000 instances, 4,000 at even distances are drawn, and the axis says
+    so. Of up to 60 instances, 95 % intervals are drawn if standard errors are known.
+
+    Args:
+        explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
+            `output`; or its private copy.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
+        max_display: int, at least 1. Players shown.
+        output: name or position of one output. Needed with K outputs.
+
+    Returns:
+        The `Axes`.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> values = np.array([[1.0, -2.0], [3.0, 0.0]])
+        >>> data = np.array([[20, 5], [40, 6]])
+        >>> explanation = xj.Explanation(values, np.zeros(2), data=data)
+        >>> axes = xj.plots.beeswarm(explanation)
+        >>> axes.get_xlabel()
+        'Shapley value (2 instances)'
+    """
+    style.check(explanation, max_display, private=True)
+    explanation = style.one_output(explanation, output, "beeswarm")
+    shown, others = style.split(mean_abs(explanation), max_display)
+    total = len(explanation)
+    if total > MOST_DOTS:
+        explanation = explanation[np.linspace(0, total - 1, MOST_DOTS).astype(int)]
+    N = len(explanation)
+
+    axes = style.new_axes(ax, len(shown), width=7.8)
+    values = explanation.values[:, shown]  # [N, rows]
+    half = style.half_widths(explanation)
+    data = explanation.player_data()
+    levels = [_levels(data[j]) for j in shown]
+    colour_map = _colour_map()
+    edges = np.linspace(values.min(), values.max(), BINS)
+    order = np.random.default_rng(0).permutation(N)  # so that dots of like colour do not line up
+    axes.axvline(0, color=style.GREY, linewidth=1, zorder=1)
+    for row, j in enumerate(shown):
+        heights = row + _spread(values[:, row], edges, order)
+        if half is not None and N <= MOST_INTERVALS:
+            axes.hlines(
+                heights,
+                values[:, row] - half[:, j],
+                values[:, row] + half[:, j],
+                colors=style.GREY,
+                linewidth=0.8,
+                zorder=2,
+            )
+        axes.scatter(
+            values[:, row],
+            heights,
+            c=_colours(levels[row], N, colour_map),
+            s=26 if N <= 60 else 13 if N <= 1_000 else 7,
+            linewidths=0,
+            alpha=0.9,
+            zorder=3,
+            rasterized=N > 500,
+        )
+    xlabel = f"{style.value_name(explanation)} ({_count(N, total)})"
+    notes = [f"{len(others)} players of smaller values are not shown"] if len(others) else []
+    scaled = any(level is not None for level in levels)
+    if scaled and any(level is None or np.isnan(level).any() for level in levels):
+        notes.append("grey: no number, or constant")
+    if notes:
+        xlabel += "\n" + "; ".join(notes)
+    names = [explanation.feature_names[j] for j in shown]
+    style.dress(axes, names, xlabel, style.title_of(explanation))
+    axes.margins(x=0.04)
+    if scaled:
+        _colour_bar(axes, colour_map)
+    return axes
+
+
+def _count(drawn: int, total: int) -> str:
+    if drawn < total:
+        return f"{drawn:,} of {total:,} instances"
+    return f"{total:,} instance" + ("s" if total > 1 else "")
+
+
+def _levels(column: np.ndarray | None) -> np.ndarray | None:
+    """0 (low) to 1 (high) [N], NaN where missing; None where a player has no such scale."""
+    numbers = None if column is None else as_numbers(column)
+    if numbers is None:
+        return None
+    finite = numbers[np.isfinite(numbers)]
+    if finite.size == 0:
+        return None
+    low, high = np.percentile(finite, [5, 95])
+    if low == high:  # a rare flag: nearly all the same, yet not constant
+        low, high = finite.min(), finite.max()
+    if low == high:
+        return None
+    return np.clip((numbers - low) / (high - low), 0, 1)
+
+
+def _spread(values: np.ndarray, edges: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Heights [N] around 0 that set dots of like value apart, wider where more of them are."""
+    bins = np.digitize(values, edges)[order]
+    by_bin = np.argsort(bins, kind="stable")
+    counts = np.bincount(bins, minlength=len(edges) + 1)
+    first = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    rank = np.arange(len(values)) - first[bins[by_bin]]
+    middle = (counts[bins[by_bin]] - 1) / 2
+    heights = np.empty(len(values))
+    heights[order[by_bin]] = (rank - middle) * min(0.14, 0.8 / counts.max())
+    return heights
+
+
+def _colour_map() -> Any:
+    colors = require("matplotlib.colors", "xaijax[plots]")
+    return colors.LinearSegmentedColormap.from_list("low to high", style.LOW_TO_HIGH)
+
+
+def _colours(levels: np.ndarray | None, N: int, colour_map: Any) -> np.ndarray:
+    """RGBA [N, 4]."""
+    grey = require("matplotlib.colors", "xaijax[plots]").to_rgba(style.GREY)
+    if levels is None:
+        return np.tile(grey, (N, 1))
+    colours = colour_map(np.nan_to_num(levels))
+    colours[np.isnan(levels)] = grey
+    return colours
+
+
+def _colour_bar(ax: Axes, colour_map: Any) -> None:
+    mappable = require("matplotlib.cm", "xaijax[plots]").ScalarMappable(cmap=colour_map)
+    mappable.set_clim(0, 1)
+    bar = ax.figure.colorbar(mappable, ax=ax, ticks=[0, 1], aspect=45, pad=0.02, fraction=0.03)
+    bar.ax.set_yticklabels(["low", "high"], fontsize=8.5, color=style.TEXT)
+    bar.ax.tick_params(length=0)
+    bar.set_label("own value", fontsize=8.5, color=style.TEXT, labelpad=-14)
+    bar.outline.set_visible(False)

@@ -1,0 +1,138 @@
+"""The profile of one person, or of two, beside signed bars of influence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.core.public import public
+from xaijax.plots import style
+from xaijax.results.explanation import Explanation
+from xaijax.results.private_explanation import PrivateExplanation
+from xaijax.results.profiles import profiles_of
+from xaijax.results.summary import ranking
+from xaijax.results.wording import axis
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    from matplotlib.axes import Axes
+
+
+@public
+def profile(
+    explanation: Explanation | PrivateExplanation,
+    ax: Axes | None = None,
+    *,
+    profile: pandas.DataFrame
+    | polars.DataFrame
+    | Mapping[str, Any]
+    | Sequence[Mapping[str, Any]]
+    | None = None,
+    max_display: int = 14,
+) -> Axes:
+    """One signed bar per player, beside the person's data; two people side by side.
+
+    A person is an instance. Players come from the largest |value| of either person down. Those that
+    are not shown make one more bar, which is the sum of theirs. If standard errors are known, the
+    players that are shown one by one have 95 % intervals.
+
+    Args:
+        explanation: `Explanation` of one or two instances with one output, values [1, P] or [2, P];
+            or its private copy.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
+        profile: what to write as the people's data: a frame, or a list of dicts, with one row per
+            person and columns named like players; or one dict. A player without a column there, and
+            with None every player, shows `explanation.data`.
+        max_display: int, at least 1. Players shown one by one.
+
+    Returns:
+        The `Axes`.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> values = np.array([[1.0, -2.0]])
+        >>> explanation = xj.Explanation(values, np.zeros(1), feature_names=("age", "size"))
+        >>> axes = xj.plots.profile(explanation, profile=[{"age": 20, "size": "small"}])
+        >>> [label.get_text() for label in axes.get_yticklabels()]
+        ['size: small', 'age: 20']
+    """
+    style.check(explanation, max_display, private=True)
+    explanation = style.lone_output(explanation, "a profile is of one")
+    N = len(explanation)
+    if N > 2:
+        raise InputError(
+            f"explanation: a profile is of one person or two, got {N:,} instances. Choose them, "
+            "explanation[[3, 8]]."
+        )
+    texts = profiles_of(explanation, profile)
+    size = np.abs(explanation.values).max(axis=0)
+    shown, others = style.split(size, max_display)
+    values = explanation.values[:, shown]
+    half = style.half_widths(explanation)
+    names = [
+        _row_name(explanation.feature_names[j], [person[j] for person in texts]) for j in shown
+    ]
+    if len(others):
+        values = np.concatenate(
+            [values, explanation.values[:, others].sum(axis=1, keepdims=True)], axis=1
+        )
+        names.append(style.others_name(others))
+    axes = style.new_axes(ax, len(names) * (1 if N == 1 else 1.5), 8.2)
+    place = np.arange(len(names))
+    height = 0.68 if N == 1 else 0.36
+    for n in range(N):
+        at = place if N == 1 else place + (n - 0.5) * height
+        colours: Any = style.PEOPLE[n]
+        if N == 1:
+            colours = [style.UP if v >= 0 else style.DOWN for v in values[0]]
+        axes.barh(at, values[n], height=height, color=colours, label=_person(explanation, n))
+        if half is not None:
+            axes.errorbar(
+                values[n, : len(shown)],
+                at[: len(shown)],
+                xerr=half[n, shown],
+                fmt="none",
+                ecolor=style.TEXT,
+                elinewidth=1,
+                capsize=2.5,
+            )
+    axes.axvline(0, color=style.TEXT, linewidth=0.8)
+    kind = style.value_name(explanation)
+    note = f"; {style.interval_words(explanation)}" if half is not None else ""
+    title = style.title_of_one(explanation) if N == 1 else None
+    style.dress(axes, names, f"{kind}{axis(explanation)}{note}", title, 52)
+    if N == 2:
+        legend = axes.legend(loc="best", frameon=True, framealpha=0.9, fontsize=8.5)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+    return axes
+
+
+def _row_name(name: str, values: list[str | None]) -> str:
+    known = [one for one in values if one is not None]
+    if not known:
+        return style.elide(name)
+    if len(known) == 2 and known[0] == known[1]:
+        known = known[:1]
+    return style.elide(f"{name}: {' | '.join(style.elide(one, 18) for one in known)}", 52)
+
+
+def _person(explanation: Explanation | PrivateExplanation, n: int) -> str:
+    names = explanation.instance_names
+    return style.elide(names[n]) if names is not None else f"person {'AB'[n]}"
+
+
+def largest(explanation: Explanation | PrivateExplanation, count: int) -> np.ndarray:
+    """The places of the players with the largest |value| of either person."""
+    return ranking(np.abs(explanation.values).max(axis=0))[:count]

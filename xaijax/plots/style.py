@@ -1,0 +1,237 @@
+"""What all pictures share: colours, checks, names that fit, the players that are shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.optional import require
+from xaijax.results.explanation import Explanation
+from xaijax.results.private_explanation import PrivateExplanation
+from xaijax.results.summary import ranking
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Blue against orange stays apart in every common colour blindness; the outputs are Okabe and Ito's.
+DOWN, UP = "#2b6cb0", "#e07b16"
+GREY, LINE, TEXT = "#a3a8ad", "#d9dcdf", "#2a2e33"
+OUTPUTS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
+PEOPLE = ("#0072B2", "#E69F00")
+LOW_TO_HIGH = ("#2b6cb0", "#9c8fb4", "#e07b16")
+
+# Values that are no steps towards a sum: each input alone; shares of sets, not of an answer.
+NO_SUM = ("unary", "deegan-packel")
+
+NAME_LIMIT = 30  # characters of a name on an axis
+
+
+# What is drawn where neither base values nor data are needed.
+Shown = Explanation | PrivateExplanation
+
+
+def check(explanation: Any, max_display: Any, private: bool = False) -> None:
+    """Refuse what no picture can be made of.
+
+    private: whether the picture is also drawn of a `PrivateExplanation`.
+
+    Raises:
+        InputTypeError: not an Explanation, or max_display is no integer.
+        InputError: no instance, values that are not finite, or max_display below 1.
+    """
+    if isinstance(explanation, PrivateExplanation) and not private:
+        raise InputError(
+            "explanation: a private copy has neither base values nor data, which are needed "
+            "here. Draw it with xaijax.plots.bar, profile or beeswarm."
+        )
+    if not isinstance(explanation, Shown):
+        raise InputTypeError(
+            f"explanation: got {type(explanation).__name__}; pass an xaijax Explanation."
+        )
+    if isinstance(max_display, bool) or not isinstance(max_display, int | np.integer):
+        raise InputTypeError(f"max_display: got {max_display!r}; pass an integer of at least 1.")
+    if max_display < 1:
+        raise InputError(f"max_display: got {max_display}; pass an integer of at least 1.")
+    if len(explanation) == 0:
+        raise InputError("explanation: it has no instances, so there is nothing to draw.")
+    broken = ~np.isfinite(explanation.values).reshape(len(explanation), -1).all(axis=1)
+    if broken.any():
+        raise InputError(
+            f"explanation: {broken.sum():,} of {len(explanation):,} instances have values that are "
+            "not finite; draw the others, explanation[mask]."
+        )
+
+
+def one_output(explanation: Shown, output: int | str | None, plot: str) -> Any:
+    """The explanation [N, P] of one output, of the class that was given.
+
+    Raises:
+        InputError: K outputs and none chosen, one output and another chosen, or an unknown one.
+    """
+    if explanation.output_names is None:
+        if output is not None and output != explanation.provenance.get("selected_output"):
+            raise InputError(
+                f"output: got {output!r}, but the explanation has one output; leave output out."
+            )
+        return explanation
+    if output is None:
+        names = ", ".join(repr(name) for name in explanation.output_names[:6])
+        more = ", ..." if len(explanation.output_names) > 6 else ""
+        raise InputError(
+            f"output: {plot} draws one output and the explanation has "
+            f"{len(explanation.output_names)}; pass output= ({names}{more}) or its position."
+        )
+    chosen = explanation[:, :, output]
+    if chosen.output_names is not None:
+        raise InputTypeError(f"output: got {output!r}; pass one name or position.")
+    return chosen
+
+
+def lone_output(explanation: Shown, why: str) -> Any:
+    """The explanation [N, P], for what takes no output=; why: "a profile is of one".
+
+    Raises InputError: K outputs.
+    """
+    if explanation.output_names is not None:
+        names = [repr(name) for name in explanation.output_names[:6]]
+        raise InputError(
+            f"explanation: it has {len(explanation.output_names)} outputs ({', '.join(names)}), "
+            f"and {why}. Choose it: explanation[:, :, {names[-1]}]."
+        )
+    return explanation
+
+
+def new_axes(ax: Any, rows: float, width: float = 7.2) -> Axes:
+    """`ax`, or the axes of a new figure that fits so many rows.
+
+    Raises:
+        InputTypeError: `ax` is no matplotlib Axes.
+        ImportError: matplotlib is not installed.
+    """
+    axes_type = require("matplotlib.axes", "xaijax[plots]").Axes
+    if ax is None:
+        pyplot = require("matplotlib.pyplot", "xaijax[plots]")
+        size = figure_size(rows, width)
+        return pyplot.subplots(figsize=size, layout="constrained")[1]
+    if not isinstance(ax, axes_type):
+        raise InputTypeError(f"ax: got {type(ax).__name__}; pass a matplotlib Axes or None.")
+    return ax
+
+
+def figure_size(rows: float, width: float = 7.2) -> tuple[float, float]:
+    """Inches that give each row room for its name."""
+    return width, 1.2 + 0.34 * rows
+
+
+def split(size: np.ndarray, max_display: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the players shown, largest of size [P] or [P, K] first, and of the others.
+
+    A single other is shown: its row would be there anyway.
+    """
+    order = ranking(size)
+    if len(order) == max_display + 1:
+        max_display += 1
+    return order[:max_display], order[max_display:]
+
+
+def others_name(others: np.ndarray) -> str:
+    """The name of the row that stands for the players not shown."""
+    return f"sum of {len(others)} others"
+
+
+def elide(text: str, limit: int = NAME_LIMIT) -> str:
+    """At most `limit` characters on one line; both ends stay, since names differ at either."""
+    text = " ".join(str(text).split())
+    if len(text) <= limit:
+        return text
+    tail = (limit - 1) // 3
+    return text[: limit - 1 - tail].rstrip() + "…" + text[len(text) - tail :].lstrip()
+
+
+def value_name(explanation: Shown) -> str:
+    """The index in words: "Shapley value", say."""
+    known = {
+        "shapley": "Shapley value",
+        "banzhaf": "Banzhaf value",
+        "aec": "AEC effect",
+        "unary": "unary influence",
+        "deegan-packel": "Deegan-Packel index",
+    }
+    return known.get(explanation.kind, f"value ({elide(explanation.kind)})")
+
+
+def interval_words(explanation: Shown) -> str:
+    """What the lines beside values are."""
+    if isinstance(explanation, PrivateExplanation):
+        return f"lines: 95 % of the noise, epsilon {explanation.epsilon:g}"
+    return "lines: 95 % intervals"
+
+
+def beside(ax: Axes, end: float, row: int, text: str) -> None:
+    """Write to the right of a bar's end, without TeX reading."""
+    ax.annotate(
+        text,
+        (end, row),
+        xytext=(5, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8.5,
+        color=TEXT,
+        parse_math=False,
+    )
+
+
+def dress(
+    ax: Axes, names: list[str], xlabel: str, title: str | None, limit: int = NAME_LIMIT
+) -> None:
+    """Rows from the top with their names, a light grid, no frame; limit: characters of a name.
+
+    Names are set without TeX reading: a dollar sign in a column name is a dollar sign.
+    """
+    ax.set_yticks(range(len(names)))
+    ax.set_yticklabels([elide(name, limit) for name in names], color=TEXT, parse_math=False)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.tick_params(axis="x", colors=TEXT, labelsize=9)
+    ax.grid(axis="x", color=LINE, linewidth=0.6)
+    ax.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        ax.spines[side].set_visible(False)
+    ax.spines["bottom"].set_color(LINE)
+    ax.set_xlabel(xlabel, color=TEXT, fontsize=9.5)
+    if title is not None:
+        ax.set_title(
+            elide(title, 60), loc="left", fontsize=10.5, color=TEXT, pad=10, parse_math=False
+        )
+
+
+def title_of(explanation: Shown) -> str | None:
+    """The output that was chosen, where there were several."""
+    selected = explanation.provenance.get("selected_output")
+    return None if selected is None else f"output: {selected}"
+
+
+def title_of_one(one: Shown) -> str | None:
+    """The name of the only instance, and the output that was chosen."""
+    parts = [] if one.instance_names is None else [f"instance: {one.instance_names[0]}"]
+    output = title_of(one)
+    return ", ".join(parts + ([] if output is None else [output])) or None
+
+
+def signed(value: float) -> str:
+    """Three digits with the sign, as the axes write it."""
+    return f"{value:+.3g}".replace("-", "−")
+
+
+def half_widths(explanation: Shown) -> np.ndarray | None:
+    """Half 95 % intervals like values, NaN where unknown; None where there is nothing to draw.
+
+    Of a private copy: of the noise.
+    """
+    if isinstance(explanation, PrivateExplanation):
+        return explanation.half_widths()
+    if explanation.std_errors is None or not np.any(explanation.std_errors > 0):
+        return None
+    return explanation.half_widths()

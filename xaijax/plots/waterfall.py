@@ -1,0 +1,188 @@
+"""One instance: from the base value, player by player."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public
+from xaijax.plots import style
+from xaijax.results.explanation import Explanation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@public
+def waterfall(
+    explanation: Explanation,
+    ax: Axes | None = None,
+    *,
+    instance: int | str = 0,
+    max_display: int = 10,
+    output: int | str | None = None,
+) -> Axes:
+    """Steps from the base value (bottom) to the base value plus all values (top), of one instance.
+
+    The `max_display` players of the largest |value| are shown from the top. The others make one
+    step at the bottom. A player that is one column of the data shows the instance's entry there.
+    If standard errors are known, a line at the end of each step shows a 95 % interval. The step of
+    the others has none, since its error depends on how the errors of its players are correlated.
+
+    Args:
+        explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
+            `output`.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
+        instance: position or name of the instance.
+        max_display: int, at least 1. Players shown one by one.
+        output: name or position of one output. Needed with K outputs.
+
+    Returns:
+        The `Axes`.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted; a private copy, which has no
+            base value; unary influences and indices of Deegan and Packel, which are no steps
+            towards a sum.
+        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> explanation = xj.Explanation(
+        ...     np.array([[3.0, -1.0]]), np.array([0.5]), feature_names=("age", "size")
+        ... )
+        >>> axes = xj.plots.waterfall(explanation)
+        >>> axes.texts[-1].get_text()
+        'base value + all values = 2.5'
+    """
+    style.check(explanation, max_display)
+    refuse_no_sum(explanation)
+    explanation = style.one_output(explanation, output, "waterfall")
+    if not isinstance(instance, str) and np.ndim(instance) > 0 or isinstance(instance, slice):
+        raise InputTypeError(f"instance: got {instance!r}; pass one position or name.")
+    one = explanation[instance]
+    values, base = one.values[0], float(one.base_values[0])
+    shown, others = style.split(np.abs(values), max_display)
+    steps = values[shown]
+    half = style.half_widths(one)
+    widths = np.zeros(len(steps)) if half is None else half[0, shown]
+    names = [_label(one.feature_names[j], column) for j, column in _columns(one, shown)]
+    if len(others):
+        steps = np.append(steps, values[others].sum())
+        widths = np.append(widths, 0.0)
+        names.append(style.others_name(others))
+    ends = base + np.cumsum(steps[::-1])[::-1]  # [rows]; the bottom row starts at the base value
+    starts = np.append(ends[1:], base)
+
+    axes = style.new_axes(ax, len(names) + 1)
+    rows = np.arange(len(names))
+    colours = [style.UP if step > 0 else style.DOWN for step in steps]
+    axes.barh(rows, steps, left=starts, height=0.62, color=colours, zorder=3)
+    axes.vlines(ends[1:], rows[1:] - 1.31, rows[1:] + 0.31, colors=style.GREY, lw=0.8, zorder=2)
+    known = np.isfinite(widths) & (widths > 0)
+    if known.any():
+        axes.errorbar(
+            ends[known],
+            rows[known],
+            xerr=widths[known],
+            fmt="none",
+            ecolor=style.TEXT,
+            elinewidth=1,
+            capsize=2.5,
+            zorder=4,
+        )
+    reach = np.nan_to_num(widths)
+    # The numbers stand past the interval.
+    far = np.where(steps >= 0, ends + reach, ends - reach)
+    _step_texts(axes, steps, far)
+    xlabel = f"base value + {style.value_name(one)}s"
+    if known.any():
+        xlabel += "; lines: 95 % intervals"
+    style.dress(axes, names, xlabel, style.title_of_one(one))
+    points = np.concatenate([[base], ends - reach, ends + reach])
+    _limits(axes, steps, far, points)
+    _mark(axes, base, (-0.6, len(names) + 0.35), len(names) - 0.1, f"base value {base:.4g}")
+    _mark(
+        axes,
+        float(ends[0]),
+        (-1.3, len(names) - 0.4),
+        -0.9,
+        f"base value + all values = {ends[0]:.4g}",
+    )
+    return axes
+
+
+def refuse_no_sum(explanation: Explanation) -> None:
+    """Raise InputError for values that are no steps from one number to another."""
+    if explanation.kind in style.NO_SUM:
+        raise InputError(
+            f"explanation: a {style.value_name(explanation)} is no step towards a sum, so there "
+            "is no waterfall of it. Say xaijax.plots.profile (one person or two), bar or beeswarm."
+        )
+
+
+def _columns(one: Explanation, shown: np.ndarray) -> list[tuple[int, np.ndarray | None]]:
+    data = one.player_data()
+    return [(int(j), data[j]) for j in shown]
+
+
+def _label(name: str, column: np.ndarray | None) -> str:
+    if column is None:
+        return name
+    entry = _entry(column[0], 12)
+    return f"{style.elide(name, style.NAME_LIMIT - len(entry) - 3)} = {entry}"
+
+
+def _entry(value: Any, room: int) -> str:
+    if value is None or value != value:
+        return "missing"
+    if isinstance(value, float | np.floating):
+        return f"{value:.4g}"
+    return style.elide(str(value), room)
+
+
+def _step_texts(ax: Axes, steps: np.ndarray, far: np.ndarray) -> None:
+    for row, step in enumerate(steps):
+        ax.annotate(
+            style.signed(step),
+            (far[row], row),
+            xytext=(5 if step >= 0 else -5, 0),
+            textcoords="offset points",
+            ha="left" if step >= 0 else "right",
+            va="center",
+            fontsize=8.5,
+            color=style.TEXT,
+        )
+
+
+def _limits(ax: Axes, steps: np.ndarray, far: np.ndarray, points: np.ndarray) -> None:
+    """Room for all points, and on either side for the numbers that stick out there."""
+    low, high = points.min(), points.max()
+    width = (high - low) or max(abs(high), 1.0) * 0.1
+    number = 0.24 * width  # what a number takes where long names leave little to the axes
+    left = (far - number)[steps < 0].min(initial=low - 0.05 * width)
+    right = (far + number)[steps >= 0].max(initial=high + 0.05 * width)
+    ax.set_xlim(left, right)
+    ax.set_ylim(len(steps) + 0.35, -1.3)
+
+
+def _mark(ax: Axes, x: float, span: tuple[float, float], row: float, text: str) -> None:
+    """A dashed line at x over the rows of span, and a text on the side where there is room."""
+    left, right = ax.get_xlim()
+    to_the_right = x < (left + right) / 2
+    ax.plot([x, x], span, color=style.GREY, linewidth=0.9, linestyle="--", zorder=1)
+    ax.annotate(
+        text,
+        (x, row),
+        xytext=(4 if to_the_right else -4, 0),
+        textcoords="offset points",
+        ha="left" if to_the_right else "right",
+        va="center",
+        fontsize=9,
+        color=style.TEXT,
+    )

@@ -1,0 +1,167 @@
+"""`Ledger`: what was spent of a privacy budget, in a file that is only ever appended to.
+
+A charge is on the disk before the noise is drawn, the answer before anyone sees it. Whatever moment
+a process is killed at:
+
+- before the charge is whole: nothing was drawn; the torn line is cut off by the next process;
+- between charge and answer: charged. The same query is charged once more when it is asked again:
+  that no answer left cannot be known from the file, since a file that lost its last line, which
+  somebody has seen, looks the same. Two answers then have two charges;
+- after the answer: it is charged, and the same query gets the same numbers, free of charge.
+
+All of it happens under a lock of the file, so that processes wait for each other. Keep the file on
+a local disk, beside the data and as private as they are: it holds digests of the questions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from xaijax.core.errors import BudgetExceededError, PrivacyError
+from xaijax.core.public import public_class
+from xaijax.privacy.ledger.amounts import exact, positive
+from xaijax.privacy.ledger.book import Book, first_line
+from xaijax.privacy.ledger.file import LedgerFile
+from xaijax.results.files.npz import as_path
+
+
+@public_class
+class Ledger:
+    """A privacy budget for one private data set, kept in a file.
+
+    Each release charges its epsilon. The sum of all charges is never above the budget; epsilons are
+    added exactly, as fractions of what is written (ten times 0.1 is 1). A charge is on the disk
+    before noise is drawn, and the answer before anyone sees it, so a process may be killed at any
+    moment. If a question was charged and its answer is not in the file, it is charged again. Other
+    processes wait while one uses the file.
+
+    An identical question (question, data, model, epsilon, composition) gets the same numbers again,
+    free of charge, if its model can be known again: a JAX function, or a scikit-learn estimator.
+    With any other model it is charged again.
+
+    Args:
+        path: of the file, text or `os.PathLike`. It is made where there is none, in a folder that
+            exists, readable and writable for its owner only. A file that others may read or write
+            is refused. The path is resolved once, so a change of the current folder does not
+            matter. Keep the file on a local disk.
+        budget: float above 0. The largest sum of epsilons that may ever be released. It is set
+            once: the same number is needed each time the file is opened.
+
+    Raises:
+        InputError, InputTypeError: a budget that is not a finite number above 0, a path that is no
+            file, or whose folder does not exist.
+        PrivacyError: the file has another budget, is no ledger, was altered, or others may read or
+            write it. Also by later use: the file vanished, was replaced or lost lines.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> data = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 1], [2, 2]], np.float32)
+        >>> model = xj.as_model(lambda X: X[:, 0] > 0, output="label", classes=[0, 1])
+        >>> report = xj.QII(model, data, quantity="rate").explain()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = xj.privacy.Ledger(f"{folder}/people.ledger", budget=3.0)
+        ...     first = xj.privacy.release(report, epsilon=2.0, ledger=ledger)
+        ...     again = xj.privacy.release(report, epsilon=2.0, ledger=ledger)
+        ...     ledger.spent, ledger.remaining
+        (2.0, 1.0)
+        >>> bool((again.values == first.values).all())
+        True
+
+        The second release is the same question, and free of charge.
+
+    A file that was set back to an older one before this object was made cannot be told from a sound
+    one. The file is as private as the data. Use one ledger for one data set.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], budget: float) -> None:
+        given = as_path(path)
+        self._budget = positive(budget, "budget")
+        self._file = LedgerFile(given, first_line(self._budget))
+        with self._file.opened() as (_, book):
+            self._refuse_other_budget(book)
+
+    @property
+    def path(self) -> Path:
+        """The path of the file, absolute."""
+        return self._file.path
+
+    @property
+    def budget(self) -> float:
+        """The largest sum of epsilons that may be released."""
+        return self._budget
+
+    @property
+    def spent(self) -> float:
+        """The sum of epsilons charged so far, by any process."""
+        with self._file.opened() as (_, book):
+            return float(book.spent)
+
+    @property
+    def remaining(self) -> float:
+        """The budget less what was charged so far."""
+        with self._file.opened() as (_, book):
+            return float(exact(self._budget) - book.spent)
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r}, budget={self.budget:g}, spent={self.spent:g})"
+
+    def _known(self, query: Mapping[str, Any] | None, epsilon: float) -> dict[str, Any] | None:
+        """The answer that this query got; None: it has to be drawn, and the budget pays for it."""
+        with self._file.opened() as (_, book):
+            key = book.key(query)
+            if key in book.answers:
+                return book.answers[key]
+            self._refuse_overspending(book, key, epsilon)
+            return None
+
+    def _answer(
+        self,
+        query: Mapping[str, Any] | None,
+        epsilon: float,
+        draw: Callable[[], dict[str, Any]],
+        may: Callable[[], None] = lambda: None,
+    ) -> dict[str, Any]:
+        """Charge, then draw, then keep the answer; or the answer that there is.
+
+        query: None for one that cannot be known again. may: asked before the charge, it raises what
+        makes a draw impossible.
+        """
+        with self._file.opened() as (file, book):
+            key = book.key(query)
+            if key in book.answers:
+                return book.answers[key]
+            self._refuse_overspending(book, key, epsilon)
+            may()
+            charge = {"kind": "charge", "query": key, "epsilon": repr(epsilon)}
+            self._file.append(file, book, charge)
+            answer = draw()
+            self._file.append(file, book, {"kind": "answer", "query": key, "answer": answer})
+            return answer
+
+    def _refuse_overspending(self, book: Book, key: str, epsilon: float) -> None:
+        left = exact(self._budget) - book.spent
+        if exact(epsilon) <= left:
+            return
+        again = (
+            " It was charged before, and its answer is not in the file; whether anyone saw it is "
+            "not known, so it would be charged again."
+        )
+        raise BudgetExceededError(
+            f"epsilon={epsilon:g} is more than the {float(left):g} left of the ledger's budget of "
+            f"{self._budget:g}.{again if key in book.unanswered else ''} Nothing was drawn or "
+            "charged. Ask with a smaller epsilon=, or stop here: a new ledger for the same data "
+            "would not be private."
+        )
+
+    def _refuse_other_budget(self, book: Book) -> None:
+        if book.budget != exact(self._budget):
+            raise PrivacyError(
+                f"budget={self._budget:g}, but the ledger {self.path} was opened with "
+                f"{float(book.budget):g}. A budget is set once: say that one, or another path for "
+                "other data."
+            )

@@ -1,0 +1,198 @@
+"""The transparency report of QII for one person, or for two compared, in plain words."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.core.optional import require
+from xaijax.core.public import public
+from xaijax.plots import style
+from xaijax.plots.profile import largest, profile
+from xaijax.results import wording
+from xaijax.results.explanation import Explanation
+from xaijax.results.files.npz import as_path, write_atomically
+from xaijax.results.profiles import profiles_of
+from xaijax.results.summary import how_sure
+
+DPI, TOP = 160, 5
+
+
+@public
+def transparency_report(
+    explanation: Explanation, path: str | os.PathLike[str], profile: Any = None
+) -> Path:
+    """Write one HTML page that tells one person, or two compared, what influenced a decision.
+
+    The page shows the person's inputs beside signed bars of their influence. It says in plain words
+    what the quantity, the intervention, the difference and the index were, which inputs moved the
+    quantity most, and whether influences add up. With difference="subtract" it also says which way
+    an input moved it (not for Deegan-Packel, which has no direction). Sampled values have 95 %
+    intervals. Two people stand side by side, and the text says where they differ. The page has no
+    script and loads nothing from elsewhere. It shows the people's data: mind whom you send it to.
+
+    Args:
+        explanation: an `Explanation` made by `QII` for one or two individuals, values [1, P] or
+            [2, P]. For a vector of class probabilities choose a class: explanation[:, :, "yes"].
+        path: the file to write; an existing file is replaced as a whole.
+        profile: None, or what to write as the people's values: a frame or a list of dicts, one row
+            a person, with columns named like the players. A player without a column there, and
+            every player with None, is taken from `explanation.data`.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: not an explanation by `QII`, not one or two people, or no such folder.
+        InputTypeError: an argument of another type.
+        ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> data = np.array([[0, 0], [0, 1], [1, 1], [1, 1]])
+        >>> hired = xj.as_model(lambda X: X[:, 1] > 0, output="label")
+        >>> explanation = xj.QII(hired, data).explain(data[:1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     xj.transparency_report(explanation, f"{folder}/page.html").name
+        'page.html'
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE
+        S&P 2016): transparency reports.
+    """
+    style.check(explanation, 1)
+    if explanation.provenance.get("method") != "QII":
+        raise InputError("explanation: a transparency report is made of what `QII` explains.")
+    explanation = style.lone_output(explanation, "a transparency report is of one")
+    if explanation.data is None or len(explanation) > 2:
+        raise InputError(
+            f"explanation: a transparency report is of one person or two, got "
+            f"{len(explanation):,} instances of quantity="
+            f"{explanation.provenance.get('quantity')!r}. Choose them, explanation[[3, 8]]."
+        )
+    if as_path(path).is_dir():
+        raise InputError(f"path: {path} is a folder; give the name of a file.")
+    jinja2 = require("jinja2", "xaijax[plots]")
+    text = resources.files("xaijax.reports").joinpath("transparency.html.j2").read_text("utf-8")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    page = environment.from_string(text).render(**_content(explanation, profile))
+    return write_atomically(path, lambda file: file.write(page.encode("utf-8", "replace")))
+
+
+def _content(explanation: Explanation, given: Any) -> dict[str, Any]:
+    texts = profiles_of(explanation, given)
+    names = _people(explanation)
+    order = largest(explanation, explanation.shape[1])
+    half = style.half_widths(explanation)
+    rows = [
+        {
+            "name": explanation.feature_names[j],
+            "people": [
+                {
+                    "value": texts[n][j] or "",
+                    "influence": _signed(explanation.values[n, j]),
+                    "half": "" if half is None else f"±{half[n, j]:.2g}",
+                }
+                for n in range(len(explanation))
+            ],
+        }
+        for j in order
+    ]
+    return {
+        "people": names,
+        "sure": how_sure(explanation),
+        "intervals": half is not None,
+        "words": wording.words(explanation),
+        "findings": [_finding(explanation, n, texts[n], half) for n in range(len(explanation))],
+        "compared": _compared(explanation, texts) if len(explanation) == 2 else None,
+        "rows": rows,
+        "caption": wording.to_the_right(explanation),
+        "picture": _picture(explanation, given),
+    }
+
+
+def _signed(value: float) -> str:
+    """Three digits with the sign; what rounding leaves of 0 is 0."""
+    return "0" if abs(value) < 1e-9 else style.signed(value)
+
+
+def _people(explanation: Explanation) -> list[str]:
+    if explanation.instance_names is not None:
+        return list(explanation.instance_names)
+    return ["This person"] if len(explanation) == 1 else ["Person A", "Person B"]
+
+
+def _finding(
+    explanation: Explanation, n: int, texts: list[str | None], half: np.ndarray | None
+) -> dict[str, Any]:
+    """The people's own numbers and the inputs that moved them most."""
+    values = explanation.values[n]
+    order = [j for j in np.argsort(-np.abs(values), kind="stable")[:TOP] if abs(values[j]) >= 1e-9]
+    lines = []
+    for j in order:
+        own = "" if texts[j] is None else f" ({texts[j]})"
+        sure = ""
+        if half is not None and np.isfinite(half[n, j]):
+            sure = f", 95 % interval {values[j] - half[n, j]:+.3g} to {values[j] + half[n, j]:+.3g}"
+            if abs(values[j]) <= half[n, j]:
+                sure += ": it may be none"
+        done = wording.effect(explanation, values[j])
+        lines.append(f"{explanation.feature_names[j]}{own} {done}{sure}.")
+    quantity, total = (_own(explanation, name, n) for name in ("quantity", "total"))
+    now = wording.ends(explanation, quantity, float(explanation.base_values[n]), total)
+    margin = _own(explanation, "margin", n)
+    if margin is not None:
+        now = (
+            f"Nearest to the threshold: a set {margin:.2g} from it, beyond which numbers may jump."
+        )
+    return {"now": now, "lines": lines or [wording.nothing(explanation)]}
+
+
+def _own(explanation: Explanation, name: str, n: int) -> float | None:
+    """A number of one person in the stats, where there is one; a vector's has several."""
+    value = explanation.stats.get(name)
+    if not isinstance(value, np.ndarray) or value.shape != (len(explanation),):
+        return None
+    return float(value[n])
+
+
+def _compared(explanation: Explanation, texts: list[list[str | None]]) -> list[str]:
+    """Where two people differ most."""
+    gap = explanation.values[0] - explanation.values[1]
+    a, b = _people(explanation)
+    lines = []
+    for j in np.argsort(-np.abs(gap), kind="stable")[:TOP]:
+        if gap[j] == 0:
+            continue
+        own = [one[j] for one in texts]
+        beside = f" ({own[0]} and {own[1]})" if None not in own and own[0] != own[1] else ""
+        first, second = (_signed(explanation.values[n, j]) for n in range(2))
+        name = explanation.feature_names[j]
+        lines.append(f"{name}{beside}: {first} for {a}, {second} for {b}.")
+    return lines or ["No influence differs."]
+
+
+def _picture(explanation: Explanation, given: Any) -> dict[str, Any]:
+    rows = min(explanation.shape[1], 15) * (1 if len(explanation) == 1 else 1.5)
+    size = style.figure_size(rows, 8.2)
+    figure = require("matplotlib.figure", "xaijax[plots]").Figure(
+        figsize=size, layout="constrained"
+    )
+    profile(explanation, figure.add_subplot(), profile=given)
+    png = io.BytesIO()
+    figure.savefig(png, format="png", dpi=DPI)
+    return {
+        "width": round(size[0] * 96),
+        "png": base64.b64encode(png.getvalue()).decode("ascii"),
+    }

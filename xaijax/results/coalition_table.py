@@ -1,0 +1,310 @@
+"""`CoalitionTable`: v(S) of every set of players, and the indices that read it.
+
+Letters: N games, P players.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public_class
+from xaijax.core.typing import ArrayLike
+from xaijax.players.index import SizeLimited, index_weights
+from xaijax.players.sets import chances, player_place
+from xaijax_kernels.games import simple_games
+from xaijax_kernels.games.semivalues import expected_marginals, semivalue
+
+# Worst case of a sum of so many float64 numbers: what a table is given for, where it does not say.
+SUMMANDS = 1 << 20
+UNIT = 2.0**-53  # of one rounding
+
+
+@public_class
+class CoalitionTable:
+    """A game as a table: the value v(S) of all 2^P sets S of players, and indices computed from it.
+
+    `QII.game` returns one, with v(S) the influence of replacing the players of S together. Players
+    in S are the REPLACED ones there, so that v(nothing replaced) is 0. A table made by hand may
+    hold any game. `len(table)` is N, the number of games.
+
+    Args:
+        values: float [N, 2^P], or [2^P] for one game; finite. Entry S of a row is the set whose
+            players are the bits of the whole number S: entry 0 is v of the empty set, entry 1 that
+            of player 0, entry 3 that of players 0 and 1, entry 2^P - 1 that of all players.
+        player_names: list of str [P], all different. None: "player 0", "player 1", ...
+        rounding: how far a value may be from its true one because means are rounded: a number of at
+            least 0, or [N]. A set whose value is below a threshold by no more than that reaches the
+            threshold. Values made of labels are multiples of 1/N, so v(S) = threshold is common,
+            and without this the last bit would decide. `QII.game` gives the rounding of the rows it
+            averaged. None: that of a sum of 2^20 float64 numbers, 2^-33 times the game's largest
+            |v(S)|. 0.0: values are compared as they are.
+
+    Attributes:
+        values: float64 [N, 2^P], read-only.
+        player_names: tuple of str [P].
+        rounding: float64 [N], read-only.
+
+    Raises:
+        InputError: values of another shape or not finite, names that repeat or are not P, a
+            rounding below 0 or of another shape.
+        InputTypeError: values, or a rounding, that are no real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> table = xj.CoalitionTable([0, 0, 0, 1, 0, 1, 0, 1], ["a", "b", "c"])  # a with b or c
+        >>> table.shapley().round(3)
+        array([[0.667, 0.167, 0.167]])
+        >>> table.banzhaf()
+        array([[0.75, 0.25, 0.25]])
+        >>> table.deegan_packel()
+        array([[0.5 , 0.25, 0.25]])
+        >>> table.responsibility()
+        array([[0.5, 0.5, 0.5]])
+
+    References:
+        Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (2016),
+        appendix A-B. Deegan and Packel, "A new index of power for simple n-person games" (1978).
+        Chockler and Halpern, "Responsibility and blame: a structural-model approach" (JAIR 2004).
+    """
+
+    def __init__(
+        self,
+        values: ArrayLike,
+        player_names: Sequence[str] | None = None,
+        rounding: float | np.ndarray | None = None,
+    ) -> None:
+        table = np.array(checks.as_array(values, "values"), np.float64)
+        table = table[None] if table.ndim == 1 else table
+        P = max(0, table.shape[-1].bit_length() - 1) if table.ndim == 2 else 0
+        if table.ndim != 2 or not len(table) or P < 1 or table.shape[1] != 1 << P:
+            raise InputError(
+                f"values must be [N, 2^P] or [2^P] with N and P at least 1, got {np.shape(values)}."
+            )
+        checks.finite(table, "values", False)
+        names = [f"player {j}" for j in range(P)] if player_names is None else list(player_names)
+        if len(names) != P or len(set(map(str, names))) != P:
+            raise InputError(f"player_names must be {P} different names, got {names}.")
+        table.flags.writeable = False
+        self.values = table
+        self.player_names = tuple(map(str, names))
+        if rounding is None:
+            rounding = SUMMANDS * UNIT * np.abs(table).max(axis=1)
+        self.rounding = _rounding(rounding, len(table))  # float64 [N]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        N, P = len(self.values), len(self.player_names)
+        return f"CoalitionTable({N:,} games of {P} players: {', '.join(self.player_names[:6])})"
+
+    def shapley(self) -> np.ndarray:
+        """Shapley values, float64 [N, P]; their sum is v(all players) - v(empty set)."""
+        return self._semivalue("shapley")
+
+    def banzhaf(self) -> np.ndarray:
+        """Banzhaf values, float64 [N, P]: the mean of v(S + i) - v(S) over all sets S without i."""
+        return self._semivalue("banzhaf")
+
+    def size_limited(self, k: int, normalised: bool = True) -> np.ndarray:
+        """The index of `xaijax.SizeLimited`: what a player adds to sets of at most k players.
+
+        Args:
+            k: int, 0 to P - 1. The largest number of other players in the set.
+            normalised: True: every size 0..k has the same share, and the shares sum to 1. False:
+                the values are k + 1 times as large.
+
+        Returns:
+            float64 [N, P].
+
+        Raises:
+            InputError, InputTypeError: a `k` or `normalised` that is not accepted.
+        """
+        return self._semivalue(SizeLimited(k, normalised))
+
+    def weighted(self, index: ArrayLike | Callable[[np.ndarray], Any]) -> np.ndarray:
+        """What a player adds, weighted by the chance of each set: sum of Pr[S] m_i(S).
+
+        The sum is over the sets S without i, and m_i(S) = v(S + i) - v(S). The chances of these
+        sets are not renormalised to a sum of 1.
+
+        Args:
+            index: Pr[S], as an array [2^P] ordered like `values`, or as a function of all sets,
+                bool [2^P, P], that returns it.
+
+        Returns:
+            float64 [N, P].
+
+        Raises:
+            InputError, InputTypeError: an index that is not accepted. What the function itself
+                raises comes through.
+        """
+        chance = chances(index, len(self.player_names))
+        return expected_marginals(self.values[:, :, None], chance)[:, :, 0]
+
+    def deegan_packel(self, threshold: float | None = None, absolute: bool = False) -> np.ndarray:
+        """The Deegan-Packel index of the game in which S wins if v(S) >= threshold.
+
+        A winning set is minimal if all of its strict subsets lose. Each minimal winning set shares
+        1 equally among its players, and the index is the mean over these sets; it is 0 for all if
+        no set wins. Of a game that is not monotone this is the index of its monotone closure. The
+        index jumps where a value crosses the threshold: `margin` says how near the values are to
+        that. A set whose value is below the threshold by no more than `rounding` wins.
+
+        Args:
+            threshold: float above `rounding`. None is for games of zeros and ones only.
+            absolute: True: a set wins if |v(S)| >= threshold.
+
+        Returns:
+            float64 [N, P].
+
+        Raises:
+            InputError: a threshold that is not accepted, or a game in which the empty set wins.
+            InputTypeError: `threshold` is not a number, or `absolute` not True or False.
+        """
+        return self._of_simple(simple_games.deegan_packel, threshold, absolute)
+
+    def responsibility(self, threshold: float | None = None, absolute: bool = False) -> np.ndarray:
+        """The degree of responsibility of each player for winning: 1 / (1 + smallest |T|), or 0.
+
+        T is a set without player i that loses and that wins together with i. The value is 0 if
+        there is no such set. Which sets win is as for `deegan_packel`.
+
+        Args:
+            threshold: float above `rounding`. None is for games of zeros and ones only.
+            absolute: True: a set wins if |v(S)| >= threshold.
+
+        Returns:
+            float64 [N, P].
+
+        Raises:
+            InputError, InputTypeError: as of `deegan_packel`.
+        """
+        return self._of_simple(simple_games.responsibility, threshold, absolute)
+
+    def margin(self, threshold: float | None = None, absolute: bool = False) -> np.ndarray:
+        """The smallest distance of a value from the threshold: min over S of |v(S) - threshold|.
+
+        If all values move by less than the margin less `rounding`, `deegan_packel` and
+        `responsibility` do not change; of a margin within `rounding` nothing can be said. The
+        distance is given as it is, also there: 0, or some 1e-16, tells a tie. Games of zeros and
+        ones without a threshold have 0.5, but for rounding.
+
+        Args:
+            threshold: float above `rounding`. None is for games of zeros and ones only.
+            absolute: True: the distance of |v(S)|.
+
+        Returns:
+            float64 [N].
+
+        Raises:
+            InputError, InputTypeError: a threshold or `absolute` that is not accepted.
+        """
+        value, bound = self._compared(threshold, absolute)
+        return np.abs(value - bound).min(axis=1)
+
+    def merge(self, i: int | str, j: int | str) -> CoalitionTable:
+        """The table of the game in which two players act as one.
+
+        Args:
+            i: place or name of one player.
+            j: place or name of the other.
+
+        Returns:
+            A `CoalitionTable` of P - 1 players. The united player stands at the lower of the two
+            places and is called "i+j", by the names of the two.
+
+        Raises:
+            InputError: no such player, or twice the same.
+            InputTypeError: a player that is given by neither place nor name.
+        """
+        a, b = (player_place(one, self.player_names, name) for one, name in ((i, "i"), (j, "j")))
+        if a == b:
+            raise InputError(f"i and j are the same player, {self.player_names[a]!r}.")
+        a, b = min(a, b), max(a, b)
+        P = len(self.player_names)
+        small = np.arange(1 << (P - 1))
+        # Bits from b on move up by one; bit b then follows bit a.
+        mask = (small & ((1 << b) - 1)) | (small >> b << (b + 1))
+        mask |= (small >> a & 1) << b
+        names = list(self.player_names)
+        names[a] = f"{names[a]}+{names[b]}"
+        return CoalitionTable(self.values[:, mask], names[:b] + names[b + 1 :], self.rounding)
+
+    def _semivalue(self, index: Any) -> np.ndarray:
+        weights, _ = index_weights(index, len(self.player_names))
+        return semivalue(self.values[:, :, None], weights)[:, :, 0]
+
+    def _of_simple(
+        self, function: Callable[[np.ndarray], np.ndarray], threshold: Any, absolute: bool
+    ) -> np.ndarray:
+        value, bound = self._compared(threshold, absolute)
+        win = value >= bound - self._slack(bound)[:, None]
+        if win[:, 0].any():
+            raise InputError(
+                f"values: game {int(win[:, 0].argmax())} wins with the empty set (v = "
+                f"{self.values[int(win[:, 0].argmax()), 0]:g}), so no player matters. The table of "
+                "an influence has v(empty) = 0."
+            )
+        return np.stack([function(one) for one in win])
+
+    def _compared(self, threshold: Any, absolute: Any) -> tuple[np.ndarray, float]:
+        """(v or |v|, the bound from which on a set wins)."""
+        if not isinstance(absolute, bool):
+            raise InputTypeError(f"absolute must be True or False, got {absolute!r}.")
+        value = np.abs(self.values) if absolute else self.values
+        if threshold is None:
+            other = np.minimum(np.abs(value), np.abs(value - 1)) > self._slack(1.0)[:, None]
+            if other.any():
+                raise InputError(
+                    "threshold=None is for games of zeros and ones, but a value is "
+                    f"{value[other][0]:.6g}. Say threshold= (above 0): a set wins where v(S) >= "
+                    "threshold."
+                )
+            return value, 0.5
+        bound = checked_threshold(threshold)
+        if (self._slack(bound) >= bound).any():
+            raise InputError(
+                f"threshold={bound:g} is within what rounding leaves of the values, "
+                f"{self.rounding.max():.2g}: the empty set would reach it. Give a larger one, or a "
+                "CoalitionTable with rounding=0.0."
+            )
+        return value, bound
+
+    def _slack(self, bound: float) -> np.ndarray:
+        """What counts as the bound, below it: rounding of the values and of the bound, [N]."""
+        return np.where(self.rounding > 0, self.rounding + 2 * UNIT * bound, 0.0)
+
+
+def _rounding(given: Any, N: int) -> np.ndarray:
+    """float64 [N], finite and at least 0."""
+    if isinstance(given, bool) or not isinstance(
+        given, int | float | np.integer | np.floating | np.ndarray
+    ):
+        raise InputTypeError(f"rounding must be None, a number or [{N}], got {given!r}.")
+    array = checks.real_numbers(given, "rounding")
+    if array.shape not in ((), (N,)) or not np.isfinite(array).all() or (array < 0).any():
+        raise InputError(
+            f"rounding must be a finite number of at least 0, or one for each of {N:,} games, got "
+            f"{given!r}."
+        )
+    out = np.broadcast_to(array, N).copy()
+    out.flags.writeable = False
+    return out
+
+
+def checked_threshold(threshold: Any) -> float:
+    """A finite number above 0."""
+    if isinstance(threshold, bool) or not isinstance(
+        threshold, int | float | np.integer | np.floating
+    ):
+        raise InputTypeError(f"threshold must be a number above 0, got {threshold!r}.")
+    if not 0 < float(threshold) < np.inf:
+        raise InputError(f"threshold must be a number above 0, got {threshold!r}.")
+    return float(threshold)

@@ -1,0 +1,392 @@
+"""`Explanation`: values, base values, errors, and how they were made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import intervals
+from xaijax.core.checks import whole_number
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public, public_class
+from xaijax.results import convert, private_explanation, summary
+from xaijax.results.files import npz
+from xaijax.results.freeze import check_shape, floats, names, read_only
+from xaijax.results.player_data import check_columns, data_column, player_columns, take_rows
+from xaijax.results.private_explanation import PrivateExplanation
+from xaijax.results.selection import Selection, resolve, split_key, take
+from xaijax.tables.frames import frame_kind
+
+
+@public_class
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation:
+    """What an explainer returns: the influence of P players on N instances (and K outputs).
+
+    A player is an input column, or a group of columns that are replaced together. `values` say how
+    much each player moves the model's answer. Of `Explainer`, base value plus Shapley values is
+    link(f(x)). `len(explanation)` is N, `for one in explanation` goes through the instances, and
+    `explanation[instance, player, output]` is a part of it.
+
+    An explanation is frozen and holds no model. It cannot be changed through its own fields: its
+    arrays are read-only views, `stats` and `provenance` are read-only mappings. It does not copy:
+    an array or frame that you passed to `Explanation(...)` and change afterwards changes here too.
+
+    Attributes:
+        values: float64 [N, P], or [N, P, K] of K outputs. The influences.
+        base_values: float64 [N] or [N, K]. The value of the empty coalition, in which all players
+            are absent (for `QII`: replaced). 0 for distances of `QII` and for `AEC`.
+        std_errors: float64, shaped like `values`, or None. Standard errors of sampled values, and
+            of enumerated ones of a random model: 0 for exact instances, NaN where there is no
+            degree of freedom. None: the values are exact, or no error is known. Of `AEC`, errors of
+            a bootstrap.
+        data: array [N, *F], a frame as it was given, or None. The instances.
+        feature_names: tuple of str [P]. Names of the players, all different. (), the default,
+            becomes ("player 0", "player 1", ...).
+        output_names: tuple of str [K], all different, or None where `values` are [N, P]. None with
+            K outputs becomes ("output 0", ...).
+        instance_names: tuple of str [N] or None.
+        exact: bool. Whether no error is left by draws or by a random model; True by default.
+        kind: str. The index: "shapley" (the default), "banzhaf" and "size <= k" (with ", not
+            normalised" where so) of `Explainer` and `QII`; "semivalue" of `Explainer`; "unary",
+            "deegan-packel" and "Pr[S]" of `QII`; "aec" of `AEC`.
+        stats: mapping. What the run did and cost: model rows, seconds, seed and more.
+            docs/results.md lists every key. An array whose first axis has N entries ("exact_rows",
+            "dof") has one entry for each instance, and is sliced and merged with the instances.
+            Every other entry is about the whole run, and slicing does not change it.
+        provenance: mapping. How the values were made: method, index, background, versions and more.
+            docs/results.md lists every key. provenance["player_columns"], where present, is a tuple
+            of P tuples: the positions of each player's columns in `data` (of its entries in C order
+            where instances have more than one axis). Without it a frame's columns are found by the
+            players' names, and an array whose instances have P entries has one for each player.
+
+    Raises:
+        InputError: arrays whose shapes do not fit each other, or names that repeat.
+        InputTypeError: values that are not real numbers, or names or a kind that are not text.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> explanation = xj.Explanation(
+        ...     values=np.array([[3.0, -1.0], [0.5, 2.0]]),
+        ...     base_values=np.array([10.0, 10.0]),
+        ...     feature_names=("age", "pay"),
+        ... )
+        >>> explanation.shape
+        (2, 2)
+        >>> explanation[0, "age"].values
+        array([[3.]])
+        >>> explanation.base_values + explanation.values.sum(axis=1)
+        array([12. , 12.5])
+    """
+
+    values: np.ndarray
+    base_values: np.ndarray
+    std_errors: np.ndarray | None = None
+    data: Any = None
+    feature_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] | None = None
+    instance_names: tuple[str, ...] | None = None
+    exact: bool = True
+    kind: str = "shapley"
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        values = floats("values", self.values)
+        if values.ndim not in (2, 3):
+            raise InputError(
+                f"values: got shape {values.shape}; accepted are [N, P] and [N, P, K]."
+            )
+        N, P, K = values.shape if values.ndim == 3 else (*values.shape, None)
+        base_values = floats("base_values", self.base_values)
+        check_shape("base_values", base_values.shape, (N,) if K is None else (N, K))
+        std_errors = self.std_errors
+        if std_errors is not None:
+            std_errors = floats("std_errors", std_errors)
+            check_shape("std_errors", std_errors.shape, values.shape)
+        data = self.data
+        if data is not None and frame_kind(data) is None:
+            data = read_only(np.asarray(data))
+            if data.dtype.kind == "c":
+                raise InputTypeError(f"data is complex ({data.dtype}); real numbers are needed.")
+        if data is not None:
+            check_shape("data (its first axis)", data.shape[:1], (N,))
+        if not isinstance(self.kind, str):
+            raise InputTypeError(f"kind: got {type(self.kind).__name__}; a text is needed.")
+        features = self.feature_names
+        if features is None or len(features) == 0:
+            features = tuple(f"player {j}" for j in range(P))
+        outputs = self.output_names
+        if K is not None and outputs is None:
+            outputs = tuple(f"output {k}" for k in range(K))
+        stats = {key: read_only(value) for key, value in self.stats.items()}
+        frozen: dict[str, Any] = {
+            "values": values,
+            "base_values": base_values,
+            "std_errors": std_errors,
+            "data": data,
+            "feature_names": names("feature_names", features, P, unique=True),
+            "output_names": names("output_names", outputs, K, unique=True),
+            "instance_names": None
+            if self.instance_names is None
+            else names("instance_names", self.instance_names, N, unique=False),
+            "exact": bool(self.exact),
+            "stats": MappingProxyType(stats),
+            "provenance": MappingProxyType(dict(self.provenance)),
+        }
+        for name, value in frozen.items():
+            object.__setattr__(self, name, value)
+
+    # A read-only mapping cannot be pickled or deep-copied; a process pool of the user's needs both.
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        state |= {"stats": dict(self.stats), "provenance": dict(self.provenance)}
+        return (_rebuild, (state,))
+
+    def __repr__(self) -> str:
+        return summary.describe(self)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of `values`: (N, P) or (N, P, K)."""
+        return self.values.shape
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Explanation:
+        """Part of the explanation: `explanation[instance, player, output]`, later axes optional.
+
+        One instance (`explanation[3]`) stays an Explanation with N = 1, and one player keeps its
+        axis. One output drops the output axis, and provenance["selected_output"] is its name. With
+        some players only, base value plus values is no longer the model's answer. `data` has all
+        its columns still. Of `stats`, only the arrays [N] are sliced.
+
+        Args:
+            key: for each axis an integer, a name, a slice, a list of integers or names, or a bool
+                mask.
+
+        Returns:
+            An `Explanation`.
+
+        Raises:
+            InputError: out of range, an unknown name, a mask of another length, no player or no
+                output left.
+            InputTypeError: a key of another type.
+        """
+        N, P = self.shape[:2]
+        keys = split_key(key, self.values.ndim)
+        rows, _ = resolve(keys[0], N, self.instance_names, "instance")
+        players, _ = resolve(keys[1], P, self.feature_names, "player")
+        changes: dict[str, Any] = {
+            "values": self.values[rows][:, players],
+            "base_values": self.base_values[rows],
+            "std_errors": None if self.std_errors is None else self.std_errors[rows][:, players],
+            "data": take_rows(self.data, rows),
+            "feature_names": take(self.feature_names, players),
+            "instance_names": self.instance_names and take(self.instance_names, rows),
+            "stats": {
+                name: value[rows] if per_instance(value, N) else value
+                for name, value in self.stats.items()
+            },
+        }
+        if not changes["feature_names"]:
+            raise InputError(f"player key {keys[1]!r} selects no player.")
+        provenance = dict(self.provenance)
+        if len(changes["feature_names"]) < P or not isinstance(players, slice):
+            provenance |= self._columns_of(players)
+        if self.output_names is not None:
+            outputs, single = resolve(keys[2], len(self.output_names), self.output_names, "output")
+            chosen: Any = outputs if single is None else single
+            for name in ("values", "base_values", "std_errors"):
+                if changes[name] is not None:
+                    changes[name] = changes[name][..., chosen]
+            kept = take(self.output_names, outputs)
+            if not kept:
+                raise InputError(f"output key {keys[2]!r} selects no output.")
+            changes["output_names"] = kept if single is None else None
+            if single is not None:
+                provenance["selected_output"] = kept[0]
+        return replace(self, provenance=provenance, **changes)
+
+    def _columns_of(self, players: Selection) -> dict[str, Any]:
+        """The provenance entry that keeps some of the players tied to their columns of `data`."""
+        given = self.provenance.get("player_columns")
+        if given is None:
+            if not isinstance(self.data, np.ndarray):
+                return {}  # nothing to tie, or a frame: its columns are found by name
+            found = player_columns(self.data, self.feature_names, None)
+            given = [() if j is None else (j,) for j in found]
+        check_columns(given, len(self.feature_names), self.data)
+        positions = np.arange(len(self.feature_names))[players]
+        return {"player_columns": tuple(tuple(given[j]) for j in positions)}
+
+    def player_data(self) -> list[np.ndarray | None]:
+        """For each player its column of `data`.
+
+        Positions in provenance["player_columns"] count the entries of an instance in C order,
+        whatever its rank: a player of one pixel gets the numbers of that pixel.
+
+        Returns:
+            A list of P arrays [N]; None for a player that has not exactly one column.
+
+        Raises:
+            InputError: provenance["player_columns"] does not fit the players or `data`.
+        """
+        given = self.provenance.get("player_columns")
+        found = player_columns(self.data, self.feature_names, given)
+        return [None if j is None else data_column(self.data, j) for j in found]
+
+    def half_widths(self, level: float = 0.95) -> np.ndarray:
+        """Half-widths of confidence intervals: each value plus or minus its half-width.
+
+        They are standard errors times the quantile of Student's t with stats["dof"] [N] degrees of
+        freedom, or the normal quantile where there is no "dof". Each interval is for one value
+        alone. If the true values of many players are 0, a share of 1 - level of their intervals
+        leaves 0 out.
+
+        Args:
+            level: float between 0 and 1. The chance that an interval holds the true value.
+
+        Returns:
+            float64, shaped like `values`: 0 where exact, NaN where the standard error is unknown.
+
+        Raises:
+            InputError: `level` is not between 0 and 1.
+            InputTypeError: `level` is not a number.
+        """
+        if isinstance(level, bool) or not isinstance(level, int | float | np.integer | np.floating):
+            raise InputTypeError(f"level: got {level!r}; pass a number between 0 and 1.")
+        if not 0 < level < 1:
+            raise InputError(f"level: got {level!r}; pass a number between 0 and 1, 0.95 say.")
+        if self.std_errors is None:
+            return np.full(self.shape, 0.0 if self.exact else np.nan)
+        dof = self.stats.get("dof")
+        known = per_instance(dof, len(self))
+        return intervals.half_widths(self.std_errors, dof if known else np.inf, float(level))
+
+    def to_dataframe(self, long: bool = False) -> Any:
+        """A pandas DataFrame of the values. Needs `pip install "xaijax[data]"`.
+
+        Args:
+            long: False: one row for each instance, named by `instance_names` or 0..N-1, with a
+                column for each player, then "base_value". With K outputs, columns are pairs
+                (output, player). True: one row for each instance, player and output. The columns
+                are instance, player, output (with K outputs only), value, std_error (0 where exact,
+                NaN where unknown), base_value, and data: the instance's entry of that column, where
+                at least one player is a single column of `data`.
+
+        Returns:
+            A `pandas.DataFrame`.
+
+        Raises:
+            InputError: a player is called "base_value" (with long=False only).
+            ImportError: pandas is not installed.
+        """
+        return convert.to_dataframe(self, long)
+
+    def to_shap(self) -> Any:
+        """A `shap.Explanation`, for the plots of shap. Needs `pip install shap`.
+
+        Returns:
+            A `shap.Explanation`. Its `data` are [N, P], NaN (None among objects) for players that
+            are not a single column, or None where no player is one. Its `error_std` are the
+            standard errors.
+
+        Raises:
+            ImportError: shap is not installed.
+        """
+        return convert.to_shap(self)
+
+    def to_shapiq(self) -> list[Any]:
+        """A list of `shapiq.InteractionValues` of order 1. Needs `pip install shapiq`.
+
+        Returns:
+            N `shapiq.InteractionValues`, one for each instance.
+
+        Raises:
+            InputError: K outputs (select one first: `explanation[:, :, "name"]`), or an index that
+                is neither Shapley nor Banzhaf.
+            ImportError: shapiq is not installed.
+        """
+        return convert.to_shapiq(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the explanation to one .npz file, which `xaijax.load` reads back exactly.
+
+        The file holds NumPy arrays and a JSON text, and no pickle. It is written under a temporary
+        name and then renamed, so that nobody reads half a file.
+
+        Args:
+            path: str or path. The file's name; nothing is added to it.
+
+        Raises:
+            InputError: the folder does not exist, or `data`, `stats` or `provenance` hold something
+                that has no exact form in the file.
+            InputTypeError: `path` is not a path.
+        """
+        npz.write(path, {f.name: getattr(self, f.name) for f in fields(self)})
+
+
+@public
+def load(
+    path: str | os.PathLike[str], max_bytes: int | None = None
+) -> Explanation | PrivateExplanation:
+    """Read a file of `Explanation.save` or of `xaijax.privacy.PrivateExplanation.save`.
+
+    What comes back equals what was saved: bytes, dtypes, names, stats and provenance. The file may
+    come from anyone: nothing in it is run, and no more is read than `max_bytes` allows.
+
+    Args:
+        path: str or path. The file.
+        max_bytes: int or None. The largest size of the file's content, unpacked. None: the size of
+            the file itself, which suffices for what `save` writes. A file that somebody compressed
+            needs more.
+
+    Returns:
+        An `Explanation` or a `PrivateExplanation`, whichever was saved.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        InputError: a file of another kind, a damaged one, one of a newer version, or one whose
+            content is larger than allowed.
+        InputTypeError: `path` is not a path, or `max_bytes` is not a whole number.
+        ImportError: `data` is a frame of a library that is not installed.
+
+    Example:
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> explanation = xj.Explanation(np.array([[3.0, -1.0]]), np.array([10.0]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "explanation.npz")
+        ...     explanation.save(path)
+        ...     again = xj.load(path)
+        >>> again.values
+        array([[ 3., -1.]])
+    """
+    if max_bytes is not None:
+        max_bytes = whole_number(max_bytes, "max_bytes")
+    makers = {
+        npz.FORMAT: _rebuild,
+        private_explanation.FORMAT: lambda state: PrivateExplanation(**state),
+    }
+    return npz.read(path, makers, max_bytes)
+
+
+def per_instance(value: Any, N: int) -> bool:
+    """Whether an entry of `stats` is one entry per instance."""
+    return isinstance(value, np.ndarray) and value.ndim > 0 and len(value) == N
+
+
+def _rebuild(state: dict[str, Any]) -> Explanation:
+    return Explanation(**state)

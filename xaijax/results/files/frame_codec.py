@@ -1,0 +1,182 @@
+"""Frames as dicts of NumPy arrays and plain values, and back, column by column.
+
+Texts and other objects are object arrays here; what becomes of them in a file is `codec`'s affair.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.core.optional import require
+from xaijax.tables.frames import frame_kind
+
+PANDAS_NULLABLE = {"boolean", "Float32", "Float64"} | {
+    f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)
+}
+STRING_STORAGES = ("python", "pyarrow", "pyarrow_numpy")
+POLARS_NUMBERS = {"Boolean", "Float32", "Float64"} | {
+    f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)
+}
+POLARS_TEXTS = {"String", "Categorical", "Enum"}
+POLARS_TIMES = {"Date", "Datetime", "Duration", "Time"}
+
+
+def library(name: str) -> Any:
+    """pandas or polars, or the error that says how to get it."""
+    return require(name, "xaijax[data]" if name == "pandas" else name)
+
+
+def to_plain(frame: Any) -> dict[str, Any]:
+    """A frame as plain values.
+
+    Raises:
+        InputError: a column or index of a dtype that is not kept exactly.
+    """
+    if frame_kind(frame) == "polars":
+        return {"library": "polars", "series": [_from_polars(series) for series in frame]}
+    columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
+    return {
+        "library": "pandas",
+        "columns": _from_index(frame.columns, "column labels"),
+        "index": _from_index(frame.index, "index"),
+        "series": [_from_pandas(one, f"column {one.name!r}") for one in columns],
+    }
+
+
+def from_plain(plain: dict[str, Any]) -> Any:
+    """The frame that `to_plain` was given."""
+    if plain["library"] == "polars":
+        return library("polars").DataFrame([_to_polars(one) for one in plain["series"]])
+    if plain["library"] != "pandas":
+        raise ValueError(f"{plain['library']!r:.60} is no library of frames")
+    pandas = library("pandas")
+    index = _to_index(plain["index"])
+    columns = {j: _to_pandas(one) for j, one in enumerate(plain["series"])}
+    # Arrays, not series: a series would be matched to the index by label.
+    frame = pandas.DataFrame(columns, index=index, copy=False)
+    frame.columns = _to_index(plain["columns"])
+    return frame
+
+
+def _from_index(index: Any, what: str) -> dict[str, Any]:
+    pandas = library("pandas")
+    if isinstance(index, pandas.MultiIndex):
+        raise InputError(f"data: its {what} are a MultiIndex, which is not saved; flatten it.")
+    if isinstance(index, pandas.RangeIndex):
+        return {"range": [index.start, index.stop, index.step], "name": index.name}
+    return {"series": _from_pandas(index.to_series(), what), "name": index.name}
+
+
+def _to_index(plain: dict[str, Any]) -> Any:
+    pandas = library("pandas")
+    if "range" in plain:
+        return pandas.RangeIndex(*plain["range"], name=plain["name"])
+    values = _to_pandas(plain["series"])
+    # Without the dtype pandas would guess another one for objects.
+    return pandas.Index(values, dtype=values.dtype, name=plain["name"])
+
+
+def _from_pandas(series: Any, what: str) -> dict[str, Any]:
+    pandas = library("pandas")
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype):
+        return {"kind": "numpy", "values": series.to_numpy()}
+    if isinstance(dtype, pandas.CategoricalDtype):
+        categories = _from_index(dtype.categories, f"categories of {what}")
+        codes = series.array.codes
+        return {
+            "kind": "category",
+            "codes": codes,
+            "categories": categories,
+            "ordered": dtype.ordered,
+        }
+    missing = series.isna().to_numpy()
+    if isinstance(dtype, pandas.StringDtype):
+        texts = series.to_numpy(dtype=object, na_value=None)
+        na = "NA" if dtype.na_value is pandas.NA else "nan"
+        return {"kind": "string", "storage": dtype.storage, "na": na, "values": texts}
+    if dtype.name in PANDAS_NULLABLE:
+        numpy_dtype = dtype.numpy_dtype
+        values = series.to_numpy(dtype=numpy_dtype, na_value=numpy_dtype.type(0))
+        return {"kind": "nullable", "dtype": dtype.name, "values": values, "missing": missing}
+    if isinstance(dtype, pandas.DatetimeTZDtype):
+        zone = str(dtype.tz)
+        if pandas.DatetimeTZDtype(dtype.unit, zone) == dtype:
+            utc = series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+            return {"kind": "zoned", "zone": zone, "values": utc}
+    raise InputError(f"data: {what} has the dtype {dtype}, which is not saved; use .astype(...).")
+
+
+def _to_pandas(plain: dict[str, Any]) -> Any:
+    pandas = library("pandas")
+    kind = plain["kind"]
+    if kind == "category":
+        categories = _to_index(plain["categories"])
+        return pandas.Categorical.from_codes(
+            plain["codes"], categories=categories, ordered=plain["ordered"]
+        )
+    values = plain["values"]
+    if kind == "string":
+        if plain["storage"] not in STRING_STORAGES:
+            raise ValueError(f"{plain['storage']!r:.60} is no storage of texts")
+        na = pandas.NA if plain["na"] == "NA" else np.nan
+        dtype = pandas.StringDtype(storage=plain["storage"], na_value=na)
+        return pandas.array(values, dtype=dtype)
+    if kind == "nullable":
+        if plain["dtype"] not in PANDAS_NULLABLE:
+            raise ValueError(f"{plain['dtype']!r:.60} is no dtype that is saved")
+        result = pandas.array(values, dtype=plain["dtype"])
+        result[plain["missing"]] = pandas.NA
+        return result
+    if kind == "zoned":
+        return pandas.DatetimeIndex(values).tz_localize("UTC").tz_convert(plain["zone"]).array
+    if kind != "numpy":
+        raise ValueError(f"{kind!r:.60} is no kind of column")
+    # A NumPy-backed extension array keeps object columns from being read as texts.
+    return pandas.arrays.NumpyExtensionArray(values) if values.dtype == object else values
+
+
+def _from_polars(series: Any) -> dict[str, Any]:
+    dtype = series.dtype
+    name = str(dtype.base_type())
+    plain: dict[str, Any] = {"name": series.name, "dtype": name}
+    if name in POLARS_TEXTS:
+        if name == "Enum":
+            plain["categories"] = dtype.categories.to_list()
+        texts = np.empty(len(series), dtype=object)
+        texts[:] = series.cast(str).to_list()
+        return plain | {"values": texts}
+    if name in POLARS_TIMES:
+        for setting in ("time_unit", "time_zone"):
+            if getattr(dtype, setting, None) is not None:
+                plain[setting] = getattr(dtype, setting)
+        series = series.to_physical()
+    elif name not in POLARS_NUMBERS:
+        raise InputError(
+            f"data: column {series.name!r} has the dtype {dtype}, which is not saved; "
+            "use .cast(...)."
+        )
+    missing = series.is_null().to_numpy()
+    filled = series.fill_null(False if name == "Boolean" else 0)
+    return plain | {"values": filled.to_numpy(), "missing": missing}
+
+
+def _to_polars(plain: dict[str, Any]) -> Any:
+    polars = library("polars")
+    name, values = plain["dtype"], plain["values"]
+    if name not in POLARS_NUMBERS | POLARS_TEXTS | POLARS_TIMES:
+        raise ValueError(f"{name!r:.60} is no dtype that is saved")
+    dtype = getattr(polars, name)
+    if name == "Enum":
+        dtype = polars.Enum(plain["categories"])
+    if name in POLARS_TEXTS:
+        return polars.Series(plain["name"], values.tolist(), dtype=polars.String).cast(dtype)
+    series = polars.Series(plain["name"], values)
+    if plain["missing"].any():
+        nothing = polars.Series(plain["name"], [None], dtype=series.dtype)
+        series = series.zip_with(polars.Series(~plain["missing"]), nothing)
+    settings = {key: plain[key] for key in ("time_unit", "time_zone") if key in plain}
+    return series.cast(dtype(**settings) if settings else dtype)

@@ -1,0 +1,138 @@
+"""A zip file of arrays and texts from anyone: looked at before anything of it is read.
+
+Files of ours are not compressed, so their members take as many bytes as they say, and all of them
+together no more than the file has. What claims more is refused, with the shape of an array that
+claims more than its member holds, and a member that is asked for twice. So what is held in memory
+is bounded by the size of the file, or by what the caller allows.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import math
+import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from xaijax.core.errors import InputError, XaiError
+
+NAME = re.compile(r"[A-Za-z0-9_.]+")  # of a member: no folder, no way up
+ENCRYPTED = 0x1
+LONGEST_HEADER = (
+    1 << 16
+)  # characters of an array's header, as of structured dtypes with many fields
+
+
+class Unfit(ValueError):
+    """What a file holds is not what a file of ours holds."""
+
+
+@contextmanager
+def one_error(where: str) -> Iterator[None]:
+    """Whatever the content of a file makes go wrong, as one InputError; where: "path: name".
+
+    A library that is not installed stays an ImportError, and an InputError of the caller itself.
+    """
+    try:
+        yield
+    except (InputError, ImportError):
+        raise
+    except Exception as error:  # anything can come of bytes that anyone may have made
+        said = str(error)[:300]
+        raise InputError(
+            f"{where} is damaged, or was made by something else: {type(error).__name__}"
+            f"{': ' if said else ''}{said}. Save it anew."
+        ) from (None if isinstance(error, RecursionError) else error)
+
+
+class Members:
+    """The members of an archive, each of which can be read once."""
+
+    def __init__(self, file: BinaryIO, max_bytes: int | None) -> None:
+        """max_bytes: that all members may take together; None: as many as the file has.
+
+        Raises InputError where they say more, and what `zipfile` raises.
+        """
+        size = file.seek(0, 2)
+        allowed = size if max_bytes is None else max_bytes
+        self._archive = zipfile.ZipFile(file)
+        infos = self._archive.infolist()
+        self._left = {info.filename: info for info in infos}
+        if len(self._left) < len(infos):
+            raise Unfit("two members have one name")
+        for info in infos:
+            if not NAME.fullmatch(info.filename):
+                raise Unfit(f"a member has the name {info.filename[:60]!r}")
+            if info.flag_bits & ENCRYPTED:
+                raise Unfit(f"{info.filename} is encrypted")
+        total = sum(info.file_size for info in infos)
+        if total > allowed:
+            limit = "the file itself has" if max_bytes is None else "max_bytes= allows"
+            raise InputError(
+                f"path: {getattr(file, 'name', 'the file')} says that its content has {total:,} "
+                f"bytes, more than the {allowed:,} that {limit}. Say max_bytes={total} if you "
+                "trust it and have the memory."
+            )
+
+    @property
+    def names(self) -> list[str]:
+        """Of the members that are not read yet."""
+        return list(self._left)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of one member, checked by their sum; a second time it is not there."""
+        info = self._left.pop(name, None) if isinstance(name, str) else None
+        if info is None:
+            raise Unfit(f"there is no member {name!r:.60}, or it is used twice")
+        content = self._archive.read(info)
+        if len(content) != info.file_size:
+            raise Unfit(f"{name} has {len(content):,} bytes, and says {info.file_size:,}")
+        return content
+
+    def array(self, name: str) -> np.ndarray:
+        """An array of a .npy member; Unfit where its header says another size, or objects."""
+        content = io.BytesIO(self.read(name))
+        version = np.lib.format.read_magic(content)
+        if version not in ((1, 0), (2, 0), (3, 0)):
+            raise Unfit(f"{name} is of another version of NumPy's format")
+        length = int.from_bytes(content.read(2 if version == (1, 0) else 4), "little")
+        if length > LONGEST_HEADER:
+            raise Unfit(f"{name} has a header of {length:,} characters")
+        text = content.read(length).decode("utf-8" if version == (3, 0) else "latin1")
+        header = ast.literal_eval(text)
+        dtype, shape = np.lib.format.descr_to_dtype(header["descr"]), header["shape"]
+        if dtype.hasobject:
+            raise Unfit(f"{name} holds objects")
+        whole = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
+        held = len(content.getbuffer()) - content.tell()
+        if not whole or math.prod(shape) * dtype.itemsize != held:
+            raise Unfit(f"{name} says shape {shape!r:.60} of {dtype}, and has {held:,} bytes")
+        content.seek(0)
+        return np.lib.format.read_array(content, allow_pickle=False, max_header_size=LONGEST_HEADER)
+
+
+def refused(source: Path, error: XaiError) -> InputError:
+    """The error for a file whose content an object of ours refuses."""
+    return InputError(f"path: {source} is damaged, or was made by something else: {error}")
+
+
+def schema_of(meta: Any, newest: int, source: Path, what: str) -> None:
+    """Refuse a schema that is no whole number from 1 to the newest.
+
+    Raises:
+        InputError: it is not.
+    """
+    found = meta["schema"]
+    if type(found) is not int or found < 1:
+        raise Unfit(f"its schema is {found!r:.60}")
+    if found > newest:
+        raise InputError(
+            f"{what}: {source} has schema {found:,}, this xaijax reads up to {newest}; update "
+            "xaijax."
+        )

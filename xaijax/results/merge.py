@@ -1,0 +1,267 @@
+"""`merge`: one Explanation of instances that were explained apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public
+from xaijax.results.explanation import Explanation, per_instance
+from xaijax.results.player_data import concatenate
+
+SUMMED = ("model_rows", "padded_rows", "model_calls", "seconds", "compile_seconds")
+
+# Facts of the provenance that make two explanations answers to one question.
+QUESTION = (
+    "selected_output",
+    "player_columns",
+    "method",
+    "quantity",
+    "link",
+    "index_weights",
+    "replacement",
+    "background_rows",
+    "weights",
+    "guests",
+    "reference",
+    "end_weight",
+    "outcome",
+    "positive",
+    "bounds",
+    "signed",
+    "difference",
+    "floor",
+    "intervention",
+    "pool_rows",
+    "pool_weights",
+    "scheme",
+    "threshold",
+    "absolute",
+)
+
+
+@public
+def merge(explanations: Iterable[Explanation]) -> Explanation:
+    """Join explanations of different instances into one, in the order given.
+
+    Use it where one question was put to parts of the rows: in several runs, or in several
+    processes. Values, base values, data and names are put one under the other. The result is
+    `exact` if all parts are. The rest is joined as follows.
+
+    - Standard errors: beside a sampled part they are 0 for an exact part, and NaN for a part that
+      has none. The degrees of freedom, stats["dof"], are infinite for a part without them.
+    - stats["model_rows"], "padded_rows", "model_calls", "seconds" and "compile_seconds" are added
+      up. Two slices of one explanation count its run twice.
+    - Arrays [N] in `stats` are put one under the other.
+    - Any other entry of `stats` and `provenance` stays as it is where all parts have the same.
+      Where they differ it becomes a list with one item for each part, None for a part without it.
+
+    Parts must answer one question of one model. Models are compared where they can be read: what
+    JAX traces, by its program, constants and parameters; scikit-learn's estimators, by all that
+    they hold. Not compared are functions on the host, programs that call back to Python, and models
+    that ran under other versions of these libraries, on another platform or in another precision.
+    For these the caller must know that one model made all parts.
+
+    Args:
+        explanations: iterable of `Explanation`, at least one.
+
+    Returns:
+        An `Explanation` of all instances.
+
+    Raises:
+        InputError: no explanation; or explanations that differ in: feature_names, output_names or
+            `kind`; whether instances have names; `data` (array or frame, its columns, its dtypes);
+            what was asked, by the provenance (selected output, link, weights of the index, players'
+            columns, replacement and others); the background or pool and its weights; the functions
+            given; the model. With a `Baseline`, exact explanations whose base values differ are
+            refused too. Also several explanations of one QII quantity of the whole data, which has
+            no instances. The message names the field.
+        InputTypeError: something that is no Explanation.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> explainer = xj.Explainer(xj.as_model(lambda X: X[:, 0] * X[:, 1]), np.zeros((1, 2)))
+        >>> parts = [explainer(np.array([[2.0, 3.0]])), explainer(np.array([[1.0, 4.0]]))]
+        >>> xj.merge(parts).values.round(3)
+        array([[3., 3.],
+               [2., 2.]])
+    """
+    if isinstance(explanations, Explanation):
+        raise InputTypeError("explanations: got one Explanation; pass a list of them.")
+    if not isinstance(explanations, Iterable):
+        raise InputTypeError(
+            f"explanations: got {type(explanations).__name__}; pass a list of Explanations."
+        )
+    parts = list(explanations)
+    if not parts:
+        raise InputError("explanations: got none; pass at least one Explanation.")
+    for part in parts:
+        if not isinstance(part, Explanation):
+            raise InputTypeError(f"explanations: got {type(part).__name__}, not an Explanation.")
+    for field in ("feature_names", "output_names", "kind"):
+        _require_equal(field, [getattr(part, field) for part in parts])
+    for fact in QUESTION:
+        _require_equal(f"provenance[{fact!r}]", [part.provenance.get(fact) for part in parts])
+    _require_one_baseline(parts)
+    _require_one_question(parts)
+    names = [part.instance_names for part in parts]
+    _require_equal("instance_names (given or None)", [one is not None for one in names])
+    return Explanation(
+        values=np.concatenate([part.values for part in parts]),
+        base_values=np.concatenate([part.base_values for part in parts]),
+        std_errors=_std_errors(parts),
+        data=concatenate([part.data for part in parts]),
+        feature_names=parts[0].feature_names,
+        output_names=parts[0].output_names,
+        instance_names=None if names[0] is None else tuple(n for one in names for n in one or ()),
+        exact=all(part.exact for part in parts),
+        kind=parts[0].kind,
+        stats=_join([_stats(part, parts) for part in parts], _join_stat(parts)),
+        provenance=_join([part.provenance for part in parts], lambda _, values: _same(values)),
+    )
+
+
+def _require_one_baseline(parts: Sequence[Explanation]) -> None:
+    """Refuse values that are relative to different rows: their base values tell them apart.
+
+    Only of exact values: the base of a random model is noisy, and that of the least squares of
+    `FederatedExplainer` is an intercept, which differs from row to row.
+    """
+    if parts[0].provenance.get("replacement") != "baseline":
+        return
+    if not all(part.exact for part in parts):
+        return
+    bases = [part.base_values[:1] for part in parts if len(part)]
+    for number, base in enumerate(bases):
+        # A row's answer may be rounded in another way in another call: float32, some hundred units.
+        if not np.allclose(base, bases[0], rtol=1e-5, atol=1e-7, equal_nan=True):
+            raise InputError(
+                f"base_values: explanation {number} has {_short(base.tolist())}, the first has "
+                f"{_short(bases[0].tolist())}; their baselines differ, so values are relative to "
+                "different rows. Explain all with one baseline."
+            )
+
+
+def _require_one_question(parts: Sequence[Explanation]) -> None:
+    """Refuse what only a fingerprint tells apart, where it is known, and quantities of the data."""
+    known = [(n, one.stats["fingerprint"]) for n, one in enumerate(parts) if _has_one(one)]
+    for number, mark in known:
+        if mark != known[0][1]:
+            raise InputError(
+                f"stats['fingerprint']: explanation {number} has other donor rows (a background or "
+                f"a pool), weights of them, or functions (a link, difference or score) than "
+                f"explanation {known[0][0]}, so that values are not of one question. Explain all "
+                "with the same rows, in one order, and the same functions."
+            )
+    seen: dict[str, tuple[int, str]] = {}  # by versions, the first part and its mark
+    for number, mark in _model_marks(parts):
+        versions = mark.rpartition(":")[0]
+        first, its_mark = seen.setdefault(versions, (number, mark))
+        kinds = [key.partition(" ")[0] for key in seen]  # "jax" | "scikit-learn"
+        if mark != its_mark or len(set(kinds)) > 1:
+            first = first if mark != its_mark else next(iter(seen.values()))[0]
+            raise InputError(
+                f"stats['model_fingerprint']: explanation {number} is of another model than "
+                f"explanation {first}: another program, other parameters, or another fit. Explain "
+                "all with one model, or keep the explanations in a list."
+            )
+    if len(parts) > 1 and all(one.provenance.get("method") == "QII" for one in parts):
+        if any(one.data is None for one in parts):
+            name = parts[0].provenance.get("quantity")
+            raise InputError(
+                f"quantity={name!r} is one number for the whole data, and has no instances that "
+                "could be explained apart. Keep the explanations in a list."
+            )
+
+
+def _model_marks(parts: Sequence[Explanation]) -> Iterator[tuple[int, str]]:
+    """(part, mark) of the models that are known; a merged part may have several marks."""
+    for number, part in enumerate(parts):
+        known = part.stats.get("model_fingerprint")
+        for text in known if isinstance(known, list | tuple) else (known,):
+            if isinstance(text, str):
+                yield number, text
+
+
+def _has_one(part: Explanation) -> bool:
+    return isinstance(part.stats.get("fingerprint"), str)
+
+
+def _require_equal(field: str, values: Sequence[Any]) -> None:
+    for number, value in enumerate(values):
+        if not _equal(value, values[0]):
+            raise InputError(
+                f"{field}: explanation {number} has {_short(value)}, the first has "
+                f"{_short(values[0])}; only explanations of the same question can be merged."
+            )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _std_errors(parts: Sequence[Explanation]) -> np.ndarray | None:
+    if all(part.std_errors is None for part in parts):
+        return None
+    return np.concatenate(
+        [
+            np.full(part.shape, 0.0 if part.exact else np.nan)
+            if part.std_errors is None
+            else part.std_errors
+            for part in parts
+        ]
+    )
+
+
+def _stats(part: Explanation, parts: Sequence[Explanation]) -> Mapping[str, Any]:
+    """The stats of one part, with what any part tells of each instance: "exact_rows" and "dof"."""
+    added: dict[str, Any] = {}
+    if any("exact_rows" in one.stats for one in parts) or len({one.exact for one in parts}) > 1:
+        added["exact_rows"] = np.full(len(part), part.exact)
+    if any("dof" in one.stats for one in parts):
+        added["dof"] = np.full(len(part), np.inf)  # exact, or none was said: the normal quantile
+    if part.exact and any("coalitions" in one.stats for one in parts):
+        added["coalitions"] = np.zeros(len(part), np.int64)
+    return {**added, **part.stats}
+
+
+def _join(
+    mappings: Sequence[Mapping[str, Any]], join_one: Callable[[str, list[Any]], Any]
+) -> dict[str, Any]:
+    keys = dict.fromkeys(key for mapping in mappings for key in mapping)
+    return {key: join_one(key, [mapping.get(key) for mapping in mappings]) for key in keys}
+
+
+def _join_stat(parts: Sequence[Explanation]) -> Callable[[str, list[Any]], Any]:
+    def join_one(name: str, values: list[Any]) -> Any:
+        if all(per_instance(v, len(part)) for v, part in zip(values, parts, strict=True)):
+            return np.concatenate(values)
+        if name in SUMMED and all(_is_number(v) for v in values):
+            return sum(values)
+        return _same(values)
+
+    return join_one
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _same(values: list[Any]) -> Any:
+    return values[0] if all(_equal(v, values[0]) for v in values) else values
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        same_form = np.shape(a) == np.shape(b)
+        return same_form and bool(np.all((a == b) | ((a != a) & (b != b))))
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    return bool(a == b) or bool(a != a and b != b)  # NaN equals NaN

@@ -1,0 +1,117 @@
+"""The data that was explained, row by row and player by player, whatever holds it.
+
+Frames are told by the module of their type, so that nothing here imports pandas or polars.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.results.selection import Selection
+from xaijax.tables.frames import column, frame_kind
+
+
+def take_rows(data: Any, rows: Selection) -> Any:
+    """The selected rows of an array or frame; None stays None."""
+    if data is None:
+        return None
+    return data.iloc[rows] if frame_kind(data) == "pandas" else data[rows]
+
+
+def player_columns(
+    data: Any, feature_names: Sequence[str], given: Sequence[Sequence[int]] | None
+) -> list[int | None]:
+    """The column of `data` behind each player [P]; None for a united player or none known.
+
+    Args:
+        data: array [N, *F], frame, or None.
+        feature_names: the players [P].
+        given: `provenance["player_columns"]`, the column positions of each player, where present;
+            those of instances of rank above 1 count their entries in C order.
+
+    Raises:
+        InputError: `given` has not an entry for each player, or names no columns of `data`.
+    """
+    if data is None:
+        return [None] * len(feature_names)
+    if given is not None:
+        check_columns(given, len(feature_names), data)
+        return [int(columns[0]) if len(columns) == 1 else None for columns in given]
+    if frame_kind(data) is not None:
+        labels = [str(label) for label in data.columns]
+        return [labels.index(name) if labels.count(name) == 1 else None for name in feature_names]
+    if data.ndim > 1 and math.prod(data.shape[1:]) == len(feature_names):
+        return list(range(len(feature_names)))
+    return [None] * len(feature_names)
+
+
+def data_column(data: Any, position: int) -> np.ndarray:
+    """One column [N] of a frame, or one entry of the instances of an array [N, *F], in C order."""
+    if frame_kind(data) is not None:
+        return column(data, position)
+    return data[(slice(None), *np.unravel_index(position, data.shape[1:]))]
+
+
+def check_columns(given: Any, P: int, data: Any) -> None:
+    """Refuse a `provenance["player_columns"]` that does not fit P players or `data`, where known.
+
+    Raises:
+        InputError: it does not.
+    """
+    framed = frame_kind(data) is not None
+    width = np.inf if data is None else data.shape[1] if framed else math.prod(data.shape[1:])
+    try:
+        fits = len(given) == P and all(
+            isinstance(c, int | np.integer) and 0 <= c < width for own in given for c in own
+        )
+    except TypeError:
+        fits = False
+    if not fits:
+        known = "" if data is None else f", below {width:,} as data has"
+        raise InputError(
+            f"provenance['player_columns']: expected for each of {P:,} players a tuple of the "
+            f"positions of its columns{known}; leave it out where there are none."
+        )
+
+
+def as_numbers(values: np.ndarray) -> np.ndarray | None:
+    """float64 [N] where all entries are numbers (None counts as NaN), else None."""
+    if values.dtype.kind in "biuf" or (values.dtype.kind == "V" and values.dtype.names is None):
+        return values.astype(np.float64)
+    if values.dtype.kind != "O":
+        return None
+    if all(
+        v is None or isinstance(v, int | float | np.integer | np.floating | np.bool_)
+        for v in values
+    ):
+        return np.array([np.nan if v is None else float(v) for v in values])
+    return None
+
+
+def concatenate(parts: Sequence[Any]) -> Any:
+    """The rows of all parts, arrays or frames of one library, one under the other.
+
+    Raises:
+        InputError: the parts are of different kinds, columns or instance shapes.
+    """
+    if all(part is None for part in parts):
+        return None
+    kinds = {"none" if part is None else frame_kind(part) or "array" for part in parts}
+    if len(kinds) > 1:
+        raise InputError(f"data: the parts are of different kinds, {', '.join(sorted(kinds))}.")
+    kind = kinds.pop()
+    if kind == "array":
+        if len({part.shape[1:] for part in parts}) > 1:
+            raise InputError("data: the parts have instances of different shapes.")
+        return np.concatenate(parts)
+    if len({tuple(part.columns) for part in parts}) > 1:
+        raise InputError("data: the parts have different columns.")
+    if any(list(part.dtypes) != list(parts[0].dtypes) for part in parts):
+        raise InputError("data: the parts have columns of different dtypes.")
+    return sys.modules[kind].concat(parts)

@@ -1,0 +1,74 @@
+"""What people's inputs were, as texts beside their influences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.results.explanation import Explanation
+from xaijax.results.private_explanation import PrivateExplanation
+from xaijax.tables.frames import column, frame_kind
+
+
+def profiles_of(
+    explanation: Explanation | PrivateExplanation, given: Any
+) -> list[list[str | None]]:
+    """For each person a text per player [P]; None where a player has no single value to show.
+
+    given: a frame or a list of mappings, one row a person; a player without a column there is taken
+    from the data.
+    """
+    N, names = len(explanation), explanation.feature_names
+    own = explanation.player_data()
+    texts = [[None if values is None else as_text(values[n]) for values in own] for n in range(N)]
+    if given is None:
+        return texts
+    rows = _rows(given, N)
+    known = {name for row in rows for name in row}
+    if not known & set(names):
+        raise InputError(
+            f"profile: none of its columns {sorted(known)[:10]} is a player; players are "
+            f"{list(names)[:20]}."
+        )
+    for person, row in zip(texts, rows, strict=True):
+        for j, name in enumerate(names):
+            if name in row:
+                person[j] = as_text(row[name])
+    return texts
+
+
+def _rows(given: Any, N: int) -> list[dict[str, Any]]:
+    if frame_kind(given):
+        labels = [str(label) for label in given.columns]
+        columns = [column(given, j) for j in range(len(labels))]
+        rows = [
+            {label: values[n] for label, values in zip(labels, columns, strict=True)}
+            for n in range(len(given))
+        ]
+    elif isinstance(given, Mapping):
+        rows = [{str(key): value for key, value in given.items()}]
+    elif isinstance(given, Sequence) and all(isinstance(row, Mapping) for row in given):
+        rows = [{str(key): value for key, value in row.items()} for row in given]
+    else:
+        raise InputTypeError(
+            f"profile must be a frame or a list of dicts, one row a person, got "
+            f"{type(given).__name__}."
+        )
+    if len(rows) != N:
+        raise InputError(f"profile has {len(rows)} rows for {N} people.")
+    return rows
+
+
+def as_text(value: Any) -> str:
+    """A number without needless digits, anything else as it is."""
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, int | float | np.integer | np.floating):
+        number = float(value)
+        if number != round(number) or abs(number) >= 1e15:
+            return f"{number:.4g}"
+        return f"{number:,.0f}" if abs(number) >= 10_000 else f"{number:.0f}"  # 1984 is a year
+    return str(value)

@@ -1,0 +1,400 @@
+"""`Rule` and `Rules`: what Anchors finds; frozen, without the model, the data or the space.
+
+Letters: N instances, M rows, F columns.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.optional import require
+from xaijax.core.public import public_class
+from xaijax.core.typing import Rows
+from xaijax.players.predicates import label_words, number_words, percent
+from xaijax.results.files.npz import as_path, write_atomically
+from xaijax.results.rule_html import rule_html, rules_html
+from xaijax.tables.frames import column, frame_kind
+
+Predicate = tuple[Any, ...]  # (column, low, high): low < v <= high; or (column, categories)
+FORMAT = "xaijax.Rules"
+AS_IT_IS = ("as it is",)  # in place of categories: a player of a sampler without bins
+SHOWN = 20  # rules that a notebook shows by itself
+
+
+@public_class
+@dataclass(frozen=True, eq=False, repr=False)
+class Rule:
+    """IF these conditions THEN the model predicts this, and how often that was found to be so.
+
+    `AnchorExplainer` makes it for one instance. `str(rule)` is the sentence.
+
+    Attributes:
+        rule: list of str. The conditions in words, one a column; empty for the rule without any.
+        predicates: list of the same conditions as tuples: (column, low, high), which means
+            low < value <= high; or (column, categories). column is a position. Of a sampler's
+            players without bins: (player, ("as it is",)).
+        prediction: the model's label for the instance, or its number if there is a `tolerance`.
+        precision: float. Share of the rows of the perturbation space, drawn with the rule's columns
+            kept, that get the instance's prediction. With `confirm`: on the held-out rows.
+        precision_lower: float or None. Lower bound with chance 1 - delta; None: exact, unconfirmed.
+            Not accounted for: looks after each batch; the choice of the rule (unconfirmed "table").
+        coverage: float or None. Weighted share of the data rows, or share of a sampler's draws,
+            that satisfy the rule. None: the space has none.
+        accepted: bool. Whether the precision reached the threshold; see `AnchorExplainer.explain`.
+        samples: int. Rows of the space that were looked at for this instance, for all rules tried.
+        search: "exact", "table", "kl-lucb" or "sar".
+        std_error: float or None. Standard error of the precision. None: exact.
+        target: str or None. Name of what is predicted, for the sentence.
+        tolerance: float or None. How far predictions of a regression may be apart.
+        note: str. What a reader must know of how the rule was tested, or "".
+        names: [F], of all columns, by which `applies` finds them in a frame.
+        single: bool. Whether the model reads numbers as float32; then `applies` does so too.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rule = xj.Rule(["age > 1"], [(0, 1, np.inf)], "adult", 0.9, None, 0.5, True, 8, "exact")
+        >>> print(rule)
+        IF age > 1 THEN PREDICT adult WITH PRECISION 90% AND COVERAGE 50%
+        >>> rule.applies(np.array([[0.0], [2.0]]))
+        array([False,  True])
+    """
+
+    rule: list[str]
+    predicates: list[Predicate]
+    prediction: Any
+    precision: float
+    precision_lower: float | None
+    coverage: float | None
+    accepted: bool
+    samples: int
+    search: str
+    std_error: float | None = None
+    target: str | None = None
+    tolerance: float | None = None
+    note: str = ""
+    names: tuple[str, ...] = ()
+    single: bool = False
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """Positions of the columns that the rule is about."""
+        return tuple(p[0] for p in self.predicates)
+
+    def applies(self, X: Any) -> np.ndarray:
+        """Which rows satisfy the rule.
+
+        Args:
+            X: rows [M, F], an array or a frame. A frame needs the rule's columns only.
+
+        Returns:
+            bool [M].
+
+        Raises:
+            InputError: rows of another width, a frame without a column of the rule, or a rule about
+                players= (superpixels), of which other rows cannot be said to satisfy it.
+        """
+        if any(predicate[1] == AS_IT_IS for predicate in self.predicates):
+            raise InputError(
+                "a rule about players= keeps parts of one instance as they are; it says nothing of "
+                "the rows X. Its players are in rule.rule and rule.features."
+            )
+        if frame_kind(X):
+            labels = [str(c) for c in X.columns]
+            lost = [self.names[j] for j in self.features if self.names[j] not in labels]
+            if lost:
+                raise InputError(f"X has no column {lost[0]!r}, which the rule is about.")
+            places = {j: labels.index(self.names[j]) for j in self.features}
+            rows = len(X)
+        else:
+            X = checks.as_array(X, "X") if _numbers(X) else np.asarray(X)
+            if self.names:
+                checks.rows_of(X, "X", (len(self.names),), "the rule's data")
+            places, rows = {j: j for j in self.features}, len(X)
+        holds = np.ones(rows, bool)
+        for predicate in self.predicates:
+            values = column(X, places[predicate[0]])
+            if self.single and values.dtype.kind in "iuf":
+                values = values.astype(np.float32)
+            holds &= _holds(predicate, values)
+        return holds
+
+    def __str__(self) -> str:
+        conditions = " AND ".join(self.rule) if self.rule else "TRUE"
+        text = f"IF {conditions} THEN PREDICT {self.predicted}"
+        text += f" WITH PRECISION {percent(self.precision)}"
+        if self.coverage is not None:
+            text += f" AND COVERAGE {percent(self.coverage)}"
+        return text + (f" ({', '.join(self.remarks).upper()})" if self.remarks else "")
+
+    @property
+    def predicted(self) -> str:
+        """The prediction in words, with the target's name and a regression's tolerance."""
+        words = label_words(self.prediction)
+        if self.tolerance is not None:
+            words += f" +- {number_words(self.tolerance)}"
+        return words if self.target is None else f"{self.target} = {words}"
+
+    @property
+    def remarks(self) -> list[str]:
+        """What must be said beside the sentence: "not accepted", and `note`."""
+        return [one for one in ("" if self.accepted else "not accepted", self.note) if one]
+
+    def _repr_html_(self) -> str:
+        return rule_html(self)
+
+    def __repr__(self) -> str:
+        bound = self.precision_lower
+        sure = "" if bound is None else f", precision_lower={bound:.3f}"
+        return f"Rule({self}; accepted={self.accepted}{sure}, {self.samples:,} samples)"
+
+    def as_dict(self) -> dict[str, Any]:
+        """A dict of plain values, as `Rules.to_json` writes it; without `names`."""
+        return {
+            "rule": list(self.rule),
+            "predicates": [_plain_predicate(p) for p in self.predicates],
+            "prediction": plain(self.prediction),
+            "precision": self.precision,
+            "precision_lower": self.precision_lower,
+            "coverage": self.coverage,
+            "accepted": self.accepted,
+            "samples": self.samples,
+            "search": self.search,
+            "std_error": self.std_error,
+            "target": self.target,
+            "tolerance": self.tolerance,
+            "note": self.note,
+            "single": self.single,
+        }
+
+
+def _numbers(X: Any) -> bool:
+    return getattr(getattr(X, "dtype", None), "kind", "f") in "biufV"
+
+
+def _holds(predicate: Predicate, values: np.ndarray) -> np.ndarray:
+    if len(predicate) == 3:
+        numbers = values.astype(np.float64)
+        return (predicate[1] < numbers) & (numbers <= predicate[2])
+    wanted = list(predicate[1])
+    missing = any(v is None or v != v for v in wanted)
+    present = {v for v in wanted if v is not None and v == v}
+    found = (missing if v is None or v != v else v in present for v in values.tolist())
+    return np.fromiter(found, bool, len(values))
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _plain_predicate(predicate: Predicate) -> list[Any]:
+    if len(predicate) == 3:
+        return [int(predicate[0]), plain(float(predicate[1])), plain(float(predicate[2]))]
+    return [int(predicate[0]), [plain(v) for v in predicate[1]]]
+
+
+def _value(stored: Any) -> Any:
+    return float(stored["float"]) if isinstance(stored, dict) else stored
+
+
+def _predicate(stored: Sequence[Any]) -> Predicate:
+    if len(stored) == 3:
+        return (stored[0], float(_value(stored[1])), float(_value(stored[2])))
+    return (stored[0], tuple(_value(v) for v in stored[1]))
+
+
+@public_class
+@dataclass(frozen=True, eq=False, repr=False)
+class Rules(Sequence[Rule]):
+    """The rules of N instances, in their order: `rules[0]`, `len(rules)`, `for rule in rules`.
+
+    Attributes:
+        rules: tuple of `Rule`, [N].
+        feature_names: tuple of str, [F]. The data's columns, or a sampler's players.
+        stats: mapping: "search", its "reason", "model_rows", "seconds", "seed", ...; see `pick`.
+        provenance: mapping. The method, its settings and the versions of the libraries.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> red = xj.Rule(["c = red"], [(0, ("red",))], "stop", 1.0, None, 0.5, True, 2, "exact")
+        >>> rules = xj.Rules((red,), ("c",))
+        >>> print(xj.Rules.from_json(rules.to_json())[0])
+        IF c = red THEN PREDICT stop WITH PRECISION 100% AND COVERAGE 50%
+        >>> rules.pick(1, np.array([["red"], ["green"]])).stats["covered"]
+        (0.5,)
+    """
+
+    rules: tuple[Rule, ...]
+    feature_names: tuple[str, ...] = ()
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("stats", "provenance"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    def __getitem__(self, key: Any) -> Any:
+        """A rule; of a slice, a list of positions or a bool mask: Rules."""
+        if isinstance(key, int | np.integer):
+            return self.rules[key]
+        if isinstance(key, slice):
+            return replace(self, rules=self.rules[key])
+        places = np.arange(len(self))[np.asarray(key)]
+        return replace(self, rules=tuple(self.rules[i] for i in places))
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A read-only mapping cannot be pickled or copied.
+        facts = dict(self.stats), dict(self.provenance)
+        return (Rules, (self.rules, self.feature_names, *facts))
+
+    def __repr__(self) -> str:
+        held = sum(rule.accepted for rule in self.rules)
+        search = f"{self.stats['search']} search, " if "search" in self.stats else ""
+        shown = "".join(f"\n  {rule}" for rule in self.rules[:3])
+        more = "\n  ..." if len(self) > 3 else ""
+        return f"Rules({len(self):,} instances, {search}{held:,} accepted){shown}{more}"
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame with one row per instance; needs `pip install "xaijax[data]"`."""
+        pandas = require("pandas", "xaijax[data]")
+        shown = ("prediction", "precision", "precision_lower", "coverage", "accepted", "samples")
+        lines = [
+            {"rule": " AND ".join(rule.rule) or "TRUE"}
+            | {"predicates": len(rule.predicates)}
+            | {name: getattr(rule, name) for name in (*shown, "std_error", "search", "note")}
+            for rule in self.rules
+        ]
+        return pandas.DataFrame(lines)
+
+    def to_json(self) -> str:
+        """All rules as JSON text, which `Rules.from_json` reads."""
+        rules = [rule.as_dict() for rule in self.rules]
+        stats = {
+            k: [plain(one) for one in v] if isinstance(v, tuple | list) else plain(v)
+            for k, v in self.stats.items()
+        }
+        content = {"format": FORMAT, "schema": 1, "feature_names": list(self.feature_names)}
+        provenance = json.loads(json.dumps(dict(self.provenance), default=str))
+        content |= {"stats": stats, "provenance": provenance, "rules": rules}
+        return json.dumps(content, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Rules:
+        """The rules in a text that `to_json` wrote.
+
+        Args:
+            text: str, the JSON.
+
+        Raises:
+            InputError: another text.
+        """
+        try:
+            content = json.loads(text)
+            if content.get("format") != FORMAT:
+                raise InputError(f"text: this is no text of Rules.to_json (format {FORMAT!r}).")
+            names = tuple(content["feature_names"])
+            rules = []
+            for stored in content["rules"]:
+                fields = dict(stored)
+                fields["predicates"] = [_predicate(p) for p in fields["predicates"]]
+                fields["prediction"] = _value(fields["prediction"])
+                rules.append(Rule(names=names, **fields))
+            pairs = content["stats"].items()
+            stats = {k: tuple(v) if isinstance(v, list) else _value(v) for k, v in pairs}
+            return cls(tuple(rules), names, stats, content["provenance"])
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"text: this is no text of Rules.to_json: {error}.") from None
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write `to_json()` into the file `path`, or replace it, and return its `Path`."""
+        return write_atomically(path, lambda file: file.write(self.to_json().encode()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Rules:
+        """The rules in a file that `save` wrote.
+
+        Args:
+            path: str or os.PathLike, the name of the file.
+
+        Raises:
+            InputError: a file of something else.
+        """
+        try:
+            text = as_path(path).read_text("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"path: {path} is no file of Rules.save: {error}.") from None
+        return cls.from_json(text)
+
+    def to_html(self) -> str:
+        """HTML of all rules that loads nothing: sentences, with bars under them."""
+        return rules_html(self.rules)
+
+    def _repr_html_(self) -> str:
+        left = len(self) - SHOWN
+        return rules_html(self.rules[:SHOWN]) + (f"<p>and {left:,} more</p>" if left > 0 else "")
+
+    def pick(self, k: int, X: Rows) -> Rules:
+        """A few accepted rules that together apply to many rows: submodular pick.
+
+        Rules are chosen one after the other: the one that applies to most rows to which no chosen
+        rule applies yet, and of equal ones the first (Ribeiro, Singh and Guestrin 2018, section 5).
+
+        Args:
+            k: int, at least 1. The most rules to choose; fewer if no other rule adds a row.
+            X: rows [M, F], as of `Rule.applies`.
+
+        Returns:
+            `Rules` in the order of choice. `stats["covered"][i - 1]` is the share of X to which one
+            of the first i applies, `stats["picked"]` holds their positions in these rules.
+
+        Raises:
+            InputError, InputTypeError: k or X that is not accepted.
+        """
+        k = checks.whole_number(k, "k")
+        held = [i for i, rule in enumerate(self.rules) if rule.accepted]
+        applies = np.array([self.rules[i].applies(X) for i in held], bool)
+        covered = np.zeros(applies.shape[1] if held else 0, bool)
+        chosen: list[int] = []
+        shares: list[float] = []
+        for _ in range(min(k, len(held))):
+            gain = (applies & ~covered).sum(axis=1)
+            best = int(gain.argmax())
+            if gain[best] == 0:
+                break
+            covered |= applies[best]
+            chosen.append(held[best])
+            shares.append(float(covered.mean()))
+        stats = {**self.stats, "picked": tuple(chosen), "covered": tuple(shares)}
+        return replace(self, rules=tuple(self.rules[i] for i in chosen), stats=stats)
+
+
+def refuse_types(value: Any, name: str) -> Rules:
+    """Return `value`, or raise InputTypeError where it is no Rules."""
+    if not isinstance(value, Rules):
+        raise InputTypeError(f"{name} must be Rules, from AnchorExplainer.explain, got {value!r}.")
+    return value

@@ -1,0 +1,114 @@
+"""What `explanation[...]` means: keys of three named axes become positions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+
+Selection = slice | np.ndarray  # a slice stays one, so that slicing copies nothing
+
+AXES = ("instance", "player", "output")
+
+
+def split_key(key: Any, ndim: int) -> tuple[Any, ...]:
+    """One key per axis of values [N, P] or [N, P, K]; axes not named are taken whole."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    dots = [i for i, part in enumerate(keys) if part is Ellipsis]
+    if len(dots) > 1:
+        raise InputError("explanation[...]: more than one Ellipsis; give each axis one key.")
+    if dots:
+        missing = ndim - (len(keys) - 1)
+        keys[dots[0] : dots[0] + 1] = [slice(None)] * max(missing, 0)
+    if len(keys) > ndim:
+        axes = ", ".join(AXES[:ndim])
+        raise InputError(
+            f"explanation[...]: got {len(keys)} keys, but this explanation has the axes {axes}."
+        )
+    return tuple(keys) + (slice(None),) * (ndim - len(keys))
+
+
+def resolve(
+    key: Any, size: int, names: Sequence[str] | None, axis: str
+) -> tuple[Selection, int | None]:
+    """Positions on one axis, and the single position where `key` was an integer or a name.
+
+    Args:
+        key: integer, name, slice of integers, list of integers or names, or a bool mask [size].
+        size: length of the axis.
+        names: [size], or None where the axis has no names.
+        axis: "instance" | "player" | "output", for messages.
+
+    Raises:
+        InputError: out of range, an unknown or ambiguous name, a mask of another length.
+        InputTypeError: a key of another type.
+    """
+    if isinstance(key, slice):
+        try:
+            key.indices(size)
+        except TypeError as error:
+            raise InputTypeError(
+                f"{axis} slice {key!r}: slices take integers; pass a list of names instead."
+            ) from error
+        return key, None
+    if _is_scalar(key):
+        position = _position(key, size, names, axis)
+        return np.array([position], dtype=np.intp), position
+    try:
+        array = np.asarray(key)
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(f"{axis} key of type {type(key).__name__} is not accepted.") from error
+    if array.ndim != 1:
+        raise InputTypeError(
+            f"{axis} key of type {type(key).__name__} with {array.ndim} axes is not accepted; "
+            "pass an integer, a name, a slice, a list or a bool mask."
+        )
+    if array.dtype.kind == "b":
+        if len(array) != size:
+            raise InputError(f"{axis} mask has {len(array)} entries; the axis has {size}.")
+        return np.flatnonzero(array), None
+    return np.array([_position(k, size, names, axis) for k in key], dtype=np.intp), None
+
+
+def take(names: tuple[str, ...], selection: Selection) -> tuple[str, ...]:
+    """The selected names."""
+    if isinstance(selection, slice):
+        return names[selection]
+    return tuple(names[i] for i in selection)
+
+
+def _is_scalar(key: Any) -> bool:
+    return isinstance(key, str) or np.ndim(key) == 0
+
+
+def _position(key: Any, size: int, names: Sequence[str] | None, axis: str) -> int:
+    if isinstance(key, str):
+        return _named(key, names, axis)
+    if isinstance(key, bool | np.bool_):
+        raise InputTypeError(f"{axis} key {key!r} is a bool; pass an integer or a mask [{size}].")
+    try:
+        position = operator.index(key)
+    except TypeError as error:
+        raise InputTypeError(
+            f"{axis} key of type {type(key).__name__} is not accepted; "
+            "pass an integer, a name, a slice, a list or a bool mask."
+        ) from error
+    if not -size <= position < size:
+        raise InputError(f"{axis} {position} is out of range; the axis has {size} entries.")
+    return position % size
+
+
+def _named(key: str, names: Sequence[str] | None, axis: str) -> int:
+    if names is None:
+        raise InputError(f"{axis} {key!r}: this explanation has no {axis} names; pass an integer.")
+    found = [i for i, name in enumerate(names) if name == key]
+    if not found:
+        some = ", ".join(repr(name) for name in names[:8]) + (", ..." if len(names) > 8 else "")
+        raise InputError(f"{axis} {key!r} is unknown; the names are {some}.")
+    if len(found) > 1:
+        raise InputError(f"{axis} {key!r} stands for {len(found)} entries; pass an integer.")
+    return found[0]

@@ -1,0 +1,107 @@
+"""What an Explanation says of itself in a few lines."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xaijax.results.fields import Explained, Valued
+
+TOP = 6  # players in the repr
+
+SHOWN_STATS = {
+    "estimator": "estimator {}",
+    "budget": "budget {:,}",
+    "model_rows": "{:,} model rows",
+    "model_calls": "{:,} model calls",
+    "seconds": "{:.3g} s",
+    "compile_seconds": "compiled in {:.3g} s",
+    "backend": "backend {}",
+    "structure": "structure {}",
+}
+
+
+def mean_abs(explained: Valued) -> np.ndarray:
+    """Mean |value| over the instances: [P] or [P, K]; NaN without instances."""
+    if len(explained.values) == 0:
+        return np.full(explained.values.shape[1:], np.nan)
+    return np.abs(explained.values).mean(axis=0)
+
+
+def ranking(size: np.ndarray) -> np.ndarray:
+    """Positions [P] from the largest to the smallest of size [P] or [P, K], ties in order."""
+    total = size if size.ndim == 1 else size.sum(axis=1)
+    return np.argsort(-total, kind="stable")
+
+
+def how_sure(explained: Explained) -> str:
+    """Exact, or sampled with the largest standard error, or why there is none."""
+    errors = explained.std_errors
+    if explained.exact and errors is not None:
+        return f"exact; largest bootstrap standard error {errors.max():.2g}"
+    if explained.exact:
+        return "exact"
+    if errors is None:
+        return "not exact, without standard errors"
+    finite = errors[np.isfinite(errors)]
+    text = "sampled"
+    exact_rows = explained.stats.get("exact_rows")
+    if isinstance(exact_rows, np.ndarray) and exact_rows.any():
+        text += f" ({int(exact_rows.sum()):,} of {len(errors):,} instances exact)"
+    if finite.size:
+        text += f", largest standard error {finite.max():.2g}"
+    if finite.size < errors.size:
+        instances = int(np.isnan(errors).reshape(len(errors), -1).any(axis=1).sum())
+        text += f"; no standard errors for {instances:,} of {len(errors):,} instances: "
+        text += _missing_reason(explained)
+    return text
+
+
+def describe(explained: Explained) -> str:
+    """The text of `repr(explanation)`."""
+    values = explained.values
+    axes = ["instances", "players", "outputs"][: values.ndim]
+    shape = " x ".join(f"{size:,} {axis}" for size, axis in zip(values.shape, axes, strict=True))
+    method = explained.provenance.get("method")
+    head = explained.kind if method is None else f"{method}, {explained.kind}"
+    selected = explained.provenance.get("selected_output")
+    if selected is not None:
+        shape += f", output {selected!r}"
+    lines = [f"Explanation ({head}): {shape}", f"  {how_sure(explained)}"]
+    if len(values):
+        size = mean_abs(explained)
+        total = size if size.ndim == 1 else size.mean(axis=1)
+        top = ranking(size)[:TOP]
+        text = ", ".join(f"{explained.feature_names[j]} {total[j]:.4g}" for j in top)
+        if len(total) > TOP:
+            text += f", and {len(total) - TOP} more"
+        lines.append(f"  mean |value|: {text}")
+    meaning = explained.provenance.get("meaning")
+    if meaning is not None:
+        lines.append(f"  {meaning}")
+    shown = [
+        _format(form, explained.stats[key])
+        for key, form in SHOWN_STATS.items()
+        if explained.stats.get(key) is not None
+        and not (key == "compile_seconds" and explained.stats[key] == 0)  # what was counted is none
+    ]
+    if shown:
+        lines.append("  " + ", ".join(shown))
+    return "\n".join(lines)
+
+
+def _missing_reason(explained: Explained) -> str:
+    estimator = str(explained.stats.get("estimator", ""))
+    P = explained.values.shape[1]
+    reasons = {
+        "permutation": "fewer than 2 antithetic pairs of permutations; raise budget",
+        "kernel": f"fewer than P + 20 = {P + 20} complementary pairs; raise budget",
+        "leverage": f"fewer than P + 20 = {P + 20} complementary pairs; raise budget",
+    }
+    return reasons.get(estimator, "the budget leaves no degree of freedom; raise budget")
+
+
+def _format(form: str, value: object) -> str:
+    try:
+        return form.format(value)
+    except (TypeError, ValueError):  # merged parts may hold a list where one run holds a number
+        return form.partition("{")[0] + str(value) + form.partition("}")[2]

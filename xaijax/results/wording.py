@@ -1,0 +1,203 @@
+"""What a QII report may say of its numbers, in plain words, by its public facts.
+
+Each sentence holds for the quantity, the intervention, the difference and the index that were used:
+only Shapley values add up to the difference, only "subtract" has a direction, and Deegan-Packel has
+neither a direction nor an amount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from xaijax.results.explanation import Explanation
+from xaijax.results.private_explanation import PrivateExplanation
+
+DIFFERENCES = {
+    "l1": "the sum of absolute differences",
+    "l2": "the root of the sum of squared differences",
+    "linf": "the largest absolute difference",
+    "tv": "the total variation distance",
+    "kl": "the Kullback-Leibler divergence KL(as it is || inputs replaced), in nats,",
+    "js": "the Jensen-Shannon divergence, in nats,",
+}
+_ON_TOP = "its effect on top of other replaced inputs"
+
+
+def is_distance(explanation: Explanation | PrivateExplanation) -> bool:
+    """Whether influences are shares of a distance."""
+    return explanation.kind != "deegan-packel" and _difference(explanation) != "subtract"
+
+
+def adds_up(explanation: Explanation) -> bool:
+    """Whether the values of all inputs add up to what replacing all of them changes."""
+    return explanation.kind == "shapley"
+
+
+def _difference(explanation: Explanation | PrivateExplanation) -> str:
+    return explanation.provenance.get("difference", "subtract")
+
+
+def words(explanation: Explanation) -> list[str]:
+    """What the quantity, the intervention, the difference and the index were, a sentence each."""
+    facts = explanation.provenance
+    found = [
+        f"What was measured: {measured(facts, len(explanation))}.",
+        f"What was changed: {changed(facts, explanation.kind)}.",
+    ]
+    name = _difference(explanation)
+    if name != "subtract":
+        what = DIFFERENCES.get(name, f"the difference {name} that was given,")
+        size = " It says how far, not which way." if name in DIFFERENCES else ""
+        found.append(f"How far apart two answers are: {what} between them.{size}")
+    return [*found, _index(explanation)]
+
+
+def measured(facts: Mapping[str, Any], people: int = 1) -> str:
+    """The quantity of interest of a person, of the outcome that was taken."""
+    who = "this person" if people == 1 else "each of the two people"
+    quantity, outcome = facts.get("quantity"), facts.get("outcome")
+    positive = facts.get("positive")
+    if quantity in ("individual", "actual") and outcome == "proba":
+        chosen = facts.get("selected_output")
+        what = "the probabilities of all classes" if chosen is None else f"the chance of {chosen!s}"
+        return f"{what} for {who}, as the model gives it"
+    if quantity == "individual" and outcome == "score":
+        low, high = facts.get("bounds", (0, 1))
+        of = "" if positive is None else f" of {positive!s}"
+        return f"the model's score{of} for {who}, cut to {low:g} to {high:g}"
+    if quantity == "individual":
+        return (
+            f"the chance of the positive outcome for {who} ({positive!s} is the positive outcome)"
+        )
+    if quantity == "actual":
+        return f"the chance that {who} keeps the outcome received"
+    return facts.get("quantity_words") or f"the quantity {quantity}, for {who}"
+
+
+def changed(facts: Mapping[str, Any], kind: str) -> str:
+    """The intervention: by what inputs were replaced, and which of them together."""
+    alone = kind == "unary"
+    start = "each input was replaced by itself, by that of" if alone else (
+        "inputs were replaced by those of"
+    )  # fmt: skip
+    together = "" if alone else ", several of them together"
+    if facts.get("intervention") == "baseline":
+        return f"{start} one chosen row, another person or a reference{together}"
+    if facts.get("intervention") == "sampler":
+        return f"{start} rows that a given sampler drew{together} and from one and the same row"
+    whose = "the data" if facts.get("pool_is_data") else "a pool"
+    rows = f"{facts.get('pool_rows', 0):,} in {whose}"
+    one = f"a random person of {rows}"
+    if facts.get("pool_weights") == "given":
+        one = f"a person drawn from {rows} by given weights"
+    same = "" if alone else " and from one and the same person"
+    return f"{start} {one}{together}{same}"
+
+
+def _index(explanation: Explanation) -> str:
+    kind, facts = explanation.kind, explanation.provenance
+    no_sum = "Such influences need not add up to what replacing all inputs changes."
+    if kind == "shapley":
+        but = "" if explanation.exact else ", but for the error of sampling"
+        return (
+            f"Each input's share is its Shapley value: {_ON_TOP}, averaged over all orders in "
+            "which inputs can be replaced. The shares of all inputs add up to what replacing all "
+            f"of them changes{but}."
+        )
+    if kind == "banzhaf":
+        return (
+            f"Each input's influence is its Banzhaf value: {_ON_TOP}, averaged over all sets of "
+            f"them. {no_sum}"
+        )
+    if kind == "unary":
+        return f"Each input was replaced alone. Such influences overlap: {no_sum[5:]}"
+    if kind == "deegan-packel":
+        return (
+            "Each input's number is its Deegan-Packel index: its part in the smallest sets of "
+            f"inputs whose replacement {_crosses(facts)}. It has no direction and is no amount; "
+            "the indices add up to 1, or are all 0 where no set does that."
+        )
+    return (
+        f"Each input's influence is the sum of {_ON_TOP}, each set of them with the weight that "
+        f"the index {kind} gives it. {no_sum}"
+    )
+
+
+def _crosses(facts: Mapping[str, Any]) -> str:
+    """What a winning set does."""
+    threshold = facts.get("threshold")
+    by = "by 1" if threshold is None else f"by at least {threshold:g}"
+    if facts.get("difference") != "subtract":
+        return f"changes what was measured {by}"
+    if facts.get("absolute"):
+        return f"moves what was measured {by}, up or down"
+    return f"lowers what was measured {by}"
+
+
+def effect(explanation: Explanation, value: float) -> str:
+    """What one input does, after its name."""
+    size = f"{abs(value):.3g}"
+    if explanation.kind == "deegan-packel":
+        return f"has an index of {size}"
+    if is_distance(explanation):
+        if explanation.kind == "unary":
+            return f"replaced alone makes a difference of {value:.3g}"
+        return (
+            f"adds {size} to the difference" if value > 0 else f"takes {size} from the difference"
+        )
+    way = "raises" if value > 0 else "lowers"
+    if explanation.kind in ("shapley", "banzhaf", "unary"):
+        return f"{way} it by {size}"
+    return f"{way} it, with an influence of {value:.3g}"
+
+
+def nothing(explanation: Explanation) -> str:
+    """What to say where all values are 0."""
+    if explanation.kind == "deegan-packel":
+        return "No set of inputs does that."
+    return "No input has any influence." if explanation.exact else "No draw showed any influence."
+
+
+def ends(explanation: Explanation, quantity: float | None, base: float, total: Any) -> str | None:
+    """What stands at both ends of the influences of one person; None where it is not known.
+
+    quantity: with nothing replaced; base: with all inputs replaced, 0 for distances; total: the
+    distance between the two, where it is known.
+    """
+    facts = explanation.provenance
+    if explanation.kind == "deegan-packel" or is_distance(explanation):
+        if total is None or explanation.kind == "deegan-packel":
+            return None
+        sentence = f"With all inputs replaced the difference is {total:.3g}."
+    elif quantity is None:
+        return None
+    else:
+        about = "about " if facts.get("intervention") == "sampler" else ""
+        sentence = f"As it is: {quantity:.3g}. With all inputs replaced: {about}{base:.3g}."
+    if not adds_up(explanation):
+        return f"{sentence} The influences below need not add up to the difference."
+    if explanation.shape[1] != facts.get("players"):
+        return f"{sentence} Not all inputs are shown, so that those below do not add up to it."
+    but = "" if explanation.exact else ", but for the error of sampling"
+    return f"{sentence} The influences of all inputs add up to the difference{but}."
+
+
+def to_the_right(explanation: Explanation) -> str:
+    """How to read the bars."""
+    if explanation.kind == "deegan-packel":
+        return "The longer the bar, the larger the input's part."
+    if is_distance(explanation):
+        return "To the right: the input adds to the difference."
+    others = {"baseline": "the chosen row's", "sampler": "a drawn row's"}
+    other = others.get(explanation.provenance.get("intervention", ""), "another person's")
+    return f"To the right: the input as it is raises what was measured, compared with {other}."
+
+
+def axis(explanation: Explanation | PrivateExplanation) -> str:
+    """The same in a few words, for an axis."""
+    if explanation.kind == "deegan-packel":
+        return ""
+    if is_distance(explanation):
+        return ": right adds to the difference, left takes from it"
+    return ": left lowers, right raises"

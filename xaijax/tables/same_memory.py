@@ -1,0 +1,54 @@
+"""Whether two things that were passed are the same rows in memory; what is in them is never read.
+
+A private release may not depend on private values in other ways than its noise hides. So whether a
+pool or people explained ARE the private data is told by what was passed: the same object, or memory
+that both share. Copies are other rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xaijax.tables.frames import column, frame_kind
+
+MOST_WORK = 100_000  # spent on strides that interleave; undecided counts as shared
+
+
+def shares_memory(a: Any, b: Any) -> bool:
+    """Whether they are one object, or an array or a column of one shares memory with the other."""
+    if a is None or b is None:
+        return False
+    return a is b or any(_overlap(one, other) for one in _buffers(a) for other in _buffers(b))
+
+
+def is_same(a: Any, b: Any) -> bool:
+    """Whether they are one object, or two arrays of the same elements of the same memory."""
+    if a is b:
+        return True
+    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
+        return False
+    places = [
+        (one.__array_interface__["data"][0], one.shape, one.strides, one.dtype) for one in (a, b)
+    ]
+    return places[0] == places[1]
+
+
+def _buffers(thing: Any) -> list[np.ndarray]:
+    if frame_kind(thing):
+        return [column(thing, j) for j in range(len(thing.columns))]
+    if isinstance(thing, np.ndarray):
+        return [thing]
+    if isinstance(thing, list | tuple) or not hasattr(thing, "__array__"):
+        return []
+    return [np.asarray(thing)]
+
+
+def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return bool(np.shares_memory(a, b, max_work=MOST_WORK))
+    except np.exceptions.TooHardError:
+        return True
