@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+Predicate = tuple[Any, ...]  # (column, low, high): low < v <= high; or (column, categories)
 
-def predicate_words(
-    predicate: tuple[Any, ...], name: str, names: Mapping[Any, str] | None = None
-) -> str:
+
+def predicate_words(predicate: Predicate, name: str, names: Mapping[Any, str] | None = None) -> str:
     """A predicate (column, low, high) or (column, categories) in words."""
     if len(predicate) == 3:
         low, high = predicate[1:]

@@ -21,12 +21,11 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
-from xaijax.players.predicates import label_words, number_words, percent
+from xaijax.players.predicates import Predicate, label_words, number_words, percent
 from xaijax.results.files.npz import as_path, write_atomically
 from xaijax.results.rule_html import rule_html, rules_html
 from xaijax.tables.frames import column, frame_kind
 
-Predicate = tuple[Any, ...]  # (column, low, high): low < v <= high; or (column, categories)
 FORMAT = "xaijax.Rules"
 AS_IT_IS = ("as it is",)  # in place of categories: a player of a sampler without bins
 SHOWN = 20  # rules that a notebook shows by itself

@@ -17,8 +17,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.players.predicates import label_words, predicate_words
-from xaijax.results.rules import Predicate
+from xaijax.players.predicates import Predicate, label_words, predicate_words
 from xaijax.tables.frames import column as column_of
 
 DISCRETISERS = {"quartile": (25, 50, 75), "decile": tuple(range(10, 100, 10))}

@@ -21,7 +21,7 @@ from xaijax.games.rules.coverage import Cover, settled
 from xaijax.games.rules.device import RuleDevice
 from xaijax.games.rules.host import RuleHost
 from xaijax.games.rules.known_draws import MOST_BITS, KnownDraws
-from xaijax.games.rules.rule_lots import satisfying
+from xaijax.games.rules.pulls import satisfying
 from xaijax.games.rules.space import Perturbation
 from xaijax.tables.fingerprints import fingerprints
 from xaijax_kernels.rules.candidates import rule_keys

@@ -1,16 +1,21 @@
 """Public facts of a question of QII that a private release needs: sizes, weights, what is the data.
 
+Whose rows the pool and the people explained are follows from what was passed. Values of private
+rows are never compared for it, since the copy and its noise would tell the outcome.
+
 Letters: D data rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from xaijax.games.engine.shared_rows import hashes
-from xaijax.games.measure.replacement import Replacement, agreement_codes
+from xaijax.games.measure.replacement import Baseline, Replacement, agreement_codes
+from xaijax.tables.same_memory import is_same, shares_memory
 from xaijax.tables.table import Table
 
 STEP = 1 << 16  # rows compared at a time
@@ -64,3 +69,28 @@ def same_rows(a: Any, b: Any) -> bool:
         return False
     one, other = (np.sort(hashes(agreement_codes(codes))) for codes in (a, b))
     return np.array_equal(one, other)
+
+
+def whose_pool(pool: Any, data: Any, private: Sequence[Any]) -> str:
+    """ "data": none was given, or the data; "part": memory of private rows; "other": public rows.
+
+    data: as given; private: other objects that hold private rows.
+    """
+    if pool is None or is_same(pool, data):
+        return "data"
+    rows = _source(pool)
+    return "part" if any(shares_memory(rows, one) for one in (data, *private)) else "other"
+
+
+def whose_rows(X: Any, private: Sequence[Any]) -> str:
+    """ "data": none were given; "part": memory of private rows; "given": public rows."""
+    if X is None:
+        return "data"
+    return "part" if any(shares_memory(X, one) for one in private) else "given"
+
+
+def _source(pool: Any) -> Any:
+    """What a pool is made of: itself, the row of a `Baseline`, the rows that it is a median of."""
+    if not isinstance(pool, Baseline):
+        return pool
+    return pool.rows if isinstance(pool.row, str) else pool.row

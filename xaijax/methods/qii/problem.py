@@ -17,8 +17,10 @@ from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.game import Game
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement import intervention_of, table_of
-from xaijax.methods.qii.arguments import plan_of, pool_rows, prior_of
-from xaijax.methods.qii.checks import (
+from xaijax.methods.qii.arguments import (
+    plan_of,
+    pool_rows,
+    prior_of,
     refuse_difference,
     refuse_random,
     refuse_sampled,
@@ -26,7 +28,7 @@ from xaijax.methods.qii.checks import (
     signed_of,
 )
 from xaijax.methods.qii.difference import as_outer, difference_of
-from xaijax.methods.qii.facts import facts_of, is_data, pool_is_data
+from xaijax.methods.qii.facts import facts_of, is_data, pool_is_data, whose_pool, whose_rows
 from xaijax.methods.qii.groups import groups_of, members_of
 from xaijax.methods.qii.limits import instead
 from xaijax.methods.qii.outcome import measured_of, outcome_of, positive_of
@@ -37,7 +39,6 @@ from xaijax.methods.qii.subsample import (
     sample_facts,
     sample_of,
 )
-from xaijax.methods.qii.whose import whose_pool, whose_rows
 from xaijax.players.players import column_labels, players_from
 from xaijax.results.subsample import Subsample
 from xaijax.tables.coded_table import read_by

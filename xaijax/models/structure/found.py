@@ -4,7 +4,7 @@ The trace is run with stand-ins for the rows (`column_map`). The first step that
 several columns is the layer: a product with a matrix, a sum, or a sum of products that says so by
 its name (`structures/named.py`); what comes after it no longer sees the rows. A model that does
 anything else with its rows has no layer here. What a trace makes twice is made once
-(`repeated.py`): a decided class comes from the layer of the scores that are looked at with it.
+(`Repeated`): a decided class comes from the layer of the scores that are looked at with it.
 
 Letters: R rows, F numbers of one instance, flattened, C columns made of them, H units.
 """
@@ -24,6 +24,7 @@ from jax.extend.core import Literal
 from xaijax.models.structure.affine import affine
 from xaijax.models.structure.column_map import (
     NoLayer,
+    Repeated,
     Rows,
     Uniform,
     bare,
@@ -31,7 +32,6 @@ from xaijax.models.structure.column_map import (
     uniform,
     with_rows,
 )
-from xaijax.models.structure.repeated import Repeated
 from xaijax_kernels.structures.columnwise import Columnwise
 from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.named import NAMED
