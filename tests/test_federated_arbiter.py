@@ -12,6 +12,7 @@ from parties import GUEST, HOST, Watched, guest_folder, logistic, mutated, names
 import xaijax as xj
 from xaijax import federated as fd
 from xaijax.federated.host.joint import JointRun
+from xaijax.federated.wire import messages, party
 
 pytest.importorskip("google.protobuf", reason="needs the extra [federated]")
 pytest.importorskip("cryptography", reason="needs the extra [federated]")
@@ -79,7 +80,7 @@ def test_the_order_of_the_hosts_rows_is_not_told() -> None:
     host, _, between = parties()
     host(X[:, HOST], progress=False)
     (asked,) = [request for method, request, _ in between["rows"].log if method == "Block"]
-    data = fd.messages.decode("BlockRequest", asked).tokens
+    data = messages.decode("BlockRequest", asked).tokens
     tokens = [data[i : i + 32] for i in range(0, len(data), 32)]
     assert len(tokens) == N + 1 and tokens == sorted(tokens)
 
@@ -89,8 +90,8 @@ def test_answers_of_changing_width_are_told() -> None:
 
     class Changing:
         def call(self, method: str, data: bytes, deadline: float) -> bytes:
-            body = fd.messages.encode("PredictReply", width=next(widths), values=bytes(16))
-            return fd.messages.encode("Reply", body=body)
+            body = messages.encode("PredictReply", width=next(widths), values=bytes(16))
+            return messages.encode("Reply", body=body)
 
         def close(self) -> None: ...
 
@@ -132,7 +133,7 @@ def test_the_guests_limits_hold_for_rows_too() -> None:
 def test_wrong_requests_to_an_arbiter() -> None:
     _, arbiter, _ = parties()
     transport = fd.InMemory(arbiter)
-    ask = fd.party.ask
+    ask = party.ask
     run = ask(transport, "arbiter", "Start", 1.0, version=1).run
     rows = {"run": run, "rows": 1, "values": np.zeros(5).tobytes()}
     for method, fields, words in (
@@ -159,10 +160,10 @@ def test_rows_that_an_arbiter_refuses() -> None:
         values = np.array([0.0, 0, 0, 0, last]).tobytes()
         with pytest.raises(xj.FederatedProtocolError, match=words):
             fields = {"run": run, "rows": 1, "values": values}
-            fd.party.ask(between["arbiter"], "arbiter", "Predict", 1.0, **fields)
+            party.ask(between["arbiter"], "arbiter", "Predict", 1.0, **fields)
     arbiter.close()
     with pytest.raises(xj.FederatedProtocolError, match=r"\(session\)"):
-        fd.party.ask(between["arbiter"], "arbiter", "Predict", 1.0, run=run, rows=1)
+        party.ask(between["arbiter"], "arbiter", "Predict", 1.0, run=run, rows=1)
 
 
 def test_mutated_messages_to_an_arbiter() -> None:
@@ -174,7 +175,7 @@ def test_mutated_messages_to_an_arbiter() -> None:
     for number in range(1_500):
         method, request = good[number % len(good)]
         reply = between["arbiter"].inner.call(method, mutated(rng, request), 1.0)
-        found = fd.messages.decode("Reply", reply)
+        found = messages.decode("Reply", reply)
         codes.add(found.refusal.code if found.HasField("refusal") else "answered")
     assert {"message", "session"} <= codes and "internal" not in codes
     assert host(X[10:20, HOST], names(N)[10:20], progress=False).values.shape == (10, 5)
@@ -238,6 +239,6 @@ key = "tls/arbiter.key"
             np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=1e-12)
             stranger = fd.Connection(address, tls["shop"])
             with pytest.raises(xj.FederatedPolicyError, match="hosts"):
-                fd.party.ask(stranger, "arbiter", "Start", 20.0, version=1)
+                party.ask(stranger, "arbiter", "Start", 20.0, version=1)
             for one in (arbiter, stranger, *transport.values()):
                 one.close()

@@ -18,6 +18,7 @@ from xaijax import federated as fd
 from xaijax.federated.command_line import commands, configuration
 from xaijax.federated.command_line.configuration import read_settings, read_table
 from xaijax.federated.guest.sessions import LIFETIME, MOST_SESSIONS, Session, Sessions
+from xaijax.federated.wire import party
 from xaijax.federated.wire.tokens import SessionKey
 
 pytest.importorskip("grpc", reason="needs the extra [federated]")
@@ -250,8 +251,8 @@ def test_sessions_end() -> None:
     sessions.find(new[0], ("host",))
     sessions.add(Session(("host",), SessionKey(b"k"), "1", None))
     assert sessions.find(other, ("other",)) and sessions.find(new[0], ("host",))
-    with pytest.raises(fd.party.Refused, match="closed since"):
+    with pytest.raises(party.Refused, match="closed since"):
         sessions.find(new[1], ("host",))
     now[0] += LIFETIME + 1
-    with pytest.raises(fd.party.Refused, match="closed since"):
+    with pytest.raises(party.Refused, match="closed since"):
         sessions.find(new[0], ("host",))

@@ -29,7 +29,7 @@ from repository import ROOT
 
 import xaijax as xj
 from xaijax import federated as fd
-from xaijax.federated.wire import grpc_transport
+from xaijax.federated.wire import grpc_transport, messages
 
 grpc = pytest.importorskip("grpc", reason="needs the extra [federated]")
 pytest.importorskip("cryptography", reason="needs the extra [federated]")
@@ -349,7 +349,7 @@ def test_10_000_mutated_messages(folder: Path, tls: dict[str, fd.Tls], tmp_path:
             if number % 7 == 0:
                 method = str(rng.choice(methods))
             reply = transport.inner.call(method, mutated(rng, request), DEADLINE)
-            found = xj.federated.messages.decode("Reply", reply)
+            found = messages.decode("Reply", reply)
             code = found.refusal.code if found.HasField("refusal") else "answered"
             codes[code] = codes.get(code, 0) + 1
         assert guest.poll() is None

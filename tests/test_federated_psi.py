@@ -8,6 +8,7 @@ from parties import GUEST, HOST, Watched, logistic, names, table
 
 import xaijax as xj
 from xaijax import federated as fd
+from xaijax.federated.wire import party
 
 pytest.importorskip("google.protobuf", reason="needs the extra [federated]")
 pytest.importorskip("cryptography", reason="needs the extra [federated]")
@@ -54,7 +55,7 @@ def test_a_policy_must_allow_it() -> None:
 def test_step_2_needs_step_1() -> None:
     transport = fd.InMemory(guest_of(slice(0, 60)))
     with pytest.raises(xj.FederatedProtocolError, match="step 1 comes first"):
-        fd.party.ask(transport, "guest", "Intersect", 1.0, step=2)
+        party.ask(transport, "guest", "Intersect", 1.0, step=2)
 
 
 def test_without_the_library_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
