@@ -1,6 +1,7 @@
 """What a run must not be silent about: standard kinds that left JAX, and peers that did not run.
 
-The kinds are those that the tests fit (`tests/translated_kinds.py`), each on its own ordinary data.
+The kinds are those that the tests fit (`tests/cases/translated_kinds.py`), each on its own ordinary
+data.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from bench import report
 
-KINDS = report.ROOT / "tests" / "translated_kinds.py"
+KINDS = report.ROOT / "tests" / "cases" / "translated_kinds.py"
 BEGIN, END = "<!-- counts: begin -->", "<!-- counts: end -->"
 
 

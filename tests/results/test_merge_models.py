@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from repository import ROOT
+from repository import CASES, ROOT, TESTS
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
@@ -158,7 +158,7 @@ def test_the_same_in_another_process():
         "import test_merge_models as t\n"
         "for one in (t.hidden, t.fit()): print(t.mark_of(t.explained(t.xj.as_model(one))))\n"
     )
-    path = f"{ROOT}:{ROOT / 'kernels'}:{ROOT / 'tests'}"
+    path = f"{ROOT}:{ROOT / 'kernels'}:{CASES}:{TESTS / 'results'}"
     run = subprocess.run(
         [sys.executable, "-c", script],
         env=os.environ | {"PYTHONHASHSEED": "77", "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"},

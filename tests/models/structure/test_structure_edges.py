@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
@@ -17,7 +18,6 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import SVC, SVR
 
 import xaijax as xj
-from tests import oracles
 
 RNG = np.random.default_rng(12)
 X = RNG.normal(size=(300, 4))

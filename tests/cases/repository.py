@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = ROOT / "tests"
+CASES, ORACLES = TESTS / "cases", TESTS / "oracles"  # what tests import by name
 LIBRARY = {"xaijax": ROOT / "xaijax", "xaijax_kernels": ROOT / "kernels" / "xaijax_kernels"}
 FOLDERS = (
     "xaijax",

@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xaijax as xj
-from tests import oracles
 from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.product import Boxes, Gaussians, Product
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from repository import CASES, ORACLES, ROOT
 
-HERE = Path(__file__).parent
 BEGINNING = """
 import sys
 import numpy as np
@@ -22,13 +22,13 @@ END = "\nnp.savez(sys.argv[2], **out)\n"
 
 
 def outcome(script: str, folder: Path) -> dict[str, np.ndarray]:
-    """Return what the script puts into its dict `out`. It can import what lies in tests/."""
+    """Return what the script puts into its dict `out`. It can import what tests can."""
     path, out = folder / "on_devices.py", folder / "out.npz"
     path.write_text(BEGINNING + script + END)
     env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     env["JAX_PLATFORMS"] = "cpu"
-    env["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), str(HERE.parent / "kernels")])
-    command = [sys.executable, str(path), str(HERE), str(out)]
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "kernels"), str(ORACLES)])
+    command = [sys.executable, str(path), str(CASES), str(out)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     with np.load(out) as found:

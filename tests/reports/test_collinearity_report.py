@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from aec_data import collinear, fitted
-from test_report import Page
+from html_page import Page
 
 import xaijax as xj
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import ROOT
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs the extra [plots]")
 for library in ("pandas", "shap", "shapiq", "opendp"):
     pytest.importorskip(library, reason="needs the extra [dev]")
 
-ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 

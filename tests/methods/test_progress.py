@@ -5,27 +5,11 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from progress_bar import Bar
 
 import xaijax as xj
 from xaijax.methods.anchors import explainer as anchors
 from xaijax.methods.explainer import explainer
-
-
-class Bar:
-    """Stands in for tqdm's bar and keeps what it is told."""
-
-    total = 0
-    n = 0
-
-    def update(self, rows):
-        assert rows >= 0
-        self.n += rows
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return None
 
 
 @pytest.mark.parametrize("backend", ["jax", "host"])

@@ -142,7 +142,7 @@ def violations(imports: Mapping[str, list[Import]]) -> list[str]:
     loaded = _loaded(imports)
     homeless = [
         f"{module} has no layer. Put it into an existing package, or give its package a line in "
-        "PARTS of tests/test_layers.py and in ARCHITECTURE.md."
+        "PARTS of tests/house/test_layers.py and in ARCHITECTURE.md."
         for module in imports
         if part_of(module) is None
     ]

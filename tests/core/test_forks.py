@@ -4,9 +4,9 @@ import functools
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from repository import CASES
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 @functools.cache
 def said():
     """What each child said, by the name of its question."""
-    script = Path(__file__).parent / "forks.py"
+    script = CASES / "forks.py"
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=True
     )

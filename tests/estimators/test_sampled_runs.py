@@ -8,8 +8,8 @@ import games
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from progress_bar import Bar
 from scipy import stats
-from test_progress import Bar
 
 import xaijax as xj
 from xaijax.methods.explainer import explainer as explainer_module

@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
 import xaijax as xj
-from tests import oracles
 from xaijax.games.ways import closed_form
 from xaijax.models.asking import row_count
 from xaijax.models.structure import affine

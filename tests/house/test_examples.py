@@ -7,11 +7,12 @@ import runpy
 from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs the extra [plots]")
 pytest.importorskip("pandas", reason="needs the extra [data]")
 
-EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 ADULT = Path(os.environ.get("XAIJAX_DATA") or "nowhere") / "adult" / "adult.test"
 WINE = ADULT.parent.parent / "wine" / "winequality-red.csv"
 TITANIC = ADULT.parent.parent / "titanic"

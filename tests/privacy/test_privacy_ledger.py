@@ -10,19 +10,17 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 from privacy_cases import table_model
-from repository import ROOT
+from repository import CASES, ROOT
 
 import xaijax as xj
 from xaijax.privacy.ledger import file as module
 
 pytest.importorskip("opendp", reason="needs the extra [privacy]")
 
-HERE = Path(__file__).parent
 D = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1]], np.float32)
 
 
@@ -287,7 +285,7 @@ def released(out):
 
 def ran(path, out, kind):
     out.mkdir()
-    command = [sys.executable, str(HERE / "privacy_kills.py"), str(path), str(out), kind]
+    command = [sys.executable, str(CASES / "privacy_kills.py"), str(path), str(out), kind]
     done = subprocess.run(
         command,
         capture_output=True,

@@ -6,8 +6,7 @@ import jax
 import numpy as np
 import oracles_privacy as oracles
 import pytest
-from privacy_cases import table_model
-from test_privacy_audit import (
+from privacy_audits import (
     CONFIDENCE,
     DRAWS,
     LATTICE,
@@ -16,6 +15,7 @@ from test_privacy_audit import (
     handed_over,
     of_scores,
 )
+from privacy_cases import table_model
 
 import xaijax as xj
 from xaijax.games.measure.score import Score
