@@ -215,6 +215,42 @@ def test_neighbours_count_their_visitors_and_stay_the_same():
     np.testing.assert_array_equal(model.predict(X), first)
 
 
+def test_minus_one_and_minus_two_are_two_states():
+    """Python's hash takes them for one number."""
+    estimator = LinearRegression().fit(X, Y)
+    estimator.kept = -1
+    before = Stamp(estimator)
+    estimator.kept = -2
+    assert Stamp(estimator) != before
+
+
+def test_what_lies_between_the_fields_of_a_record_is_no_state():
+    """A tree's nodes are such records; a number within one of them is its state."""
+    kind = np.dtype({"names": ["a", "b"], "formats": ["i1", "(2,)f8"], "offsets": [0, 8]})
+    one, other = np.zeros(3, kind), np.frombuffer(b"\xff" * 3 * kind.itemsize, kind).copy()
+    for name in kind.names:
+        other[name] = one[name]
+    assert one.tobytes() != other.tobytes()
+    assert Stamp([one]) == Stamp([other])
+    other["b"][2, 1] = 5e-324
+    assert Stamp([one]) != Stamp([other])
+
+
+class Recording(LinearRegression):
+    """Keeps what it was asked."""
+
+    def predict(self, X):
+        self.asked = getattr(self, "asked", 0) + len(X)
+        return super().predict(X)
+
+
+def test_an_estimator_that_keeps_what_it_was_asked_has_not_changed():
+    explain = xj.Explainer(xj.as_model(Recording().fit(X, Y)), X[:5])
+    for _ in range(3):
+        found = explain(X[:8], progress=False)
+        assert np.isfinite(found.values).all()
+
+
 def test_a_random_state_that_is_shared_is_no_change():
     """Another estimator draws from it, and no answer of this one does."""
     rng = np.random.default_rng(0)

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from xaijax.models.translations.neighbours import _Ties
 from xaijax_kernels.structures.neighbours import AT_ONCE, nearest
 
 POWERS = [1.0, 2.0, 3.0, float("inf")]
@@ -43,3 +44,24 @@ def test_rows_that_lie_together_far_from_0_are_told_apart(power):
     found, _ = jax.jit(nearest, static_argnums=(2, 3))(train, rows, 1, power)
     far = np.linalg.norm(rows[:, None].astype(float) - train, ord=power, axis=2).min(axis=1)
     np.testing.assert_allclose(found[:, 0], far, rtol=1e-4)
+
+
+@pytest.mark.parametrize("power", [0.5, *POWERS])
+@pytest.mark.parametrize("F", [1, 4, 40])
+def test_rows_whose_next_neighbour_is_as_far_are_ties(power, F):
+    """Told by distances in float64; a row between two members, and one that has no distance."""
+    rng = np.random.default_rng(F)
+    train = rng.integers(0, 3, size=(60, F)) + 1e-3 * rng.normal(size=(60, F))
+    train[:2] = [[99.0], [100.0]]
+    rows = np.concatenate([rng.normal(size=(50, F)), train[2:12], train[:1] + 0.5, train[:1]])
+    rows[-1] = np.nan
+    rows = rows.astype(np.float32)
+    for k in (1, 3, 59, 60):
+        far = np.abs(rows[:, None].astype(float) - train)
+        far = far.max(2) if power == np.inf else (far**power).sum(2) ** (1 / power)
+        far = np.sort(far, axis=1)
+        apart = far[:, k] - far[:, k - 1] if k < 60 else np.full(len(rows), np.inf)
+        size = np.fmax(np.abs(rows).max(axis=1), np.abs(train).max())
+        wanted = apart <= 4 * F * np.finfo(np.float32).eps * size
+        assert wanted[-2] or k != 1
+        assert _Ties(train, k, power, np.float32)(rows).tolist() == wanted.tolist()

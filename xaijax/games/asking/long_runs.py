@@ -28,6 +28,7 @@ MINUTE_OF_AN_ACCELERATOR = 1e15
 MOST_HOST_ROWS = 10_000_000
 OF_A_COLUMN = 4.0  # to make a hybrid: its mask, both rows' codes, the choice between them
 TRACED = 32  # rows that a head is traced for
+OF_STRUCTURE = "operations of a structure"  # traced once for all questions
 
 
 def minute(devices: Sequence[Any]) -> float:
@@ -45,12 +46,19 @@ def operations_of_a_row(ask: Questions) -> float:
     whole = hybrid + operations(probe.jaxpr, probe.rows)
     if structure is None or not ask.structured:
         return whole
+    key = (OF_STRUCTURE, structure)
+    if key not in evaluator.kept:
+        evaluator.kept[key] = _operations_of(structure, evaluator)
+    return min(whole, evaluator.kept[key])
+
+
+def _operations_of(structure: Any, evaluator: Any) -> float:
+    """Of one hybrid that the structure answers: its parts joined, and the head."""
     params, dtype = evaluator.model.params, evaluator.replacement.codes.dtype
     known = jax.eval_shape(structure.of, params)
     rows = jax.ShapeDtypeStruct((TRACED, known.width), dtype)
     head = operations(jax.make_jaxpr(structure.head)(params, rows).jaxpr, TRACED)
-    joined = 2.0 * known.parts * (1 if known.adds else known.width)
-    return min(whole, joined + head)
+    return 2.0 * known.parts * (1 if known.adds else known.width) + head
 
 
 def why_long(ask: Questions, rows: int, beside: float = 0.0) -> str:

@@ -7,6 +7,7 @@ cannot be looked into, a function say, is told by its identity.
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import Any
 
@@ -17,8 +18,20 @@ DEEPEST = 200  # objects within objects
 # neighbours, which counts its visitors and is made of rows that are looked at themselves.
 _WITHOUT = ("n_jobs", "verbose", "_tree", "random_state", "_random_state")
 _HEAP_TYPE = 1 << 9  # of type.__flags__: a class made by Python, whose objects are all in __dict__
-_PLAIN = (type(None), bool, int, str, bytes, np.dtype, np.ufunc, slice)
+_HASHED = frozenset({type(None), bool, str, bytes})
+_PRINTED = frozenset({int, slice, np.ufunc})  # hash(-1) == hash(-2); slices have none
+_NUMBERS = (float, complex, np.generic, np.dtype)  # where NaN equals NaN
 _BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+
+
+@functools.cache
+def _packed(dtype: np.dtype) -> np.dtype:
+    """The same fields with nothing between them, within them neither."""
+    if dtype.subdtype is not None:
+        return np.dtype((_packed(dtype.base), dtype.shape))
+    if dtype.names is None:
+        return dtype
+    return np.dtype([(name, _packed(dtype[i])) for i, name in enumerate(dtype.names)])
 
 
 class Stamp:
@@ -38,16 +51,18 @@ class Stamp:
 
     def _of(self, thing: Any, depth: int) -> int:
         kind = type(thing)
-        if isinstance(thing, float | complex) or isinstance(thing, np.generic):
-            return hash((kind, repr(thing)))  # where NaN equals NaN
-        if kind in _PLAIN or depth > DEEPEST:
-            return hash((kind, repr(thing))) if kind in _PLAIN else 0
+        if kind in _HASHED:
+            return hash((kind, thing))
+        if kind in _PRINTED or isinstance(thing, _NUMBERS):
+            return hash((kind, repr(thing)))
+        if depth > DEEPEST:
+            return 0
         if kind is np.ndarray:
             return self._of_array(thing, depth)
         if isinstance(thing, memoryview):
             return self._of_array(np.asarray(thing), depth)
         if kind in (tuple, list):
-            return hash((kind, *(self._of(one, depth + 1) for one in thing)))
+            return hash((kind, *[self._of(one, depth + 1) for one in thing]))
         if kind in (set, frozenset):
             return hash((kind, frozenset(self._of(one, depth + 1) for one in thing)))
         if isinstance(thing, dict):
@@ -61,20 +76,19 @@ class Stamp:
         return self._of_object(thing, depth)
 
     def _of_pairs(self, pairs: Any, depth: int) -> int:
-        own = (
+        own = [
             (self._of(key, depth + 1), self._of(value, depth + 1))
             for key, value in pairs.items()
             if not (isinstance(key, str) and key in _WITHOUT)
-        )
+        ]
         return hash(("pairs", *own))
 
     def _of_array(self, array: np.ndarray, depth: int) -> int:
         facts = array.dtype.str, array.shape
-        if array.dtype.names:  # field by field: what lies between fields is not set
-            fields = (self._of_array(array[name], depth + 1) for name in array.dtype.names)
-            return hash((facts, *fields))
         if array.dtype.hasobject:
             return hash((facts, *(self._of(one, depth + 1) for one in array.ravel().tolist())))
+        if array.dtype.names:  # what lies between the fields is not set
+            array = array.astype(_packed(array.dtype))
         return hash((facts, array.tobytes()))
 
     def _of_object(self, thing: Any, depth: int) -> int:

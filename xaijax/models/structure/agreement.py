@@ -129,7 +129,9 @@ def sensitivity(structure: Any, model: Any, rows: np.ndarray) -> np.ndarray:
             return most
 
     key = ("sensitivity", structure)
-    run = model.compiled.setdefault(key, jax.jit(moved))
+    if key not in model.compiled:
+        model.compiled[key] = jax.jit(moved)
+    run = model.compiled[key]
     flat = rows.reshape(len(rows), -1)
     return OF_MOVED * np.asarray(run(model.params, flat)).astype(np.float64)
 
@@ -150,7 +152,9 @@ def _by_structure(
         return structure.head(params, hidden), usable
 
     key = ("difference", structure)
-    run = model.compiled.setdefault(key, jax.jit(mixed))  # once for all explainers of a model
+    if key not in model.compiled:  # once for all explainers of a model
+        model.compiled[key] = jax.jit(mixed)
+    run = model.compiled[key]
     found, usable = (np.asarray(one) for one in run(model.params, flat, donors, kept))
     return found, usable
 

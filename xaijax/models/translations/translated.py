@@ -120,6 +120,7 @@ class Comparison:
     recentre: Callable[[Centre], Made] | None = None  # raises Untranslatable
     estimator: Any = None  # whose translation it is
     stamp: Stamp | None = None  # of its state when it was translated
+    keeps_asked: bool = False  # its state changes when it is asked, as `settle` saw
     reason: str | None = None  # why the host answers; None: JAX does
     centred: Made | None = None  # what answers in JAX in place of `found`
     done: bool = False
@@ -154,7 +155,9 @@ class Comparison:
         self._settle(rows)
         if self.stamp is not None:
             # An estimator of one's own may keep what it was asked: that is no change of its fit.
-            self.stamp = Stamp(self.estimator)
+            after = Stamp(self.estimator)
+            self.keeps_asked |= after != self.stamp
+            self.stamp = after
 
     def _settle(self, rows: tuple[Any, ...]) -> None:
         some = [_first(kind) for kind in rows]
@@ -198,7 +201,7 @@ class Comparison:
             if reason is not None:
                 self.to_host(reason)
                 return
-        if self.stamp is not None:
+        if self.stamp is not None and self.keeps_asked:
             self.stamp = Stamp(self.estimator)
 
     def _answers(self, key: str, function: Any, params: Any, codes: np.ndarray) -> np.ndarray:

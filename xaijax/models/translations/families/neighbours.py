@@ -8,6 +8,7 @@ Letters: R rows, F columns, V training rows, k neighbours, K outputs.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -68,7 +69,7 @@ def _neighbours(
         total = (weights[:, :, None] * params["targets"][near]).sum(axis=1)
         return total / weights.sum(axis=1, keepdims=True)
 
-    return params, mean, lambda rows: _tied(rows, rows_of, k, power, columns.dtype)
+    return params, mean, _Ties(rows_of, k, power, columns.dtype)
 
 
 def _power(estimator: Any) -> float:
@@ -83,18 +84,38 @@ def _power(estimator: Any) -> float:
     raise Untranslatable(f"its metric, {metric!r}, has no translation")
 
 
-def _tied(rows: np.ndarray, train: np.ndarray, k: int, power: float, dtype: Any) -> np.ndarray:
-    """Rows whose k-th and next neighbour are equally far up to rounding; bool [M].
+class _Ties:
+    """Says of rows whether their k-th and next neighbour are equally far, up to rounding."""
 
-    The rounding of a distance is that of the largest number that goes into it, F times.
-    """
-    if k >= len(train):
-        return np.zeros(len(rows), bool)
-    tied = []
-    for row in rows.astype(np.float64):
-        off = np.abs(train - row)
-        far = np.linalg.norm(off, ord=power, axis=1)
-        near, after = np.partition(far, [k - 1, k])[k - 1 : k + 1]
-        size = max(np.abs(row).max(), np.abs(train).max())
-        tied.append(after - near <= 4 * len(row) * np.finfo(dtype).eps * size)
-    return np.array(tied)
+    def __init__(self, train: np.ndarray, k: int, power: float, dtype: Any) -> None:
+        self.train, self.k, self.power, self.dtype = train, k, power, dtype
+        self._search: Any = None  # float64; a tree, made when first asked
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """bool [M] of rows [M, F].
+
+        The rounding of a distance is that of the largest number that goes into it, F times.
+        """
+        tied = np.zeros(len(rows), bool)
+        rows = rows.astype(np.float64)
+        known = np.isfinite(rows).all(axis=1)  # no other row has neighbours
+        if self.k >= len(self.train) or not known.any():
+            return tied
+        far, _ = self._neighbours().kneighbors(rows[known])
+        size = np.maximum(np.abs(rows[known]).max(axis=1), np.abs(self.train).max())
+        rounding = 4 * rows.shape[1] * np.finfo(self.dtype).eps * size
+        tied[known] = far[:, self.k] - far[:, self.k - 1] <= rounding
+        return tied
+
+    def _neighbours(self) -> Any:
+        from sklearn.neighbors import NearestNeighbors  # noqa: PLC0415
+
+        if self._search is None:
+            # Both sum the differences themselves; "auto" may expand the square, which rounds more.
+            algorithm = "kd_tree" if self.power >= 1 else "brute"
+            given: Any = {"n_neighbors": self.k + 1, "algorithm": algorithm, "p": self.power}
+            search = NearestNeighbors(**given)
+            with warnings.catch_warnings():  # "not a metric", which the estimator's own fit said
+                warnings.simplefilter("ignore", UserWarning)
+                self._search = search.fit(self.train)
+        return self._search
