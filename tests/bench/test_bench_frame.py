@@ -186,6 +186,9 @@ def test_rows_older_than_the_code_are_named(
     first = commit("kernels/a.py", "1")
     second = commit("xaijax/a.py", "2")
     third = commit("docs/a.md", "3")
+    commit("xaijax/a.py", "4\n\nWhy.\n\nBench: same code\n")
+    fifth = commit("xaijax/b.py", "5: it says Bench: same code, and not by itself on a line")
+    commit("kernels/a.py", "6\n\nBench: same code\n")
 
     def line(name: str, where: str, verdict: str = "met") -> list[str]:
         cells = {"case": name, "on": "cpu", "commit": where, "verdict": verdict}
@@ -200,20 +203,24 @@ def test_rows_older_than_the_code_are_named(
         line("T5", "0123456789"),
         line("T6", first, "not run"),
         line("T7", "unknown"),
+        line("T8", fifth),
     ]
     found = stale(lines, tmp_path)
     assert [(one.case, one.commit) for one in found] == [
         ("T1", first),
+        ("T2", second),
+        ("T3", third),
         ("T4", f"{third}+"),
         ("T5", "0123456789"),
         ("T7", "unknown"),
     ]
-    assert found[0].why.startswith("1 commit to xaijax and kernels")
+    assert [one.why.split(" to ")[0] for one in found[:3]] == ["2 commits", "1 commit", "1 commit"]
+    assert found[0].why.startswith("2 commits to xaijax and kernels")
     monkeypatch.setattr(command, "stale", lambda lines: found)
     assert command.main(["--stale"]) == 1
     told = capsys.readouterr().out
-    assert f"stale: T1 (cpu) at {first}: 1 commit" in told
-    assert told.endswith("on cpu: python -m bench --case T1,T4,T5,T7\n")
+    assert f"stale: T1 (cpu) at {first}: 2 commits" in told
+    assert told.endswith("on cpu: python -m bench --case T1,T2,T3,T4,T5,T7\n")
     monkeypatch.setattr(command, "stale", lambda lines: [])
     assert command.main(["--stale"]) == 0
 
