@@ -74,7 +74,7 @@ def test_equal_rows_have_equal_bits():
 def test_a_device_out_of_memory_is_asked_again_with_half_the_tile(monkeypatch):
     X, donors = data()
     whole = asked("jax", X, donors)
-    launch = device.DeviceBackend._launch
+    launch = device.DeviceBackend._tiles
     launched = []
 
     def short_of_memory(self, *arguments):
@@ -83,7 +83,7 @@ def test_a_device_out_of_memory_is_asked_again_with_half_the_tile(monkeypatch):
             raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate")
         return launch(self, *arguments)
 
-    monkeypatch.setattr(device.DeviceBackend, "_launch", short_of_memory)
+    monkeypatch.setattr(device.DeviceBackend, "_tiles", short_of_memory)
     game = game_of(model_of("jax"), X, donors, C, weights=WEIGHTS, tile=512, batch_size=512)
     with pytest.warns(xj.XaiWarning, match="ran out of memory with tile=512"):
         got = game.values(MASKS)

@@ -18,14 +18,14 @@ X, DONORS = games.rows(N, P, "continuous", 1), games.rows(B, P, "continuous", 2)
 def test_a_device_out_of_memory_is_asked_again_with_half_the_tile(monkeypatch, link):
     model = xj.as_model(games.smooth, params=A)
     expected = xj.Explainer(model, DONORS, link=link, tile=256)(X, progress=False)
-    launch = device.DeviceBackend._launch
+    launch = device.DeviceBackend._tiles
 
     def short_of_memory(self, *arguments):
         if self.sizes.tile.rows > 256:
             raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate")
         return launch(self, *arguments)
 
-    monkeypatch.setattr(device.DeviceBackend, "_launch", short_of_memory)
+    monkeypatch.setattr(device.DeviceBackend, "_tiles", short_of_memory)
     explainer = xj.Explainer(model, DONORS, link=link, tile=1024)
     with pytest.warns(xj.XaiWarning, match="ran out of memory with tile=") as warned:
         got = explainer(X, progress=False)
@@ -37,7 +37,7 @@ def test_a_device_out_of_memory_is_asked_again_with_half_the_tile(monkeypatch, l
     with pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED"):  # nothing left to halve
         monkeypatch.setattr(
             device.DeviceBackend,
-            "_launch",
+            "_tiles",
             lambda *_: (_ for _ in ()).throw(RuntimeError("RESOURCE_EXHAUSTED: again")),
         )
         xj.Explainer(model, DONORS, link=link, tile=256)(X, progress=False)

@@ -18,12 +18,22 @@ import numpy as np
 # Values in a group of tiles. One product over many pairs runs on all cores, and a tile's few pairs
 # alone do not: a third of the time on two cores.
 _GROUP_VALUES = {"cpu": 1 << 19, "gpu": 1 << 22, "tpu": 1 << 22}
+OF_A_VALUE = 32  # bytes that a group takes for each value: what is turned round, its change, copies
 
 
-def group_tiles(rows: int, outputs: int, platform: str) -> int:
-    """G: tiles that are reduced together, a pure function of the tile and the platform."""
+def group_tiles(rows: int, outputs: int, platform: str, most: int) -> int:
+    """G: tiles that are reduced together, a pure function of its arguments.
+
+    most: bytes that the reduction may take, some of the values themselves.
+    """
     kind = platform if platform in _GROUP_VALUES else "gpu"
-    return max(1, _GROUP_VALUES[kind] // (rows * outputs))
+    values = min(_GROUP_VALUES[kind], most // OF_A_VALUE)
+    return max(1, values // (rows * outputs))
+
+
+OF_A_VALUE = (
+    32  # bytes that reducing a group takes for each value: itself, its change, their copies
+)
 
 
 PARTS = 4  # of a block: one program reduces pairs of one, two or four parts

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from xaijax.models.translations.neighbours import _Ties
+from xaijax.models.translations.families.neighbours import _Ties
 from xaijax_kernels.structures.neighbours import AT_ONCE, nearest
 
 POWERS = [1.0, 2.0, 3.0, float("inf")]

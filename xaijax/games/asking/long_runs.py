@@ -55,7 +55,7 @@ def operations_of_a_row(ask: Questions) -> float:
 def _operations_of(structure: Any, evaluator: Any) -> float:
     """Of one hybrid that the structure answers: its parts joined, and the head."""
     params, dtype = evaluator.model.params, evaluator.replacement.codes.dtype
-    known = jax.eval_shape(structure.of, params)
+    known = evaluator.known
     rows = jax.ShapeDtypeStruct((TRACED, known.width), dtype)
     head = operations(jax.make_jaxpr(structure.head)(params, rows).jaxpr, TRACED)
     return 2.0 * known.parts * (1 if known.adds else known.width) + head

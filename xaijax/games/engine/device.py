@@ -7,7 +7,6 @@ columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax.games.engine.dispatch import Dispatches, UnderWay
 from xaijax.games.engine.loop import Instances, Question, Stream
-from xaijax.games.engine.programs import LOOK_AHEAD, Programs
-from xaijax.games.engine.threads import beside
+from xaijax.games.engine.programs import Programs
 from xaijax_kernels.engine.lattice import Dispatch, Pairs
 from xaijax_kernels.engine.listed import ListedStream, group_means, list_means, list_words
 from xaijax_kernels.engine.reduce import (
@@ -35,20 +34,28 @@ from xaijax_kernels.engine.tables import put, tables_of_pairs
 class Answers:
     """One piece of the stream and the model's answers, still on the device."""
 
-    piece: Dispatch
-    place: np.ndarray  # where tile t of the piece stands in T
-    under_way: Future[tuple[jax.Array, jax.Array]]
+    under_way: UnderWay
     slot_bits: int  # of the stream
+
+    @property
+    def piece(self) -> Dispatch:
+        """Which rows."""
+        return self.under_way.asked
+
+    @property
+    def place(self) -> np.ndarray:
+        """Where tile t of the piece stands in T."""
+        return self.under_way.place
 
     @property
     def values(self) -> jax.Array:
         """[T, R, K]."""
-        return self.under_way.result()[0]
+        return self.under_way.results.result()[0]
 
     @property
     def bad(self) -> jax.Array:
         """int32 [T], answers that are not finite, or scores out of their bounds."""
-        return self.under_way.result()[1]
+        return self.under_way.results.result()[1]
 
 
 class DeviceBackend:
@@ -57,7 +64,8 @@ class DeviceBackend:
     def __init__(self, programs: Programs) -> None:
         """programs: of the sizes and the devices to run on."""
         self.programs = programs
-        self.sizes, self.mesh, self.clock = programs.sizes, programs.mesh, programs.clock
+        self.sizes, self.mesh, self.clock = programs.sizes, programs.mesh, programs.compiled.clock
+        self._dispatches = Dispatches(self.mesh, self.clock, self.sizes.tiles)
         self.clock.tile = self.sizes.tile.rows
         self._same, self._split = programs.same, programs.split
         self._dtype = programs.donors.dtype
@@ -90,13 +98,12 @@ class DeviceBackend:
         self._weights.clear()
         slots = self.programs.shape(stream.kind, scored, bits).slots
         own = x.own if self.programs.reads_own(scored) else None
-        fixed = (self._padded(x.codes), None if own is None else self._padded(own), words)
-        waiting: list[Answers] = []
-        for piece in stream.dispatches(self.sizes.rows):
-            waiting.append(self._launch(run, piece, slots, stream.slot_bits, *fixed))
-            if len(waiting) > LOOK_AHEAD:
-                yield waiting.pop(0)
-        yield from waiting
+        p = self.programs
+        before = (p.params, self._padded(x.codes), p.donors, p.players)
+        after = (words, None if own is None else self._padded(own))
+        work = ((piece, self._tiles(piece, slots)) for piece in stream.dispatches(self.sizes.rows))
+        for under_way in self._dispatches.run(run, before, work, after):
+            yield Answers(under_way, stream.slot_bits)
 
     def _padded(self, rows: np.ndarray) -> jax.Array:
         """Rows of some instances on the devices, as many as every call has."""
@@ -113,9 +120,9 @@ class DeviceBackend:
             matrix, answers.values.dtype, partial(block_weights, matrix, parts, level, width)
         )
         at = np.int32(level), np.int32((1 << min(k, low)) - 1)
-        reduce = partial(reduce_pairs, group=group_tiles(tile.rows, tile.outputs, platform))
-        key = ("pairs", weights.shape)
-        program = self.programs.reduction(key, reduce, (False,) * 3, weights, *at)
+        most = self.programs.compiled.max_memory // 4
+        reduce = partial(reduce_pairs, group=group_tiles(tile.rows, tile.outputs, platform, most))
+        program = self.programs.reduction("pairs", reduce, (False,) * 3, weights, *at)
         sums = program(answers.values, weights, *at)
 
         def read() -> np.ndarray:
@@ -136,8 +143,7 @@ class DeviceBackend:
         padded[answers.place] = high_bits
         bits = jax.device_put(padded, self._split)
         weights = self._weights_on_device(matrices, answers.values.dtype)
-        key = ("pieces", matrices.shape)
-        program = self.programs.reduction(key, reduce_pieces, (False, True), weights, bits)
+        program = self.programs.reduction("pieces", reduce_pieces, (False, True), weights, bits)
         sums = program(answers.values, weights, bits)
         return lambda: self._read(answers, sums)
 
@@ -180,7 +186,7 @@ class DeviceBackend:
         def means(values: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
             return group_means(values, weights, slot)
 
-        groups = self._means(("groups",), means, question, values)[: stream.groups]
+        groups = self._means(("groups", slot), means, question, values)[: stream.groups]
         K = groups.shape[-1]
         return groups.reshape(len(stream.instances), -1, K)[:, : stream.coalitions]
 
@@ -212,10 +218,11 @@ class DeviceBackend:
             place[: len(answers.place)] = answers.place
             part = (jax.device_put(answers.values, home), place)
             first = np.int32(answers.piece.first_row)
-            program = self.programs.compiled(
-                ("put", values.shape), put, (values, *part, first), (0,)
+            arguments = (values, *part, first)
+            program = self.programs.compiled.program(
+                ("put",), put, arguments, what="a list of answers", donate=(0,)
             )
-            values = program(values, *part, first)
+            values = program(*arguments)
             question.done(answers.piece.rows)
         return values
 
@@ -230,8 +237,10 @@ class DeviceBackend:
         # Equal weights become ones, exactly; the scale is put back in float64.
         scale = question.donor_weights.max()
         everything = (*arguments, (question.donor_weights / scale).astype(self._dtype))
-        key = (*key, *(a.shape for a in everything))
-        high, low = self.programs.compiled(key, function, everything)(*everything)
+        what = "the means of a list"
+        high, low = self.programs.compiled.program(key, function, everything, what=what)(
+            *everything
+        )
         means = np.asarray(high).astype(np.float64)
         means += np.asarray(low)
         means *= scale  # in place: with one donor these arrays are as long as the answers
@@ -250,35 +259,14 @@ class DeviceBackend:
         """Whether an answer is not finite, or a score does not keep its bounds."""
         return bool(np.asarray(answers.bad).any())
 
-    def _launch(
-        self,
-        run: Any,
-        piece: Dispatch,
-        S: int,
-        slot_bits: int,
-        x: jax.Array,
-        own: jax.Array | None,
-        masks: jax.Array | None,
-    ) -> Answers:
-        T, devices = self.sizes.tiles, self.mesh.size
-        count = len(piece.slots)
+    def _tiles(self, piece: Dispatch, S: int) -> np.ndarray:
+        """The slots of a piece, S in each tile; the padding repeats a valid row."""
+        slots, count = piece.slots, len(piece.slots)
         tiles = -(-count // S)
-        # Every device gets the same number of tiles, the last one what is left.
-        share = -(-tiles // devices)
-        place = np.arange(tiles) // share * (T // devices) + np.arange(tiles) % share
-        counts = np.clip(tiles - share * np.arange(devices), 0, share).astype(np.int32)
-        slots = piece.slots
-        if count < tiles * S:  # the padding repeats a valid row
-            slots = np.concatenate([slots, np.repeat(slots[-1:], tiles * S - count, axis=0)])
-        slots = slots.reshape(tiles, S, -1)
-        if tiles < T:
-            filled, slots = slots, np.zeros((T, *slots.shape[1:]), np.int32)
-            slots[place] = filled
-        p = self.programs
-        arguments = (p.params, x, p.donors, p.players, counts, slots, masks, own)
-        self.clock.model_calls += 1
         self.clock.padded_rows += tiles * self.sizes.tile.rows - piece.rows
-        return Answers(piece, place, beside(run, arguments), slot_bits)
+        if count < tiles * S:
+            slots = np.concatenate([slots, np.repeat(slots[-1:], tiles * S - count, axis=0)])
+        return slots.reshape(tiles, S, -1)
 
 
 def _to_power_of_two(array: np.ndarray) -> np.ndarray:

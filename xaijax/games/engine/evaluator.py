@@ -19,6 +19,7 @@ from xaijax.core.errors import MemoryPlanError
 from xaijax.core.forks import before_jax
 from xaijax.games.engine.asked_again import AskedAgain
 from xaijax.games.engine.clock import Clock
+from xaijax.games.engine.compiled import Compiled
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.limits import devices_of, power_below, stated_limit, tile_of
 from xaijax.games.engine.loop import Backend
@@ -170,6 +171,11 @@ class Evaluator:
         return self._max_memory
 
     @property
+    def compiled(self) -> Compiled:
+        """The model's programs, as this run's memory allows them."""
+        return Compiled(self.model.compiled, self.clock, self.max_memory)
+
+    @property
     def instances_at_a_time(self) -> int:
         """Instances planned together; a function of background and memory only."""
         codes = self.replacement.codes
@@ -305,16 +311,19 @@ class Evaluator:
 
         Of a layer's columns, each times its largest weight. Not finite where one of them is not.
         """
-        structure, cache = self.structure, self.model.compiled
-        key = ("largest", structure)
-        if key not in cache:
-            cache[key] = jax.jit(lambda params, rows: largest(structure.of(params), rows))
+        structure, params = self.structure, self.model.params
+
+        def of(params: Any, rows: Any) -> Any:
+            return largest(structure.of(params), rows)
+
+        key, what = ("largest", structure), "the size of columns"
         parts = [np.zeros(0)]
         together = min(ROWS_READ, power_below(NUMBERS_READ // math.prod(codes.shape[1:])))
         for first in range(0, len(codes), together):  # a memory map is read in pieces
             some = np.asarray(codes[first : first + together])
             filled = np.pad(some, ((0, together - len(some)), (0, 0)), mode="edge")
-            parts.append(np.asarray(cache[key](self.model.params, filled))[: len(some)])
+            program = self.compiled.program(key, of, (params, filled), what=what)
+            parts.append(np.asarray(program(params, filled))[: len(some)])
         return np.concatenate(parts)
 
     @property

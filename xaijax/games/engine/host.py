@@ -7,7 +7,6 @@ Letters: R rows in a model call, C code columns, K outputs, S slots.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
@@ -17,7 +16,7 @@ import jax
 import numpy as np
 
 from xaijax.core.threads import in_order
-from xaijax.games.engine.clock import Clock
+from xaijax.games.engine.compiled import Compiled
 from xaijax.games.engine.loop import Instances, Question, Stream
 from xaijax.games.engine.shared_rows import Sharing, filled
 from xaijax.games.engine.whose_rows import WhoseRows
@@ -49,9 +48,8 @@ class HostBackend:
         rows_per_block: int,
         instances: int,
         listed: int,
-        cache: dict[Any, Any],
+        compiled: Compiled,
         device: Any,
-        clock: Clock,
         sharing: Sharing | None = None,
         score: Score | None = None,
         threads: int = 1,
@@ -65,15 +63,14 @@ class HostBackend:
         The sums are taken in blocks whose size does not depend on the size of a call, so that
         batch_size= changes no bit of them.
         """
-        self.clock = clock
-        clock.tile = rows_per_call
+        self.clock, self.compiled = compiled.clock, compiled
+        self.clock.tile = rows_per_call
         self._answer, self._P, self._score = answer, P, score
         self._call, self._block = rows_per_call, rows_per_block
         self._instances, self._listed = instances, listed
         self._device = device
         self._donors = jax.device_put(donors, device)
         self._players = None if players is None else jax.device_put(players, device)
-        self._cache = cache
         self._sharing, self.threads = sharing, threads
 
     @property
@@ -260,23 +257,20 @@ class HostBackend:
         if kind != "corners":
             assert masks is not None
             listed = jax.device_put(list_words(masks, self._listed), self._device)
-        plain, donors = self._players is None, self._donors.shape
-        key = ("draw", self._P, padded.shape, padded.dtype.name, plain, donors, slots, self._device)
-        key = (*key, kind, listed is not None and listed.shape)
-        if key not in self._cache:
-            started = time.perf_counter()
-            shape = jax.ShapeDtypeStruct((slots, 3 + words), np.int32)
-            self._cache[key] = (
-                jax.jit(partial(hybrid_rows, P=self._P, slot_bits=SLOT_BITS, kind=kind))
-                .lower(on_device, self._donors, self._players, slots=shape, masks=listed)
-                .compile()
-            )
-            self.clock.compile_seconds += time.perf_counter() - started
-        program = self._cache[key]
+        shape = jax.ShapeDtypeStruct((slots, 3 + words), np.int32)
+        drawn = partial(_drawn, self._P, kind)
+        arguments = (on_device, self._donors, self._players, shape, listed)
+        program = self.compiled.program(
+            ("draw", self._P, kind), drawn, arguments, what=f"a draw of {slots:,} hybrids"
+        )
 
         def draw(piece: Dispatch) -> jax.Array:
             full = np.zeros((slots, 3 + words), np.int32)
             full[: len(piece.slots)] = piece.slots
-            return program(on_device, self._donors, self._players, slots=full, masks=listed)
+            return program(on_device, self._donors, self._players, full, listed)
 
         return draw
+
+
+def _drawn(P: int, kind: str, x: Any, donors: Any, players: Any, slots: Any, masks: Any) -> Any:
+    return hybrid_rows(x, donors, players, P, SLOT_BITS, slots, masks, kind)

@@ -45,13 +45,11 @@ def device_backend(evaluator: Any, probe: Any, most_rows: int) -> DeviceBackend:
     programs = Programs(
         model.apply,
         model.params,
-        model.compiled,
+        evaluator.compiled,
         sizes,
         evaluator.players_of_codes,
         codes,
         make_mesh(devices),
-        evaluator.max_memory,
-        evaluator.clock,
         evaluator.listed,
         evaluator.score,
         probe.outputs,
@@ -71,8 +69,7 @@ def walker(evaluator: Any) -> WalkBackend:
         evaluator.replacement.weights,
         evaluator.instances_at_a_time,
         make_mesh(evaluator.devices),
-        evaluator.max_memory,
-        evaluator.clock,
+        evaluator.compiled,
     )
 
 
@@ -97,9 +94,8 @@ def host_backend(evaluator: Any, probe: Any, most_rows: int, table: Table) -> Ho
         rows_per_block=block,
         instances=evaluator.rows_at_a_time,
         listed=evaluator.listed,
-        cache=model.compiled,
+        compiled=evaluator.compiled,
         device=evaluator.devices[0],
-        clock=evaluator.clock,
         sharing=_sharing(evaluator),
         score=evaluator.score,
         threads=threads,

@@ -16,14 +16,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from xaijax.games.engine.programs import columns
 from xaijax.games.measure.replacement import agreement_codes
-from xaijax_kernels.engine.tiles import traced_once
 from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answers
 from xaijax_kernels.structures.dense import WHOLE_ROWS
 
 SHARE = 16  # of the memory that a table may take
-KEPT, LAYER = "values", "layer"
+KEPT = "values"
 
 
 @dataclass(frozen=True)
@@ -39,14 +37,6 @@ class Values:
         """What each player of the instances and of the donors adds; [N, P, H] and [B, P, H]."""
         donors = self.table[self.of_donors]
         return donors if self.of_rows is self.of_donors else self.table[self.of_rows], donors
-
-
-def layer_of(evaluator: Any) -> Any:
-    """The model's structure, shapes in place of numbers."""
-    if LAYER not in evaluator.kept:
-        params = evaluator.model.params
-        evaluator.kept[LAYER] = jax.eval_shape(evaluator.structure.of, params)
-    return evaluator.kept[LAYER]
 
 
 def distinct(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +71,7 @@ def _made(evaluator: Any, codes: np.ndarray) -> Values | None:
     rows = donors if same else np.concatenate([donors, codes])
     whole = agreement_codes(rows)
     structure, players = evaluator.structure, evaluator.code_players
-    width = layer_of(evaluator).parts
+    width = evaluator.known.parts
     most = evaluator.max_memory // SHARE // (width * rows.itemsize)
     firsts, numbers, V = [], [], 0
     for p in range(evaluator.players.count):
@@ -96,31 +86,33 @@ def _made(evaluator: Any, codes: np.ndarray) -> Values | None:
     filled = ((0, -V % WHOLE_ROWS), (0, 0))
     codes_of = np.pad(rows[np.concatenate(firsts)], filled, mode="edge")
     own = np.pad(player[:, None] == players, filled)
-    cache, key = evaluator.model.compiled, ("value table", structure)
-    if key not in cache:
-        cache[key] = jax.jit(partial(value_table, structure.of))
-    table = cache[key](params, codes_of, own)
+    arguments = (params, codes_of, own)
+    table = evaluator.compiled.program(
+        ("value table", structure),
+        partial(value_table, structure.of),
+        arguments,
+        what=f"a table of the {V:,} values of players",
+    )(*arguments)
     of_donors = number[: len(donors)]
     return Values(of_donors if same else number[len(donors) :], of_donors, table)
 
 
 def whole(evaluator: Any, values: Values, numbers: np.ndarray) -> np.ndarray:
     """The model's answers [n, A] to rows themselves, numbers int32 [n, P] of their values."""
-    structure, cache = evaluator.structure, evaluator.model.compiled
-    key = ("whole", structure, values.table.dtype.name)
-    if key not in cache:
-        head = head_of(evaluator, INSTANCES, values.table.dtype)
-        cache[key] = jax.jit(partial(whole_answers, structure.of, head))
+    structure, params = evaluator.structure, evaluator.model.params
+    head = head_of(evaluator, INSTANCES, values.table.dtype)
     filled = INSTANCES << (-(-len(numbers) // INSTANCES) - 1).bit_length()
     rows = np.pad(numbers, ((0, filled - len(numbers)), (0, 0)), mode="edge")
-    return np.asarray(cache[key](evaluator.model.params, values.table, rows))[: len(numbers)]
+    arguments = (params, values.table, rows)
+    program = evaluator.compiled.program(
+        ("whole", structure),
+        partial(whole_answers, structure.of, head),
+        arguments,
+        what=f"the answers to {filled:,} whole rows",
+    )
+    return np.asarray(program(*arguments))[: len(numbers)]
 
 
 def head_of(evaluator: Any, rows: int, dtype: Any) -> Any:
     """What follows the structure, for so many rows at a time."""
-    structure, params = evaluator.structure, evaluator.model.params
-    cache, key = evaluator.model.compiled, ("head", structure, rows, dtype.name)
-    if key not in cache:
-        shape = jax.ShapeDtypeStruct((rows, layer_of(evaluator).width), dtype)
-        cache[key] = traced_once(columns(structure.head), params, shape)
-    return cache[key]
+    return evaluator.compiled.head(evaluator.structure, evaluator.model.params, rows, dtype)

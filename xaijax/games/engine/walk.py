@@ -6,27 +6,23 @@ a tile, L sizes in a block, T tiles in a dispatch.
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from xaijax.core.errors import MemoryPlanError
-from xaijax.games.engine.clock import Clock
-from xaijax.games.engine.programs import columns
-from xaijax_kernels.engine.memory import program_bytes
+from xaijax.games.engine.compiled import RAISE, Compiled, columns, shape
+from xaijax.games.engine.dispatch import Dispatches
 from xaijax_kernels.engine.tiles import TILES_PER_DISPATCH, tile_rows, widest_layer
 from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
 
 LONGEST_BLOCK = 64  # sizes that go through the head in one call
 MOST_INSTANCES = 16  # of one tile: a lone instance is padded to no more than this
 ORDERS = 32  # on the device at a time
-LOOK_AHEAD = 1
+LOOK_AHEAD = 1  # a dispatch of walks is long, and its results are large
 PROBE_ROWS = 32  # as the model was probed with: a head that was found in that trace has it already
 
 
@@ -52,12 +48,11 @@ class WalkBackend:
         donor_weights: np.ndarray,
         instances: int,
         mesh: Mesh,
-        max_memory: int,
-        clock: Clock,
+        compiled: Compiled,
     ) -> None:
         """donors [B, P]; instances: rows of x on the device at a time."""
         self._model, self._structure = model, structure
-        self.clock, self._mesh = clock, mesh
+        self._compiled, self._mesh = compiled, mesh
         self._instances = instances
         self._same, self._split = NamedSharding(mesh, Spec()), NamedSharding(mesh, Spec("tiles"))
         self._params = jax.device_put(model.params, self._same)
@@ -75,9 +70,9 @@ class WalkBackend:
         self._donors = jax.device_put(padded.reshape(*split, P), self._same)
         self._weights = jax.device_put(weights.reshape(split), self._same)
         per_tile = 4 * self.shape.blocks * self.shape.block * self.shape.instances * outputs
-        fits = max(1, max_memory // 8 // (per_tile * donors.itemsize))
+        fits = max(1, compiled.max_memory // 8 // (per_tile * donors.itemsize))
         self.tiles = -(-min(TILES_PER_DISPATCH, fits) // mesh.size) * mesh.size
-        self._max_memory = max_memory
+        self._dispatches = Dispatches(mesh, compiled.clock, self.tiles, LOOK_AHEAD)
 
     def sums(self, x: np.ndarray, orders: np.ndarray) -> tuple[np.ndarray, int]:
         """v(S) along orders: float64 [n, D, 2, P, K], and the number of answers not finite.
@@ -104,32 +99,18 @@ class WalkBackend:
         fixed = (self._params, *jax.device_put((rows,), self._same), self._donors, self._weights)
         on_device = (*fixed, jax.device_put(listed, self._same))
         work, groups = self._work(len(x), len(orders))
-        share = T // self._mesh.size
         run = len(work) * self.shape.blocks * self.shape.rows
         used = 2 * self.shape.P * len(x) * len(orders) * self._count
-        self.clock.padded_rows += run - used
-        bad, waiting = 0, []
-
-        def take() -> int:
-            first, count, (high, low, lost) = waiting.pop(0)
-            summed = np.asarray(high).astype(np.float64) + np.asarray(low)
-            for t in range(count):
-                order, group = work[first + t, 0], groups[first + t]
+        self._compiled.clock.padded_rows += run - used
+        bad = 0
+        parts = ((first, work[first : first + T]) for first in range(0, len(work), T))
+        for dispatch in self._dispatches.run(program, on_device, parts):
+            first, (high, low, lost) = dispatch.asked, dispatch.read()
+            summed = high.astype(np.float64) + low
+            for t, group in enumerate(groups[first : first + T]):
                 own = summed[t, :, : self.shape.P, : len(group)]  # [2, P, g, K]
-                out[group, order] += self._scale * np.moveaxis(own, 2, 0)
-            return int(np.asarray(lost)[:count].sum())
-
-        for first in range(0, len(work), T):
-            part = work[first : first + T]
-            counts = np.clip(len(part) - share * np.arange(self._mesh.size), 0, share)
-            padded = np.concatenate([part, np.repeat(part[-1:], T - len(part), axis=0)])
-            answer = program(*on_device, counts.astype(np.int32), padded)
-            self.clock.model_calls += 1
-            waiting.append((first, len(part), answer))
-            if len(waiting) > LOOK_AHEAD:
-                bad += take()
-        while waiting:
-            bad += take()
+                out[group, work[first + t, 0]] += self._scale * np.moveaxis(own, 2, 0)
+            bad += int(lost.sum())
         return bad
 
     def _work(self, N: int, D: int) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -157,35 +138,22 @@ class WalkBackend:
         return tile_rows(width, dtype.itemsize, platform)
 
     def _program(self, dtype: np.dtype) -> Any:
-        key = ("walk", self.shape, self.segments, self.tiles, self._instances)
-        key = (*key, dtype.name, tuple(self._mesh.devices.flat))
-        cache = self._model.compiled
-        if key not in cache:
-            started = time.perf_counter()
-
-            def of(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
-                return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
-
-            structure = self._structure
-            run = partial(walk_tiles, structure.of, columns(structure.head), self.shape)
-            cache[key] = (
-                jax.jit(partial(run, self._mesh))
-                .lower(
-                    self._params,
-                    of(self._same, self._instances, self.shape.P, dtype=dtype),
-                    self._donors,
-                    self._weights,
-                    of(self._same, ORDERS, self.shape.P),
-                    of(self._split, self._mesh.size),
-                    of(self._split, self.tiles, 2 + self.shape.instances),
-                )
-                .compile()
-            )
-            self.clock.compile_seconds += time.perf_counter() - started
-        needed = program_bytes(cache[key]) * (LOOK_AHEAD + 1)
-        if needed > self._max_memory:
-            raise MemoryPlanError(
-                f"max_memory={self._max_memory:,} bytes, but a dispatch of {self.tiles} tiles of "
-                f"walks needs {needed:,}. Raise max_memory=, or leave structure= out."
-            )
-        return cache[key]
+        structure, same, split = self._structure, self._same, self._split
+        run = partial(walk_tiles, structure.of, columns(structure.head), self.shape, self._mesh)
+        arguments = (
+            self._params,
+            shape(same, self._instances, self.shape.P, dtype=dtype),
+            self._donors,
+            self._weights,
+            shape(same, ORDERS, self.shape.P),
+            shape(split, self._mesh.size),
+            shape(split, self.tiles, 2 + self.shape.instances),
+        )
+        return self._compiled.program(
+            ("walk", self.shape, structure),
+            run,
+            arguments,
+            what=f"a dispatch of {self.tiles} tiles of walks",
+            remedy=f"{RAISE[:-1]}, or leave structure= out.",
+            ahead=LOOK_AHEAD,
+        )

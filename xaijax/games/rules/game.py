@@ -64,11 +64,10 @@ class RuleAsker:
         """The loop that runs the model; the first call probes it."""
         if self._loop is None:
             backend: Any = questions.backend()
-            kept = self.evaluator.model.compiled
             if self.evaluator.model.backend == "host":
-                self._loop = RuleHost(backend, self.score, kept)
+                self._loop = RuleHost(backend, self.score)
             else:
-                self._loop = RuleDevice(backend.programs, self.score, kept)
+                self._loop = RuleDevice(backend.programs, self.score)
         if isinstance(self._loop, RuleHost):
             self._loop.first = questions.first
         return self._loop

@@ -5,7 +5,6 @@ Letters: G pulls of one call, p draws of a pull, M pulls, R rows, C code columns
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -38,8 +37,8 @@ class Piece:
 class RuleHost:
     """Runs pulls through a host model."""
 
-    def __init__(self, backend: HostBackend, score: Score, cache: dict[Any, Any]) -> None:
-        self._backend, self._score, self._cache = backend, score, cache
+    def __init__(self, backend: HostBackend, score: Score) -> None:
+        self._backend, self._score = backend, score
         self.first = 0  # which row of X instance 0 is, for messages
 
     @property
@@ -81,20 +80,15 @@ class RuleHost:
         return np.concatenate(parts), bad
 
     def _program(self, space: Space, pool: Pool, subjects: Subjects, G: int, p: int, L: int) -> Any:
-        shapes = tuple((a.shape, str(a.dtype)) for a in (*pool, *subjects))
-        key = ("draw pulls", space, shapes, G, p, L)
-        if key not in self._cache:
-            started = time.perf_counter()
+        def rows(pool: Any, subjects: Any, pulls: Any) -> jax.Array:
+            some = perturbed(space, pool, subjects, pulls, p)
+            return some.reshape(G * p, -1)
 
-            def rows(pool: Any, subjects: Any, pulls: Any) -> jax.Array:
-                some = perturbed(space, pool, subjects, pulls, p)
-                return some.reshape(G * p, -1)
-
-            shape = jax.ShapeDtypeStruct((G, L), jnp.int32)
-            subjects = subjects._replace(own=np.zeros(subjects.own.shape, np.float32))
-            self._cache[key] = jax.jit(rows).lower(pool, subjects, shape).compile()
-            self._backend.clock.compile_seconds += time.perf_counter() - started
-        program = self._cache[key]
+        subjects = subjects._replace(own=np.zeros(subjects.own.shape, np.float32))
+        arguments = (pool, subjects, jax.ShapeDtypeStruct((G, L), jnp.int32))
+        program = self._backend.compiled.program(
+            ("draw pulls", space, p), rows, arguments, what="a draw of pulls"
+        )
         return partial(_without_own, program)
 
 

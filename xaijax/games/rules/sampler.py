@@ -176,7 +176,7 @@ class SampledGame:
         """The same by tiles: the rows [M, C] are the donors, and no column is kept."""
         if self._loop is None:
             backend: Any = self.questions.backend()
-            self._loop = RuleDevice(backend.programs, self._score, self.evaluator.model.compiled)
+            self._loop = RuleDevice(backend.programs, self._score)
             none = np.zeros((self.N, 1), np.int32)
             columns = self.questions.codes.shape[1]
             self._subjects = Subjects(

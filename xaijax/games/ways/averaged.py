@@ -12,16 +12,16 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from xaijax.core.errors import MemoryPlanError
 from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
+from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
 from xaijax.games.engine.loop import Done
-from xaijax.games.engine.programs import LOOK_AHEAD, Programs
-from xaijax.games.engine.threads import beside
+from xaijax.games.engine.programs import Programs
 from xaijax.games.ways.corners import Totals, Weights
-from xaijax_kernels.engine.memory import program_bytes
 from xaijax_kernels.engine.tiles import SMALLEST_TILE
 from xaijax_kernels.structures.averaged import MeansShape
 
@@ -91,10 +91,10 @@ class Averaged:
 
     def fits(self) -> bool:
         """Whether a dispatch fits the memory; compiles it."""
-        if not self._most:
+        try:
+            return self._most > 0 and self._compiled() is not None
+        except MemoryPlanError:
             return False
-        needed = program_bytes(self._compiled()) * (LOOK_AHEAD + 1)
-        return needed <= self._programs.max_memory
 
     def add(self, codes: np.ndarray, weights: Weights, own: Totals, done: Done) -> np.ndarray:
         """Put the sums of instances with codes [n, F] into `own`; bool [n], of which of them.
@@ -127,55 +127,30 @@ class Averaged:
             np.ones(n, bool),
         )
         top, bottom = np.full((n, K), -np.inf), np.full((n, K), np.inf)
-        devices = programs.mesh.size
-        waiting: list[tuple[np.ndarray, np.ndarray, Any]] = []
-
-        def take() -> None:
-            some, place, answer = waiting.pop(0)
-            high, low, ends, bad = (np.asarray(a)[place] for a in answer.result())
-            sums = high.astype(np.float64) + low
-            sums += ends[:, :1] * self._totals[some[:, 1], None, None]
-            for segment in range(segments):  # one after another, as they were cut
-                t = np.flatnonzero(some[:, 1] == segment)
-                i = some[t, 0]
-                tables[i] += sums[t]
-                full[i], well[i] = ends[t, 1], well[i] & (bad[t] == 0)
-                top[i], bottom[i] = (
-                    np.maximum(top[i], ends[t, 2]),
-                    np.minimum(bottom[i], ends[t, 3]),
-                )
-            whole = some[some[:, 1] == segments - 1, 0]
-            done(self.asked * int(well[whole].sum()))
-
+        dispatches = Dispatches(programs.mesh, programs.compiled.clock, T)
+        parts = ((some, some) for some in (work[t : t + T] for t in range(0, len(work), T)))
         with np.errstate(invalid="ignore"):  # of scores that are not finite
-            for first in range(0, len(work), T):
-                some = work[first : first + T]
-                # Every device gets the same number of tiles, the last one what is left.
-                share = -(-len(some) // devices)
-                tile = np.arange(len(some))
-                place = tile // share * (T // devices) + tile % share
-                counts = np.clip(len(some) - share * np.arange(devices), 0, share)
-                placed = np.zeros((T, 2), np.int32)
-                placed[place] = some
-                given = (*fixed, programs.players, counts.astype(np.int32), placed)
-                programs.clock.model_calls += 1
-                waiting.append((some, place, beside(self._compiled(), given)))
-                if len(waiting) > LOOK_AHEAD:
-                    take()
-            while waiting:
-                take()
+            for dispatch in dispatches.run(self._compiled(), (*fixed, programs.players), parts):
+                some, (high, low, ends, bad) = dispatch.asked, dispatch.read()
+                sums = high.astype(np.float64) + low
+                sums += ends[:, :1] * self._totals[some[:, 1], None, None]
+                for segment in range(segments):  # one after another, as they were cut
+                    t = np.flatnonzero(some[:, 1] == segment)
+                    i = some[t, 0]
+                    tables[i] += sums[t]
+                    full[i], well[i] = ends[t, 1], well[i] & (bad[t] == 0)
+                    top[i] = np.maximum(top[i], ends[t, 2])
+                    bottom[i] = np.minimum(bottom[i], ends[t, 3])
+                whole = some[some[:, 1] == segments - 1, 0]
+                done(self.asked * int(well[whole].sum()))
             tables *= self._scale
             return tables, full, (top - bottom).max(axis=1), well
 
     def _compiled(self) -> Any:
         if self._program is None:
             p = self._programs
-
-            def of(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
-                return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
-
-            x = of(p.same, p.sizes.instances, p.sizes.columns, dtype=p.donors.dtype)
-            tiles = of(p.split, p.mesh.size), of(p.split, self._tiles, 2)
+            x = shape_of(p.same, p.sizes.instances, p.sizes.columns, dtype=p.donors.dtype)
+            tiles = shape_of(p.split, p.mesh.size), shape_of(p.split, self._tiles, 2)
             arguments = (p.params, x, self._donors, self._weights, p.players, *tiles)
             self._program = p.mean_tables(self.shape, arguments)
         return self._program

@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -87,33 +86,32 @@ def _of_list(
     """The means of some coalitions."""
     evaluator = ask.evaluator
     singles = bool(((~masks).sum(axis=1) == 1).all())
-    run = _program(evaluator, values, K, singles)
+    run = _run(evaluator, values, K, singles)
     out = np.empty((len(here), len(masks), K))
     for n in range(0, len(here), MOST_INSTANCES):
         some = values.of_rows[here[n : n + MOST_INSTANCES]]
         filled = INSTANCES << (-(-len(some) // INSTANCES) - 1).bit_length()
         rows = np.pad(some, ((0, filled - len(some)), (0, 0)), mode="edge")
-        means, bad = run(evaluator.model.params, values.table, rows, masks, *blocks)
+        arguments = (evaluator.model.params, values.table, rows, masks, *blocks)
+        key = ("crossed", evaluator.structure, evaluator.score, K, singles)
+        what = "instances crossed with donors"
+        means, bad = evaluator.compiled.program(key, run, arguments, what=what)(*arguments)
         if bad:
             return None
         out[n : n + len(some)] = np.asarray(means)[: len(some)]
     return out
 
 
-def _program(evaluator: Any, values: Values, K: int, singles: bool) -> Any:
-    structure, score, cache = evaluator.structure, evaluator.score, evaluator.model.compiled
-    dtype = values.table.dtype
-    key = ("crossed", structure, score, K, singles, dtype.name)
-    if key not in cache:
-        run = partial(
-            crossed_means,
-            structure.of,
-            head_of(evaluator, INSTANCES * DONORS, dtype),
-            head_of(evaluator, INSTANCES, dtype),
-            (lambda answers, own: answers) if score is None else score,
-            jnp.isfinite if score is None else score.kept,
-            K,
-            singles,
-        )
-        cache[key] = jax.jit(run)
-    return cache[key]
+def _run(evaluator: Any, values: Values, K: int, singles: bool) -> Any:
+    """What a program is compiled of."""
+    score, dtype = evaluator.score, values.table.dtype
+    return partial(
+        crossed_means,
+        evaluator.structure.of,
+        head_of(evaluator, INSTANCES * DONORS, dtype),
+        head_of(evaluator, INSTANCES, dtype),
+        (lambda answers, own: answers) if score is None else score,
+        jnp.isfinite if score is None else score.kept,
+        K,
+        singles,
+    )

@@ -9,12 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xaijax.games.asking.questions import Questions
-from xaijax.games.engine.player_values import SHARE, Values, head_of, layer_of, values_of
+from xaijax.games.engine.player_values import SHARE, Values, head_of, values_of
 from xaijax_kernels.structures.drawn import drawn_scores
 
 DRAWS, MOST_DRAWS = 256, 1024  # of a tile: whole blocks of a product
@@ -30,7 +29,7 @@ def drawn_values(ask: Questions, L: int) -> Values | None:
     ask.backend()  # probes the model
     if not ask.crosses:
         return None
-    known = layer_of(evaluator)
+    known = evaluator.known
     if not known.adds or L > MOST_COALITIONS or MOST_DRAWS * L * known.width > MOST_NUMBERS:
         return None
     per_row = evaluator.players.count * known.width * evaluator.replacement.codes.itemsize
@@ -50,7 +49,8 @@ def drawn(
     (M, L, _), shape = masks.shape, instance.shape
     of_rows, of_donors = values.parts
     tile = min(MOST_DRAWS, max(DRAWS, 1 << ((HYBRIDS // L).bit_length() - 1)))
-    run = _program(evaluator, L, tile, values.table.dtype)
+    run = _run(evaluator, L, tile, values.table.dtype)
+    key = ("drawn", evaluator.structure, evaluator.score, L, tile)
     listed = np.broadcast_to(np.arange(shape[1]), shape) if M > 1 else np.zeros(shape, np.int32)
     flat = [np.ascontiguousarray(a, np.int32).ravel() for a in (instance, donor, listed)]
     total, parts = instance.size, []
@@ -60,7 +60,9 @@ def drawn(
         tiles = -(-count // tile)
         tiles = -(-tiles // 4) * 4 if tiles > 4 else 1 << (tiles - 1).bit_length()
         some = [np.pad(a, (0, tiles * tile - count), mode="edge").reshape(tiles, -1) for a in some]
-        scores, bad = run(evaluator.model.params, of_rows, of_donors, *some, masks)
+        arguments = (evaluator.model.params, of_rows, of_donors, *some, masks)
+        program = evaluator.compiled.program(key, run, arguments, what="drawn hybrids")
+        scores, bad = program(*arguments)
         parts.append((scores, bad, count))
     ask.answered(total * L)
     if any(int(bad) for _, bad, _ in parts):
@@ -75,17 +77,14 @@ def drawn(
     return found.reshape(*shape, L, -1)
 
 
-def _program(evaluator: Any, L: int, tile: int, dtype: Any) -> Any:
-    structure, score, cache = evaluator.structure, evaluator.score, evaluator.model.compiled
-    key = ("drawn", structure, score, L, tile, dtype.name)
-    if key not in cache:
-        run = partial(
-            drawn_scores,
-            structure.of,
-            head_of(evaluator, L * tile, dtype),
-            head_of(evaluator, tile, dtype),
-            (lambda answers, own: answers) if score is None else score,
-            jnp.isfinite if score is None else score.kept,
-        )
-        cache[key] = jax.jit(run)
-    return cache[key]
+def _run(evaluator: Any, L: int, tile: int, dtype: Any) -> Any:
+    """What a program is compiled of."""
+    score = evaluator.score
+    return partial(
+        drawn_scores,
+        evaluator.structure.of,
+        head_of(evaluator, L * tile, dtype),
+        head_of(evaluator, tile, dtype),
+        (lambda answers, own: answers) if score is None else score,
+        jnp.isfinite if score is None else score.kept,
+    )

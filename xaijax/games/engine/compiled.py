@@ -1,0 +1,113 @@
+"""The compiled programs of a model: compiled once for all its explainers, each held against the
+memory of a run.
+
+Letters: R rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from xaijax.core.errors import MemoryPlanError
+from xaijax.games.engine.clock import Clock
+from xaijax_kernels.engine.memory import program_bytes
+from xaijax_kernels.engine.tiles import traced_once
+
+RAISE = "Raise max_memory=."
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled program."""
+
+    call: Callable[..., Any]
+    bytes: int  # that it needs beside its arguments; asking the compiler for them takes time
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The programs of one model, as one explainer runs them."""
+
+    kept: dict[Any, Any]  # the model's own, which all its explainers share
+    clock: Clock
+    max_memory: int
+
+    def program(
+        self,
+        key: tuple[Any, ...],
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        *,
+        what: str,
+        remedy: str = RAISE,
+        ahead: int = 0,
+        donate: tuple[int, ...] = (),
+    ) -> Any:
+        """`function` compiled for such arguments (arrays, or their shapes).
+
+        key: what tells it from the model's other programs of such arguments. what: the program, for
+        messages. ahead: results that wait beside the one at work. Raises MemoryPlanError where
+        these do not fit.
+        """
+        own = (*key, _shapes(arguments), donate)
+        if own not in self.kept:
+            started = time.perf_counter()
+            compiled = jax.jit(function, donate_argnums=donate).lower(*arguments).compile()
+            self.kept[own] = Program(compiled, program_bytes(compiled))
+            self.clock.compile_seconds += time.perf_counter() - started
+        needed = self.kept[own].bytes * (ahead + 1)
+        if needed > self.max_memory:
+            raise MemoryPlanError(
+                f"max_memory={self.max_memory:,} bytes, but {what} needs {needed:,}. {remedy}"
+            )
+        return self.kept[own].call
+
+    def trace(
+        self,
+        key: tuple[Any, ...],
+        apply: Callable[[Any, Any], Any],
+        params: Any,
+        rows: jax.ShapeDtypeStruct,
+        look: Callable[[Any, int], None] | None = None,
+    ) -> Callable[[Any, Any], Any]:
+        """A model, or its head, traced for such rows: one trace for all programs; [R, K] comes out.
+
+        look(trace, rows): sees the trace before any program is made of it.
+        """
+        own = ("trace", *key, rows.shape, rows.dtype.name)
+        if own not in self.kept:
+            self.kept[own] = columns(traced_once(apply, params, rows, look))
+        return self.kept[own]
+
+    def head(self, structure: Any, params: Any, rows: int, dtype: Any) -> Callable[..., Any]:
+        """What follows the structure of a model, for so many rows at a time."""
+        hidden = jax.ShapeDtypeStruct((rows, jax.eval_shape(structure.of, params).width), dtype)
+        return self.trace(("head", structure), structure.head, params, hidden)
+
+
+def columns(apply: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """A model, or its head, with [R] made [R, 1]."""
+
+    def whole(params: Any, rows: Any) -> Any:
+        out = apply(params, rows)
+        return out[:, None] if out.ndim == 1 else out
+
+    return whole
+
+
+def shape(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
+    """An argument that is not there yet."""
+    return jax.ShapeDtypeStruct(dims, dtype, sharding=sharding)
+
+
+def _shapes(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a program is compiled for: the shape, dtype and place of each array."""
+    leaves, tree = jax.tree.flatten(arguments)
+    own = [(jnp.shape(a), jnp.result_type(a).name, getattr(a, "sharding", None)) for a in leaves]
+    return tree, tuple(own)

@@ -1,0 +1,83 @@
+"""The dispatch loop: tiles are dealt to the devices, and some dispatches run ahead of the one read.
+
+All programs that hold a JAX model take, after what stays the same, the number of tiles of each
+device [devices] and the tiles themselves [T, ...], and give arrays [T, ...].
+
+Letters: T tiles in a dispatch, of all devices together.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jax.sharding import Mesh
+
+from xaijax.games.engine.clock import Clock
+from xaijax.games.engine.threads import beside
+
+LOOK_AHEAD = 2  # dispatches under way before the first is fetched
+
+
+@dataclass
+class UnderWay:
+    """A dispatch whose results come later."""
+
+    asked: Any  # what the caller knows it by
+    place: np.ndarray  # where its tiles stand in T
+    results: Future[tuple[Any, ...]]
+
+    def read(self) -> tuple[np.ndarray, ...]:
+        """What came of its tiles, in their order; waits for it."""
+        return tuple(np.asarray(result)[self.place] for result in self.results.result())
+
+
+@dataclass(frozen=True)
+class Dispatches:
+    """Runs one program over the devices of `mesh`."""
+
+    mesh: Mesh
+    clock: Clock
+    tiles: int  # T
+    ahead: int = LOOK_AHEAD
+
+    def run(
+        self,
+        program: Any,
+        before: tuple[Any, ...],
+        work: Iterable[tuple[Any, np.ndarray]],
+        after: tuple[Any, ...] = (),
+        threads: int = 1,
+    ) -> Iterator[UnderWay]:
+        """The dispatches of work, (what it is known by, tiles [n, ...], n <= T) each, in order.
+
+        The program takes (*before, counts, tiles, *after). threads: dispatches that are one call of
+        the model, cut for the threads that run them.
+        """
+        waiting: deque[UnderWay] = deque()
+        for n, (asked, tiles) in enumerate(work):
+            place, counts = self._dealt(len(tiles))
+            if len(tiles) < self.tiles:
+                filled, tiles = tiles, np.zeros((self.tiles, *tiles.shape[1:]), tiles.dtype)
+                tiles[place] = filled
+            self.clock.model_calls += n % threads == 0
+            results = beside(program, (*before, counts, tiles, *after))
+            waiting.append(UnderWay(asked, place, results))
+            if len(waiting) > self.ahead:
+                yield waiting.popleft()
+        yield from waiting
+
+    def _dealt(self, tiles: int) -> tuple[np.ndarray, np.ndarray]:
+        """(the place of each tile, int32 [devices] how many each runs): every device gets the same
+        number of tiles, the last one what is left.
+        """
+        devices = self.mesh.size
+        share = -(-tiles // devices)
+        tile = np.arange(tiles)
+        place = tile // share * (self.tiles // devices) + tile % share
+        counts = np.clip(tiles - share * np.arange(devices), 0, share)
+        return place, counts.astype(np.int32)
