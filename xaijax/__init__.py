@@ -7,6 +7,25 @@
 
 Public is what this file, `datasets`, `federated`, `plots` and `privacy` name. Every other module is
 private, and so is what it holds.
+
+Reading order:
+
+    __main__      `python -m xaijax`
+    cli           the command `xaijax`
+    demo/         `xaijax demo`: from data to pictures in some seconds
+    datasets/     real tables for tests, notebooks and bench
+    federated/    Shapley values between parties that keep their columns to themselves
+    methods/      the explainers: Explainer, QII, AnchorExplainer, AEC
+    estimators/   which coalitions are asked, and what their values give: exact or sampled
+    games/        v(S) of many instances: what is measured, and how a model is asked for it
+    models/       anything callable, or a fitted estimator, as a `Model`
+    reports/      HTML pages that tell what an explanation says
+    plots/        pictures of an explanation
+    privacy/      explanations with noise that is proved, and a ledger of what was spent
+    results/      what a person gets back: Explanation, Rules and their kin, frozen
+    players/      which columns are kept or replaced together, and the index that weighs them
+    tables/       rows of any kind as codes, and back
+    core/         errors, checks of arguments, and small tools
 """
 
 from __future__ import annotations

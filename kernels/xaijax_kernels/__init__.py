@@ -1,1 +1,10 @@
-"""Batched kernels of xaijax: jax and numpy only."""
+"""Batched kernels of xaijax: jax and numpy only.
+
+Reading order:
+
+    structures/     what a model's known structure lets be computed without asking its rows
+    rules/          the searches of Anchors, the bandits inside them, and the rows that rules draw
+    engine/         hybrid rows made on the device, the loops that ask a model, sums of its answers
+    games/          the mathematics of coalitions: semivalues, simple games, seeded orders and sets
+    collinearity/   the arithmetic of AEC: moments, slopes, effects, logistic fits
+"""

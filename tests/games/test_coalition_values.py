@@ -197,7 +197,7 @@ def test_whatever_the_sizes_and_agreements(data):
     def f(X):  # no two coalitions alike, and every player in every product
         return X @ worth + np.cos(X).prod(axis=1) + X[:, 0] * X[:, -1]
 
-    memory = data.draw(st.sampled_from([None, 70_000]))
+    memory = data.draw(st.sampled_from([None, 200_000]))
     game = game_of(xj.as_model(f, backend="host"), X, donors, C, weights=weights, max_memory=memory)
     got = game.values(masks)[:, :, 0]
     expected = oracle(f, X, donors, masks, weights)

@@ -1,0 +1,14 @@
+"""Errors, checks of arguments and small tools that every package may use.
+
+Reading order:
+
+    public      the door of public callables: an unknown keyword is refused before any work
+    checks      checks of arguments, done before any work
+    typing      the types that public signatures name: rows, a model, a progress bar
+    forks       JAX in a forked process: refused in place of waiting for ever
+    errors      the error family, and the warnings
+    optional    optional libraries, imported on use
+    threads     calls of one function on several threads, results in order
+    intervals   confidence intervals from standard errors and degrees of freedom
+    version     the version
+"""

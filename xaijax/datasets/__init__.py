@@ -2,6 +2,14 @@
 
 A file is looked for in the folder that the environment variable `XAIJAX_DATA` names, then in the
 user's cache, then at its public address; its SHA-256 is checked wherever it comes from.
+
+Reading order:
+
+    tables   wine, diabetes, arrests, bike, cervical, titanic: a loader each
+    adult    Adult census income, in three readings
+    table    `Table`, which every loader returns; a checked file read as a frame
+    fetch    a table's file: found, downloaded, and checked by its SHA-256
+    errors   not there, wrong bytes, or the extra is missing
 """
 
 from xaijax.datasets.adult import adult as adult

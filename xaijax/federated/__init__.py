@@ -9,6 +9,16 @@
 
 docs/federated.md has the protocol, the threat model, and what it does not protect against. Needs
 `pip install "xaijax[federated]"`.
+
+Reading order:
+
+    command_line/   `xaijax guest`, `xaijax host` and `xaijax arbiter`
+    host/           the party that explains
+    arbiter         a third process, trusted by both sides, in which a joint model runs
+    guest/          the party that keeps its rows and answers as its policy allows
+    split/          models in parts, one for each party
+    wire/           messages, connections, certificates, identifiers that nobody can read
+    in_process/     `FederatedExplainer`: the same values where one process holds all columns
 """
 
 from xaijax.federated.arbiter import Arbiter as Arbiter

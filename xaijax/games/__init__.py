@@ -1,0 +1,11 @@
+"""The game of each instance: v(S) is what the model answers when only S is kept.
+
+Reading order:
+
+    game       `Game`: N instances, asked for semivalues, full tables or lists of coalitions
+    ways/      the ways to v(S), from closed forms to one row at a time
+    rules/     the same for rules: their precision and coverage
+    asking/    what all ways share: rows planned, asked, counted, and bad answers refused
+    engine/    how a model is run: on devices or on the host, within the memory
+    measure/   what is measured: the replacement, the score of a row, the quantity
+"""

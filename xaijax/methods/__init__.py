@@ -1,0 +1,11 @@
+"""The explainers, a package each: from arguments to an Explanation or to Rules.
+
+Reading order:
+
+    qii/          `QII`: how much inputs influence decisions, by four axes
+    explainer/    `Explainer`: Shapley, Banzhaf and other semivalues of a model's answers
+    anchors/      `AnchorExplainer`: rules that hold a prediction
+    aec/          `AEC`: a ranking of columns that asks no model
+    fingerprint   what values are relative to, told apart so that `merge` joins one question only
+    progress      the progress bar of a run
+"""

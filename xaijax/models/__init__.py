@@ -1,4 +1,19 @@
-"""Models: anything callable, or an estimator, as rows [R, *F] -> [R] or [R, K]."""
+"""Models: anything callable, or an estimator, as rows [R, *F] -> [R] or [R, K].
+
+Reading order:
+
+    as_model        `as_model`: functions, modules and estimators in, a `Model` out
+    as_jax          `as_jax`: a host model as a JAX function
+    players_of      players from a ColumnTransformer: the columns that come from one source column
+    model           `Model`: what the engine sees of a model, and what a person can ask of it
+    changes         what `Model.replace` takes
+    adapters/       one file per kind of callable: functions, Flax and Equinox, scikit-learn
+    translations/   fitted scikit-learn estimators as JAX functions
+    asking/         a model asked: probes, calls on the host, labels
+    structure/      a layer found in a model's trace, or declared
+    identity/       whether two models are the same, and whether one has changed
+    base/           what all kinds of models share: source, trace, outputs, options
+"""
 
 from xaijax.models.as_jax import as_jax as as_jax
 from xaijax.models.as_model import as_model as as_model

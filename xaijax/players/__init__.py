@@ -1,0 +1,9 @@
+"""Who plays, and how much each marginal contribution weighs.
+
+Reading order:
+
+    players      players: which columns each owns
+    sets         sets of players as people write them
+    index        `index=`: the weight of each marginal contribution
+    predicates   predicates, labels and shares in words, for the sentences of rules
+"""

@@ -1,4 +1,16 @@
-"""Pictures of an Explanation; each takes `ax=` and returns the matplotlib Axes."""
+"""Pictures of an Explanation; each takes `ax=` and returns the matplotlib Axes.
+
+Reading order:
+
+    bar           the players by their mean absolute value
+    beeswarm      every instance a dot, every player a row
+    waterfall     one instance, from the base value player by player
+    profile       one person or two: their data beside signed bars
+    image         one image: values of players at their pixels
+    correlation   the correlations of the columns that an AEC was fitted on
+    worth         what each party's columns are worth
+    style         what all pictures share: colours, checks, names, the players that are shown
+"""
 
 from xaijax.plots.bar import bar as bar
 from xaijax.plots.beeswarm import beeswarm as beeswarm

@@ -1,6 +1,20 @@
 """Differentially private QII reports: noise that is proved, a budget that is kept.
 
 Needs `pip install "xaijax[privacy]"` (OpenDP) when a report is released, and not before.
+
+Reading order:
+
+    releasing      `release`: from an Explanation of QII to a private copy
+    plan           what a release is before its noise: whole numbers, and the noise they need
+    noise_needed   from the sensitivity of one influence to the scale of the noise
+    mechanism      the noise: OpenDP's integer discrete Laplace
+    exact_index    from exact integer sums to an index, rounded once
+    constants      by how much an index multiplies the sensitivity of its game
+    facts          what a release reads of an explanation's provenance, or refuses
+    sensitivity    how far one record can move a quantity of interest, proved
+    sampling       `subsample`: rows drawn so that nobody knows which
+    utility        what privacy costs, by the paper's table
+    ledger/        `Ledger`: what was spent of a budget, in a file
 """
 
 from xaijax.privacy.ledger.ledger import Ledger as Ledger

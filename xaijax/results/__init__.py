@@ -1,0 +1,23 @@
+"""What a person gets back, frozen: it holds no model and no game.
+
+Reading order:
+
+    merge                 `merge`: one Explanation of instances that were explained apart
+    wording               what a QII report may say of its numbers, in plain words
+    profiles              what people's inputs were, as texts beside their influences
+    explanation           `Explanation`: values of many instances, with errors and provenance
+    convert               an Explanation in the forms of pandas, shap and shapiq
+    summary               what an Explanation says of itself in a few lines
+    fields                what an Explanation offers to read, for the files that it is made of
+    private_explanation   `PrivateExplanation`: values with noise, and public facts
+    subsample             `Subsample`: rows drawn for a private release, and how
+    recount               how the sums of an Explanation are counted again, in whole numbers
+    player_data           the data that was explained, player by player
+    selection             what `explanation[...]` means
+    freeze                fields checked, made plain, and frozen
+    rules                 `Rule` and `Rules`: what Anchors finds
+    rule_html             rules as a notebook shows them
+    coalition_table       `CoalitionTable`: v(S) of every coalition, and indices that read it
+    guest_worth           `GuestWorth`: what the parties of a split table contribute
+    files/                results in a file, and back
+"""

@@ -1,0 +1,15 @@
+"""Hybrid rows made on the device, answered by a model, and summed up.
+
+Reading order:
+
+    tiles         the loop that feeds a JAX model tile by tile, and how many rows a tile has
+    host_loop     the loop for host models: the next rows are drawn while the model answers
+    tables        from the values of pairs to v(S) of all coalitions of each instance
+    listed        coalitions given as a list: their row stream, and their means over donors
+    single_rows   a row stream in which each row names its own instance, donor and coalition
+    hybrids       rows with some players' columns from the instance and the others from the donor
+    lattice       which players differ for a pair, and how pairs become a stream of model rows
+    reduce        from the values of a dispatch to one semivalue per pair, on the device
+    operations    how many operations a model takes for a row, counted in its trace
+    memory        bytes that are free, and bytes that a compiled program needs
+"""

@@ -1,0 +1,7 @@
+"""The commands that run a party, and the files that they read.
+
+Reading order:
+
+    commands        `xaijax guest`, `xaijax host` and `xaijax arbiter`, as argparse has them
+    configuration   guest.toml, host.toml and arbiter.toml, and tables of numbers, read and checked
+"""

@@ -1,0 +1,13 @@
+"""How parties talk: bytes, who may connect, and identifiers under a session's key.
+
+Reading order:
+
+    transport        the transport in memory, for trials and tests
+    grpc_transport   gRPC with mutual TLS: a party as a server, and the connection to it
+    certificates     certificates for trials on one machine
+    tls              the files that mutual TLS needs, and why a connection was refused
+    psi              private set intersection: which identifiers both parties have
+    party            how any party is asked and answers; every failure is a typed refusal
+    tokens           identifiers as tokens under a key that lives as long as a session
+    messages         the messages of the protocol; wire.proto says the same for other languages
+"""

@@ -1,0 +1,20 @@
+"""How a model is run: planned by sizes, on devices or on the host, within the memory.
+
+Reading order:
+
+    evaluator       `Evaluator`: model, replacement, players, limits; ready at the first question
+    make            the loops, made for a model: on devices, on the host, along orders
+    device          the loop of JAX models: dispatches that feed the compiled programs
+    threads         dispatches to a CPU that run at the same time
+    host            the loop of host models: rows fetched, answered in calls, summed in float64
+    whose_rows      whose hybrids a call holds, for the message when a host model raises
+    asked_again     the probe's donors found in the run's calls: does the model answer as before?
+    shared_rows     hybrids that several instances share, asked of a host model once
+    walk            the loop along orders of players, where the first layer is known
+    player_values   the distinct values of each player, and what each adds to the first layer
+    programs        the compiled programs, one set for all explainers of a model
+    plan            tile, tiles per dispatch and instances at a time, by sizes alone
+    limits          what a run may use, as given: memory, tile, devices
+    loop            what a loop is: streams of rows in, answers and sums out
+    clock           what the runs of one explainer have cost so far
+"""

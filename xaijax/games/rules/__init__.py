@@ -1,0 +1,15 @@
+"""Rules in place of coalitions: their precision and coverage, for Anchors.
+
+Reading order:
+
+    game          `RuleGame`: the rules of N instances, asked in any of the built-in spaces
+    sampler       the same in a space of a person's own: a sampler makes the rows
+    space         the perturbation spaces: which rows stand beside x once a rule's columns are kept
+    bins          what "the same" means in a column, and a rule's predicates
+    coverage      which data rows satisfy a rule, kept as bits
+    known_draws   draws whose hybrid was asked for a smaller rule before
+    rule_lots     draws of rows that satisfy a rule, by the device's own hash
+    device        the loop of JAX models for pulls
+    host          the loop of host models for the same pulls
+    pulls         rules of instances as rows of a loop, and their bits as counts
+"""

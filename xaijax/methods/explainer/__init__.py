@@ -1,0 +1,8 @@
+"""Semivalues of a model's answers: the player's mean marginal contribution to coalitions.
+
+Reading order:
+
+    explainer   `Explainer`: reads arguments, makes the game, asks the estimators
+    record      values, errors, certificate and provenance, put into an Explanation
+    choice      which estimator answers for which instance, decided before the model is called
+"""

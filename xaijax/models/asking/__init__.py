@@ -1,0 +1,13 @@
+"""A model asked: what is found out before a run, and how it is called.
+
+Reading order:
+
+    findings    what the probe finds: outputs, widest layer, structure, noise
+    row_count   does an answer depend on how many rows are asked with it?
+    probe       does a model answer the same rows alike, whatever stands beside them?
+    decided     the decided class as a number per row, for quantities of labels
+    labels      from scores to the decided class
+    predict     a traced function on any number of rows, with few compiled shapes
+    host        one call of a host model: read-only rows, a deadline, checked output
+    rows        the rows that a person hands to `predict` and `labels`
+"""

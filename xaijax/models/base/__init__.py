@@ -1,0 +1,9 @@
+"""What all kinds of models share.
+
+Reading order:
+
+    source    `Source`: what an adapter found out, before an output is chosen
+    trace     a JAX function with its precision set, its output checked, its failures explained
+    outputs   what a model may return, and the column that `output=` chooses
+    options   the options of `as_model` and `Model.replace`, checked one by one
+"""

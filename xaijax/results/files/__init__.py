@@ -1,0 +1,10 @@
+"""Results in a file, and back: arrays and a JSON text, no pickle.
+
+Reading order:
+
+    npz             one .npz file, written whole or not at all
+    codec           values as JSON and arrays, and back
+    frame_codec     frames as arrays and plain values, and back
+    untrusted_zip   a file from anyone, looked at before anything of it is read
+    temporary       files under a temporary name, and what killed writers leave of them
+"""

@@ -1,6 +1,21 @@
 """Translations of scikit-learn's estimators, a file per family; importing them registers them.
 
 None imports scikit-learn: classes are known by name, and fitted numbers are read as attributes.
+
+Reading order:
+
+    composition       Pipelines and ColumnTransformers
+    preprocessing     scalers, imputers and encoders
+    linear            linear and logistic models
+    naive_bayes       naive Bayes
+    neighbours        nearest neighbours
+    neural_network    multi-layer perceptrons
+    svm               support vector machines
+    trees             decision trees, forests and boosted trees
+    tree_thresholds   thresholds behind scalers and imputers, as thresholds of the rows themselves
+    tree_leaves       the leaves of trees as boxes
+    tree_arrays       trees as arrays, and the walk of all rows through them
+    heads             from scores to probabilities and to the decided class
 """
 
 from xaijax.models.translations.families import composition as composition
