@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import graphlib
 import re
 import sys
@@ -10,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pytest
+from imports import Import, read
 from repository import ROOT, library_modules
 
 
@@ -44,72 +44,9 @@ PARTS["top"] = Part(5, tuple(PARTS))
 LOADED = {"jax", "numpy", "tqdm"}
 # Here, and nowhere else, a module is imported by a name that is computed.
 IMPORTERS = {"xaijax.core.optional", "xaijax.datasets.fetch"}
-REQUIRE = {"require", "optional"}  # their functions
 # What the front door imports when it is first asked for, since it needs more than LOADED: a class
 # that is a scikit-learn estimator must have scikit-learn when it is defined.
 ON_FIRST_USE = {("xaijax", "xaijax.methods.aec.aec")}
-
-
-@dataclass(frozen=True)
-class Import:
-    """One module that a module imports."""
-
-    target: str
-    line: int
-    inside: bool  # a function
-    typing: bool  # under TYPE_CHECKING
-    computed: bool = False  # import_module(name)
-
-
-class _Reader(ast.NodeVisitor):
-    """Collects the imports of one module, resolved to modules where they are `known`."""
-
-    def __init__(self, module: str, package: bool, known: frozenset[str]) -> None:
-        self.found: list[Import] = []
-        self._base = module.split(".") if package else module.split(".")[:-1]
-        self._known = known
-        self._inside = 0
-        self._typing = 0
-
-    def visit_Import(self, node: ast.Import) -> None:
-        for alias in node.names:
-            self._add(alias.name, node)
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        parts = self._base[: len(self._base) - node.level + 1] if node.level else []
-        origin = ".".join([*parts, node.module] if node.module else parts)
-        for alias in node.names:
-            module = f"{origin}.{alias.name}"
-            self._add(module if module in self._known else origin, node)
-
-    def visit_Call(self, node: ast.Call) -> None:
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else None
-        called = node.func.id if isinstance(node.func, ast.Name) else called
-        if called in ("import_module", "__import__"):
-            self._add("", node, computed=True)
-        elif called in REQUIRE and node.args and isinstance(node.args[0], ast.Constant):
-            self._add(str(node.args[0].value), node)
-        self.generic_visit(node)
-
-    def visit_If(self, node: ast.If) -> None:
-        guard = "TYPE_CHECKING" in ast.unparse(node.test)
-        self._typing += guard
-        for child in node.body:
-            self.visit(child)
-        self._typing -= guard
-        for child in node.orelse:
-            self.visit(child)
-
-    def _function(self, node: ast.AST) -> None:
-        self._inside += 1
-        self.generic_visit(node)
-        self._inside -= 1
-
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = _function
-
-    def _add(self, target: str, node: ast.stmt | ast.expr, computed: bool = False) -> None:
-        place = node.lineno, self._inside > 0, self._typing > 0
-        self.found.append(Import(target, *place, computed))
 
 
 def part_of(module: str) -> str | None:
@@ -125,16 +62,6 @@ def part_of(module: str) -> str | None:
 
 def _ours(module: str) -> bool:
     return module.partition(".")[0] in ("xaijax", "xaijax_kernels")
-
-
-def read(sources: Mapping[str, str], packages: frozenset[str]) -> dict[str, list[Import]]:
-    """{module: its imports}; sources: {module: text}."""
-    found = {}
-    for module, text in sources.items():
-        reader = _Reader(module, module in packages, frozenset(sources))
-        reader.visit(ast.parse(text))
-        found[module] = reader.found
-    return found
 
 
 def violations(imports: Mapping[str, list[Import]]) -> list[str]:

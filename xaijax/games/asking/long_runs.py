@@ -17,6 +17,7 @@ from xaijax.core import checks
 from xaijax.core.errors import LongRunWarning
 from xaijax.core.threads import cores
 from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.evaluator import Evaluator
 from xaijax_kernels.engine.operations import operations
 
 # Operations of about a minute, at 25e9 a second for a CPU's core and 16e12 for an accelerator: what
@@ -52,7 +53,7 @@ def operations_of_a_row(ask: Questions) -> float:
     return min(whole, evaluator.kept[key])
 
 
-def _operations_of(structure: Any, evaluator: Any) -> float:
+def _operations_of(structure: Any, evaluator: Evaluator) -> float:
     """Of one hybrid that the structure answers: its parts joined, and the head."""
     params, dtype = evaluator.model.params, evaluator.replacement.codes.dtype
     known = evaluator.known

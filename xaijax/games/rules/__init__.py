@@ -8,8 +8,7 @@ Reading order:
     bins          what "the same" means in a column, and a rule's predicates
     coverage      which data rows satisfy a rule, kept as bits
     known_draws   draws whose hybrid was asked for a smaller rule before
-    rule_lots     draws of rows that satisfy a rule, by the device's own hash
     device        the loop of JAX models for pulls
     host          the loop of host models for the same pulls
-    pulls         rules of instances as rows of a loop, and their bits as counts
+    pulls         rules of instances as rows of a loop, their draws, and their bits as counts
 """

@@ -11,16 +11,12 @@ Reading order:
     recount          the sums of a run counted again in whole numbers, for a private release
     guards           what a private release looks for in private values, told to the curator only
     problem          the arguments of a `QII` as read, and the games made of them
-    arguments        how to sample, the pool, the prior of binary data, as read
-    checks           axes that do not go together, refused
-    facts            public facts that a private release needs: sizes, weights, what is the data
-    whose            whether pool and people explained are the private rows themselves
+    arguments        how to sample, the pool, the prior, as read; axes that do not go together
+    facts            public facts that a private release needs: sizes, weights, whose rows they are
     subsample        what is made of a subsample drawn for a private release
     groups           whom a quantity of the data is about, and their weights
-    outcome          the outcome, the positive class, and the score of a hybrid
-    column           the column of the positive class, for outcome="score"
-    exact            exact answers, out of a game's semivalues, tables and lists
-    ties             how far rounding may take a table's entries: ties with a threshold
+    outcome          the outcome, the positive class and its column, and the score of a hybrid
+    exact            exact answers, out of a game's semivalues, tables and lists; ties by rounding
     sampled          sampled answers: the design of the draws, and when they stop
     quantities       quantities of interest, by name and as objects: `xaijax.quantities`
     difference       differences of Q(nothing replaced) and Q(S), and games by replaced players

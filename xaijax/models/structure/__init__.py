@@ -4,8 +4,7 @@ Reading order:
 
     found        the layer found in a trace: f(X) = head(layer(columns made of X))
     affine       whether what follows the layer is affine
-    repeated     steps that a trace makes twice, made once
-    column_map   which column each number of a trace is made of
+    column_map   which column each number of a trace is made of; what it makes twice, made once
     declared     `structure=`: a first layer as declared, read and compared with the model
     agreement    how nearly a structure answers as its model does
 """
