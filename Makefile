@@ -12,11 +12,12 @@ export XAIJAX_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test bench bench-gpu lint
+.PHONY: help demo test test-all bench bench-gpu lint
 
 help:
 	@echo "make demo       install and explain 1,000 real rows; writes xaijax-demo/"
-	@echo "make test       install and run the tests (ARGS='-k name' for some)"
+	@echo "make test       install and run the fast tests (ARGS='-k name' for some)"
+	@echo "make test-all   the slow ones too: audits, sweeps, notebooks, every case of the bench"
 	@echo "make bench      measure against the peers; rewrites bench/README.md (CASE=T1 for one)"
 	@echo "make bench-gpu  the same on a GPU (bench/GPU.md); fails where there is none"
 	@echo "make lint       ruff and pyright"
@@ -26,6 +27,9 @@ demo: $(READY)
 	.venv/bin/xaijax demo
 
 test: $(READY)
+	$(PYTHON) -m pytest -n auto --maxprocesses 4 -m "not slow" $(ARGS)
+
+test-all: $(READY)
 	$(PYTHON) -m pytest -n auto --maxprocesses 4 $(ARGS)
 
 bench: $(PEERS)

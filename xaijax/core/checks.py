@@ -40,6 +40,20 @@ def whole_number(value: Any, name: str, least: int = 1, remedy: str = "") -> int
     return int(value)
 
 
+def positive(value: Any, name: str) -> float:
+    """A finite number above 0; bool and text are refused."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise InputTypeError(f"{name} must be a positive number, got {type(value).__name__}.")
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond the floats
+        number = math.inf
+    if not 0 < number < math.inf:
+        text = shown(value) if number == value else "one beyond the floats"
+        raise InputError(f"{name} must be a positive number, got {text}.")
+    return number
+
+
 def one_of(value: Any, name: str, accepted: Sequence[str]) -> str:
     """A text among `accepted`."""
     if not isinstance(value, str):

@@ -21,7 +21,6 @@ from xaijax.core import checks
 from xaijax.core.errors import FederatedProtocolError, InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import Model
-from xaijax.federated.guest.policy import positive
 from xaijax.federated.guest.sessions import LIFETIME
 from xaijax.federated.in_process.parties import parties_of
 from xaijax.federated.wire.messages import LARGEST, VERSION, numbers, rows_of
@@ -103,7 +102,7 @@ class Arbiter:
                 f"{sorted(self._parties.guests)}; one to each is needed."
             )
         self._transports, self._hosts = dict(transports), tuple(hosts)
-        self._deadline = positive(deadline, "deadline")
+        self._deadline = checks.positive(deadline, "deadline")
         self._runs: dict[bytes, _Run] = {}
         self._lock = threading.Lock()
 

@@ -17,7 +17,6 @@ from xaijax.core.errors import InputTypeError, PrivacyError
 from xaijax.core.public import public
 from xaijax.privacy import mechanism
 from xaijax.privacy.facts import facts_of, public_facts
-from xaijax.privacy.ledger.amounts import positive
 from xaijax.privacy.ledger.ledger import Ledger
 from xaijax.privacy.plan import Plan, planned
 from xaijax.results.explanation import Explanation
@@ -98,7 +97,7 @@ def release(
         2016), section VI. Balle, Barthe and Gaboardi, "Privacy amplification by subsampling: tight
         analyses via couplings and divergences" (NeurIPS 2018), theorem 9.
     """
-    spent = positive(epsilon, "epsilon")
+    spent = checks.positive(epsilon, "epsilon")
     checks.one_of(composition, "composition", COMPOSITIONS)
     checks.one_of(calibration, "calibration", CALIBRATIONS)
     if ledger is not None and not isinstance(ledger, Ledger):

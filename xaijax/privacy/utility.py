@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
-from xaijax.privacy.ledger.amounts import positive
 
 ADULT = 32561  # rows of the paper's table
 THRESHOLD = 0.005
@@ -93,8 +92,8 @@ def loss_in_utility(
         >>> round(xj.privacy.loss_in_utility(0.1, epsilon=1.0, threshold=0.2), 3)
         0.135
     """
-    size = positive(sensitivity, "sensitivity")
-    ratio = positive(threshold, "threshold") * positive(epsilon, "epsilon") / size
+    size = checks.positive(sensitivity, "sensitivity")
+    ratio = checks.positive(threshold, "threshold") * checks.positive(epsilon, "epsilon") / size
     return math.exp(-ratio)
 
 
@@ -131,7 +130,7 @@ def loss_table(rows: int = ADULT, threshold: float = THRESHOLD) -> tuple[LossRow
         2016), section VII-D.
     """
     n = checks.whole_number(rows, "rows", least=1)
-    t = positive(threshold, "threshold")
+    t = checks.positive(threshold, "threshold")
     if n <= max(count for _, count, _ in PRINTED):
         raise InputError(f"rows must be more than the largest group has, 27816; got {rows}.")
     out = []

@@ -268,7 +268,7 @@ class CoalitionTable:
                     "threshold."
                 )
             return value, 0.5
-        bound = checked_threshold(threshold)
+        bound = checks.positive(threshold, "threshold")
         if (self._slack(bound) >= bound).any():
             raise InputError(
                 f"threshold={bound:g} is within what rounding leaves of the values, "
@@ -297,14 +297,3 @@ def _rounding(given: Any, N: int) -> np.ndarray:
     out = np.broadcast_to(array, N).copy()
     out.flags.writeable = False
     return out
-
-
-def checked_threshold(threshold: Any) -> float:
-    """A finite number above 0."""
-    if isinstance(threshold, bool) or not isinstance(
-        threshold, int | float | np.integer | np.floating
-    ):
-        raise InputTypeError(f"threshold must be a number above 0, got {threshold!r}.")
-    if not 0 < float(threshold) < np.inf:
-        raise InputError(f"threshold must be a number above 0, got {threshold!r}.")
-    return float(threshold)

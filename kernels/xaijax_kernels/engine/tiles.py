@@ -7,7 +7,7 @@ P players.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,6 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as Spec
 
 from xaijax_kernels.engine.hybrids import hybrid_rows, slot_players
-from xaijax_kernels.structures.named import NAMED
 
 TILES_PER_DISPATCH = 32
 SMALLEST_TILE = 256
@@ -30,19 +29,22 @@ _ELEMENTS = {"cpu": 1 << 20, "gpu": 1 << 23, "tpu": 1 << 22}
 _LARGEST = {"cpu": 1 << 14, "gpu": 1 << 17, "tpu": 1 << 16}
 
 
-def widest_layer(jaxpr: Any, rows: int) -> int:
-    """Numbers per row in the widest intermediate of a model traced with `rows` rows."""
+def widest_layer(jaxpr: Any, rows: int, apart: Container[str] = ()) -> int:
+    """Numbers per row in the widest intermediate of a model traced with `rows` rows.
+
+    apart: names of jitted functions that go through their rows in blocks of their own.
+    """
     widest = 1
     for equation in jaxpr.eqns:
         for variable in equation.outvars:
             shape = getattr(variable.aval, "shape", ())
             widest = max(widest, int(np.prod(shape, dtype=np.int64)) // rows)
-        if equation.params.get("name") in NAMED:  # goes through its rows in blocks of its own
+        if equation.params.get("name") in apart:
             continue
         for value in equation.params.values():
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
-                widest = max(widest, widest_layer(inner, rows))
+                widest = max(widest, widest_layer(inner, rows, apart))
     return widest
 
 

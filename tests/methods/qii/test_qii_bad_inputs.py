@@ -319,7 +319,7 @@ def test_questions_of_tables():
     table = xj.CoalitionTable([0.0, 0.5, 0.0, 1.0], ["a", "b"])
     with pytest.raises(E, match="threshold=None is for games of zeros and ones"):
         table.deegan_packel()
-    with pytest.raises(E, match="threshold must be a number above 0"):
+    with pytest.raises(E, match="threshold must be a positive number"):
         table.responsibility(0)
     with pytest.raises(E, match="the same player"):
         table.merge("a", 0)

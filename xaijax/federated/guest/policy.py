@@ -91,7 +91,7 @@ class Policy:
             checks.whole_number(self.most_queries, "most_queries")
         for name in ("quantum", "epsilon"):
             if getattr(self, name) is not None:
-                positive(getattr(self, name), name)
+                checks.positive(getattr(self, name), name)
         for name in ("versions", "hosts"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _texts(getattr(self, name), name))
@@ -161,15 +161,6 @@ def check_part(policy: Policy, part: Any, rows: np.ndarray) -> None:
                 f"{LEAST:.3g} to {MOST:.3g} hide answers and can be drawn. Scale the answers, or "
                 "change epsilon."
             )
-
-
-def positive(value: Any, name: str) -> float:
-    """A finite number above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise InputTypeError(f"{name} must be a positive number, got {value!r}.")
-    if not 0 < float(value) < math.inf:
-        raise InputError(f"{name} must be a positive number, got {value!r}.")
-    return float(value)
 
 
 def _texts(values: Any, name: str) -> tuple[str, ...]:

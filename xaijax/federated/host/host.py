@@ -17,7 +17,6 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.typing import Devices, Progress, Rows
-from xaijax.federated.guest.policy import positive
 from xaijax.federated.host.answers import REFERENCE, Answers
 from xaijax.federated.host.arguments import (
     check_model,
@@ -149,7 +148,7 @@ class Host:
         self._identifiers = identifiers_of(identifiers, "identifiers")
         self._place = {one: place for place, one in enumerate(self._identifiers)}
         self._batch = checks.whole_number(batch, "batch", least=2)
-        self._deadline = positive(deadline, "deadline")
+        self._deadline = checks.positive(deadline, "deadline")
         self._conversations = {
             name: Conversation(
                 name, one, self._identifiers, version_of(version, name, transports), self._deadline

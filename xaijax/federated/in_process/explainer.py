@@ -6,12 +6,12 @@ Letters: N instances, F columns, P players, m guests, K outputs.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import ArrayLike, Devices, Model, Progress, Rows
@@ -360,12 +360,7 @@ def _parties(model: Any, source: Any, guests: Any) -> Parties:
 
 
 def _end_weight(end_weight: Any, estimator: str, index: Any, model: Any) -> float:
-    if isinstance(end_weight, bool) or not isinstance(
-        end_weight, int | float | np.integer | np.floating
-    ):
-        raise InputTypeError(f"end_weight must be a positive number, got {end_weight!r}.")
-    if not 0 < float(end_weight) < math.inf:
-        raise InputError(f"end_weight must be a positive number, got {end_weight!r}.")
+    checks.positive(end_weight, "end_weight")
     if estimator != "wls":
         if float(end_weight) != END_WEIGHT:
             raise InputError(

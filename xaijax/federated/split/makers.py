@@ -17,7 +17,6 @@ from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.core.typing import ArrayLike
-from xaijax.federated.guest.policy import positive
 from xaijax.federated.in_process.parties import HOST, Parties, parties_of
 from xaijax.federated.split.model import Split, split_of
 from xaijax.federated.split.parts import Part
@@ -172,7 +171,7 @@ def split_trees(
     parties = split_parties(guests, X.shape[1])
     checks.whole_number(rounds, "rounds")
     checks.whole_number(depth, "depth")
-    positive(rate, "rate")
+    checks.positive(rate, "rate")
     blocks = {HOST: parties.host, **parties.guests}
     start = float(np.log(y.mean() / (1 - y.mean())))
     score = np.full(len(y), start)

@@ -17,7 +17,6 @@ from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.core.typing import ArrayLike
-from xaijax.federated.guest.policy import positive
 from xaijax.federated.in_process.parties import HOST
 from xaijax.federated.split.makers import labels_of, split_parties
 from xaijax.federated.split.model import JOINS, Split, split_of
@@ -88,7 +87,7 @@ def split_network(
         )
     for name, value in (("hidden", hidden), ("steps", steps), ("batch", batch)):
         checks.whole_number(value, name)
-    positive(rate, "rate")
+    checks.positive(rate, "rate")
     blocks = {HOST: np.array(parties.host)}
     blocks |= {name: np.array(places) for name, places in parties.guests.items()}
     rng = np.random.default_rng(checks.whole_number(seed, "seed", least=0))

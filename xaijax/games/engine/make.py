@@ -19,13 +19,14 @@ from xaijax.games.engine.shared_rows import Sharing
 from xaijax.games.engine.walk import WalkBackend
 from xaijax.tables.table import Table
 from xaijax_kernels.engine.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, widest_layer
+from xaijax_kernels.structures.named import NAMED
 
 
 def device_backend(evaluator: Any, probe: Any, most_rows: int) -> DeviceBackend:
     """The loop of a traced model, planned for most_rows; probe: what is known of the model."""
     model, codes, devices = evaluator.model, evaluator.replacement.codes, evaluator.devices
     sizes = plan_sizes(
-        width=widest_layer(probe.jaxpr, probe.rows),
+        width=widest_layer(probe.jaxpr, probe.rows, NAMED),
         itemsize=codes.itemsize,
         platform=devices[0].platform,
         shape=evaluator.replacement.table.shape,

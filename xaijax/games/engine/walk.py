@@ -18,6 +18,7 @@ from xaijax.games.engine.compiled import RAISE, Compiled, columns, shape
 from xaijax.games.engine.dispatch import Dispatches
 from xaijax_kernels.engine.tiles import TILES_PER_DISPATCH, tile_rows, widest_layer
 from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
+from xaijax_kernels.structures.named import NAMED
 
 LONGEST_BLOCK = 64  # sizes that go through the head in one call
 MOST_INSTANCES = 16  # of one tile: a lone instance is padded to no more than this
@@ -134,7 +135,7 @@ class WalkBackend:
         hidden = jax.eval_shape(structure.of, model.params).width
         probe = jax.ShapeDtypeStruct((PROBE_ROWS, hidden), dtype)
         jaxpr = jax.make_jaxpr(structure.head)(model.params, probe).jaxpr
-        width = max(hidden, outputs, widest_layer(jaxpr, PROBE_ROWS))
+        width = max(hidden, outputs, widest_layer(jaxpr, PROBE_ROWS, NAMED))
         return tile_rows(width, dtype.itemsize, platform)
 
     def _program(self, dtype: np.dtype) -> Any:

@@ -5,7 +5,6 @@ Letters: N instances, F features, P players, B background rows, K outputs.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputTypeError
 from xaijax.core.intervals import half_widths
 from xaijax.core.public import public_class
 from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Progress, Rows
@@ -137,7 +136,7 @@ class Explainer:
         self.estimator = checks.one_of(estimator, "estimator", ESTIMATORS)
         self.budget = None if budget is None else checks.whole_number(budget, "budget")
         self.seed = checks.whole_number(seed, "seed", least=0)
-        self.tolerance = _tolerance(tolerance)
+        self.tolerance = None if tolerance is None else checks.positive(tolerance, "tolerance")
         self.quantity = quantity_of(link)
         if not hasattr(model, "probe"):
             raise InputTypeError(
@@ -272,15 +271,3 @@ class Explainer:
                 f"instances within budget={choice.budget:,}; their std_errors say how far. Raise "
                 "budget= or tolerance=."
             )
-
-
-def _tolerance(tolerance: Any) -> float | None:
-    if tolerance is None:
-        return None
-    if isinstance(tolerance, bool) or not isinstance(
-        tolerance, int | float | np.integer | np.floating
-    ):
-        raise InputTypeError(f"tolerance must be a positive number, got {tolerance!r}.")
-    if not 0 < float(tolerance) < math.inf:
-        raise InputError(f"tolerance must be a positive number, got {tolerance!r}.")
-    return float(tolerance)

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError
 from xaijax.games.asking.refuse import LARGEST_TABLE
 from xaijax.players.index import SizeLimited, index_weights
 from xaijax.players.sets import chances
-from xaijax.results.coalition_table import checked_threshold
 
 ACCEPTED = "'shapley', 'banzhaf', 'deegan-packel', SizeLimited(k), or Pr[S] [2^P] or callable"
 
@@ -40,7 +40,7 @@ def qii_index(index: Any, P: int, threshold: Any, absolute: Any, otherwise: str 
         raise InputTypeError(f"absolute must be True or False, got {absolute!r}.")
     if isinstance(index, str) and index == "deegan-packel":
         _small(P, "index='deegan-packel'", otherwise)
-        bound = None if threshold is None else checked_threshold(threshold)
+        bound = None if threshold is None else checks.positive(threshold, "threshold")
         return QiiIndex("deegan-packel", simple=True, threshold=bound, absolute=absolute)
     if threshold is not None or absolute:
         raise InputError("threshold= and absolute= go with index='deegan-packel'. Leave them out.")

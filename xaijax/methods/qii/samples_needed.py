@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public
 
 
@@ -52,8 +51,8 @@ def samples_needed(
         Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE S&P 2016),
         section V-B.
     """
-    epsilon, width = _positive(epsilon, "epsilon"), _positive(width, "width")
-    delta = _positive(delta, "delta")
+    epsilon, width = checks.positive(epsilon, "epsilon"), checks.positive(width, "width")
+    delta = checks.positive(delta, "delta")
     if delta >= 1:
         raise InputError(f"delta must be between 0 and 1, got {delta!r}.")
     indices = checks.whole_number(indices, "indices")
@@ -66,16 +65,3 @@ def samples_needed(
             f"epsilon={epsilon:g}, delta={delta:g}, width={width:g}: more draws than floats can "
             "count. Give a larger epsilon or delta, or fewer indices or rates."
         ) from None
-
-
-def _positive(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputTypeError(f"{name} must be a number above 0, got {value!r}.")
-    try:
-        number = float(value)
-    except OverflowError:  # a whole number beyond the floats
-        number = math.inf
-    if not 0 < number < math.inf:
-        shown = repr(value) if number == value else "one beyond the floats"
-        raise InputError(f"{name} must be a finite number above 0, got {shown}.")
-    return number

@@ -20,9 +20,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from xaijax.core import checks
 from xaijax.core.errors import BudgetExceededError, PrivacyError
 from xaijax.core.public import public_class
-from xaijax.privacy.ledger.amounts import exact, positive
+from xaijax.privacy.ledger.amounts import exact
 from xaijax.privacy.ledger.book import Book, first_line
 from xaijax.privacy.ledger.file import LedgerFile
 from xaijax.results.files.npz import as_path
@@ -80,7 +81,7 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str], budget: float) -> None:
         given = as_path(path)
-        self._budget = positive(budget, "budget")
+        self._budget = checks.positive(budget, "budget")
         self._file = LedgerFile(given, first_line(self._budget))
         with self._file.opened() as (_, book):
             self._refuse_other_budget(book)
