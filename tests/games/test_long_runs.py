@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import xaijax as xj
+from xaijax.core.long_runs import MINUTE_OF_A_CORE
 from xaijax.estimators import kernel, permutation
 from xaijax.games.asking import long_runs
-from xaijax.games.asking.long_runs import MINUTE_OF_A_CORE, MOST_HOST_ROWS
+from xaijax.games.asking.long_runs import MOST_HOST_ROWS
 from xaijax_kernels.engine.operations import operations
 
 P = 40

@@ -3,6 +3,7 @@
 Reading order:
 
     public      the door of public callables: an unknown keyword is refused before any work
+    long_runs   what takes long, told of before it starts
     checks      checks of arguments, done before any work
     typing      the types that public signatures name: rows, a model, a progress bar
     forks       JAX in a forked process: refused in place of waiting for ever

@@ -20,7 +20,7 @@ class Untranslatable(Exception):
 
 
 class RowReader(Protocol):
-    """What makes numbers of rows; `models/_columns.Reader`."""
+    """What makes numbers of rows; `models/translations/columns.Reader`."""
 
     @property
     def dtype(self) -> np.dtype: ...

@@ -13,17 +13,13 @@ from typing import Any
 
 import jax
 
-from xaijax.core import checks
-from xaijax.core.errors import LongRunWarning
+from xaijax.core.long_runs import MINUTE_OF_A_CORE, tell
 from xaijax.core.threads import cores
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax_kernels.engine.operations import operations
 
-# Operations of about a minute, at 25e9 a second for a CPU's core and 16e12 for an accelerator: what
-# small float32 networks reach there. Layers that fit no cache are slower, large ones faster, both
-# by up to ten times.
-MINUTE_OF_A_CORE = 1.5e12
+# Operations of about a minute, at 16e12 a second.
 MINUTE_OF_AN_ACCELERATOR = 1e15
 # Rows of a host model: a minute at 170,000 rows a second, which is a small forest in scikit-learn.
 MOST_HOST_ROWS = 10_000_000
@@ -87,15 +83,6 @@ def why_long(ask: Questions, rows: int, beside: float = 0.0) -> str:
     if beside > MINUTE_OF_A_CORE:
         return f"{count}, and what they are made of is drawn on the host"
     return ""
-
-
-def tell(said: str, ways: str) -> None:
-    """Warn of what takes long; ways: to shorten it."""
-    checks.warn(
-        f"{said}: more than about a minute. To ask for less: {ways}. To go on without this "
-        "message: warnings.filterwarnings('ignore', category=xaijax.LongRunWarning).",
-        LongRunWarning,
-    )
 
 
 def tell_long_run(ask: Questions, rows: int, ways: str, beside: float = 0.0) -> None:

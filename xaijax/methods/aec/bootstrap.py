@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
-from xaijax.games.asking.long_runs import MINUTE_OF_A_CORE, tell
+from xaijax.core.long_runs import MINUTE_OF_A_CORE, tell
 from xaijax.games.engine.limits import stated_limit
 from xaijax.methods.aec.draws import PIECE, Draws
 from xaijax.methods.aec.equal import of_first

@@ -13,9 +13,10 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, MemoryPlanError
+from xaijax.core.long_runs import tell
 from xaijax.estimators.draws import designs, fixed_pool, moments
 from xaijax.estimators.draws import run as draws
-from xaijax.games.asking.long_runs import tell, tell_long_run, why_long
+from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.asking.refuse import LARGEST_TABLE
 from xaijax.games.game import Game
 from xaijax.methods.qii.index import QiiIndex
