@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from repository import CASES, ORACLES, ROOT
+from repository import CASES, ORACLES, ROOT, TESTS
 
 BEGINNING = """
 import sys
@@ -22,12 +22,14 @@ END = "\nnp.savez(sys.argv[2], **out)\n"
 
 
 def outcome(script: str, folder: Path) -> dict[str, np.ndarray]:
-    """Return what the script puts into its dict `out`. It can import what tests can."""
+    """Return what the script puts into its dict `out`. It can import what tests can, and
+    the test itself."""
     path, out = folder / "on_devices.py", folder / "out.npz"
     path.write_text(BEGINNING + script + END)
     env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     env["JAX_PLATFORMS"] = "cpu"
-    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "kernels"), str(ORACLES)])
+    own = sorted({file.parent for file in TESTS.rglob("test_*.py")})
+    env["PYTHONPATH"] = os.pathsep.join(map(str, [ROOT, ROOT / "kernels", ORACLES, *own]))
     command = [sys.executable, str(path), str(CASES), str(out)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

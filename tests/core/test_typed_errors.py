@@ -52,7 +52,10 @@ def test_merge_of_what_is_no_list(given):
         ({"epsilon": 0.1, "delta": 0.1, "indices": 10**400}, "fewer indices"),
         ({"epsilon": 0.1, "delta": 0.1, "rates": 10**400}, "fewer indices or rates"),
         ({"epsilon": 1e-9, "delta": 0.1, "width": 1e308}, "width=1e"),
-        ({"epsilon": 10**400, "delta": 0.1}, "epsilon must be a finite number.*beyond the floats"),
+        (
+            {"epsilon": 10**400, "delta": 0.1},
+            "epsilon must be a positive.*beyond the floats",
+        ),
     ],
 )
 def test_samples_that_cannot_be_counted(arguments, text):

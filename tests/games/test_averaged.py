@@ -11,6 +11,7 @@ import eight_devices
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,6 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import SVC
 
 import xaijax as xj
-from tests import oracles
 from xaijax.games.ways import averaged
 
 EPS = 2.0**-24
