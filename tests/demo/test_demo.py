@@ -114,6 +114,7 @@ def test_on_bundled_data_where_adult_is_not_found(nowhere, tmp_path, capsys):
     check(printed.out, out, demo_data(3), rows=40, seed=3)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "adult" / "adult.test").is_file(), reason="needs the Adult table")
 def test_on_adult(tmp_path, capsys):
     assert main(["demo", "--rows", "40", "--out", str(tmp_path)]) == 0
@@ -124,6 +125,7 @@ def test_on_adult(tmp_path, capsys):
     check(printed, tmp_path, data, rows=40, seed=0)
 
 
+@pytest.mark.slow
 def test_more_rows_than_there_are(nowhere, tmp_path, capsys):
     assert main(["demo", "--rows", "143", "--out", str(tmp_path)]) == 0
     assert "142 test rows (all there are; 143 wanted)" in capsys.readouterr().out

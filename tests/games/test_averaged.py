@@ -66,6 +66,7 @@ def accepted(P: int, scale: float) -> float:
     return 4 * (P + 8) * EPS * scale
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.integers(4, 6), st.sampled_from([16, 30, 47, 64, 78, 160]), st.integers(1, 3),

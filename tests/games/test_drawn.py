@@ -41,6 +41,7 @@ def asked(structure: Any, way: str, f: Any = network, **options: Any) -> Any:
     return qii.explain(index=way)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["unary", "shapley", "banzhaf", "set"])
 @pytest.mark.parametrize(
     "options",
@@ -96,6 +97,7 @@ def test_an_answer_that_is_not_finite_is_told_with_its_row() -> None:
         xj.QII(model, rows, quantity="rate", outcome="score", samples=DRAWS).unary()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [LogisticRegression(), SVC()], ids=["linear", "machine"])
 def test_the_class_of_a_pipeline_has_the_layer_of_its_scores(last: Any) -> None:
     """Scores and class are traced one beside the other: one layer, not two."""

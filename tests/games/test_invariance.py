@@ -30,8 +30,15 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("link", list(LINKS))
-@pytest.mark.parametrize("kind", ["continuous", "few"])
-@pytest.mark.parametrize("backend", ["jax", "host"])
+@pytest.mark.parametrize(
+    ("backend", "kind"),
+    [
+        ("jax", "continuous"),
+        ("host", "few"),
+        pytest.param("jax", "few", marks=pytest.mark.slow),
+        pytest.param("host", "continuous", marks=pytest.mark.slow),
+    ],
+)
 def test_batch_size_order_and_neighbours_change_no_bit(backend, kind, link):
     X, donors = data(kind)
     model = model_of(backend)

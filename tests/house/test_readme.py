@@ -32,6 +32,7 @@ def names(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_the_first_explanation_is_what_the_text_says(names):
     explanation, model = names["explanation"], names["model"]
     assert explanation.values.shape == (1000, 4) and explanation.values.dtype == np.float64
@@ -65,6 +66,7 @@ def test_the_pipeline_is_explained_on_its_frame(names):
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_python_of_the_pages_runs(page):
     """Each page by itself, its blocks in order."""

@@ -36,6 +36,7 @@ pytest.importorskip("opendp", reason="needs the extra [privacy]")
 pytestmark = pytest.mark.filterwarnings("ignore:(X|pool)= all of its rows")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_no_release_shows_more_than_epsilon(case, monkeypatch, record_property):
     make, how = CASES[case]

@@ -64,6 +64,7 @@ DRAWS = 40_000
 # in-bin draws, kept columns left to the donor, a hash that repeats.
 
 
+@pytest.mark.slow
 @BACKENDS
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("space", ["row", "row_bin", "flip", "joint", "conditional"])

@@ -64,6 +64,7 @@ def rows(kind):
     return X if kind in ("individual", "actual") else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "scheme", "question"),
     [

@@ -25,6 +25,7 @@ def reached(backend, N):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("N", POOLS)
 def test_every_tie_wins(N):
     """v = k / N and threshold = k / N: both indices have the lone player; a step above nobody."""

@@ -67,6 +67,7 @@ def close(got: np.ndarray, wanted: np.ndarray, P: int, span: float) -> None:
     np.testing.assert_allclose(got, wanted, rtol=0, atol=32 * np.sqrt(P) * 2**-24 * span)
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(
     st.integers(0, 10**6),

@@ -30,6 +30,7 @@ def wanted(f: Any, rows: np.ndarray, background: np.ndarray) -> np.ndarray:
     return oracles.explain(lambda Z: f(Z).reshape(len(Z), -1), rows, background, weight)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [LinearRegression, GradientBoostingRegressor, HistGradientBoostingRegressor]
 )

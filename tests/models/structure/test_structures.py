@@ -50,6 +50,7 @@ def slots(
     return x, donors, kept, np.array(hybrids)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     st.integers(0, 10**6),
@@ -82,6 +83,7 @@ def test_a_dense_layer_at_corners(
     assert set(asked) == {(layer.block(S << s), H)}
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     st.integers(0, 10**6),
@@ -205,6 +207,7 @@ ACTIVATIONS: dict[str, tuple[Any, Any]] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     st.integers(0, 10**6),

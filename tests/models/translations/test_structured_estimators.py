@@ -95,8 +95,10 @@ KINDS: dict[str, tuple[Any, Any, str]] = {  # estimator, output, structure
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-@pytest.mark.parametrize("players", [None, {"a": [0, 3], "b": [1], "c": [2, 4, 5]}])
-@pytest.mark.parametrize("index", ["shapley", xj.SizeLimited(2)])
+@pytest.mark.parametrize(
+    ("players", "index"),
+    [(None, "shapley"), ({"a": [0, 3], "b": [1], "c": [2, 4, 5]}, xj.SizeLimited(2))],
+)
 def test_the_structure_gives_the_values_of_the_estimator(
     kind: str, players: Any, index: Any
 ) -> None:
@@ -117,6 +119,7 @@ def test_the_structure_gives_the_values_of_the_estimator(
         assert (np.abs(got.stats["efficiency_residual"]) <= got.stats["efficiency_bound"]).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 3), st.integers(1, 8), st.integers(0, 1000))
 def test_trees_of_all_depths(depth: int, targets: int, columns: int, seed: int) -> None:
@@ -138,6 +141,7 @@ def test_trees_of_all_depths(depth: int, targets: int, columns: int, seed: int) 
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(st.integers(1, 12), st.integers(2, 4), st.integers(1, 5), st.integers(0, 1000))
 def test_forests_of_all_depths_and_classes(depth: int, K: int, trees: int, seed: int) -> None:
@@ -209,6 +213,7 @@ def test_banzhaf_of_trees() -> None:
     np.testing.assert_allclose(got.values, wanted[:, :, 0], rtol=0, atol=300 * 2**-24 * 4)
 
 
+@pytest.mark.slow
 def test_an_answer_that_only_looks_affine_is_not_taken_for_it() -> None:
     """Steps have no slope almost everywhere; a maximum is affine in places."""
     import jax.numpy as jnp  # noqa: PLC0415

@@ -94,6 +94,7 @@ TREES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TREES)
 @few
 @given(data=st.data(), depth=st.integers(1, 12), classes=st.integers(2, 3))
@@ -120,6 +121,7 @@ def test_trees_behind_scalers_take_every_row_to_its_leaf(data, depth):
     compare(made, asked(rows, rng), roundings=16)
 
 
+@pytest.mark.slow
 @few
 @given(data=st.data(), classes=st.integers(2, 3), scaled=st.booleans())
 @pytest.mark.parametrize("name", ["logistic", "SVC", "Gaussian", "Bernoulli"])
@@ -142,6 +144,7 @@ def test_smooth_models(name, data, classes, scaled):
         compare(made, asked(rows, rng), roundings=2**13 if scaled or name == "SVC" else 1024)
 
 
+@pytest.mark.slow
 @few
 @given(data=st.data(), drop=st.sampled_from([None, "first", "if_binary"]), gone=st.booleans())
 def test_text_and_categories(data, drop, gone):

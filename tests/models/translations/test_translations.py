@@ -38,6 +38,7 @@ def assert_close(found, wanted, roundings, eps):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=roundings * eps * max(size, 1e-30))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_the_repr_of_each_kind_says_where_it_runs(name):
     kind = KINDS[name]
