@@ -97,7 +97,7 @@ def test_stored_notebook_is_small_and_tidy(path):
 
 
 def test_a_warning_and_an_error_are_seen(monkeypatch, tmp_path):
-    source = "from xaijax import _checks\n_checks.warn('planted')"
+    source = "from xaijax.core import checks\nchecks.warn('planted')"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
     done = run(notebook, FOLDERS[0], monkeypatch, tmp_path)
     assert "XaiWarning: planted" in streams(done, "stderr")
