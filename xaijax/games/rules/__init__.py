@@ -4,7 +4,8 @@ Reading order:
 
     game          `RuleGame`: the rules of N instances, asked in any of the built-in spaces
     sampler       the same in a space of a person's own: a sampler makes the rows
-    space         the perturbation spaces: which rows stand beside x once a rule's columns are kept
+    spaces        the perturbation spaces that are built in, a class each
+    space         what a space is: which rows stand beside x once a rule's columns are kept
     bins          what "the same" means in a column, and a rule's predicates
     coverage      which data rows satisfy a rule, kept as bits
     known_draws   draws whose hybrid was asked for a smaller rule before

@@ -113,7 +113,7 @@ class RuleGame:
         instance int [Q], rules bool [Q, F].
         """
         keys = keys_of(self.asker.seed, self.prints[instance], _one_word(rule_keys(rules)))
-        if self.space.kind in ("joint", "conditional"):
+        if self.space.OF_ROWS:
             return self._hits_of_rows(instance, rules, keys, first, draws)
         space = self.space.space("draws")
         longest = _longest(rules, self.F)
@@ -139,7 +139,7 @@ class RuleGame:
         for at in range(0, len(instance), step):
             part = slice(at, at + step)
             agrees = self._listed(instance[part], rules[part], search, asked)
-            if self.space.kind in ("conditional", "joint"):
+            if self.space.OF_ROWS:
                 own = self._satisfied(instance[part], rules[part])
                 own = np.repeat(own, D // self.space.B, axis=1)
             else:
@@ -155,9 +155,9 @@ class RuleGame:
         self, instance: np.ndarray, rules: np.ndarray, search: str, asked: np.ndarray
     ) -> np.ndarray:
         """Which listed draws agree, of those asked bool [D]; bool [Q, D]."""
-        if self.space.kind == "conditional":
+        if self.space.ASKS_DATA:
             return self._donor_agrees(instance)
-        if self.space.kind == "joint":
+        if self.space.OF_ROWS:
             return self._pairs(instance, rules, asked)
         donors = self.space.listed(search)[0]
         wanted = np.repeat(asked[None], len(instance), axis=0)
@@ -198,7 +198,7 @@ class RuleGame:
     @property
     def _shares_draws(self) -> bool:
         """Whether hybrids may be those of a smaller rule: donors that agree stay as they are."""
-        return self.space.kind in ("row", "row_bin") and self.asker.evaluator.model.deterministic
+        return self.space.KEEPS_DONORS and self.asker.evaluator.model.deterministic
 
     def _same(self, who: np.ndarray, f: int, donors: np.ndarray) -> np.ndarray:
         """Whether keeping column f leaves the listed donors as they are; bool [q, D]."""
@@ -232,7 +232,7 @@ class RuleGame:
         """`hits` where kept columns come from a row that satisfies the rule."""
         holds = self._satisfied(instance, rules)
         question, kept, free = satisfying(holds, self.space.weights, keys, first, draws)
-        if self.space.kind == "conditional":
+        if self.space.ASKS_DATA:
             agrees = self._donor_agrees(instance)[question, kept]
             return np.bincount(question, agrees, minlength=len(instance)).astype(np.int64)
         header = np.empty((len(question), 4 + _longest(rules, self.F)), np.int32)

@@ -1,22 +1,15 @@
-"""Perturbation spaces: D(z | A), which rows stand beside x once the columns of rule A are kept.
+"""What a perturbation space is: D(z | A), which rows stand beside x once rule A's columns are kept.
 
-| space | a row of D(z given A) |
-|---|---|
-| row | a random row of the data; kept columns have x's own values |
-| row_bin | a random row; a kept column stays where it is in x's bin, else a draw from the bin |
-| flip | x; each free column takes one random row's value with chance p; kept: a draw from x's bin |
-| joint | kept columns together from a random row that satisfies A, the rest from another row |
-| conditional | a random row that satisfies A |
-
-Coverage is in all of them the weighted share of data rows that satisfy A.
+`spaces.py` has the five that are built in. Coverage is in all of them the weighted share of data
+rows that satisfy A.
 
 Letters: B donors, F columns, D listed draws, V bins.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,19 +18,28 @@ from xaijax.games.measure.replacement import Replacement
 from xaijax.games.rules.bins import Bins
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, alias_table
 
-SPACES = ("row", "row_bin", "flip", "joint", "conditional")
 MOST_LISTED = 1 << 16  # draws of an exact average that has more draws than donors
 
 
 @dataclass(frozen=True)
 class Perturbation:
-    """One space over one pool of donors."""
+    """A space over one pool of donors.
 
-    kind: str  # of SPACES
+    A kind of space sets what is in capitals below, and overrides the methods that differ.
+    """
+
     replacement: Replacement
     bins: Bins
     flip_probability: float
     table_rows: int  # draws of a table
+
+    NAME: ClassVar[str]
+    OF_ROWS: ClassVar[bool] = False  # kept columns come together, from a row that satisfies A
+    ASKS_DATA: ClassVar[bool] = False  # its rows are data rows as they are
+    KEEPS_OWN: ClassVar[bool] = False  # kept columns have x's own values, in whatever bins
+    KEEPS_DONORS: ClassVar[bool] = False  # a donor that has what A keeps stays as it is
+    STAYS: ClassVar[bool] = False  # a donor's value in x's bin stays
+    SHARED: ClassVar[bool] = False  # all rules could share one table of draws
 
     @property
     def B(self) -> int:
@@ -63,24 +65,17 @@ class Perturbation:
     @property
     def draws_in_bins(self) -> bool:
         """Whether a kept column's value is drawn, rather than x's own."""
-        return self.kind in ("row_bin", "flip") and bool(self.binned.any())
+        return False
 
     @property
     def finite(self) -> str | None:
         """ "exact" where D(z | A) is a finite average, "table" where draws can be shared."""
-        if self.kind in ("row", "conditional"):
-            return "exact"
-        if self.kind == "joint":
-            return "exact" if self.B**2 <= MOST_LISTED else None
-        if self.draws_in_bins:
-            return "table"
-        if self.kind == "row_bin":
-            return "exact"
-        return "exact" if self._flips <= MOST_LISTED else "table"
+        return "exact"
 
     @property
-    def _flips(self) -> int:
-        return self.B << len(self.bins.columns)
+    def rows_of_rule(self) -> int:
+        """Rows that an exact average is over."""
+        return self.B
 
     def refuse_exact(self) -> None:
         """Raise EnumerationLimitError where an exact average is asked for and there is none."""
@@ -88,67 +83,59 @@ class Perturbation:
             return
         if self.draws_in_bins:
             raise EnumerationLimitError(
-                f"search='exact': perturbation={self.kind!r} draws kept columns from their bins, "
+                f"search='exact': perturbation={self.NAME!r} draws kept columns from their bins, "
                 "one by one, so its average is no short list. Say search='table', "
                 "perturbation='row', or bins=None."
             )
-        joint = self.kind == "joint"
-        count = self.B**2 if joint else self._flips
-        most = f" ({math.isqrt(MOST_LISTED)} data rows, each beside each)" if joint else ""
         raise EnumerationLimitError(
-            f"search='exact': perturbation={self.kind!r} averages over {count:,} rows a rule, and "
-            f"at most {MOST_LISTED:,} are enumerated{most}. Say search='kl-lucb'"
-            f"{', search=' + repr('table') if self.kind == 'flip' else ''} or use fewer data rows."
+            f"search='exact': perturbation={self.NAME!r} averages over {self.rows_of_rule:,} rows "
+            f"a rule, and at most {self._most_rows} are enumerated. Say search='kl-lucb'"
+            f"{', search=' + repr('table') if self.SHARED else ''} or use fewer data rows."
         )
+
+    @property
+    def _most_rows(self) -> str:
+        """Rows of a rule that are enumerated, for messages."""
+        return f"{MOST_LISTED:,}"
 
     def refuse_table(self) -> None:
         """Raise where there is no table of draws that all rules could share."""
-        if self.kind not in ("row_bin", "flip"):
+        if not self.SHARED:
             raise EnumerationLimitError(
-                f"search='table' is for perturbation='row_bin' and 'flip'; {self.kind!r} has no "
+                f"search='table' is for perturbation='row_bin' and 'flip'; {self.NAME!r} has no "
                 "draws that all rules could share. Say search='exact' or 'kl-lucb'."
             )
 
     def needs_support(self) -> np.ndarray:
         """Columns in whose bin of x there must be data; bool [F]."""
-        if self.kind in ("joint", "conditional"):
-            return np.ones(len(self.bins.columns), bool)
-        return self.binned if self.draws_in_bins else np.zeros(len(self.bins.columns), bool)
+        F = len(self.bins.columns)
+        if self.OF_ROWS:
+            return np.ones(F, bool)
+        return self.binned if self.draws_in_bins else np.zeros(F, bool)
 
     def space(self, search: str) -> Space:
         """What the kernel draws; search: "exact", "table", or one that samples."""
-        F = len(self.bins.columns)
         weighted = bool(np.ptp(self.weights) > 0)
         keeps = "bin" if self.draws_in_bins else "own"
-        if self.kind == "joint":
-            return Space(F, "donor", listed=True)
-        one = Space(F, keeps, stays=self.kind == "row_bin", weighted=weighted)
-        if self.kind == "flip":
-            takes = min(round(self.flip_probability * 2**32), 2**32 - 1)
-            masks = search == "exact"
-            one = replace(one, masks=masks, takes=None if masks else takes)
-        return replace(one, listed=search in ("exact", "table"))
+        listed = search in ("exact", "table")
+        F = len(self.bins.columns)
+        return Space(F, keeps, stays=self.STAYS, weighted=weighted, listed=listed)
 
     def listed(self, search: str) -> tuple[np.ndarray, np.ndarray]:
         """(donor of each listed draw int32 [D], weights float64 [D] of sum 1)."""
-        own = np.arange(self.B, dtype=np.int32)
         if search == "table":
             return self._in_turn(), np.full(self.table_rows, 1 / self.table_rows)
-        if self.kind == "flip":
-            F, p = len(self.bins.columns), self.flip_probability
-            size = np.bitwise_count(np.arange(1 << F, dtype=np.uint64)).astype(float)
-            chance = p**size * (1 - p) ** (F - size)
-            return np.tile(own, 1 << F), np.outer(chance, self.weights).ravel()
-        if self.kind == "joint":  # draw j B + i: kept columns of donor j, the others of donor i
-            return np.tile(own, self.B), np.outer(self.weights, self.weights).ravel()
-        return own, self.weights
+        if search == "exact":
+            return self._enumerated()
+        return np.arange(self.B, dtype=np.int32), self.weights  # a draw says its donor
+
+    def _enumerated(self) -> tuple[np.ndarray, np.ndarray]:
+        """The same of an exact average."""
+        return np.arange(self.B, dtype=np.int32), self.weights
 
     def shares(self, search: str, donors: np.ndarray) -> np.ndarray:
         """Which listed draws are made of a share of the donors alone; bool [D, S] of [B, S]."""
-        of_draws = donors[self.listed(search)[0]]
-        if self.kind == "joint" and search == "exact":
-            return of_draws & np.repeat(donors, self.B, axis=0)
-        return of_draws
+        return donors[self.listed(search)[0]]
 
     def _in_turn(self) -> np.ndarray:
         """Donors of a table: each floor or ceil of (its weight x rows) times, in their order."""

@@ -31,9 +31,9 @@ def auto_search(space: Perturbation | None, model: Any) -> Choice:
         return Choice("kl-lucb", "a sampler's draws are no list")
     F, finite = len(space.bins.columns), space.finite
     if finite is None:
-        rows = f"{space.B**2:,} rows a rule"
-        return Choice("kl-lucb", f"an exact average over perturbation={space.kind!r} has {rows}")
-    if space.kind == "conditional":
+        rows = f"{space.rows_of_rule:,} rows a rule"
+        return Choice("kl-lucb", f"an exact average over perturbation={space.NAME!r} has {rows}")
+    if space.ASKS_DATA:
         return Choice("exact", "it asks the data rows once, and nothing else")
     if model.backend == "jax":
         return Choice(finite, "the model is traced, so rows are cheap")

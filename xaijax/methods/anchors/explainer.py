@@ -157,7 +157,7 @@ class AnchorExplainer:
 
     def __repr__(self) -> str:
         problem, choice = self._problem, self._choice
-        space = "a sampler" if problem.space is None else repr(problem.space.kind)
+        space = "a sampler" if problem.space is None else repr(problem.space.NAME)
         return (
             f"AnchorExplainer(perturbation={space}, {problem.B:,} data rows, {problem.F} features, "
             f"search={choice.search!r} by auto: {choice.reason})"

@@ -21,7 +21,8 @@ from xaijax.games.measure.scores import Agrees, Within
 from xaijax.games.rules.bins import Bins, bins_of
 from xaijax.games.rules.game import RuleAsker, RuleGame
 from xaijax.games.rules.sampler import SampledGame, check_sampler
-from xaijax.games.rules.space import SPACES, Perturbation
+from xaijax.games.rules.space import Perturbation
+from xaijax.games.rules.spaces import SPACES
 from xaijax.methods.anchors.settings import fraction
 from xaijax.players.players import column_labels, players_from
 from xaijax.tables.frames import frame_kind
@@ -101,7 +102,7 @@ class Problem:
         if sampled:
             self.sampler = check_sampler(perturbation)
         else:
-            checks.one_of(perturbation, "perturbation", SPACES)
+            checks.one_of(perturbation, "perturbation", tuple(SPACES))
             if self.bins is None:
                 raise InputError(
                     f"perturbation={perturbation!r} is for tables [B, F]; rows of shape "
@@ -109,7 +110,7 @@ class Problem:
                 )
             flip = fraction(flip_probability, "flip_probability", top=True)
             count = checks.whole_number(table_rows, "table_rows")
-            self.space = Perturbation(perturbation, replacement, self.bins, flip, count)
+            self.space = SPACES[perturbation](replacement, self.bins, flip, count)
         if self.bins is None:  # rules are about players, which have names of their own
             self.names = tuple(self.players.names)
         self.evaluator = Evaluator(
@@ -128,7 +129,7 @@ class Problem:
     @property
     def space_name(self) -> str:
         """As messages and the provenance have it."""
-        return "sampler" if self.space is None else self.space.kind
+        return "sampler" if self.space is None else self.space.NAME
 
     def read(self, X: Any) -> Any:
         """The rows X, checked; raises the error family."""
@@ -203,9 +204,9 @@ class Problem:
 
     def refuse_draws(self, draws: int, name: str) -> None:
         """Raise MemoryPlanError where so many draws of one instance cannot be held; name: whose."""
-        kind = self.space_name
         # A question, a place, a number and a flag each; a row of the space names its columns too.
-        each = 64 + 4 * self.F if kind in ("sampler", "joint", "conditional") else 4 + self.F // 4
+        of_rows = self.space is None or self.space.OF_ROWS
+        each = 64 + 4 * self.F if of_rows else 4 + self.F // 4
         self._refuse(draws * each, name)
 
     def _refuse(self, held: int, name: str) -> None:

@@ -27,7 +27,7 @@ def found_rules(
     single = getattr(rows, "dtype", None) == np.float32
     # Columns with bins that a rule keeps at the instance's own value.
     own_values = np.zeros(problem.F, bool)
-    if problem.space is not None and problem.space.kind == "row":
+    if problem.space is not None and problem.space.KEEPS_OWN:
         own_values = game.space.binned
     predictions = problem.predictions(game.own)
     columns: dict[int, np.ndarray] = {}

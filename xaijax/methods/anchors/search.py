@@ -63,7 +63,7 @@ def cover_of(game: Any) -> Any:
     """Coverage of rules; where the space has none, fewer predicates stand for more of it."""
     if game.cover is None:
         return lambda rows, rules: 1.0 / (1.0 + rules.sum(axis=2))
-    if getattr(game, "space", None) is None or game.space.kind not in ("joint", "conditional"):
+    if getattr(game, "space", None) is None or not game.space.OF_ROWS:
         return game.cover.of
 
     def supported(rows: np.ndarray, rules: np.ndarray) -> np.ndarray:

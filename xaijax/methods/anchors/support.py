@@ -23,7 +23,7 @@ def refuse_empty(
     if game.cover is None or problem.space is None:
         return
     needs = problem.space.with_bins(bins).needs_support()
-    together = problem.space.kind in ("joint", "conditional")
+    together = problem.space.OF_ROWS
     single = np.eye(rule.shape[1], dtype=bool)[None] & rule[:, None]
     lost = (game.cover.of(np.zeros(1, int), single)[0] == 0) & needs & rule[0]
     if together and game.cover.of(np.zeros(1, int), rule[:, None])[0, 0] == 0:
