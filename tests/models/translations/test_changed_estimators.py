@@ -227,7 +227,7 @@ def test_minus_one_and_minus_two_are_two_states():
 def test_what_lies_between_the_fields_of_a_record_is_no_state():
     """A tree's nodes are such records; a number within one of them is its state."""
     kind = np.dtype({"names": ["a", "b"], "formats": ["i1", "(2,)f8"], "offsets": [0, 8]})
-    one, other = np.zeros(3, kind), np.frombuffer(b"\xff" * 3 * kind.itemsize, kind).copy()
+    one, other = np.zeros(3, kind), np.frombuffer(bytearray(b"\xff" * 3 * kind.itemsize), kind)
     for name in kind.names:
         other[name] = one[name]
     assert one.tobytes() != other.tobytes()
