@@ -7,12 +7,20 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    BaggingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    StackingClassifier,
+    StackingRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from translated_kinds import KINDS
 
 import xaijax as xj
@@ -105,6 +113,49 @@ def test_the_host_follows_its_estimator():
     refitted(estimator)
     new = xj.Explainer(xj.as_model(estimator, backend="host"), X[:5])(X[:2])
     np.testing.assert_array_equal(explainer(X[:2]).values, new.values)
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({"perturbation": "conditional"}, {}),
+        ({"perturbation": "row", "weights": "balanced"}, {}),
+        ({}, {"search": "kl-lucb"}),
+    ],
+)
+def test_anchors_on_the_host_follow_its_estimator(options, asked):
+    """Its answers to the data, and the weights that they make, are those of the new fit."""
+    rows = np.random.default_rng(1).normal(size=(120, 3))
+    labels = rows[:, 0] + rows[:, 1] * rows[:, 2] > 0
+    estimator = DecisionTreeClassifier(max_depth=4, random_state=0).fit(rows, labels)
+
+    def explainer():
+        return xj.AnchorExplainer(xj.as_model(estimator, backend="host"), rows[:60], **options)
+
+    first = explainer()
+    before = first.explain(rows[60:64], **asked)
+    estimator.fit(rows, rows[:, 1] > rows[:, 0])
+    after = first.explain(rows[60:64], **asked)
+    assert list(map(str, after)) == list(map(str, explainer().explain(rows[60:64], **asked)))
+    assert list(map(str, after)) != list(map(str, before))
+
+
+@pytest.mark.parametrize(
+    "kind", [VotingClassifier, StackingClassifier, VotingRegressor, StackingRegressor]
+)
+def test_an_ensemble_of_an_ensemble_is_read(kind):
+    """NumPy takes a forest for a sequence of trees."""
+    one, other = (LinearRegression(), RandomForestRegressor(3, max_depth=2, random_state=0))
+    labels = Y
+    if kind in (VotingClassifier, StackingClassifier):
+        one, other = (
+            make_pipeline(StandardScaler(), LogisticRegression()),
+            RandomForestClassifier(3, max_depth=2, random_state=0),
+        )
+        labels = Y > 0
+    estimator = kind([("one", one), ("other", other)]).fit(X, labels)
+    got = xj.Explainer(xj.as_model(estimator), X[:5])(X[:2])
+    assert got.stats["backend"] == "host"
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -47,7 +47,7 @@ class Questions:
         before_jax()
         self.first = first
         self.evaluator, self._progress = evaluator, progress
-        evaluator.model.refuse_changed()
+        evaluator.follow()
         evaluator.refuse_large_tile()
         self.table_of_rows, self.codes = evaluator.encoded(rows)  # codes [N, C]
         self.count = Count()

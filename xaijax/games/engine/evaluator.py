@@ -96,6 +96,7 @@ class Evaluator:
         self._walker: WalkBackend | None = None
         self.lasting: Any = None  # rows that every game of a QII is about, encoded once
         self.kept: dict[Any, Any] = {}  # what is worked out once for all questions
+        self.fits = 0  # of a host estimator, that were seen since the first
         self._take(replacement)
 
     def _take(self, replacement: Replacement) -> None:
@@ -106,6 +107,17 @@ class Evaluator:
         plain = self.players.single and per_column == 1
         self.players_of_codes = None if plain else columns
         self.code_players = columns
+
+    def follow(self) -> None:
+        """Forget what is known of a host estimator that was fitted again since it was probed: it is
+        asked as it is at each call. Refuses a translated one.
+        """
+        self.model.refuse_changed()
+        if self.findings is None or self.findings.changed is None or not self.findings.changed():
+            return
+        self.findings = self.asked_again = None
+        self.kept.clear()
+        self.fits += 1
 
     def encoded(self, rows: Any) -> tuple[Table, np.ndarray]:
         """(a table that knows these rows, their codes [N, C]), of rows that the table has read.

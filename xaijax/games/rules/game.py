@@ -40,7 +40,7 @@ class RuleAsker:
         self._forget()
 
     def _forget(self) -> None:
-        self._donors = self.evaluator.replacement
+        self._donors, self._fits = self.evaluator.replacement, self.evaluator.fits
         self._pools: dict[str, Pool] = {}
         self._loop: RuleDevice | RuleHost | None = None
         self.donor_answers: np.ndarray | None = None  # [B, A]
@@ -48,6 +48,8 @@ class RuleAsker:
     @property
     def space(self) -> Perturbation:
         """Of the donors as the evaluator has them, who changes where a translation is left."""
+        if self._fits != self.evaluator.fits:
+            self._forget()
         if self.evaluator.replacement is not self._donors:
             self._space = self._space.of_donors(self.evaluator.replacement)
             self._forget()

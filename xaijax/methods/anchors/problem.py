@@ -119,7 +119,7 @@ class Problem:
         if self.space is not None:  # of each draw a donor, a weight, and flags of what it is asked
             self._refuse(64 * self.space.table_rows, f"table_rows={self.space.table_rows:,}")
         self._asker: RuleAsker | None = None
-        self._weighed = not self.balanced
+        self._weighed: int | None = None  # the fit by which the data are balanced
 
     @property
     def F(self) -> int:
@@ -194,13 +194,14 @@ class Problem:
 
     def _weigh(self) -> None:
         """weights="balanced": every predicted class of the data has the same total weight."""
-        if self._weighed or self.space is None:
+        self.evaluator.follow()
+        if not self.balanced or self.space is None or self._weighed == self.evaluator.fits:
             return
         labels = self.model.labels(self.data)
         _, place, count = np.unique(labels, return_inverse=True, return_counts=True)
         own = (1 / count)[place]
         self.space = self.space.weighted_by(own / own.sum())
-        self._weighed = True
+        self._weighed, self._asker = self.evaluator.fits, None
 
     def refuse_draws(self, draws: int, name: str) -> None:
         """Raise MemoryPlanError where so many draws of one instance cannot be held; name: whose."""

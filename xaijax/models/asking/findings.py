@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.probe import probe_determinism, probe_neighbours
 from xaijax.models.asking.row_count import AnsweredBefore, RowCounts, probe_row_counts
 from xaijax.models.base.outputs import output_names_for
+from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.identity.identity import program_digest
 from xaijax.models.structure.agreement import Agreement, by_structure, compare, sensitivity
 from xaijax.models.structure.declared import PLAIN, declared
@@ -46,6 +49,9 @@ class Probe:
     row_dtype: str = ""  # of the rows that it was traced for
     # host: refuses other answers to the probe's rows among more rows; None: not looked at
     again: AnsweredBefore | None = None
+    # host: whether the estimator is another than was probed; None: a function, of which that is
+    # not known, or one that changes when it is asked
+    changed: Callable[[], bool] | None = None
 
 
 def probe_jax(model: Any, rows: np.ndarray) -> Probe:
@@ -141,13 +147,21 @@ def probe_host(model: HostModel, rows: Any) -> Probe:
             )
             raise
 
+    before = Stamp(model.estimator)
     answer, noise = _probed(model, evaluate, rows)
-    again = None
+    again: AnsweredBefore | None = None
     if model.deterministic:
         probe_row_counts(evaluate, rows, answer, model.name)
         again = AnsweredBefore(model.name, answer)
     found = _findings(model, answer, answer.dtype, None, noise, 0.0)
-    return dataclasses.replace(found, again=again)
+    changed: Callable[[], bool] | None = None
+    if model.estimator is not None and Stamp(model.estimator) == before:
+        changed = functools.partial(_changed, model.estimator, before)
+    return dataclasses.replace(found, again=again, changed=changed)
+
+
+def _changed(estimator: Any, before: Stamp) -> bool:
+    return Stamp(estimator) != before
 
 
 def answer_host(model: HostModel, rows: Any, first: int, outputs: int) -> np.ndarray:

@@ -41,6 +41,7 @@ class Agreement:
     """What the probe found of a structure that agrees; float64 [K] each."""
 
     gap: np.ndarray  # the largest difference from the model's answer
+    size: np.ndarray  # how far the answers to probe rows, and to hybrids of them, are apart
     eps: float  # one rounding of the model's precision
 
     def allowed(self, answers: np.ndarray, spread: np.ndarray) -> np.ndarray:
@@ -48,7 +49,8 @@ class Agreement:
 
         spread [n, K]: how far they are from other answers.
         """
-        least = LEAST * self.eps * (spread + np.abs(answers))
+        # A sum that comes to about 0 was rounded at the size of its terms, as other sums are.
+        least = LEAST * self.eps * (np.maximum(spread, self.size) + np.abs(answers))
         return np.maximum(TIMES * self.gap, least)
 
     def steep(self, answers: np.ndarray, spread: np.ndarray) -> np.ndarray:
@@ -73,7 +75,7 @@ def compare(
     some = np.random.default_rng(0).random((HYBRIDS, flat.shape[1])) < 0.5
     every = np.ones((1, flat.shape[1]), bool)
     eps = EPS[model.precision]
-    gap = np.zeros(1)
+    gap, low, high = np.zeros(1), np.full(1, np.inf), np.full(1, -np.inf)
     for kept in np.concatenate([every, some]):
         found, usable = _by_structure(structure, model, flat, donors, kept)
         answer = evaluate(np.where(kept, flat, donors).reshape(R, *shape))
@@ -86,7 +88,10 @@ def compare(
         if off:
             return off, None
         gap = np.maximum(gap, most)
-    return "", Agreement(gap, eps)
+        if np.isfinite(answer).all(axis=1).any():
+            finite = answer[np.isfinite(answer).all(axis=1)]
+            low, high = np.minimum(low, finite.min(axis=0)), np.maximum(high, finite.max(axis=0))
+    return "", Agreement(gap, np.maximum(high - low, 0.0), eps)
 
 
 def by_structure(structure: Any, model: Any, rows: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ Letters: M rows, R rows in a call, K outputs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -359,10 +359,23 @@ def check_version(estimator: Any, name: str) -> None:
             )
 
 
+def _flat(parts: Any) -> Iterator[Any]:
+    """The members of an ensemble: a list, an array [trees, K], lists of these. A member with a
+    length of its own, a forest or a Pipeline, is one member.
+    """
+    if isinstance(parts, np.ndarray):
+        yield from parts.ravel()
+    elif isinstance(parts, (list, tuple)):
+        for part in parts:
+            yield from _flat(part)
+    else:
+        yield parts
+
+
 def _parts(estimator: Any) -> list[Any]:
     """The estimator, the steps of a Pipeline or ColumnTransformer, the parts of an ensemble."""
     steps = [step for _, step, *_ in getattr(estimator, "transformers_", ())]
     steps += [step for _, step in getattr(estimator, "steps", ())]
-    steps += list(np.ravel(getattr(estimator, "estimators_", ())))
+    steps += list(_flat(getattr(estimator, "estimators_", ())))
     inner = [part for step in steps if hasattr(step, "_get_param_names") for part in _parts(step)]
     return [estimator, *inner]
