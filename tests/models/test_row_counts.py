@@ -96,6 +96,41 @@ def test_row_62_for_every_method(make, backend):
         make(xj.as_model(shifted, backend=backend))()
 
 
+MANY = np.random.default_rng(5).normal(size=(200, X.shape[1])).astype(np.float32)
+
+
+def full(rows):
+    """A result of a thousand rows, made once: what comes after is 0."""
+    return np.where(np.arange(len(rows)) < 1000, f(rows), 0.0)
+
+
+def many(rows):
+    return f(rows) + (len(rows) > 1000)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model: xj.Explainer(model, xj.Baseline(B[0]))(MANY),
+        lambda model: xj.Explainer(model, B[:1], estimator="permutation", budget=8)(MANY),
+        lambda model: xj.FederatedExplainer(model, MANY, {"guest": [0]})(MANY),
+    ],
+    ids=["a baseline", "sampled", "federated"],
+)
+def test_rows_late_in_a_call_are_looked_at_where_one_donor_stands_first(ask):
+    """The last instance as it is; a check of the donor alone, which stands first, sees nothing."""
+    with pytest.raises(xj.NonDeterministicModelError, match="asked for 17 and for"):
+        ask(xj.as_model(full, backend="host"))
+
+
+def test_rows_are_looked_at_where_no_donor_stands_as_it_is():
+    """Each hybrid keeps a column of a person; the data themselves are asked first."""
+    options = {"outcome": "score", "quantity": "rate", "bounds": (-99, 99)}
+    qii = xj.QII(xj.as_model(many, backend="host"), MANY[:100], pool=MANY[100:], **options)
+    with pytest.raises(xj.NonDeterministicModelError, match="asked for 32 and for"):
+        qii.unary()
+
+
 def test_row_53_a_row_is_asked_alone_too():
     with pytest.raises(xj.ModelOutputError, match="batch normalisation"):
         xj.Explainer(xj.as_model(normalised_in_batches, backend="host"), ROWS)(X)

@@ -271,3 +271,16 @@ def test_a_jax_models_columns_that_float32_runs_together_are_told_of():
         explain = xj.Explainer(model, rows[:0:-1] * [1, 0])
     with pytest.warns(xj.XaiWarning, match="X: in 1 of 2 columns the numbers are so near"):
         explain(rows)
+
+
+@pytest.mark.parametrize("trees", [1, 7])
+def test_an_instance_that_is_the_only_donor_has_values_of_0_far_from_0(trees):
+    """All its hybrids have one answer, of which nothing is left once the level is taken out; the
+    leaves were rounded at their own size."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 4))
+    y = 1000 + rows[:, 0] + rows[:, 1] * rows[:, 2]
+    forest = RandomForestRegressor(trees, max_depth=1, random_state=0).fit(rows, y)
+    got = xj.Explainer(xj.as_model(forest), xj.Baseline(rows[0]))(rows[:3], progress=False)
+    np.testing.assert_array_equal(got.values[0], 0.0)
+    assert (np.abs(got.stats["efficiency_residual"]) <= got.stats["efficiency_bound"]).all()

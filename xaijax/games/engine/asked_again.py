@@ -1,7 +1,8 @@
-"""The probe's donors are asked again in the run, among many more rows: are the answers the same?
+"""The probe's rows are asked again in the run, among many more rows: are the answers the same?
 
-A donor as it is (the empty coalition), or an instance that equals one, stands in most runs, so a
-host model that answers large batches otherwise is found out without one more row or call.
+A donor as it is (the empty coalition), or an instance as it is (the full one), stands in most runs,
+so a host model that answers large batches otherwise is found out without one more row or call. The
+last instance is among them: it stands late, where a model that answers its first rows only is off.
 
 Letters: R rows of a call, r rows of the probe, C code columns, K outputs.
 """
@@ -9,6 +10,7 @@ Letters: R rows of a call, r rows of the probe, C code columns, K outputs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -19,25 +21,34 @@ MOST = 256  # rows of a call that are compared
 
 
 class AskedAgain:
-    """Finds those donors in a call, and has the answers to them compared."""
+    """Finds those rows in a call, and has the answers to them compared."""
 
-    def __init__(self, codes: np.ndarray, compare: Callable[..., None]) -> None:
-        """codes: [r, C], which mean the same in this run.
+    def __init__(
+        self, codes: np.ndarray, donors: int, table: Any, compare: Callable[..., None]
+    ) -> None:
+        """codes: [r, C], of which the first `donors` mean the same in every run, and the others
+        where the rows are read by this table.
 
         compare(which of the probe's rows [n], their answers [n, K], R): raises where they differ.
         """
         self._words, self._compare = agreement_codes(codes), compare
+        self._donors, self._table = donors, table
         self._keys = hashes(self._words)
         self._seen = {len(codes)}  # sizes of calls that were looked at
 
-    def __call__(self, codes: np.ndarray, answers: np.ndarray) -> None:
-        """Look at a call, codes [R, C] and answers [R, K], the first time that one has R rows."""
+    def __call__(self, codes: np.ndarray, answers: np.ndarray, table: Any) -> None:
+        """Look at a call, codes [R, C] by the table and answers [R, K], the first time that one has
+        R rows.
+        """
         if len(codes) in self._seen:
             return
         self._seen.add(len(codes))
+        known = len(self._words) if table is self._table else self._donors
         words = agreement_codes(codes)
-        here = np.flatnonzero(np.isin(hashes(words), self._keys))[:MOST]
-        same = (words[here, None] == self._words).all(axis=2)  # [found, r]
+        here = np.flatnonzero(np.isin(hashes(words), self._keys[:known]))
+        if len(here) > MOST:  # the first and the last of them
+            here = np.concatenate([here[: MOST // 2], here[-MOST // 2 :]])
+        same = (words[here, None] == self._words[:known]).all(axis=2)  # [found, known]
         found = same.any(axis=1)
         if found.any():
             self._compare(same.argmax(axis=1)[found], answers[here[found]], len(codes))

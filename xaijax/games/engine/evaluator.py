@@ -376,6 +376,7 @@ class Evaluator:
             if self.score is not None:  # refuses a model without its column, each time it is asked
                 self.score = self.score.fitted(findings.outputs, findings.answer_dtype)
             self.findings = findings
-            if findings.again is not None:  # donors' codes mean the same in every run
-                self.asked_again = AskedAgain(few[0], findings.again)
+            if findings.again is not None:
+                asked, donors = np.concatenate(few), len(few[0])
+                self.asked_again = AskedAgain(asked, donors, table, findings.again)
         return self.findings

@@ -81,7 +81,7 @@ def host_backend(evaluator: Any, probe: Any, most_rows: int, table: Table) -> Ho
     def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
         answers = model.answer(table.decode(code_rows), first, K)
         if evaluator.asked_again is not None:
-            evaluator.asked_again(code_rows, answers)
+            evaluator.asked_again(code_rows, answers, table)
         return answers
 
     call, block = _host_rows(evaluator, most_rows)
