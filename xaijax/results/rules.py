@@ -5,8 +5,6 @@ Letters: N instances, M rows, F columns.
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,11 +20,12 @@ from xaijax.core.optional import require
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
 from xaijax.players.predicates import Predicate, label_words, number_words, percent
-from xaijax.results.files.npz import as_path, write_atomically
+from xaijax.results.files import rules_json
+from xaijax.results.files.npz import file_to_read, write_atomically
+from xaijax.results.files.rules_json import plain, plain_predicate
 from xaijax.results.rule_html import rule_html, rules_html
 from xaijax.tables.frames import column, frame_kind
 
-FORMAT = "xaijax.Rules"
 AS_IT_IS = ("as it is",)  # in place of categories: a player of a sampler without bins
 SHOWN = 20  # rules that a notebook shows by itself
 
@@ -103,6 +102,7 @@ class Rule:
         Raises:
             InputError: rows of another width, a frame without a column of the rule, or a rule about
                 players= (superpixels), of which other rows cannot be said to satisfy it.
+            InputTypeError: a column of texts, of which the rule says how large its numbers are.
         """
         if any(predicate[1] == AS_IT_IS for predicate in self.predicates):
             raise InputError(
@@ -111,6 +111,11 @@ class Rule:
             )
         if frame_kind(X):
             labels = [str(c) for c in X.columns]
+            if any(j >= len(self.names) for j in self.features):
+                raise InputError(
+                    "the rule has no names of its columns, by which to find them in the frame X. "
+                    "Give X as an array, or the rule names=."
+                )
             lost = [self.names[j] for j in self.features if self.names[j] not in labels]
             if lost:
                 raise InputError(f"X has no column {lost[0]!r}, which the rule is about.")
@@ -118,8 +123,14 @@ class Rule:
             rows = len(X)
         else:
             X = checks.as_array(X, "X") if _numbers(X) else np.asarray(X)
-            if self.names:
-                checks.rows_of(X, "X", (len(self.names),), "the rule's data")
+            if self.names or self.features:
+                shape = (len(self.names),) if self.names else None
+                checks.rows_of(X, "X", shape, "the rule's data")
+                if max(self.features, default=0) >= X.shape[1]:
+                    raise InputError(
+                        f"X has {X.shape[1]:,} columns; the rule is about column "
+                        f"{max(self.features):,}, counted from 0."
+                    )
             places, rows = {j: j for j in self.features}, len(X)
         holds = np.ones(rows, bool)
         for predicate in self.predicates:
@@ -162,7 +173,7 @@ class Rule:
         """A dict of plain values, as `Rules.to_json` writes it; without `names`."""
         return {
             "rule": list(self.rule),
-            "predicates": [_plain_predicate(p) for p in self.predicates],
+            "predicates": [plain_predicate(p) for p in self.predicates],
             "prediction": plain(self.prediction),
             "precision": self.precision,
             "precision_lower": self.precision_lower,
@@ -184,38 +195,19 @@ def _numbers(X: Any) -> bool:
 
 def _holds(predicate: Predicate, values: np.ndarray) -> np.ndarray:
     if len(predicate) == 3:
-        numbers = values.astype(np.float64)
+        try:
+            numbers = values.astype(np.float64)
+        except (TypeError, ValueError):
+            raise InputTypeError(
+                f"X: column {predicate[0]} must be numbers, since the rule compares it with "
+                f"{predicate[1:]}; got {values.dtype}."
+            ) from None
         return (predicate[1] < numbers) & (numbers <= predicate[2])
     wanted = list(predicate[1])
     missing = any(v is None or v != v for v in wanted)
     present = {v for v in wanted if v is not None and v == v}
     found = (missing if v is None or v != v else v in present for v in values.tolist())
     return np.fromiter(found, bool, len(values))
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": repr(value)}
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
-
-
-def _plain_predicate(predicate: Predicate) -> list[Any]:
-    if len(predicate) == 3:
-        return [int(predicate[0]), plain(float(predicate[1])), plain(float(predicate[2]))]
-    return [int(predicate[0]), [plain(v) for v in predicate[1]]]
-
-
-def _value(stored: Any) -> Any:
-    return float(stored["float"]) if isinstance(stored, dict) else stored
-
-
-def _predicate(stored: Sequence[Any]) -> Predicate:
-    if len(stored) == 3:
-        return (stored[0], float(_value(stored[1])), float(_value(stored[2])))
-    return (stored[0], tuple(_value(v) for v in stored[1]))
 
 
 @public_class
@@ -291,43 +283,19 @@ class Rules(Sequence[Rule]):
     def to_json(self) -> str:
         """All rules as JSON text, which `Rules.from_json` reads."""
         rules = [rule.as_dict() for rule in self.rules]
-        stats = {
-            k: [plain(one) for one in v] if isinstance(v, tuple | list) else plain(v)
-            for k, v in self.stats.items()
-        }
-        content = {"format": FORMAT, "schema": 1, "feature_names": list(self.feature_names)}
-        provenance = json.loads(json.dumps(dict(self.provenance), default=str))
-        content |= {"stats": stats, "provenance": provenance, "rules": rules}
-        return json.dumps(content, allow_nan=False)
+        return rules_json.written(self.feature_names, rules, self.stats, self.provenance)
 
     @classmethod
     def from_json(cls, text: str) -> Rules:
-        """The rules in a text that `to_json` wrote.
+        """The rules in a text that `to_json` wrote; it may come from anyone.
 
         Args:
             text: str, the JSON.
 
         Raises:
-            InputError: another text.
+            InputError: another text; the message names the field that does not fit.
         """
-        try:
-            content = json.loads(text)
-            if content.get("format") != FORMAT:
-                raise InputError(f"text: this is no text of Rules.to_json (format {FORMAT!r}).")
-            names = tuple(content["feature_names"])
-            rules = []
-            for stored in content["rules"]:
-                fields = dict(stored)
-                fields["predicates"] = [_predicate(p) for p in fields["predicates"]]
-                fields["prediction"] = _value(fields["prediction"])
-                rules.append(Rule(names=names, **fields))
-            pairs = content["stats"].items()
-            stats = {k: tuple(v) if isinstance(v, list) else _value(v) for k, v in pairs}
-            return cls(tuple(rules), names, stats, content["provenance"])
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"text: this is no text of Rules.to_json: {error}.") from None
+        return _rules(*rules_json.read(text))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write `to_json()` into the file `path`, or replace it, and return its `Path`."""
@@ -335,19 +303,19 @@ class Rules(Sequence[Rule]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Rules:
-        """The rules in a file that `save` wrote.
+        """The rules in a file that `save` wrote; it may come from anyone.
 
         Args:
             path: str or os.PathLike, the name of the file.
 
         Raises:
-            InputError: a file of something else.
+            FileNotFoundError: there is no such file.
+            InputError: a file of something else, a damaged one, one of a newer version, or what is
+                no file (a folder, a pipe, a device). The message names the field.
+            InputTypeError: `path` is not a path.
         """
-        try:
-            text = as_path(path).read_text("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(f"path: {path} is no file of Rules.save: {error}.") from None
-        return cls.from_json(text)
+        source = file_to_read(path)
+        return _rules(*rules_json.read(source.read_bytes(), source))
 
     def to_html(self) -> str:
         """HTML of all rules that loads nothing: sentences, with bars under them."""
@@ -390,6 +358,16 @@ class Rules(Sequence[Rule]):
             shares.append(float(covered.mean()))
         stats = {**self.stats, "picked": tuple(chosen), "covered": tuple(shares)}
         return replace(self, rules=tuple(self.rules[i] for i in chosen), stats=stats)
+
+
+def _rules(
+    names: tuple[str, ...],
+    rules: list[dict[str, Any]],
+    stats: dict[str, Any],
+    provenance: dict[str, Any],
+) -> Rules:
+    """Of what `rules_json.read` gives."""
+    return Rules(tuple(Rule(names=names, **one) for one in rules), names, stats, provenance)
 
 
 def refuse_types(value: Any, name: str) -> Rules:

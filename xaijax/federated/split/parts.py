@@ -16,7 +16,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.core.public import public_class
-from xaijax.results.files.npz import as_path
+from xaijax.results.files.npz import as_path, file_to_read
 from xaijax.results.files.untrusted_zip import Members
 
 SCHEMA = 1
@@ -275,7 +275,7 @@ def save_arrays(path: str | Path, facts: Mapping[str, Any], arrays: Mapping[str,
 def load_arrays(path: str | Path, what: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What `save_arrays` wrote; never unpickles. Raises InputError for another file."""
     try:
-        with as_path(path).open("rb") as file:
+        with file_to_read(path).open("rb") as file:
             archive = Members(file, None)  # savez compresses nothing
             names = [name.removesuffix(".npy") for name in archive.names]
             arrays = {name: archive.array(f"{name}.npy") for name in names}

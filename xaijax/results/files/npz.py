@@ -49,9 +49,7 @@ def read(
     max_bytes: int | None = None,
 ) -> Made:
     """What `makers[format]` makes of the fields that `write` was given; see `xaijax.load`."""
-    source = as_path(path)
-    if source.is_dir():
-        raise InputError(f"path: {source} is a folder; give the name of a file.")
+    source = file_to_read(path)
     with source.open("rb") as file, one_error(f"path: {source}"):
         if not zipfile.is_zipfile(file):
             raise InputError(
@@ -81,6 +79,11 @@ def as_path(path: str | os.PathLike[str]) -> Path:
         raise InputError(f"path: {given!r} has a null character, which no file name has.")
     try:
         os.lstat(given)
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"path: {given[:60]!r} has the character {given[error.start]!r}, which this system's "
+            "file names cannot have. Give another name."
+        ) from None
     except OSError as error:  # nothing there, or no way to look: who opens it says so
         if error.errno == errno.ENAMETOOLONG:
             raise InputError(
@@ -88,6 +91,23 @@ def as_path(path: str | os.PathLike[str]) -> Path:
                 "takes in a name or a path. Give a shorter one."
             ) from None
     return Path(given)
+
+
+def file_to_read(path: str | os.PathLike[str]) -> Path:
+    """`path` as a Path, of a file or of nothing: a pipe may wait for ever, a device may not end.
+
+    Raises:
+        InputError, InputTypeError: as of `as_path`, or it is something else than a file.
+    """
+    source = as_path(path)
+    if source.is_dir():
+        raise InputError(f"path: {source} is a folder; give the name of a file.")
+    if source.exists() and not source.is_file():
+        raise InputError(
+            f"path: {source} is no regular file, but a pipe or a device. Copy what comes from it "
+            "into a file, and give its name."
+        )
+    return source
 
 
 def write_atomically(

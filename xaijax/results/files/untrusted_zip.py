@@ -122,7 +122,7 @@ def refused(source: Path, error: XaiError) -> InputError:
     return InputError(f"path: {source} is damaged, or was made by something else: {error}")
 
 
-def schema_of(meta: Any, newest: int, source: Path, what: str) -> None:
+def schema_of(meta: Any, newest: int, source: Path | str, what: str) -> None:
     """Refuse a schema that is no whole number from 1 to the newest.
 
     Raises:

@@ -1,0 +1,246 @@
+"""Rules as JSON text, and back: every field of a text from anyone is looked at when it is read.
+
+Letters: F columns.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.players.predicates import Predicate
+from xaijax.results.files.untrusted_zip import Unfit, schema_of
+
+FORMAT = "xaijax.Rules"
+SCHEMA = 1
+TOP = ("format", "schema", "feature_names", "stats", "provenance", "rules")
+NOT_FINITE = ("nan", "inf", "-inf")  # which JSON has no numbers for: {"float": "nan"}
+OPEN = ({"float": "-inf"}, {"float": "inf"})  # ends of a predicate
+ROUNDING = 1e-9  # by which a share that was summed up may leave [0, 1]
+DEEPEST = 50  # lists in lists, of a provenance
+
+Content = tuple[tuple[str, ...], list[dict[str, Any]], dict[str, Any], dict[str, Any]]
+
+
+def written(
+    names: Sequence[str],
+    rules: Sequence[Mapping[str, Any]],
+    stats: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+) -> str:
+    """The JSON text of rules, each as `Rule.as_dict` has it."""
+    told = {
+        k: [plain(one) for one in v] if isinstance(v, tuple | list) else plain(v)
+        for k, v in stats.items()
+    }
+    content = {"format": FORMAT, "schema": SCHEMA, "feature_names": list(names), "stats": told}
+    content["provenance"] = json.loads(json.dumps(dict(provenance), default=str))
+    return json.dumps(content | {"rules": list(rules)}, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def plain_predicate(predicate: Predicate) -> list[Any]:
+    """A predicate as JSON has it: [column, low, high] or [column, [categories]]."""
+    if len(predicate) == 3:
+        return [int(predicate[0]), plain(float(predicate[1])), plain(float(predicate[2]))]
+    return [int(predicate[0]), [plain(v) for v in predicate[1]]]
+
+
+def read(text: str | bytes, source: Path | None = None) -> Content:
+    """What `written` was given: names, the fields of each rule but its names, stats, provenance.
+
+    Args:
+        text: of anyone; bytes are UTF-8.
+        source: the file it comes from, for messages; None: it was given as text.
+
+    Raises:
+        InputError: it is no such text; the message names the file and the field.
+    """
+    what, who = ("text", "this") if source is None else ("path", source)
+    kind = "text of Rules.to_json" if source is None else "file of Rules.save"
+    try:
+        content = json.loads(_decoded(text), parse_constant=_refuse_constant)
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise Unfit(f"its format is not {FORMAT!r}")
+        if "schema" in content:
+            schema_of(content, SCHEMA, who, what)
+        _same_fields(content, TOP, (), "the text")
+        names = content["feature_names"]
+        _need(_texts(names), "feature_names", names, "a list of texts")
+        _need(isinstance(content["rules"], list), "rules", content["rules"], "a list of rules")
+        rules = [_rule(one, f"rules[{i}]", len(names)) for i, one in enumerate(content["rules"])]
+        stats, provenance = content["stats"], content["provenance"]
+        _need(isinstance(stats, dict), "stats", stats, "an object")
+        _need(isinstance(provenance, dict), "provenance", provenance, "an object")
+        _refuse_unwritable(provenance, "provenance")
+        return tuple(names), rules, {k: _fact(v, k) for k, v in stats.items()}, provenance
+    except InputError:
+        raise
+    except Exception as error:  # anything can come of a text that anyone may have made
+        said = str(error)[:300].rstrip(".")
+        said = said if isinstance(error, Unfit) else f"{type(error).__name__}: {said}"
+        raise InputError(f"{what}: {who} is no {kind}: {said}. Save the rules anew.") from None
+
+
+def _decoded(text: str | bytes) -> str:
+    if isinstance(text, str):
+        return text
+    if text[:2] == b"PK":
+        raise Unfit("it is a zip file, as of Explanation.save, which xaijax.load reads")
+    return text.decode("utf-8")
+
+
+def _refuse_constant(name: str) -> None:
+    raise Unfit(f"it holds {name}, which is no number of JSON")
+
+
+def _need(fits: bool, field: str, found: Any, needed: str) -> None:
+    if not fits:
+        raise Unfit(f"{field} is {found!r:.60}, where {needed} is needed")
+
+
+def _same_fields(
+    found: Mapping[str, Any], fields: Sequence[str], optional: Sequence[str], where: str
+) -> None:
+    lost = [name for name in fields if name not in found and name not in optional]
+    if lost:
+        raise Unfit(f"{where} has no field {lost[0]!r}")
+    more = [name for name in found if name not in fields]
+    if more:
+        raise Unfit(f"{where} has a field {more[0]!r:.60}, which is unknown")
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_text, value))
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _whole(value: Any) -> bool:
+    """A whole number from 0, as arrays and tables hold it."""
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _number(value: Any) -> bool:
+    """A number that is a finite float, or would be one."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def _size(value: Any) -> bool:
+    return _number(value) and value >= 0
+
+
+def _share(value: Any) -> bool:
+    return _number(value) and -ROUNDING <= value <= 1 + ROUNDING
+
+
+def _or_null(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or check(value)
+
+
+SHARE, TEXT = "a number from 0 to 1", "a text"
+FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "rule": (_texts, "a list of texts"),
+    "predicates": (lambda value: isinstance(value, list), "a list of predicates"),
+    "prediction": (lambda value: True, "anything that `_value` takes"),
+    "precision": (_share, SHARE),
+    "precision_lower": (_or_null(_share), f"{SHARE}, or null,"),
+    "coverage": (_or_null(_share), f"{SHARE}, or null,"),
+    "accepted": (_flag, "true or false"),
+    "samples": (_whole, "a whole number from 0"),
+    "search": (_text, TEXT),
+    "std_error": (_or_null(_size), "a number from 0, or null,"),
+    "target": (_or_null(_text), f"{TEXT}, or null,"),
+    "tolerance": (_or_null(_size), "a number from 0, or null,"),
+    "note": (_text, TEXT),
+    "single": (_flag, "true or false"),
+}
+OPTIONAL = ("std_error", "target", "tolerance", "note", "single")  # as of `Rule`
+
+
+def _rule(stored: Any, where: str, F: int) -> dict[str, Any]:
+    """The fields of a rule, checked; F: columns, 0 where they have no names."""
+    _need(isinstance(stored, dict), where, stored, "an object")
+    _same_fields(stored, tuple(FIELDS), OPTIONAL, where)
+    for name, value in stored.items():
+        check, needed = FIELDS[name]
+        _need(check(value), f"{where}.{name}", value, needed)
+    words, predicates = stored["rule"], stored["predicates"]
+    if len(words) != len(predicates):
+        raise Unfit(
+            f"{where} has {len(words)} conditions in words, but {len(predicates)} predicates"
+        )
+    read = [_predicate(p, f"{where}.predicates[{i}]", F) for i, p in enumerate(predicates)]
+    prediction = _value(stored["prediction"], f"{where}.prediction")
+    return {**stored, "rule": words, "predicates": read, "prediction": prediction}
+
+
+def _predicate(stored: Any, where: str, F: int) -> Predicate:
+    parts = len(stored) if isinstance(stored, list) else 0
+    _need(parts in (2, 3), where, stored, "[column, low, high] or [column, [categories]]")
+    column = stored[0]
+    known = f"a column from 0 to {F - 1}" if F else "a column from 0"
+    _need(_whole(column) and (column < F or not F), f"{where}[0]", column, known)
+    if parts == 2:
+        _need(isinstance(stored[1], list), f"{where}[1]", stored[1], "a list of categories")
+        values = [_value(v, f"{where}[1][{i}]") for i, v in enumerate(stored[1])]
+        return (column, tuple(values))
+    ends = []
+    for i in (1, 2):
+        fits = _number(stored[i]) or stored[i] in OPEN
+        _need(fits, f"{where}[{i}]", stored[i], 'a finite number or {"float": "inf"} or "-inf"')
+        ends.append(float(_value(stored[i], where)))
+    if not ends[0] < ends[1]:
+        raise Unfit(f"{where} is {stored!r:.60}, whose low end is not below its high end")
+    return (column, ends[0], ends[1])
+
+
+def _value(stored: Any, where: str) -> Any:
+    """What `plain` was given."""
+    if isinstance(stored, dict):
+        name = stored.get("float")
+        fits = len(stored) == 1 and isinstance(name, str) and name in NOT_FINITE
+        _need(fits, where, stored, f'a plain value, or {{"float": {" or ".join(NOT_FINITE)}}},')
+        return float(stored["float"])
+    fits = stored is None or isinstance(stored, str | bool) or _number(stored)
+    _need(fits, where, stored, "a text, a finite number, true, false or null")
+    return stored
+
+
+def _fact(stored: Any, key: str) -> Any:
+    where = f"stats[{key!r:.60}]"
+    if isinstance(stored, list):
+        return tuple(_value(one, where) for one in stored)
+    return _value(stored, where)
+
+
+def _refuse_unwritable(value: Any, where: str, depth: int = 0) -> None:
+    """Raise Unfit for what could not be written again."""
+    if depth > DEEPEST:
+        raise Unfit(f"{where} has more than {DEEPEST} levels")
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            _refuse_unwritable(one, where, depth + 1)
+    elif isinstance(value, float):
+        _need(math.isfinite(value), where, value, "a finite number")
