@@ -135,3 +135,9 @@ def test_a_timeout_that_no_clock_counts(timeout):
 def test_an_index_that_is_no_text():
     with pytest.raises(xj.InputTypeError, match="kind: got list"):
         xj.Explanation(values=[[1.0]], base_values=[0.0], kind=[])
+
+
+def test_whole_numbers_beyond_the_floats_are_no_answers():
+    model = xj.as_model(lambda X: [10**400] * len(X), backend="host")
+    with pytest.raises(xj.ModelOutputError, match="beyond the floats"):
+        model.predict(np.zeros((2, 3)))

@@ -32,7 +32,13 @@ def check_raw(raw: Any, rows: int, where: str = "") -> np.ndarray:
     """Like `check_output`, with the dtype that the model returned (objects become float64)."""
     array = _as_array(raw, rows, where)
     if array.dtype.kind == "O" and all(isinstance(item, Real) for item in array.flat):
-        array = array.astype(np.float64)
+        try:
+            array = array.astype(np.float64)
+        except OverflowError:
+            raise ModelOutputError(
+                f"{_subject(where)} returned a whole number beyond the floats. Wrap a function "
+                "that returns floating-point numbers."
+            ) from None
     _check_shape(array.shape, rows, where)
     if array.dtype.kind in "OSUT":
         raise ModelOutputError(
