@@ -41,7 +41,10 @@ class Agreement:
     """What the probe found of a structure that agrees; float64 [K] each."""
 
     gap: np.ndarray  # the largest difference from the model's answer
-    size: np.ndarray  # how far the answers to probe rows, and to hybrids of them, are apart
+    # How far the answers to probe rows, and to hybrids of them, are apart; 0 but for a translation
+    # whose level was taken out (`Model.offset`): elsewhere an answer's own size says as much, and
+    # what is allowed to a row does not hang on the rows beside it.
+    size: np.ndarray
     eps: float  # one rounding of the model's precision
 
     def allowed(self, answers: np.ndarray, spread: np.ndarray) -> np.ndarray:
@@ -91,7 +94,8 @@ def compare(
         if np.isfinite(answer).all(axis=1).any():
             finite = answer[np.isfinite(answer).all(axis=1)]
             low, high = np.minimum(low, finite.min(axis=0)), np.maximum(high, finite.max(axis=0))
-    return "", Agreement(gap, np.maximum(high - low, 0.0), eps)
+    size = np.zeros(1) if model.offset is None else np.maximum(high - low, 0.0)
+    return "", Agreement(gap, size, eps)
 
 
 def by_structure(structure: Any, model: Any, rows: np.ndarray) -> np.ndarray:
