@@ -44,12 +44,14 @@ def test_the_first_explanation_is_what_the_text_says(names):
     np.testing.assert_array_equal(names["same"].values, explanation.values)
 
 
+@pytest.mark.slow
 def test_new_parameters_give_other_values(names):
     # f(-outer) = 1 - f(outer): every value turns its sign.
     turned = names["explained_other"].values
     np.testing.assert_allclose(turned, -names["explanation"].values, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_pipeline_is_explained_on_its_frame(names):
     yes, by_class = names["yes"], names["by_class"]
     assert by_class.shape == (50, 3, 2) and by_class.output_names == ("no", "yes")

@@ -66,6 +66,7 @@ def test_the_page_loads_nothing_runs_nothing_and_holds_no_row(tmp_path):
     names = ["a", "<script>alert('x')</script>", "c & d", "e"]
     aec = fitted(pd.DataFrame(X, columns=names), Y)
     shapley = xj.Explanation(values=VALUES, base_values=np.zeros(5), feature_names=tuple(names))
+    before = pyplot.get_fignums()  # of whatever ran before
     text, page = page_of(tmp_path, aec, shapley)
     assert "http:" not in text and "https:" not in text
     assert "script" not in {tag for tag, _ in page.tags}
@@ -73,7 +74,7 @@ def test_the_page_loads_nothing_runs_nothing_and_holds_no_row(tmp_path):
     pictures = [attributes for tag, attributes in page.tags if tag == "img"]
     assert len(pictures) == 1 and pictures[0]["src"].startswith("data:image/png;base64,iVBOR")
     assert repr(float(X[0, 0]))[:8] not in text
-    assert not pyplot.get_fignums()
+    assert pyplot.get_fignums() == before
 
 
 def wide(F):

@@ -70,6 +70,7 @@ ON_HOST = {
 }
 
 
+@pytest.mark.slow
 def test_no_other_kind_leaves_jax():
     found = {name: asked(name)[0] for name in KINDS}
     host = {name for name, model in found.items() if model.backend == "host"}
