@@ -197,7 +197,9 @@ def test_whatever_the_sizes_and_agreements(data):
     def f(X):  # no two coalitions alike, and every player in every product
         return X @ worth + np.cos(X).prod(axis=1) + X[:, 0] * X[:, -1]
 
-    memory = data.draw(st.sampled_from([None, 200_000]))
+    # The least that explainers take: `Evaluator.refuse_too_little_memory`.
+    least = 3 * 256 * P * 8 + 2 * donors.nbytes
+    memory = data.draw(st.sampled_from([None, least]))
     game = game_of(xj.as_model(f, backend="host"), X, donors, C, weights=weights, max_memory=memory)
     got = game.values(masks)[:, :, 0]
     expected = oracle(f, X, donors, masks, weights)

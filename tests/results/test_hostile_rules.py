@@ -208,12 +208,21 @@ def test_a_name_that_the_system_cannot_write(act):
         act("\ud800")
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
-@pytest.mark.parametrize("load", [xj.load, xj.Rules.load, load_part])
-def test_pipes_and_devices_are_not_read(load, tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", "/dev/zero"):
-        with pytest.raises(xj.InputError, match="no regular file|part: .*cannot be read"):
+@pytest.mark.parametrize(
+    ("load", "told", "missing"),
+    [
+        (xj.load, ("is a folder", "no regular file"), FileNotFoundError),
+        (xj.Rules.load, ("is a folder", "no regular file"), FileNotFoundError),
+        (load_part, ("part: .*cannot be read",) * 2, xj.InputError),
+    ],
+)
+def test_folders_pipes_and_devices_are_not_read(load, told, missing, tmp_path):
+    odd = [(tmp_path, told[0]), ("/dev/zero", told[1])]
+    if hasattr(os, "mkfifo"):  # a system without pipes that have names has none to wait for
+        os.mkfifo(tmp_path / "pipe")
+        odd.append((tmp_path / "pipe", told[1]))
+    for path, words in odd:
+        with pytest.raises(xj.InputError, match=words):
             load(path)
-    with pytest.raises((FileNotFoundError, xj.InputError)):
+    with pytest.raises(missing):
         load(tmp_path / "nothing")

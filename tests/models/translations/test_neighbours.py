@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from xaijax.models.translations.families.neighbours import _Ties
+from xaijax.models.translations.families.neighbours import Ties
 from xaijax_kernels.structures.neighbours import AT_ONCE, nearest
 
 POWERS = [1.0, 2.0, 3.0, float("inf")]
@@ -64,4 +64,4 @@ def test_rows_whose_next_neighbour_is_as_far_are_ties(power, F):
         size = np.fmax(np.abs(rows).max(axis=1), np.abs(train).max())
         wanted = apart <= 4 * F * np.finfo(np.float32).eps * size
         assert wanted[-2] or k != 1
-        assert _Ties(train, k, power, np.float32)(rows).tolist() == wanted.tolist()
+        assert Ties(train, k, power, np.float32)(rows).tolist() == wanted.tolist()

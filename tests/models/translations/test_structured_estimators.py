@@ -94,10 +94,18 @@ KINDS: dict[str, tuple[Any, Any, str]] = {  # estimator, output, structure
 }
 
 
+UNITED = {"a": [0, 3], "b": [1], "c": [2, 4, 5]}
+
+
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize(
     ("players", "index"),
-    [(None, "shapley"), ({"a": [0, 3], "b": [1], "c": [2, 4, 5]}, xj.SizeLimited(2))],
+    [
+        (None, "shapley"),
+        (UNITED, xj.SizeLimited(2)),
+        pytest.param(None, xj.SizeLimited(2), marks=pytest.mark.slow),
+        pytest.param(UNITED, "shapley", marks=pytest.mark.slow),
+    ],
 )
 def test_the_structure_gives_the_values_of_the_estimator(
     kind: str, players: Any, index: Any

@@ -70,7 +70,8 @@ class Questions:
     def backend(self) -> Backend:
         """The loop; the first call probes the model."""
         few = self.codes[: PROBE_ROWS // 2]
-        if self.evaluator.model.backend == "host" and len(few) < self.N:
+        unknown = self.evaluator.findings is None and self.evaluator.model.backend == "host"
+        if unknown and len(few) < self.N:
             few = np.concatenate([few[:-1], self.codes[-1:]])  # which is asked late in the run
         return self.evaluator.backend(self.table_of_rows, few, self.N)
 

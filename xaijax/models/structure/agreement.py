@@ -78,7 +78,7 @@ def compare(
     some = np.random.default_rng(0).random((HYBRIDS, flat.shape[1])) < 0.5
     every = np.ones((1, flat.shape[1]), bool)
     eps = EPS[model.precision]
-    gap, low, high = np.zeros(1), np.full(1, np.inf), np.full(1, -np.inf)
+    gap, answers = np.zeros(1), []
     for kept in np.concatenate([every, some]):
         found, usable = _by_structure(structure, model, flat, donors, kept)
         answer = evaluate(np.where(kept, flat, donors).reshape(R, *shape))
@@ -91,11 +91,10 @@ def compare(
         if off:
             return off, None
         gap = np.maximum(gap, most)
-        if np.isfinite(answer).all(axis=1).any():
-            finite = answer[np.isfinite(answer).all(axis=1)]
-            low, high = np.minimum(low, finite.min(axis=0)), np.maximum(high, finite.max(axis=0))
-    size = np.zeros(1) if model.offset is None else np.maximum(high - low, 0.0)
-    return "", Agreement(gap, size, eps)
+        answers.append(answer[np.isfinite(answer).all(axis=1)])
+    told = np.concatenate(answers)
+    known = model.offset is not None and len(told) > 0
+    return "", Agreement(gap, np.ptp(told, axis=0) if known else np.zeros(1), eps)
 
 
 def by_structure(structure: Any, model: Any, rows: np.ndarray) -> np.ndarray:

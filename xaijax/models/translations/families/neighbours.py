@@ -69,7 +69,7 @@ def _neighbours(
         total = (weights[:, :, None] * params["targets"][near]).sum(axis=1)
         return total / weights.sum(axis=1, keepdims=True)
 
-    return params, mean, _Ties(rows_of, k, power, columns.dtype)
+    return params, mean, Ties(rows_of, k, power, columns.dtype)
 
 
 def _power(estimator: Any) -> float:
@@ -84,7 +84,7 @@ def _power(estimator: Any) -> float:
     raise Untranslatable(f"its metric, {metric!r}, has no translation")
 
 
-class _Ties:
+class Ties:
     """Says of rows whether their k-th and next neighbour are equally far, up to rounding."""
 
     def __init__(self, train: np.ndarray, k: int, power: float, dtype: Any) -> None:
