@@ -78,6 +78,7 @@ from xaijax.results.explanation import Explanation as Explanation
 from xaijax.results.explanation import load as load
 from xaijax.results.guest_worth import GuestWorth as GuestWorth
 from xaijax.results.merge import merge as merge
+from xaijax.results.plan import Plan as Plan
 from xaijax.results.rules import Rule as Rule
 from xaijax.results.rules import Rules as Rules
 

@@ -6,5 +6,6 @@ Reading order:
     rules/          the searches of Anchors, the bandits inside them, and the rows that rules draw
     engine/         hybrid rows made on the device, the loops that ask a model, sums of its answers
     games/          the mathematics of coalitions: semivalues, simple games, seeded orders and sets
+    neighbours      the nearest training rows, found by blocks, for translated estimators
     collinearity/   the arithmetic of AEC: moments, slopes, effects, logistic fits
 """

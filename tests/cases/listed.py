@@ -8,6 +8,7 @@ import games
 import numpy as np
 
 from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game
 from xaijax.games.measure.quantity import quantity_of
 from xaijax.games.measure.replacement import replacement_of
@@ -18,17 +19,16 @@ def game_of(
     model: Any,
     X: np.ndarray,
     donors: np.ndarray,
-    coalitions: int,
     players: Any = None,
     weights: Any = None,
     link: Any = "identity",
     **options: Any,
 ) -> Game:
-    """The game of the instances X, ready to be asked for lists of so many coalitions."""
+    """The game of the instances X, ready to be asked for lists of coalitions."""
     replacement = replacement_of(model, donors, weights)
     table = replacement.table
     players = players_from(players, table.feature_names, table.shape)
-    evaluator = Evaluator(model, replacement, players, coalitions=coalitions, **options)
+    evaluator = Evaluator(model, replacement, players, limits_of(**options))
     return Game(evaluator, table.read(X, "X", model.allow_nan), quantity_of(link))
 
 

@@ -9,6 +9,7 @@ import oracles
 
 from xaijax.estimators import kernel, permutation
 from xaijax.estimators.result import Result
+from xaijax.players.index import named
 
 ESTIMATORS: dict[str, ModuleType] = {"permutation": permutation, "kernel": kernel}
 INDICES = ("shapley", "banzhaf")
@@ -65,6 +66,6 @@ def estimate(name: str, index: str, budget: int, seed: int, tables: np.ndarray) 
     """One estimate of every game [G, 2^P], with all the budget in one step."""
     P = tables.shape[1].bit_length() - 1
     module = ESTIMATORS[name]
-    state = module.init(P, index, budget, seed)
-    state, masks = module.step(state, module.units(P, index, budget))
+    state = module.init(P, named(index), budget, seed)
+    state, masks = module.step(state, module.units(P, named(index), budget))
     return module.result(state, answers(tables, masks), tables[:, :1], tables[:, -1:])

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from xaijax_kernels.engine.hybrids import slot_players
+from xaijax_kernels.neighbours import nearest
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 from xaijax_kernels.structures.crossed import (
@@ -28,7 +29,6 @@ from xaijax_kernels.structures.dense import WHOLE_ROWS, Dense, sums_of_choices
 from xaijax_kernels.structures.drawn import drawn_scores
 from xaijax_kernels.structures.leaves import broken, paid
 from xaijax_kernels.structures.named import in_blocks, xaijax_gaussian_sums
-from xaijax_kernels.structures.neighbours import nearest
 from xaijax_kernels.structures.product import Boxes, Gaussians, Product
 
 Case = tuple[str, Callable[..., Any], tuple[Any, ...]]
@@ -128,7 +128,6 @@ def of_structure(of: Any, head: Any, params: Any, width: int) -> Iterator[Case]:
         return lambda params, *given: function(of(params), *given)
 
     yield "corners", corners, (params, f32(S, P), f32(S, P), bools(S, BITS + 1, P))
-    yield "hidden", made(lambda known, rows: known.hidden(rows)), (params, f32(R, P))
     if of is logarithms:  # what a model's trace shows is always of columns
         yield "largest", made(largest), (params, f32(R, P))
         table_of = (params, f32(WHOLE_ROWS, P), bools(WHOLE_ROWS, P))

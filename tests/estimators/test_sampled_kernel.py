@@ -14,20 +14,21 @@ from hypothesis import strategies as st
 
 from xaijax.estimators import kernel
 from xaijax.estimators import kernel_design as design
+from xaijax.players.index import named
 from xaijax_kernels.games import sampling
 
 INDICES = games.INDICES
 
 
 def drawn(P: int, index: str, budget: int, seed: int):
-    state = kernel.init(P, index, budget, seed)
-    return kernel.step(state, kernel.units(P, index, budget))
+    state = kernel.init(P, named(index), budget, seed)
+    return kernel.step(state, kernel.units(P, named(index), budget))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 150), st.integers(0, 900), st.integers(0, 2**63), st.sampled_from(INDICES))
 def test_pairs_are_distinct_within_the_budget_and_determine_the_values(P, spare, seed, index):
-    budget = kernel.smallest_budget(P, index) + spare
+    budget = kernel.smallest_budget(P, named(index)) + spare
     state, masks = drawn(P, index, budget, seed)
     assert masks.dtype == bool and masks.shape == (state.asked, P)
     assert state.pairs == min(budget // 2, 2 ** (P - 1) - 1)
@@ -45,7 +46,7 @@ def test_pairs_are_distinct_within_the_budget_and_determine_the_values(P, spare,
 @pytest.mark.parametrize("P, budget", [(5, 30), (9, 150), (40, 150), (40, 600), (100, 1000)])
 def test_steps_and_budgets_nest(P, budget, index):
     whole, masks = drawn(P, index, budget, seed=3)
-    state, parts = kernel.init(P, index, budget, 3), []
+    state, parts = kernel.init(P, named(index), budget, 3), []
     for pairs in (1, P, 2 * P, 2 * P, 3 * P, 10**6):
         state, new = kernel.step(state, pairs)
         parts.append(new)
@@ -74,13 +75,13 @@ def test_all_coalitions_give_the_exact_values(P, index):
 
 def test_numbers_of_the_sizes():
     """Leverage: as many pairs of each size, up to one, size P/2 half; full sizes leave the rest."""
-    sizes, _ = design.draw(30, "shapley", 2000, 0, 0, 1000)
+    sizes, _ = design.draw(30, named("shapley"), 2000, 0, 0, 1000)
     counts = np.bincount(sizes, minlength=16)[1:]
     assert counts[0] == 30  # all there are
     assert np.ptp(counts[1:14]) <= 1 and abs(counts[14] - counts[1] / 2) <= 1
-    sizes, _ = design.draw(30, "shapley", 100, 0, 0, 50)
+    sizes, _ = design.draw(30, named("shapley"), 100, 0, 0, 50)
     assert (sizes[:30] == 1).all()  # small budgets begin with single players
-    sizes, _ = design.draw(12, "banzhaf", 1000, 0, 0, 300)
+    sizes, _ = design.draw(12, named("banzhaf"), 1000, 0, 0, 300)
     counts = np.bincount(sizes, minlength=7)[1:]
     expected = 300 * np.array([sampling.pairs_of_size(12, s) for s in range(1, 7)]) / 2047
     assert np.abs(counts - expected).max() < 1.5
@@ -144,7 +145,7 @@ def test_efficiency_and_symmetry():
 def test_errors_are_unknown_with_few_pairs(index):
     table = games.random_table(12)
     for pairs, known in ((31, False), (32, True), (200, True)):
-        budget = max(2 * pairs, kernel.smallest_budget(12, index))
+        budget = max(2 * pairs, kernel.smallest_budget(12, named(index)))
         state, masks = drawn(12, index, budget, 0)
         if state.pairs != pairs:
             continue  # Banzhaf begins where errors are known
@@ -157,7 +158,7 @@ def test_errors_are_unknown_with_few_pairs(index):
 
 def test_many_players_do_not_overflow():
     for P, index in itertools.product((128, 1030), INDICES):
-        budget = kernel.smallest_budget(P, index) + 2 * P
+        budget = kernel.smallest_budget(P, named(index)) + 2 * P
         state, masks = drawn(P, index, budget, 0)
         weight = np.random.default_rng(0).normal(size=P)
         got = kernel.result(

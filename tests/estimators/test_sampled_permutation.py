@@ -13,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xaijax.estimators import permutation
+from xaijax.players.index import named
 from xaijax_kernels.games import sampling
 
 INDICES = games.INDICES
 
 
 def drawn(P: int, index: str, budget: int, seed: int):
-    state = permutation.init(P, index, budget, seed)
-    return permutation.step(state, permutation.units(P, index, budget))
+    state = permutation.init(P, named(index), budget, seed)
+    return permutation.step(state, permutation.units(P, named(index), budget))
 
 
 def packed(masks: np.ndarray) -> list[bytes]:
@@ -30,13 +31,13 @@ def packed(masks: np.ndarray) -> list[bytes]:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 200), st.integers(0, 600), st.integers(0, 2**63), st.sampled_from(INDICES))
 def test_coalitions_are_distinct_and_within_the_budget(P, spare, seed, index):
-    budget = permutation.smallest_budget(P, index) + spare
+    budget = permutation.smallest_budget(P, named(index)) + spare
     state, masks = drawn(P, index, budget, seed)
     assert masks.dtype == bool and masks.shape == (state.asked, P)
     assert state.asked <= budget
     assert len(set(packed(masks))) == len(masks)
     assert not masks.all(axis=1).any() and masks.any(axis=1).all()
-    assert 1 <= state.pairs <= permutation.units(P, index, budget)
+    assert 1 <= state.pairs <= permutation.units(P, named(index), budget)
 
 
 @pytest.mark.parametrize("index", INDICES)
@@ -44,7 +45,7 @@ def test_coalitions_are_distinct_and_within_the_budget(P, spare, seed, index):
 def test_steps_and_budgets_nest(P, index):
     """Many steps ask what one step asks; a smaller budget asks the beginning of it."""
     whole, masks = drawn(P, index, 12 * P, seed=3)
-    state, parts = permutation.init(P, index, 12 * P, 3), []
+    state, parts = permutation.init(P, named(index), 12 * P, 3), []
     for pairs in (1, 2, 2, 5, 1000):
         state, new = permutation.step(state, pairs)
         parts.append(new)
@@ -85,7 +86,7 @@ def test_cuts_and_keys_give_the_masks():
     """Prefixes, or neighbours, one by one; also above 128 players, where keys are hashes."""
     for P, index in itertools.product((7, 150), INDICES):
         state, masks = drawn(P, index, 6 * P, seed=0)
-        _, cuts = permutation.step(permutation.init(P, index, 6 * P, 0), 100, as_masks=False)
+        _, cuts = permutation.step(permutation.init(P, named(index), 6 * P, 0), 100, as_masks=False)
         for (pair, half, cut), mask in zip(cuts, masks, strict=True):
             if index == "shapley":
                 order = state.orders[pair][:: -1 if half else 1]
@@ -140,7 +141,7 @@ def test_orders_are_uniform():
 
 def test_wide_inputs_need_no_masks():
     P = 20_000
-    state = permutation.init(P, "shapley", 4 * P, 0)
+    state = permutation.init(P, named("shapley"), 4 * P, 0)
     state, cuts = permutation.step(state, 2, as_masks=False)
     assert state.pairs == 2 and 2 * (P - 1) < len(cuts) <= 4 * (P - 1)
     weight = np.random.default_rng(0).normal(size=P)
@@ -160,7 +161,7 @@ def test_an_error_of_zero_is_never_claimed_for_wrong_values(P, index):
     """With few players the pairs of a small budget may repeat one another: no spread, no error."""
     table = games.random_table(P)
     truth = games.truth(table, index)
-    for budget in range(permutation.smallest_budget(P, index), 2**P - 2):
+    for budget in range(permutation.smallest_budget(P, named(index)), 2**P - 2):
         for seed in range(60):
             got = games.estimate("permutation", index, budget, seed, table[None])
             wrong = np.abs(got.values[0, :, 0] - truth) > 1e-9

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.games.engine import evaluator
+from xaijax.games.engine import setting
 from xaijax_kernels.engine.tiles import TILES_PER_DISPATCH
 
 P, N, B = 6, 1000, 10
@@ -106,7 +106,7 @@ def test_memory_maps_are_read_part_by_part(tmp_path, monkeypatch):
     mapped[:] = X
     mapped.flush()
     readonly = np.memmap(tmp_path / "x", np.float32, "r", shape=X.shape)
-    monkeypatch.setattr(evaluator, "instances_at_a_time", lambda *sizes: 100)
+    monkeypatch.setattr(setting, "instances_at_a_time", lambda *sizes: 100)
     model = xj.as_model(games.smooth, params=A)
     got = xj.Explainer(model, donors)(readonly, progress=False)
     np.testing.assert_array_equal(got.values, xj.Explainer(model, donors)(X, progress=False).values)

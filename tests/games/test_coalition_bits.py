@@ -11,7 +11,7 @@ import pytest
 from listed import agreeing, coalitions_of, game_of
 
 import xaijax as xj
-from xaijax.games.engine import device, evaluator
+from xaijax.games.engine import device, setting
 
 P, C, N = 40, 41, 96
 A = games.weights(P)
@@ -35,7 +35,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def asked(backend: str, X: np.ndarray, donors: np.ndarray, rows=None, **options) -> np.ndarray:
-    game = game_of(model_of(backend), X, donors, C, weights=WEIGHTS, tile=256, **options)
+    game = game_of(model_of(backend), X, donors, weights=WEIGHTS, tile=256, **options)
     return game.values(MASKS, rows)
 
 
@@ -60,7 +60,7 @@ def test_batch_size_order_and_neighbours(backend):
 def test_instances_planned_together(backend, monkeypatch):
     X, donors = data()
     whole = asked(backend, X, donors)
-    monkeypatch.setattr(evaluator, "instances_at_a_time", lambda *sizes: 37)
+    monkeypatch.setattr(setting, "instances_at_a_time", lambda *sizes: 37)
     assert same_bits(asked(backend, X, donors), whole)
 
 
@@ -84,11 +84,11 @@ def test_a_device_out_of_memory_is_asked_again_with_half_the_tile(monkeypatch):
         return launch(self, *arguments)
 
     monkeypatch.setattr(device.DeviceBackend, "_tiles", short_of_memory)
-    game = game_of(model_of("jax"), X, donors, C, weights=WEIGHTS, tile=512, batch_size=512)
+    game = game_of(model_of("jax"), X, donors, weights=WEIGHTS, tile=512, batch_size=512)
     with pytest.warns(xj.XaiWarning, match="ran out of memory with tile=512"):
         got = game.values(MASKS)
     assert same_bits(got, whole)
-    calm = game_of(model_of("jax"), X, donors, C, weights=WEIGHTS, tile=256)
+    calm = game_of(model_of("jax"), X, donors, weights=WEIGHTS, tile=256)
     calm.values(MASKS)
     assert game.count == calm.count  # what was lost is not counted twice
 

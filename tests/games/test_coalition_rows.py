@@ -41,7 +41,7 @@ def test_rows_calls_and_dispatches(backend, kind):
         return X @ jnp.arange(P, dtype=jnp.float32) + X[:, 0] * X[:, 1]
 
     model = xj.as_model(f, backend="host") if backend == "host" else xj.as_model(traced)
-    game = game_of(model, X, donors, C, tile=512, batch_size=1024, devices=1)
+    game = game_of(model, X, donors, tile=512, batch_size=1024, devices=1)
     assert game.outputs == 1  # probed
     calls.clear()
     game.values(coalitions_of(P, C))
@@ -74,7 +74,7 @@ def test_the_quotient_is_used_from_a_quarter_fewer_rows_on():
             seen.append(len(X))
             return X.sum(axis=1)
 
-        game = game_of(xj.as_model(f, backend="host"), X, donors, 16)
+        game = game_of(xj.as_model(f, backend="host"), X, donors)
         assert game.outputs == 1
         seen.clear()
         values = game.values(masks)
@@ -86,7 +86,7 @@ def test_a_random_model_is_asked_anew_for_hybrids_that_agree():
     rng = np.random.default_rng(0)
     model = xj.as_model(lambda X: rng.random(len(X)), backend="host", deterministic=False)
     X, donors = agreeing(40)
-    game = game_of(model, X, donors, C)
+    game = game_of(model, X, donors)
     values = game.values(coalitions_of(40, C))
     assert game.count.distinct == 4 * 4 * C
     # 592 means of four uniform numbers: no two are equal but with chance 592^2 2^-50.
@@ -111,7 +111,7 @@ def test_an_answer_that_is_not_finite_is_named(backend, kind):
         bad = (X[:, 3] == 5) & (X[:, 35] == 6) & (X[:, 20] == 9)
         return xp.where(bad, xp.nan, X.sum(axis=1))
 
-    game = game_of(xj.as_model(f, backend=backend), X, donors, C)
+    game = game_of(xj.as_model(f, backend=backend), X, donors)
     masks[1] = False  # the probe's rows hold f(x) itself, which must be finite
     model_rows = "X row 0 with background row 2 and the players \\['x3', "
     with pytest.raises(xj.ModelOutputError, match=model_rows) as raised:
@@ -127,8 +127,8 @@ def test_what_fills_a_slot_is_never_asked_outside_the_list(kind):
     X[:, 0], donors[:, 0] = 1.0, [1.0, 1.0, 1.0, -1.0]
     model = xj.as_model(lambda X: jnp.where(X[:, 0] < 0, jnp.nan, X.sum(axis=1)))
     masks = coalitions_of(40, C) | (np.arange(40) == 0)
-    game, well = game_of(model, X, donors, C), game_of(model, X, X, C)
+    game, well = game_of(model, X, donors), game_of(model, X, X)
     assert well.outputs == 1
-    game.evaluator.findings = well.evaluator.findings  # the probe would meet the donor
+    game.evaluator._probed = well.probed  # the probe would meet the donor
     assert np.isfinite(game.values(masks)).all()
     assert game.count.padded > 0

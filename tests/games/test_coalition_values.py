@@ -56,7 +56,7 @@ def test_values_are_the_definition(backend, kind, P, outputs):
     """One, two and three words of 32 players in a mask."""
     X, donors = rows_of(kind, P)
     masks = coalitions_of(P, C)
-    game = game_of(model_of(backend, P, outputs), X, donors, C, weights=WEIGHTS)
+    game = game_of(model_of(backend, P, outputs), X, donors, weights=WEIGHTS)
     got = game.values(masks)
     expected = oracle(definition(P, outputs), X, donors, masks, WEIGHTS)
     expected = expected.reshape(len(X), C, outputs)
@@ -85,7 +85,7 @@ def test_groups_and_a_link_after_the_mean(backend, kind):
     groups = [[39, 1, 7], [0, 33], *([j] for j in range(40) if j not in (39, 1, 7, 0, 33))]
     masks = coalitions_of(len(groups), C)
     model, f = model_of(backend, 40), definition(40)
-    game = game_of(model, X, donors, C, groups[:2], WEIGHTS, np.arctan)
+    game = game_of(model, X, donors, groups[:2], WEIGHTS, np.arctan)
     expected = oracle(f, X, donors, masks, WEIGHTS, groups, np.arctan)
     # arctan shrinks an error, and its own rounding is below that of a number of size P.
     np.testing.assert_allclose(
@@ -113,7 +113,7 @@ def test_images_with_a_player_mask(backend):
     model = xj.as_model(f, backend=backend, input_shape=(2, 3, 8))
     shaped = [rows.reshape(-1, 2, 3, 8) for rows in (X, donors)]
     masks = coalitions_of(12, C)
-    game = game_of(model, *shaped, C, players=mask)
+    game = game_of(model, *shaped, players=mask)
     expected = oracle(host, X, donors, masks, groups=groups)
     np.testing.assert_allclose(
         game.values(masks)[:, :, 0], expected, rtol=0, atol=bound(backend, 48, expected)
@@ -141,7 +141,7 @@ def test_missing_numbers_agree_with_each_other(backend):
     else:
         model = xj.as_model(lambda X: f(filled(X)), backend="host", allow_nan=True)
     masks = coalitions_of(40, C)
-    game = game_of(model, X, donors, C)
+    game = game_of(model, X, donors)
     expected = oracle(lambda X: f(filled(X)), X, donors, masks)
     np.testing.assert_allclose(
         game.values(masks)[:, :, 0], expected, rtol=0, atol=bound(backend, 40, expected)
@@ -168,7 +168,7 @@ def test_little_memory_cuts_coalitions_donors_and_instances(backend, kind, monke
     stream = listed.ListedStream
     monkeypatch.setattr(listed, "ListedStream", watched)
     monkeypatch.setattr(make, "SMALLEST_TILE", 8)  # a draw of 256 rows takes more than these bytes
-    game = game_of(model_of(backend, P, K), X, donors, C, weights=weights, max_memory=memory)
+    game = game_of(model_of(backend, P, K), X, donors, weights=weights, max_memory=memory)
     got = game.values(masks)
     expected = oracle(definition(P, K), X, donors, masks, weights).reshape(5, C, K)
     np.testing.assert_allclose(got, expected, rtol=0, atol=bound(backend, P, expected))
@@ -200,7 +200,7 @@ def test_whatever_the_sizes_and_agreements(data):
     # The least that explainers take: `Evaluator.refuse_too_little_memory`.
     least = 3 * 256 * P * 8 + 2 * donors.nbytes
     memory = data.draw(st.sampled_from([None, least]))
-    game = game_of(xj.as_model(f, backend="host"), X, donors, C, weights=weights, max_memory=memory)
+    game = game_of(xj.as_model(f, backend="host"), X, donors, weights=weights, max_memory=memory)
     got = game.values(masks)[:, :, 0]
     expected = oracle(f, X, donors, masks, weights)
     # At most 70 terms of size 4 in float64, rounded in another order.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.games.engine import evaluator
+from xaijax.games.engine import setting
 
 P, N, B = 6, 1000, 10
 A = games.weights(P)
@@ -75,7 +75,7 @@ def test_stretches_planned_together_change_no_bit(monkeypatch):
     X, donors = data("few")
     model = model_of("jax")
     whole = xj.Explainer(model, donors)(X, progress=False)
-    monkeypatch.setattr(evaluator, "instances_at_a_time", lambda *sizes: 37)
+    monkeypatch.setattr(setting, "instances_at_a_time", lambda *sizes: 37)
     cut = xj.Explainer(model, donors)(X, progress=False)
     assert same_bits(cut.values, whole.values)
     assert cut.stats["model_calls"] >= N // 37

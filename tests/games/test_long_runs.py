@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,8 @@ from xaijax.core.long_runs import MINUTE_OF_A_CORE
 from xaijax.estimators import kernel, permutation
 from xaijax.games.asking import long_runs
 from xaijax.games.asking.long_runs import MOST_HOST_ROWS
+from xaijax.methods.anchors import explainer as anchors
+from xaijax.players.index import named
 from xaijax_kernels.engine.operations import operations
 
 P = 40
@@ -78,14 +81,14 @@ def test_what_is_drawn_takes_no_more_memory_than_said(method, players, budget):
 
     K = 3
     tracemalloc.start()
-    state = method.init(players, "shapley", budget, 0)
-    state, _ = method.step(state, method.units(players, "shapley", budget))
+    state = method.init(players, named("shapley"), budget, 0)
+    state, _ = method.step(state, method.units(players, named("shapley"), budget))
     masks = state.asked * players  # which a driver makes a part at a time
     values, zero = np.zeros((1, state.asked, K)), np.zeros((1, K))
     method.result(state, values, zero, zero)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    said, _ = method.drawing(players, "shapley", budget, K)
+    said, _ = method.drawing(players, named("shapley"), budget, K)
     assert said / 4 < peak - masks <= 1.1 * said  # a tenth for Python's own
 
 
@@ -163,7 +166,7 @@ def _game(model, rows):
     explainer = xj.Explainer(model, rows)
     from xaijax.games.game import Game  # noqa: PLC0415
 
-    read = explainer._evaluator.replacement.table.read(rows, "X", False)
+    read = explainer._evaluator.setting.replacement.table.read(rows, "X", False)
     return Game(explainer._evaluator, read, explainer.quantity)
 
 
@@ -287,6 +290,22 @@ def test_long_draws_replicates_and_searches_are_told_of(monkeypatch):
         xj.AnchorExplainer(model, SIX).explain(SIX[:1])
     with pytest.warns(xj.LongRunWarning, match="bootstrap=9 replicates of 4 rows"):
         xj.AEC(bootstrap=9).fit(SIX, np.arange(4.0))
+
+
+def test_draws_of_a_small_model_are_counted_with_what_it_takes_to_draw_them():
+    # 6 columns and 14 rules: 1.4e9 draws, whose hybrids and answers alone are 6e10 operations.
+    class Started(Exception):
+        pass
+
+    def stop(*_):
+        raise Started
+
+    explainer = xj.AnchorExplainer(_classifier(), SIX)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with mock.patch.object(anchors, "run_search", stop), pytest.raises(Started):
+            explainer.explain(SIX[:1], search="kl-lucb", batch_size=10**8)
+    assert [w for w in caught if w.category is xj.LongRunWarning and "batch_size" in str(w.message)]
 
 
 def test_sampled_influences_of_more_players_than_float64_has_weights_for():

@@ -32,7 +32,7 @@ PARTS = {
     "games": Part(2, ("core", "tables", "players", "kernels")),  # takes a Model by its protocol
     "plots": Part(3, ("core", "tables", "results")),
     "privacy": Part(3, ("core", "tables", "results")),
-    "estimators": Part(3, ("core", "tables", "games", "kernels")),
+    "estimators": Part(3, ("core", "tables", "players", "games", "kernels")),
     "reports": Part(4, ("core", "results", "plots")),
     "methods": Part(4, ("core", "tables", "players", "results", "games", "estimators", "kernels")),
 }

@@ -109,7 +109,7 @@ ALLOWED = {
 ELSEWHERE = {
     "xaijax/core/optional.py": {"importlib", "import_module"},
     "xaijax/results/files/temporary.py": {"uuid"},  # the names of files that are being made
-    "xaijax/results/files/frame_codec.py": {"require"},  # pandas and polars
+    "xaijax/tables/plain_frames.py": {"require"},  # pandas and polars
     "xaijax/core/intervals.py": {"scipy.special", "scipy.special.stdtrit"},
     "xaijax/methods/qii/arguments.py": {"numpy.random (np.random)"},  # samplers, not released
     "kernels/xaijax_kernels/games/sampling.py": {

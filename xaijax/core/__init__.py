@@ -11,5 +11,6 @@ Reading order:
     optional    optional libraries, imported on use
     threads     calls of one function on several threads, results in order
     intervals   confidence intervals from standard errors and degrees of freedom
+    once        what is worked out once for an owner, and kept by it
     version     the version
 """

@@ -42,7 +42,8 @@ class Model(Protocol):
     def probe(self, rows: Any) -> Any: ...
 
 
-Rows: TypeAlias = "ArrayLike | pandas.DataFrame | polars.DataFrame"
+Frame: TypeAlias = "pandas.DataFrame | polars.DataFrame"
+Rows: TypeAlias = "ArrayLike | Frame"
 Progress: TypeAlias = "bool | None"
 Estimator: TypeAlias = Literal["auto", "exact", "permutation", "kernel"]
 # Who plays: {"name": [columns]}, [[columns], ...], or whole numbers shaped like one instance.

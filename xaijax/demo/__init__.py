@@ -34,6 +34,7 @@ from xaijax.methods.explainer.explainer import Explainer
 from xaijax.models import as_model
 from xaijax.reports.report import report
 from xaijax.results.explanation import Explanation
+from xaijax.tables.rows import rows_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -89,7 +90,8 @@ def run(out: str | os.PathLike[str], *, rows: int = 1000, seed: int = 0) -> Expl
 
 def _drawn(frame: DataFrame, count: int, draw: np.random.Generator) -> DataFrame:
     """At most `count` rows of the frame, each once, in random order."""
-    return frame.iloc[draw.choice(len(frame), min(count, len(frame)), replace=False)]
+    places = draw.choice(len(frame), min(count, len(frame)), replace=False)
+    return rows_of(frame).take(places)
 
 
 def _folder(out: str | os.PathLike[str]) -> Path:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 from xaijax import datasets
+from xaijax.tables.rows import rows_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -67,9 +68,9 @@ def _bundled(seed: int, why: str) -> DemoData:
     return DemoData(
         name="Breast cancer Wisconsin (bundled with scikit-learn)",
         explained="a malignant tumour",
-        X_train=X.iloc[train],
+        X_train=rows_of(X).take(train),
         y_train=y[train],
-        X_test=X.iloc[test],
+        X_test=rows_of(X).take(test),
         y_test=y[test],
         steps=200,
         instead=why,

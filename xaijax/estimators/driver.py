@@ -21,6 +21,8 @@ from xaijax.estimators import kernel, permutation
 from xaijax.estimators.kernel_design import SPARE
 from xaijax.estimators.result import Result
 from xaijax.games.game import Game
+from xaijax.games.planned import Planned, listed, walked
+from xaijax.players.index import Index
 
 METHODS: dict[str, ModuleType] = {"permutation": permutation, "kernel": kernel}
 LEAST_PAIRS = 8  # pairs at the first checkpoint: intervals from fewer are wild
@@ -45,13 +47,13 @@ def default_budget(P: int) -> int:
 
 
 def refuse_undrawable(
-    game: Game, method: str, index: str, budget: int, K: int = 1, given: bool = True
+    game: Game, method: str, index: Index, budget: int, K: int = 1, given: bool = True
 ) -> None:
     """Raise MemoryPlanError for a budget whose coalitions cannot be held.
 
     K: outputs, one at least; given: False where nobody chose the budget.
     """
-    memory, P = game.evaluator.max_memory, game.P
+    memory, P = game.setting.max_memory, game.P
     held = METHODS[method].drawing(P, index, budget, K)[0]
     if held > memory:
         other = ", say estimator='permutation'" if method == "kernel" else ""
@@ -67,7 +69,7 @@ def sampled(
     game: Game,
     rows: np.ndarray,
     method: str,
-    index: str,
+    index: Index,
     budget: int,
     seed: int,
     tolerance: float | None = None,
@@ -80,13 +82,35 @@ def sampled(
     K = game.outputs
     refuse_undrawable(game, method, index, budget, K)
     drawn = _Drawn(METHODS[method], game.P, index, budget, seed, tolerance is not None, game.walks)
-    together = max(1, game.evaluator.max_memory // 8 // (24 * K * (drawn.most + 2)))
+    together = max(1, game.setting.max_memory // 8 // (24 * K * (drawn.most + 2)))
     parts = [
         _stretch(game, rows[i : i + together], drawn, tolerance)
         for i in range(0, len(rows), together)
     ]
     names = Sampled.__dataclass_fields__
     return Sampled(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
+
+
+def plan_sampled(
+    game: Game,
+    rows: np.ndarray,
+    method: str,
+    index: Index,
+    budget: int,
+    seed: int,
+    planned: Planned,
+) -> None:
+    """Add what `sampled` asks for the instances `rows` [n] where none stops early."""
+    K = game.outputs
+    refuse_undrawable(game, method, index, budget, K)
+    drawn = _Drawn(METHODS[method], game.P, index, budget, seed, False, game.walks)
+    together = max(1, game.setting.max_memory // 8 // (24 * K * (drawn.most + 2)))
+    state, new, _ = next(iter(drawn))
+    for i in range(0, len(rows), together):
+        if drawn.walks:
+            walked(game, len(state.orders), rows[i : i + together], planned)
+        else:
+            listed(game, len(new) + 2, rows[i : i + together], planned)
 
 
 class _Drawn:
@@ -96,7 +120,7 @@ class _Drawn:
         self,
         method: Any,
         P: int,
-        index: str,
+        index: Index,
         budget: int,
         seed: int,
         checkpoints: bool,
@@ -111,7 +135,7 @@ class _Drawn:
             self._stops = [s for i in doubled if (s := least << i) < units] + [units]
         self._state = method.init(P, index, budget, seed)
         self._kept: list[tuple[Any, np.ndarray]] = []
-        self.walks = walks and method is permutation and index == "shapley"
+        self.walks = walks and method is permutation and index.draws_orders
         # Masks of orders are made a part at a time; where orders are walked, never.
         self._step = {"as_masks": False} if method is permutation else {}
 

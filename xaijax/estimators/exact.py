@@ -32,12 +32,12 @@ def _noise_errors(game: Game, p: np.ndarray, N: int) -> np.ndarray | None:
     Every corner is one independent answer with the standard deviation that the probe found. With
     weights w over donors, Var phi_i = sigma^2 sum w^2 * 2 sum_s C(P-1, s) p(s)^2.
     """
-    noise = game.evaluator.findings.noise
+    noise = game.probed.findings.noise
     if noise is None:
         return None
     P = game.P
     corners = 2 * math.fsum(math.comb(P - 1, s) * p[s] ** 2 for s in range(P))
-    donors = float((game.evaluator.replacement.weights**2).sum())
+    donors = float((game.setting.replacement.weights**2).sum())
     errors = noise * math.sqrt(corners * donors)
     return np.broadcast_to(errors, (N, P, len(noise))).copy()
 

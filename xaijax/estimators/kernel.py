@@ -23,6 +23,7 @@ import numpy as np
 
 from xaijax.estimators import kernel_design as design
 from xaijax.estimators.result import Result, stretches
+from xaijax.players.index import Index
 
 # Draws that leave a value undetermined are drawn again. One chance in millions, or less.
 ATTEMPTS = 100
@@ -33,7 +34,7 @@ class State:
     """The pairs drawn so far. Coalitions are asked as S, complement, S, complement, ..."""
 
     P: int
-    index: str
+    index: Index
     budget: int
     seed: int
     attempt: int
@@ -56,17 +57,17 @@ class State:
         return len(self.sizes)
 
 
-def smallest_budget(P: int, index: str) -> int:
+def smallest_budget(P: int, index: Index) -> int:
     """The coalitions from which the values are determined, whatever the seed."""
     return 2 * design.fewest_pairs(P, index, 0)
 
 
-def units(P: int, index: str, budget: int) -> int:
+def units(P: int, index: Index, budget: int) -> int:
     """How many pairs the budget allows."""
     return min(budget // 2, design.total_pairs(P))
 
 
-def drawing(P: int, index: str, budget: int, K: int) -> tuple[int, float]:
+def drawing(P: int, index: Index, budget: int, K: int) -> tuple[int, float]:
     """(bytes on the host, operations of a core) of all that a budget draws, and of an instance.
 
     For each pair the fit holds nine rows of P + 3 numbers at once, 33 to 35 bytes a player and
@@ -77,7 +78,7 @@ def drawing(P: int, index: str, budget: int, K: int) -> tuple[int, float]:
     return held, 3e4 * count + 2.0 * count * P * P + 12.0 * P**3
 
 
-def init(P: int, index: str, budget: int, seed: int) -> State:
+def init(P: int, index: Index, budget: int, seed: int) -> State:
     """Nothing drawn yet; which draw will be taken is settled."""
     fewest = design.fewest_pairs(P, index, budget)
     for attempt in range(ATTEMPTS):
@@ -119,7 +120,7 @@ def result(state: State, values: np.ndarray, empty: np.ndarray, full: np.ndarray
         # matmul multiplies instance by instance, always in one shape: the bits of an instance do
         # not depend on the others in the call, as they would in one product for all.
         gamma = np.matmul(fit.solve, y)
-        if state.index == "shapley":
+        if state.index.efficient:
             phi[rows] = gamma[:, :P] + added[:, :P]
         else:
             gamma += added

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xaijax.players.index import Index
 from xaijax_kernels.games import sampling
 
 # Pairs beyond the P unknowns from which standard errors are given, and extra columns fitted.
@@ -44,21 +45,20 @@ def total_pairs(P: int) -> int:
     return 2 ** (P - 1) - 1
 
 
-def singles_first(P: int, index: str, budget: int) -> bool:
+def singles_first(P: int, index: Index, budget: int) -> bool:
     """Whether the P coalitions of one player come before all others."""
-    return index == "shapley" and budget < SINGLES_BELOW * P
+    return index.efficient and budget < SINGLES_BELOW * P
 
 
-def fewest_pairs(P: int, index: str, budget: int) -> int:
+def fewest_pairs(P: int, index: Index, budget: int) -> int:
     """The pairs that determine the values; no step asks for fewer."""
-    if index == "banzhaf":
-        fewest = P + SPARE
-    else:
+    fewest = P + SPARE
+    if index.efficient:
         fewest = P if singles_first(P, index, budget) else SINGLES_BELOW * P // 2
     return min(fewest, total_pairs(P))
 
 
-def _masses(P: int, index: str) -> dict[int, float]:
+def _masses(P: int, index: Index) -> dict[int, float]:
     """The share of each stratum in the least-squares problem over all coalitions.
 
     Shapley: its C(P, s) coalitions have the kernel weight (P-1) / (C(P, s) s (P-s)) (Lundberg and
@@ -66,7 +66,7 @@ def _masses(P: int, index: str) -> dict[int, float]:
     alike (Hammer and Holzman 1992); the rest of its mass is the pair (empty, all).
     """
     half = {s: 0.5 if 2 * s == P else 1.0 for s in range(1, P // 2 + 1)}
-    if index == "shapley":
+    if index.efficient:
         mass = {s: share / (s * (P - s)) for s, share in half.items()}
         whole = math.fsum(mass.values())
         return {s: one / whole for s, one in mass.items()}
@@ -74,7 +74,7 @@ def _masses(P: int, index: str) -> dict[int, float]:
     return {s: float(Fraction(sampling.pairs_of_size(P, s), pairs)) for s in half}
 
 
-def _sizes_in_turn(P: int, index: str, budget: int, seed: int) -> Iterator[int]:
+def _sizes_in_turn(P: int, index: Index, budget: int, seed: int) -> Iterator[int]:
     """The stratum of every pair that could be drawn, in the order of drawing.
 
     The next pair goes to the stratum that has the least for its share, so that any number of pairs
@@ -85,7 +85,7 @@ def _sizes_in_turn(P: int, index: str, budget: int, seed: int) -> Iterator[int]:
     """
     mass = _masses(P, index)
     room = {s: sampling.pairs_of_size(P, s) for s in mass}
-    if index == "shapley":
+    if index.efficient:
         share = {s: 0.5 if 2 * s == P else 1.0 for s in mass}
     else:
         share = {s: one for s, one in mass.items() if one > 0}
@@ -107,7 +107,7 @@ def _sizes_in_turn(P: int, index: str, budget: int, seed: int) -> Iterator[int]:
 
 
 def draw(
-    P: int, index: str, budget: int, seed: int, attempt: int, count: int
+    P: int, index: Index, budget: int, seed: int, attempt: int, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The first `count` pairs: sizes int64 [D], sets bool [D, P]."""
     turn = _sizes_in_turn(P, index, budget, seed)
@@ -119,10 +119,10 @@ def draw(
     return sizes, sets
 
 
-def determined(sets: np.ndarray, index: str) -> bool:
+def determined(sets: np.ndarray, index: Index) -> bool:
     """Whether these pairs determine all P values."""
     z = np.where(sets, 1.0, -1.0)
-    if index == "shapley":
+    if index.efficient:
         z -= z.mean(axis=1, keepdims=True)
     return _sound(z.T @ z + 1.0)  # the last is the constraint, or the pair (empty, all)
 
@@ -132,7 +132,7 @@ def _sound(gram: np.ndarray) -> bool:
     return bool(values[0] > 1e-11 * values[-1])
 
 
-def _size_columns(P: int, index: str, mass: dict[int, float], ends: float) -> np.ndarray:
+def _size_columns(P: int, index: Index, mass: dict[int, float], ends: float) -> np.ndarray:
     """Odd polynomials of t = 1 - 2 s / P that cost the values nothing; [P//2 + 2, E], row s.
 
     The last row is for (all, empty), t = -1. Over all coalitions such a column is orthogonal to
@@ -145,7 +145,7 @@ def _size_columns(P: int, index: str, mass: dict[int, float], ends: float) -> np
     t = 1 - 2 * np.arange(P // 2 + 2) / P
     t[0], t[-1] = 0.0, -1.0
     weight = np.array([0.0, *mass.values(), ends])
-    first = 0 if index == "shapley" else 1
+    first = 0 if index.efficient else 1
     columns: list[np.ndarray] = []
     for power in range(min(POWERS, (P - 1) // 2 + first)):
         column = t ** (2 * power + 1)
@@ -156,7 +156,7 @@ def _size_columns(P: int, index: str, mass: dict[int, float], ends: float) -> np
     return np.array(columns[first:]).reshape(-1, len(t)).T
 
 
-def design(P: int, index: str, sizes: np.ndarray, sets: np.ndarray) -> Design:
+def design(P: int, index: Index, sizes: np.ndarray, sets: np.ndarray) -> Design:
     """Weighted least squares over all coalitions, estimated from the pairs drawn.
 
     A pair of size s is in the sample with chance pi = m_s / M_s and stands for 1 / pi pairs
@@ -171,7 +171,7 @@ def design(P: int, index: str, sizes: np.ndarray, sets: np.ndarray) -> Design:
     has m - 1 below whatever m / M is. Degrees of freedom: Satterthwaite's for a sum of independent
     squares with these weights, less the share that the fit takes.
     """
-    mass, ends = _masses(P, index), 0.0 if index == "shapley" else 0.5 ** (P - 1)
+    mass, ends = _masses(P, index), 0.0 if index.efficient else 0.5 ** (P - 1)
     drawn = {s: int(n) for s, n in zip(*np.unique(sizes, return_counts=True), strict=True)}
     shared = dict.fromkeys(drawn, 0.0)
     # Not to a full one if possible: its residuals would count as free of sampling error.
@@ -183,7 +183,7 @@ def design(P: int, index: str, sizes: np.ndarray, sets: np.ndarray) -> Design:
     out = 1 - np.array([drawn[s] / sampling.pairs_of_size(P, s) for s in sizes.tolist()])
 
     z = np.where(sets, 1.0, -1.0)
-    mean = z.mean(axis=1, keepdims=True) if index == "shapley" else np.zeros((len(z), 1))
+    mean = z.mean(axis=1, keepdims=True) if index.efficient else np.zeros((len(z), 1))
     extra = _size_columns(P, index, mass, ends)
     E = extra.shape[1] if len(sizes) >= P + SPARE else 0
     while True:
@@ -191,14 +191,14 @@ def design(P: int, index: str, sizes: np.ndarray, sets: np.ndarray) -> Design:
         end = np.concatenate([np.ones(P), extra[-1, :E]])
         weighted = (columns * weight[:, None]).T
         gram = weighted @ columns + ends * np.outer(end, end)
-        if index == "shapley":
+        if index.efficient:
             gram[:P, :P] += 1.0 / P  # fixes sum phi' = 0, changes nothing else
         if E == 0 or _sound(gram):
             break
         E -= 1
     solved = np.linalg.solve(gram, np.column_stack([weighted, ends * end]))
     solve, full = np.ascontiguousarray(solved[:, :-1]), solved[:, -1]
-    if index == "shapley":
+    if index.efficient:
         full = np.concatenate([np.full(P, 1.0 / P), np.zeros(E)])
     own = np.einsum("ij,ji->j", solve, columns)
     squares = solve[:P] ** 2 * out

@@ -21,6 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from xaijax.estimators.result import Result, stretches
+from xaijax.players.index import Index
 from xaijax_kernels.games import sampling
 
 # A coalition met again costs nothing, so with few players more pairs can be drawn, to an end.
@@ -32,7 +33,7 @@ class State:
     """The pairs drawn so far. `places` 0 is empty, 1 is full, 2 + c is the c-th coalition asked."""
 
     P: int
-    index: str
+    index: Index
     budget: int
     seed: int
     orders: np.ndarray  # int32 [D, P], Shapley: the first order of each pair; Banzhaf: [0, P]
@@ -52,12 +53,12 @@ class State:
         return len(self.places)
 
 
-def smallest_budget(P: int, index: str) -> int:
+def smallest_budget(P: int, index: Index) -> int:
     """The coalitions of one pair."""
     return min(_cost(P, index), 2**P - 2)
 
 
-def units(P: int, index: str, budget: int) -> int:
+def units(P: int, index: Index, budget: int) -> int:
     """No more pairs than this are drawn.
 
     As many as fit the budget, were all their coalitions new; from ENOUGH on up to REREAD times as
@@ -70,11 +71,11 @@ def units(P: int, index: str, budget: int) -> int:
     return pairs if pairs < ENOUGH else REREAD * pairs
 
 
-def _cost(P: int, index: str) -> int:
-    return 2 * (P - 1) if index == "shapley" else 2 * (P + 1)
+def _cost(P: int, index: Index) -> int:
+    return 2 * (P - 1) if index.draws_orders else 2 * (P + 1)
 
 
-def drawing(P: int, index: str, budget: int, K: int) -> tuple[int, float]:
+def drawing(P: int, index: Index, budget: int, K: int) -> tuple[int, float]:
     """(bytes on the host, operations of a core) of all that a budget draws, and of an instance.
 
     A coalition is a key of 16 bytes in a dict, a place and a row of three numbers: 175 to 335 bytes
@@ -84,7 +85,7 @@ def drawing(P: int, index: str, budget: int, K: int) -> tuple[int, float]:
     return count * (340 + 100 * K), 3e4 * count
 
 
-def init(P: int, index: str, budget: int, seed: int) -> State:
+def init(P: int, index: Index, budget: int, seed: int) -> State:
     """Nothing drawn yet."""
     total = np.bitwise_xor.reduce(sampling.player_keys(seed, P))
     return State(
@@ -113,14 +114,14 @@ def step(state: State, pairs: int, as_masks: bool = True) -> tuple[State, np.nda
     if state.used_up or stop <= first:
         empty = np.zeros((0, 3), np.int32)
         return state, masks(state, empty) if as_masks else empty
-    draw = sampling.orders if state.index == "shapley" else sampling.coalitions
+    draw = sampling.orders if state.index.draws_orders else sampling.coalitions
     drawn = draw(state.seed, P, first, stop)
     table, total = sampling.player_keys(state.seed, P), np.bitwise_xor.reduce
     seen, places, cuts, used_up = dict(state.seen), [], [], False
     for d, one in enumerate(drawn, start=first):
-        half = _prefix_keys(table, one) if state.index == "shapley" else _neighbour_keys(table, one)
+        half = _prefix_keys(table, one) if state.index.draws_orders else _neighbour_keys(table, one)
         other = half ^ total(table)
-        both = np.stack([half, other[::-1] if state.index == "shapley" else other])
+        both = np.stack([half, other[::-1] if state.index.draws_orders else other])
         keys = np.ascontiguousarray(both).view("V16").ravel().tolist()
         new = dict.fromkeys(key for key in keys if key not in seen)
         if len(seen) - 2 + len(new) > state.budget:
@@ -136,8 +137,8 @@ def step(state: State, pairs: int, as_masks: bool = True) -> tuple[State, np.nda
     drawn = drawn[: len(places)]
     new_state = replace(
         state,
-        orders=np.concatenate([state.orders, drawn]) if state.index == "shapley" else state.orders,
-        sets=state.sets if state.index == "shapley" else np.concatenate([state.sets, drawn]),
+        orders=np.concatenate([state.orders, drawn]) if state.index.draws_orders else state.orders,
+        sets=state.sets if state.index.draws_orders else np.concatenate([state.sets, drawn]),
         places=np.concatenate([state.places, *(p[None] for p in places)]),
         seen=seen,
         used_up=used_up,
@@ -160,7 +161,7 @@ def _neighbour_keys(table: np.ndarray, members: np.ndarray) -> np.ndarray:
 def masks(state: State, cuts: np.ndarray) -> np.ndarray:
     """The coalitions of these (pair, half, cut); bool [C, P]. A driver may take them in parts."""
     pair, half, cut = cuts.astype(np.int64).T
-    if state.index == "shapley":
+    if state.index.draws_orders:
         # In the reverse a player's place is P - 1 - rank, less than the cut where rank >= P - cut.
         threshold = np.where(half == 1, state.P - cut, cut)[:, None]
         out = np.empty((len(cuts), state.P), bool)
@@ -262,7 +263,7 @@ def _estimates(state: State, table: np.ndarray, pairs: slice) -> np.ndarray:
     """The values that each of these pairs alone gives; table [N, 2+C, K] -> [N, D, P, K]."""
     first = np.take(table, state.places[pairs, 0], axis=1)
     second = np.take(table, state.places[pairs, 1], axis=1)
-    if state.index == "shapley":
+    if state.index.draws_orders:
         # Player order[s] joins the prefix of size s; in the reverse it joins that of size P-1-s.
         rank = np.argsort(state.orders[pairs], axis=1)
         both = np.diff(first, axis=2) + np.diff(second, axis=2)[:, :, ::-1]

@@ -10,23 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from xaijax.core.errors import ModelOutputError
 from xaijax.games.asking.questions import Count, Questions
-from xaijax.games.asking.refuse import coalition_text, refuse_bad_answers, table_limits
+from xaijax.games.asking.refuse import coalition_text, table_limits
 from xaijax.games.asking.whole_rows import refuse_other, widen
-from xaijax.games.engine.evaluator import LARGEST_PAIR, PROBE_ROWS, Evaluator
+from xaijax.games.engine.evaluator import PROBE_ROWS, Evaluator
 from xaijax.games.engine.loop import Backend
+from xaijax.games.engine.probed import Probed
+from xaijax.games.engine.setting import LARGEST_PAIR, Setting
+from xaijax.games.engine.walk import WalkBackend
 from xaijax.games.measure.quantity import Quantity
-from xaijax.games.ways.averaged import averaged
-from xaijax.games.ways.closed_form import ClosedForm, affine_head, closed_form
-from xaijax.games.ways.corners import Totals, Weights, pair_semivalues
-from xaijax.games.ways.distinct_donors import by_distinct, entries_worth_it
+from xaijax.games.ways import choose
+from xaijax.games.ways.choose import SemivalueWay
+from xaijax.games.ways.distinct_donors import by_distinct
 from xaijax.games.ways.listed import ListOfCoalitions, Masks, WithWhole
 from xaijax.games.ways.tables import full_tables
+from xaijax.games.ways.totals import Stretch, Totals
+from xaijax.tables.table import Table
 
 CLOSED_ROWS = 4096  # instances answered together by a closed form
 
@@ -48,11 +53,25 @@ class Game:
         rows: Any,
         quantity: Quantity,
         progress: Callable[[int], None] = lambda rows: None,
+        asks: bool = True,
+        encoded: Callable[[], tuple[Table, np.ndarray]] | None = None,
     ) -> None:
-        """rows: instances as read by the evaluator's table; progress(model rows done)."""
+        """rows: instances as read by the evaluator's table; progress(model rows done); asks: False
+        where the game is only planned, encoded: for rows whose codes are kept; see `Questions`.
+        """
         self.evaluator, self.quantity = evaluator, quantity
-        self.ask = Questions(evaluator, rows, progress)
+        self.ask = Questions(evaluator, rows, progress, asks=asks, encoded=encoded)
         self.largest = np.zeros(len(self.ask.codes), np.int64)  # players that differ, once surveyed
+
+    @property
+    def setting(self) -> Setting:
+        """What is asked about, by which limits."""
+        return self.evaluator.setting
+
+    @property
+    def probed(self) -> Probed:
+        """What is known of the model, once a question was asked."""
+        return self.evaluator.probed
 
     @property
     def N(self) -> int:
@@ -67,7 +86,7 @@ class Game:
     @property
     def P(self) -> int:
         """Players."""
-        return self.evaluator.players.count
+        return self.setting.players.count
 
     @property
     def structure(self) -> str | None:
@@ -77,14 +96,13 @@ class Game:
     @property
     def walks(self) -> bool:
         """Whether `walk` can be asked; the first question probes the model."""
-        self.ask.backend()
-        return self.ask.walks
+        return choose.walked(self.ask)
 
     @property
     def outputs(self) -> int:
         """K, the scores of a row; the first question probes the model."""
         self.ask.backend()
-        return self.evaluator.outputs
+        return self.probed.outputs
 
     def survey(self) -> Survey:
         """Count what exact values would ask for, a stretch at a time; asks the model nothing."""
@@ -99,75 +117,75 @@ class Game:
         self.largest = largest
         return Survey(corners, largest)
 
-    def closed(self, p: np.ndarray) -> ClosedForm | None:
-        """What gives the semivalue with weights p [P] without any hybrid; probes the model."""
-        self.ask.backend()
-        has_form = self.quantity.linear and affine_head(self.evaluator) is not None  # by the trace
-        return closed_form(self.evaluator, p) if has_form and self.ask.solved else None
+    def ways(self, p: np.ndarray) -> list[SemivalueWay]:
+        """What gives the semivalue with weights p [P], in order; probes the model."""
+        return choose.semivalues(self.ask, self.quantity, p)
+
+    def stretches(
+        self, ways: list[SemivalueWay], chosen: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray | None]]:
+        """(place of the first, instances, how they differ from the donors) that are planned
+        together, of the instances `chosen`.
+        """
+        if ways[0].asks_hybrids:
+            for first, differs in self.ask.differing(chosen):
+                yield first, chosen[first : first + len(differs)], differs
+            return
+        # The columns in float64, and three tables of values.
+        each = 8 * (self.ask.codes.shape[1] + 3 * self.P * self.outputs)
+        step = min(CLOSED_ROWS, max(1, self.setting.max_memory // 8 // each))
+        for first in range(0, len(chosen), step):
+            yield first, chosen[first : first + step], None
 
     def index(self, p: np.ndarray, rows: np.ndarray | None = None) -> Totals:
         """The semivalue with weights p [P], where the quantity is linear.
 
         rows: int [n], which instances; None: all. One row comes back where groups are measured.
         """
-        weights = Weights(p)
-        donors = self.evaluator.replacement.weights
-        backend = self.ask.backend()
-        K, groups = self.outputs, self.quantity.groups
-        random = self.evaluator.findings.noise is not None
+        backend, groups = self.ask.backend(), self.quantity.groups
         chosen = self.quantity.asked(self.N) if rows is None else rows
-        count = len(chosen) if groups is None else len(groups)
-        totals = Totals(count, self.P, K, donors, random)
-
-        def own_of(first: int, n: int) -> Totals:
-            if groups is not None:
-                return Totals(n, self.P, K, donors, random)
-            own = totals.stretch(first, first + n)
-            own.clear()
-            return own
-
-        def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
-            n, B, _ = differs.shape
-            own = own_of(first, n)
-            here = chosen[first : first + n]
-            left = self._averaged(backend, here, differs, weights, own)
-            differs = differs[left]
-            instance, donor = np.repeat(left, B), np.tile(np.arange(B), len(left))
-            check = refuse_bad_answers(self.evaluator, here, backend)
-            x = self.ask.instances(here)
-            for _, pairs in self.ask.packs(backend, instance, donor, differs):
-                pair_semivalues(backend, pairs, x, weights, own, check, self.ask.telling(pairs))
-            if groups is not None:
-                totals.add(groups[:, here], own)
-
-        closed = self.closed(p)
-        if closed is None:
-            for first, differs in self.ask.differing(chosen):
-                backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
-            self._tell_structure()
-        else:
-            # The columns in float64, and three tables of values.
-            each = 8 * (self.ask.codes.shape[1] + 3 * self.P * K)
-            step = min(CLOSED_ROWS, max(1, self.evaluator.max_memory // 8 // each))
-            for first in range(0, len(chosen), step):
-                here = chosen[first : first + step]
-                own = own_of(first, len(here))
-                closed.add(own, self.ask.codes[here])
-                self.ask.answered(len(here))
-                if groups is not None:
-                    totals.add(groups[:, here], own)
-            self.ask.structure = closed.name
-        if self.evaluator.offset is not None:  # each row is a mean
-            totals.empty += self.evaluator.offset
-            totals.full += self.evaluator.offset
+        totals = self._totals(len(chosen) if groups is None else len(groups))
+        ways = self.ways(p)
+        for stretch in self.stretches(ways, chosen):
+            run = partial(self._add, ways, totals, *stretch)
+            backend, _ = self.ask.with_less_where_memory_is_short(backend, run)
+        self.ask.structure = ways[-1].structure
+        if self.setting.offset is not None:  # each row is a mean
+            totals.empty += self.setting.offset
+            totals.full += self.setting.offset
         if self._same_without_x:
             totals.empty[:] = totals.empty[:1]
         factors = self.quantity.combine
         return totals.combined(factors) if isinstance(factors, np.ndarray) else totals
 
+    def _totals(self, n: int) -> Totals:
+        random = self.probed.findings.noise is not None
+        return Totals(n, self.P, self.outputs, self.setting.replacement.weights, random)
+
+    def _add(
+        self,
+        ways: list[SemivalueWay],
+        totals: Totals,
+        first: int,
+        here: np.ndarray,
+        differs: np.ndarray | None,
+        backend: Backend,
+    ) -> None:
+        """Put the sums of one stretch, or of its groups, into `totals`."""
+        n, groups = len(here), self.quantity.groups
+        own = totals.stretch(first, first + n) if groups is None else self._totals(n)
+        own.clear()
+        stretch, left = Stretch(backend, here, differs), np.arange(n)
+        for way in ways:
+            places = left[way.takes(stretch)[left]]
+            if len(places):
+                left = np.setdiff1d(left, places[way.add(stretch, places, own)])
+        if groups is not None:
+            totals.add(groups[:, here], own)
+
     def refuse_other(self, full: np.ndarray) -> None:
         """Raise ModelOutputError where f(x) as it was found, [N, K], is not the model's own."""
-        if self.structure is not None and self.quantity.linear and self.evaluator.score is None:
+        if self.structure is not None and self.quantity.linear and self.setting.score is None:
             refuse_other(self.ask, full)
 
     def widen(self) -> None:
@@ -180,7 +198,11 @@ class Game:
         """
         if self.structure is None:
             return None
-        chosen, score, whole = self.quantity.asked(self.N), self.evaluator.score, self.ask.whole
+        chosen, score, whole = (
+            self.quantity.asked(self.N),
+            self.setting.score,
+            self.ask.whole,
+        )
         answers, allowed = whole.answers[chosen], whole.allowed[chosen]
         if score is not None:
             moved = [np.asarray(score(answers + by, answers)) for by in (0, allowed, -allowed)]
@@ -206,26 +228,6 @@ class Game:
         with np.errstate(all="ignore"):
             return np.asarray(self.quantity.outer(combined, combined), np.float64)[:, 0]
 
-    def _averaged(
-        self,
-        backend: Backend,
-        here: np.ndarray,
-        differs: np.ndarray,
-        weights: Weights,
-        own: Totals,
-    ) -> np.ndarray:
-        """Put those that differ from all donors in all players into `own`; the others, int."""
-        whole = np.flatnonzero(differs.all(axis=(1, 2)))
-        program = averaged(self.ask, backend) if len(whole) else None
-        if program is None:
-            return np.arange(len(here))
-        part, count = own.like(len(whole)), self.ask.count
-        well = program.add(self.ask.codes[here[whole]], weights, part, self.ask.told)
-        own.put(whole[well], part, well)
-        count.distinct += int(well.sum()) * program.asked
-        count.padded += len(whole) * program.padded - int(well.sum()) * program.asked
-        return np.setdiff1d(np.arange(len(here)), whole[well])
-
     def values(
         self, masks: Masks, rows: np.ndarray | None = None, distinct: bool = False
     ) -> np.ndarray:
@@ -239,7 +241,7 @@ class Game:
         chosen = self.quantity.asked(self.N) if rows is None else rows
         C = len(masks)
         asked = WithWhole(masks, self.P) if self.quantity.reads_full else masks
-        entries = entries_worth_it(self.ask, asked[0 : len(asked)]) if distinct else None
+        entries = choose.few_donors(self.ask, asked[0 : len(asked)]) if distinct else None
         if entries is None:
             means = self.quantity.mean(self._by_list(asked, chosen))
         else:
@@ -251,7 +253,7 @@ class Game:
     @property
     def _same_without_x(self) -> bool:
         """Whether all groups have one mean where nothing is kept of x."""
-        score = self.evaluator.score
+        score = self.setting.score
         return self.quantity.groups is not None and not (score is not None and score.reads_own)
 
     def _measured(
@@ -272,7 +274,7 @@ class Game:
 
     def named(self, kept: np.ndarray) -> str:
         """A coalition bool [P], for messages."""
-        names = self.evaluator.players.names
+        names = self.setting.players.names
         if self.quantity.argument == "link":
             return coalition_text(names, kept)
         return f"S = {[names[i] for i in np.flatnonzero(~kept)]} replaced"
@@ -281,21 +283,17 @@ class Game:
         """(instances, means over donors [n, C, K]), one row for each coalition and donor."""
         backend = self.ask.backend()
         asked = ListOfCoalitions(self.ask, masks, self.outputs)
-        parts: list[np.ndarray] = []
-        random = not self.evaluator.model.deterministic
-
-        def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
-            own = chosen[first : first + len(differs)]
-            parts.append(asked.of(backend, own, None if random else differs))
-
+        random = not self.setting.model.deterministic
         for first, differs in self.ask.differing(chosen):
-            backend = self.ask.with_less_where_memory_is_short(backend, stretch, first, differs)
-            yield chosen[first : first + len(differs)], self.ask.with_offset(parts.pop())
+            own = chosen[first : first + len(differs)]
+            run = partial(asked.of, rows=own, differs=None if random else differs)
+            backend, found = self.ask.with_less_where_memory_is_short(backend, run)
+            yield own, self.ask.with_offset(found)
 
     def _tell_structure(self) -> None:
         """Keep the name of what answered corners."""
         if self.ask.structured:
-            self.ask.structure = self.evaluator.structure.name
+            self.ask.structure = self.probed.known.name
 
     def walk(self, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """v(S) along orders int [D, P], by the declared first layer; float64 [n, D, 2, P, K].
@@ -303,20 +301,24 @@ class Game:
         Entry [i, d, 0, s - 1] keeps the first s players of order d, entry [i, d, 1, s - 1] the
         others. For the instances `rows` [n].
         """
-        walker = self.evaluator.walker(self.ask.table_of_rows, self.ask.codes[:PROBE_ROWS], self.N)
-        sums, bad = walker.sums(self.ask.codes[rows], orders)
+        sums, bad = self.walker().sums(self.ask.codes[rows], orders)
         sums = self.ask.with_offset(sums)
-        if bad and self.evaluator.model.nonfinite == "raise":
+        if bad and self.setting.model.nonfinite == "raise":
             self._refuse_walked(sums, orders, rows)
-        donors, (D, P) = len(self.evaluator.replacement.codes), orders.shape
+        donors, (D, P) = len(self.setting.replacement.codes), orders.shape
         asked = len(rows) * donors * (2 * D * (P - 1) + 2)
         self.ask.count.distinct += asked
         # The two ends come with every order.
         self.ask.count.padded += len(rows) * donors * 2 * D * P - asked
         self.ask.told(asked)
-        self.ask.structure = self.evaluator.structure.name
+        self.ask.structure = self.probed.known.name
         flat = sums.reshape(len(rows), -1, sums.shape[-1])
         return self._measured(flat, flat.shape[1], self._walked(orders)).reshape(sums.shape)
+
+    def walker(self) -> WalkBackend:
+        """The loop along orders, where there is one; see `walks`."""
+        few = self.ask.codes[:PROBE_ROWS]
+        return self.evaluator.walker(self.ask.table_of_rows, few, self.N)
 
     def _walked(self, orders: np.ndarray) -> Callable[[int], np.ndarray]:
         """The coalition at a place of flattened walks, bool [P]."""

@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core.once import once
+from xaijax.games.engine.probed import Probed
 from xaijax.games.game import Game
 from xaijax.games.measure.replacement import Replacement
-from xaijax.tables.frames import column, frame_kind
+from xaijax.tables.rows import rows_of
 
-KEPT = "digest of the donors"
-KEPT_MODEL = "mark of the model"
 DEEP = 12  # functions within functions that are looked into
 
 
@@ -37,15 +37,9 @@ def fingerprint(game: Game) -> str:
     texts and arrays that they read by a global name or hold. A sampler's rows are draws, and left
     out.
     """
-    evaluator, quantity = game.evaluator, game.quantity
-    kept = evaluator.kept.get(KEPT)
-    if kept is None or kept[0] is not evaluator.replacement:
-        digest = hashlib.blake2b(digest_size=16)
-        for part in _rows(evaluator.replacement):
-            digest.update(part)
-        kept = evaluator.kept[KEPT] = (evaluator.replacement, digest)
-    digest = kept[1].copy()
-    for given in (evaluator.score, quantity.outer, quantity.combine):
+    setting, quantity = game.setting, game.quantity
+    digest = _of_donors(setting.replacement).copy()
+    for given in (setting.score, quantity.outer, quantity.combine):
         for part in _parts(given, DEEP):
             digest.update(part)
     return digest.hexdigest()
@@ -57,16 +51,22 @@ def model_fingerprint(game: Game) -> str | None:
     A JAX model's is worked out once, with the parameters that its programs hold; an estimator that
     is asked itself is read at each call, since it may have been fitted again.
     """
-    evaluator = game.evaluator
-    model, findings = evaluator.model, evaluator.findings
-    if findings is None:
-        return None
-    if model.backend == "host":
-        return model.mark(findings)
-    kept = evaluator.kept.get(KEPT_MODEL)
-    if kept is None or kept[0] is not model:
-        kept = evaluator.kept[KEPT_MODEL] = (model, model.mark(findings))
-    return kept[1]
+    probed = game.probed
+    model = probed.setting.model
+    return model.mark(probed.findings) if model.backend == "host" else _of_model(probed)
+
+
+@once
+def _of_donors(replacement: Replacement) -> Any:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in _rows(replacement):
+        digest.update(part)
+    return digest
+
+
+@once
+def _of_model(probed: Probed) -> str | None:
+    return probed.setting.model.mark(probed.findings)
 
 
 def _rows(replacement: Replacement) -> Iterator[bytes]:
@@ -75,13 +75,13 @@ def _rows(replacement: Replacement) -> Iterator[bytes]:
         return
     replacement = replacement.on_host()
     yield replacement.weights.tobytes()
-    rows = replacement.table.decode(replacement.codes)
-    if frame_kind(rows) is None:
-        yield from _array(np.asarray(rows))
+    rows = rows_of(replacement.table.decode(replacement.codes))
+    if not rows.is_frame:
+        yield from _array(rows.matrix())
         return
-    for j, label in enumerate(rows.columns):
+    for label, column in zip(rows.labels, rows.columns(), strict=True):
         yield repr(label).encode()
-        yield from _array(column(rows, j))
+        yield from _array(column)
 
 
 def _array(array: np.ndarray) -> Iterator[bytes]:

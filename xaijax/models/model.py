@@ -35,6 +35,7 @@ from xaijax.models.translations.columns import Reader
 from xaijax.models.translations.settled import reason_of, recentred_copy, settled_to
 from xaijax.models.translations.translated import COMPARED, Comparison, Made
 from xaijax.tables.coded_table import CodedTable, Untranslatable
+from xaijax_kernels.structures.base import Structure
 
 _KEEP: Any = object()
 
@@ -83,7 +84,7 @@ class Model:
     max_rows: int | None = None  # host: rows in one call at most
     timeout: float | None = None  # host: seconds one call may take
     precision: str = "float32"  # "float32" | "tf32" | "float64"
-    structure: Any = None  # jax: what is declared of it (structure/declared.py), or "plain"
+    structure: Structure | str | None = None  # jax: declared (structure/declared.py), or "plain"
     name: str = "model"
     original: Model | None = None  # of a translated estimator: the estimator, on the host
     comparison: Comparison | None = None
@@ -259,9 +260,8 @@ class Model:
         if self.original is not None:
             fields["original"] = self.original.decided()[0]
         fields["recentred"] = recentred_copy(self, lambda model: model.decided()[0])
-        kept = self.compiled.setdefault(("decided",), {})
         fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
-        fields |= {"scores": function, "compiled": kept}
+        fields |= {"scores": function, "compiled": self.compiled.setdefault(("decided",), {})}
         return dataclasses.replace(self, decide=None, **fields), codes
 
     def unselected(self) -> Model:
@@ -312,11 +312,11 @@ class Model:
         """Host models: the checked answer to one call, float64 [R, K]; first: place in the run."""
         return answer_host(self, rows, first, outputs)
 
-    def both_answers(self, structure: Any, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+    def both_answers(self, structure: Structure, rows: Any) -> tuple[np.ndarray, np.ndarray]:
         """(the structure's answers to whole rows, the model's own), float64 [R, K]; once probed."""
         return both_answers(self, structure, rows)
 
-    def sensitivity(self, structure: Any, rows: Any) -> np.ndarray:
+    def sensitivity(self, structure: Structure, rows: Any) -> np.ndarray:
         """How far rounding may take the structure's answers to whole rows, float64 [R, K]."""
         return sensitivity_of(self, structure, rows)
 
@@ -333,8 +333,7 @@ class Model:
         return f"Model({', '.join(parts)})"
 
     @property
-    def _unlayered(self) -> str | None:
-        """`structure` of a copy with another answer, which a declared head does not give."""
+    def _unlayered(self) -> str | None:  # of a copy with another answer than a declared head's
         return self.structure if isinstance(self.structure, str) else None
 
     def _rows(self, X: Any) -> tuple[Model, Any]:
@@ -347,6 +346,7 @@ class Model:
         rows = host_rows(self, X)
         if self.comparison is not None:
             model = self.settled(() if self.comparison.done else (rows,))
+            model = model if self.comparison.decided else self.original or model
             if model is not self:
                 return model, None
         try:

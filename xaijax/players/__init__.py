@@ -4,6 +4,6 @@ Reading order:
 
     players      players: which columns each owns
     sets         sets of players as people write them
-    index        `index=`: the weight of each marginal contribution
+    index        every index: the weights of marginal contributions, words, how it is drawn
     predicates   predicates, labels and shares in words, for the sentences of rules
 """

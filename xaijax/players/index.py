@@ -1,10 +1,15 @@
-"""The `index=` argument: which weight each marginal contribution gets."""
+"""Every index: the weight of each marginal contribution, its words, and how it is drawn.
+
+A new index is an entry of `KNOWN`: no other file compares an index with its name.
+
+Letters: P players.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +22,83 @@ from xaijax_kernels.games.semivalues import (
     size_limited_weights,
     weights_of,
 )
+
+
+@dataclass(frozen=True)
+class Index:
+    """What is known of an index.
+
+    One with weights is an `index=` of `Explainer`, `QII` and the federated explainers. Its weights
+    for P and for P + 1 players belong together: a player who changes nothing leaves the values of
+    the others as they are (Dubey, Neyman and Weber 1981, "Value theory without efficiency").
+
+    Of the semivalues only Shapley's adds up to f(x), and it is the mean over orders; only Banzhaf's
+    is the mean over sets. Another one has drawn=None: `Explainer` only enumerates it, and the draws
+    of `QII` are orders in which each place has the weight that `weights` gives it.
+    """
+
+    name: str  # as `index=` takes it and `Explanation.kind` keeps it
+    value: str = ""  # what one number is called; "": unknown
+    average: str = ""  # over what a player's marginal contributions are averaged; "": weighted sums
+    weights: Callable[[int], np.ndarray] | None = None  # of P: p [P] of a single set, by its size
+    efficient: bool = False  # base value and all values add up to f(x)
+    drawn: Literal["orders", "sets"] | None = None  # a plain mean over all of these
+    shapiq: str | None = None  # its name in shapiq
+    alone: bool = False  # each player is replaced by itself: no set of several is asked
+    simple: bool = False  # of which sets win: its numbers are no amounts and have no direction
+
+    @property
+    def draws_orders(self) -> bool:
+        """Whether estimators draw orders of players, and average over their places."""
+        return self.drawn == "orders"
+
+    @property
+    def draws_sets(self) -> bool:
+        """Whether estimators draw sets, every set alike."""
+        return self.drawn == "sets"
+
+    @property
+    def steps(self) -> bool:
+        """Whether values are steps from one number towards another, as a waterfall shows them."""
+        return not (self.alone or self.simple)
+
+
+KNOWN = {
+    one.name: one
+    for one in (
+        Index(
+            "shapley",
+            "Shapley value",
+            "all orders in which inputs can be replaced",
+            weights=shapley_weights,
+            efficient=True,
+            drawn="orders",
+            shapiq="SV",
+        ),
+        Index(
+            "banzhaf",
+            "Banzhaf value",
+            "all sets of them",
+            weights=banzhaf_weights,
+            drawn="sets",
+            shapiq="BV",
+        ),
+        Index("unary", "unary influence", alone=True),
+        Index("deegan-packel", "Deegan-Packel index", simple=True),
+        Index("aec", "AEC effect"),
+    )
+}
+
+
+def named(name: object) -> Index:
+    """The index of this name; of any other thing, only what it is called is known."""
+    found = KNOWN.get(name) if isinstance(name, str) else None
+    return found or Index(str(name))
+
+
+def quoted(fact: str) -> list[str]:
+    """The known indices of which a fact is there or true, in quotes: for messages."""
+    return [repr(one.name) for one in KNOWN.values() if getattr(one, fact)]
 
 
 def _real(weight: Any) -> Any:
@@ -70,23 +152,23 @@ class SizeLimited:
 
 LARGEST_P = 1_000  # C(P - 1, s) and 2^-(P - 1) are normal float64 numbers
 
-_ACCEPTED = "'shapley', 'banzhaf', SizeLimited(k) or a callable w(s)"
-
-Index = str | SizeLimited | Callable[[int], float]
+IndexLike = str | SizeLimited | Callable[[int], float]
 
 
-def index_weights(index: Index, P: int) -> tuple[np.ndarray, str]:
+def index_weights(index: IndexLike, P: int) -> tuple[np.ndarray, str]:
     """(weight of one single set of size s, float64 [P]; the index's name).
 
-    Beyond LARGEST_P players Shapley and Banzhaf have the weights of LARGEST_P: more null players
-    change nothing in them, and no pair in which more differ is enumerated.
+    Beyond LARGEST_P players a named index has the weights of LARGEST_P: more null players change
+    nothing in it, and no pair in which more differ is enumerated.
     """
+    accepted = f"{', '.join(quoted('weights'))}, SizeLimited(k) or a callable w(s)"
     if P > LARGEST_P and isinstance(index, str):
         P = LARGEST_P
     if P > LARGEST_P:
         raise InputError(
             f"players: there are {P:,}, and the weight of a single set vanishes in float64 beyond "
-            f"{LARGEST_P:,}. Group columns with players=, or say index='shapley' or 'banzhaf'."
+            f"{LARGEST_P:,}. Group columns with players=, or say "
+            f"index={' or '.join(quoted('weights'))}."
         )
     if isinstance(index, SizeLimited):
         if index.k > P - 1:
@@ -97,12 +179,12 @@ def index_weights(index: Index, P: int) -> tuple[np.ndarray, str]:
         suffix = "" if index.normalised else ", not normalised"
         return size_limited_weights(P, index.k, index.normalised), f"size <= {index.k}{suffix}"
     if isinstance(index, str):
-        known = {"shapley": shapley_weights, "banzhaf": banzhaf_weights}
-        if index not in known:
-            raise InputError(f"index must be {_ACCEPTED}, got {index!r}.")
-        return known[index](P), index
+        weights = named(index).weights
+        if weights is None:
+            raise InputError(f"index must be {accepted}, got {index!r}.")
+        return weights(P), index
     if not callable(index):
-        raise InputTypeError(f"index must be {_ACCEPTED}, got {type(index).__name__}.")
+        raise InputTypeError(f"index must be {accepted}, got {type(index).__name__}.")
     try:
         weights = weights_of(lambda size: _real(index(size)), P)
     except (TypeError, ValueError) as error:

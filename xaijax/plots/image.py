@@ -15,7 +15,7 @@ from xaijax.core.public import public
 from xaijax.plots import style
 from xaijax.results.explanation import Explanation
 from xaijax.results.player_data import player_columns
-from xaijax.tables.frames import frame_kind
+from xaijax.tables.rows import rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -138,7 +138,7 @@ def _shape(one: Explanation, shape: Any) -> tuple[int, ...]:
     if one.data is None:
         raise InputError("explanation: it holds no data; pass shape=(H, W) of the image.")
     found = tuple(one.data.shape[1:])
-    if frame_kind(one.data) is not None or not _is_image(found):
+    if rows_of(one.data).is_frame or not _is_image(found):
         raise InputError(
             f"explanation: its instances have shape {found}, which is no image; accepted are "
             f"(H, W) and (H, W, C) with C of {CHANNELS}. For flat rows pass shape=(H, W)."
@@ -156,8 +156,8 @@ def _columns(one: Explanation, F: int) -> list[np.ndarray]:
     given = one.provenance.get("player_columns")
     if given is None:
         P = len(one.feature_names)
-        known = one.data is not None and frame_kind(one.data) is not None
-        found = player_columns(one.data, one.feature_names, None) if known else list(range(P))
+        framed = rows_of(one.data).is_frame
+        found = player_columns(one.data, one.feature_names, None) if framed else list(range(P))
         if None in found or P != F:
             raise InputError(
                 f"explanation: it has {P:,} players for {F:,} entries of the image and does not "

@@ -9,6 +9,7 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
+from xaijax.core.typing import Frame
 from xaijax.plots import style
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
@@ -17,8 +18,6 @@ from xaijax.results.summary import ranking
 from xaijax.results.wording import axis
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
     from matplotlib.axes import Axes
 
 
@@ -27,11 +26,7 @@ def profile(
     explanation: Explanation | PrivateExplanation,
     ax: Axes | None = None,
     *,
-    profile: pandas.DataFrame
-    | polars.DataFrame
-    | Mapping[str, Any]
-    | Sequence[Mapping[str, Any]]
-    | None = None,
+    profile: Frame | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     max_display: int = 14,
 ) -> Axes:
     """One signed bar per player, beside the person's data; two people side by side.

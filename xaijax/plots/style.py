@@ -11,6 +11,7 @@ from xaijax.core.optional import require
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.summary import ranking
+from xaijax.results.wording import named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,9 +22,6 @@ GREY, LINE, TEXT = "#a3a8ad", "#d9dcdf", "#2a2e33"
 OUTPUTS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
 PEOPLE = ("#0072B2", "#E69F00")
 LOW_TO_HIGH = ("#2b6cb0", "#9c8fb4", "#e07b16")
-
-# Values that are no steps towards a sum: each input alone; shares of sets, not of an answer.
-NO_SUM = ("unary", "deegan-packel")
 
 NAME_LIMIT = 30  # characters of a name on an axis
 
@@ -152,14 +150,7 @@ def elide(text: str, limit: int = NAME_LIMIT) -> str:
 
 def value_name(explanation: Shown) -> str:
     """The index in words: "Shapley value", say."""
-    known = {
-        "shapley": "Shapley value",
-        "banzhaf": "Banzhaf value",
-        "aec": "AEC effect",
-        "unary": "unary influence",
-        "deegan-packel": "Deegan-Packel index",
-    }
-    return known.get(explanation.kind, f"value ({elide(explanation.kind)})")
+    return named(explanation.kind).value or f"value ({elide(explanation.kind)})"
 
 
 def interval_words(explanation: Shown) -> str:

@@ -10,6 +10,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.plots import style
 from xaijax.results.explanation import Explanation
+from xaijax.results.wording import named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,7 +120,7 @@ def waterfall(
 
 def refuse_no_sum(explanation: Explanation) -> None:
     """Raise InputError for values that are no steps from one number to another."""
-    if explanation.kind in style.NO_SUM:
+    if not named(explanation.kind).steps:
         raise InputError(
             f"explanation: a {style.value_name(explanation)} is no step towards a sum, so there "
             "is no waterfall of it. Say xaijax.plots.profile (one person or two), bar or beeswarm."

@@ -15,6 +15,7 @@ from xaijax.core.errors import InputTypeError, PrivacyError
 from xaijax.privacy.sensitivity import QUANTITIES
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
+from xaijax.results.wording import named
 
 # Facts without which no sensitivity can be proved.
 NEEDED = (
@@ -117,7 +118,7 @@ def facts_of(explanation: Any) -> Facts:
         outcome=told["outcome"],
         difference=told["difference"],
         signed=bool(told["signed"]),
-        unary=explanation.kind == "unary",
+        unary=named(explanation.kind).alone,
         weights=_weights(told),
         games=int(told["instances"]),
         players=int(told["players"]),
@@ -157,7 +158,7 @@ def _refuse_method(explanation: Explanation, told: Mapping[str, Any]) -> None:
         raise _refused(
             f"sensitivities are proved for xaijax.QII, not for method={told.get('method')!r}"
         )
-    if told.get("index") == "deegan-packel" or explanation.kind == "deegan-packel":
+    if named(told.get("index")).simple or named(explanation.kind).simple:
         raise _refused(
             "the Deegan-Packel index jumps as a value crosses the threshold, so one record can "
             "move it by up to 1. Say index='shapley' or 'banzhaf'"

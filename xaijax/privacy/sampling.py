@@ -14,7 +14,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.results.subsample import Subsample
-from xaijax.tables.frames import frame_kind
+from xaijax.tables.rows import rows_of
 
 
 @public
@@ -58,7 +58,7 @@ def subsample(data: Any, rate: float) -> Subsample:
     if isinstance(data, Subsample):
         raise InputError("data is a Subsample already. Draw from the full data.")
     given = data
-    if not frame_kind(data):
+    if not rows_of(data).is_frame:
         data = checks.as_array(data, "data")
     if len(data) < 2:
         raise InputError(f"data has {len(data)} rows; at least 2 are needed to draw from.")

@@ -16,7 +16,7 @@ from xaijax.plots import bar, beeswarm, style, waterfall
 from xaijax.reports import page
 from xaijax.results.explanation import Explanation
 from xaijax.results.summary import how_sure, mean_abs, ranking
-from xaijax.results.wording import to_the_right
+from xaijax.results.wording import named, to_the_right
 
 TOP = 20  # players in the table
 UNSHOWN = ("fingerprint", "model_fingerprint")  # for `merge`; a page may go to anybody
@@ -145,7 +145,7 @@ def _pictures(explanation: Explanation, one: Explanation) -> list[dict[str, Any]
             "The mean of |value| over the instances" + (", for all outputs." if several else "."),
         ),
     ]
-    if first.kind not in style.NO_SUM:
+    if named(first.kind).steps:
         steps = f"From the base value, player by player, for {name}."
         pictures.append(_picture(waterfall, first, "One instance", steps))
     return pictures

@@ -18,6 +18,7 @@ Reading order:
     rules                 `Rule` and `Rules`: what Anchors finds
     rule_html             rules as a notebook shows them
     coalition_table       `CoalitionTable`: v(S) of every coalition, and indices that read it
+    plan                  `Plan`: what a run would ask of its model
     guest_worth           `GuestWorth`: what the parties of a split table contribute
     files/                results in a file, and back
 """

@@ -8,10 +8,9 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
+from xaijax.players.index import named, quoted
 from xaijax.results.fields import Explained
 from xaijax.results.player_data import as_numbers
-
-SHAPIQ_INDEX = {"shapley": "SV", "banzhaf": "BV"}
 
 
 def to_dataframe(explained: Explained, long: bool) -> Any:
@@ -42,10 +41,11 @@ def to_shapiq(explained: Explained) -> list[Any]:
             "to_shapiq: InteractionValues hold one output; choose one first, "
             f"explanation[:, :, output] (outputs: {names})."
         )
-    index = SHAPIQ_INDEX.get(explained.kind)
+    index = named(explained.kind).shapiq
     if index is None:
         raise InputError(
-            f"to_shapiq: got the index {explained.kind!r}; shapiq has 'shapley' and 'banzhaf'."
+            f"to_shapiq: got the index {explained.kind!r}; shapiq has "
+            f"{' and '.join(quoted('shapiq'))}."
         )
     shapiq = require("shapiq", "shapiq")
     N, P = explained.values.shape

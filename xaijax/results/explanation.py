@@ -17,10 +17,10 @@ from xaijax.core.public import public, public_class
 from xaijax.results import convert, private_explanation, summary
 from xaijax.results.files import npz
 from xaijax.results.freeze import check_shape, floats, names, read_only
-from xaijax.results.player_data import check_columns, data_column, player_columns, take_rows
+from xaijax.results.player_data import check_columns, player_columns, take_rows
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.selection import Selection, resolve, split_key, take
-from xaijax.tables.frames import frame_kind
+from xaijax.tables.rows import rows_of
 
 
 @public_class
@@ -111,7 +111,7 @@ class Explanation:
             std_errors = floats("std_errors", std_errors)
             check_shape("std_errors", std_errors.shape, values.shape)
         data = self.data
-        if data is not None and frame_kind(data) is None:
+        if data is not None and not rows_of(data).is_frame:
             data = read_only(np.asarray(data))
             if data.dtype.kind == "c":
                 raise InputTypeError(f"data is complex ({data.dtype}); real numbers are needed.")
@@ -244,7 +244,8 @@ class Explanation:
         """
         given = self.provenance.get("player_columns")
         found = player_columns(self.data, self.feature_names, given)
-        return [None if j is None else data_column(self.data, j) for j in found]
+        rows = rows_of(self.data)
+        return [None if j is None else rows.column(j) for j in found]
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
         """Half-widths of confidence intervals: each value plus or minus its half-width.

@@ -1,12 +1,8 @@
-"""The data that was explained, row by row and player by player, whatever holds it.
-
-Frames are told by the module of their type, so that nothing here imports pandas or polars.
-"""
+"""The data that was explained, row by row and player by player, whatever holds it."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,14 +10,12 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.results.selection import Selection
-from xaijax.tables.frames import column, frame_kind
+from xaijax.tables.rows import rows_of
 
 
 def take_rows(data: Any, rows: Selection) -> Any:
     """The selected rows of an array or frame; None stays None."""
-    if data is None:
-        return None
-    return data.iloc[rows] if frame_kind(data) == "pandas" else data[rows]
+    return None if data is None else rows_of(data).take(rows)
 
 
 def player_columns(
@@ -43,19 +37,13 @@ def player_columns(
     if given is not None:
         check_columns(given, len(feature_names), data)
         return [int(columns[0]) if len(columns) == 1 else None for columns in given]
-    if frame_kind(data) is not None:
-        labels = [str(label) for label in data.columns]
+    rows = rows_of(data)
+    if rows.is_frame:
+        labels = [str(label) for label in rows.labels]
         return [labels.index(name) if labels.count(name) == 1 else None for name in feature_names]
     if data.ndim > 1 and math.prod(data.shape[1:]) == len(feature_names):
         return list(range(len(feature_names)))
     return [None] * len(feature_names)
-
-
-def data_column(data: Any, position: int) -> np.ndarray:
-    """One column [N] of a frame, or one entry of the instances of an array [N, *F], in C order."""
-    if frame_kind(data) is not None:
-        return column(data, position)
-    return data[(slice(None), *np.unravel_index(position, data.shape[1:]))]
 
 
 def check_columns(given: Any, P: int, data: Any) -> None:
@@ -64,8 +52,7 @@ def check_columns(given: Any, P: int, data: Any) -> None:
     Raises:
         InputError: it does not.
     """
-    framed = frame_kind(data) is not None
-    width = np.inf if data is None else data.shape[1] if framed else math.prod(data.shape[1:])
+    width = np.inf if data is None else math.prod(data.shape[1:])
     try:
         fits = len(given) == P and all(
             isinstance(c, int | np.integer) and 0 <= c < width for own in given for c in own
@@ -102,16 +89,15 @@ def concatenate(parts: Sequence[Any]) -> Any:
     """
     if all(part is None for part in parts):
         return None
-    kinds = {"none" if part is None else frame_kind(part) or "array" for part in parts}
+    kinds = {"none" if part is None else rows_of(part).kind for part in parts}
     if len(kinds) > 1:
         raise InputError(f"data: the parts are of different kinds, {', '.join(sorted(kinds))}.")
-    kind = kinds.pop()
-    if kind == "array":
+    rows = rows_of(parts[0])
+    if not rows.is_frame:
         if len({part.shape[1:] for part in parts}) > 1:
             raise InputError("data: the parts have instances of different shapes.")
-        return np.concatenate(parts)
-    if len({tuple(part.columns) for part in parts}) > 1:
+    elif len({tuple(rows_of(part).labels) for part in parts}) > 1:
         raise InputError("data: the parts have different columns.")
-    if any(list(part.dtypes) != list(parts[0].dtypes) for part in parts):
+    elif any(list(part.dtypes) != list(parts[0].dtypes) for part in parts):
         raise InputError("data: the parts have columns of different dtypes.")
-    return sys.modules[kind].concat(parts)
+    return rows.stacked(parts)

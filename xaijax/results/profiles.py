@@ -10,7 +10,7 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
-from xaijax.tables.frames import column, frame_kind
+from xaijax.tables.rows import rows_of
 
 
 def profiles_of(
@@ -41,9 +41,9 @@ def profiles_of(
 
 
 def _rows(given: Any, N: int) -> list[dict[str, Any]]:
-    if frame_kind(given):
-        labels = [str(label) for label in given.columns]
-        columns = [column(given, j) for j in range(len(labels))]
+    frame = rows_of(given)
+    if frame.is_frame:
+        labels, columns = [str(label) for label in frame.labels], frame.columns()
         rows = [
             {label: values[n] for label, values in zip(labels, columns, strict=True)}
             for n in range(len(given))

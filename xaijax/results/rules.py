@@ -24,7 +24,7 @@ from xaijax.results.files import rules_json
 from xaijax.results.files.npz import file_to_read, write_atomically
 from xaijax.results.files.rules_json import plain, plain_predicate
 from xaijax.results.rule_html import rule_html, rules_html
-from xaijax.tables.frames import column, frame_kind
+from xaijax.tables.rows import rows_of
 
 AS_IT_IS = ("as it is",)  # in place of categories: a player of a sampler without bins
 SHOWN = 20  # rules that a notebook shows by itself
@@ -109,8 +109,9 @@ class Rule:
                 "a rule about players= keeps parts of one instance as they are; it says nothing of "
                 "the rows X. Its players are in rule.rule and rule.features."
             )
-        if frame_kind(X):
-            labels = [str(c) for c in X.columns]
+        given = rows_of(X)
+        if given.is_frame:
+            labels = [str(label) for label in given.labels]
             if any(j >= len(self.names) for j in self.features):
                 raise InputError(
                     "the rule has no names of its columns, by which to find them in the frame X. "
@@ -123,6 +124,7 @@ class Rule:
             rows = len(X)
         else:
             X = checks.as_array(X, "X") if _numbers(X) else np.asarray(X)
+            given = rows_of(X)
             if self.names or self.features:
                 shape = (len(self.names),) if self.names else None
                 checks.rows_of(X, "X", shape, "the rule's data")
@@ -134,7 +136,7 @@ class Rule:
             places, rows = {j: j for j in self.features}, len(X)
         holds = np.ones(rows, bool)
         for predicate in self.predicates:
-            values = column(X, places[predicate[0]])
+            values = given.column(places[predicate[0]])
             if self.single and values.dtype.kind in "iuf":
                 values = values.astype(np.float32)
             holds &= _holds(predicate, values)

@@ -2,7 +2,8 @@
 
 Each sentence holds for the quantity, the intervention, the difference and the index that were used:
 only Shapley values add up to the difference, only "subtract" has a direction, and Deegan-Packel has
-neither a direction nor an amount.
+neither a direction nor an amount. What holds of an index is told by `named`, here also for plots,
+reports and privacy.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from xaijax.players.index import named as named
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
 
@@ -26,12 +28,12 @@ _ON_TOP = "its effect on top of other replaced inputs"
 
 def is_distance(explanation: Explanation | PrivateExplanation) -> bool:
     """Whether influences are shares of a distance."""
-    return explanation.kind != "deegan-packel" and _difference(explanation) != "subtract"
+    return not named(explanation.kind).simple and _difference(explanation) != "subtract"
 
 
 def adds_up(explanation: Explanation) -> bool:
     """Whether the values of all inputs add up to what replacing all of them changes."""
-    return explanation.kind == "shapley"
+    return named(explanation.kind).efficient
 
 
 def _difference(explanation: Explanation | PrivateExplanation) -> str:
@@ -77,7 +79,7 @@ def measured(facts: Mapping[str, Any], people: int = 1) -> str:
 
 def changed(facts: Mapping[str, Any], kind: str) -> str:
     """The intervention: by what inputs were replaced, and which of them together."""
-    alone = kind == "unary"
+    alone = named(kind).alone
     start = "each input was replaced by itself, by that of" if alone else (
         "inputs were replaced by those of"
     )  # fmt: skip
@@ -96,31 +98,28 @@ def changed(facts: Mapping[str, Any], kind: str) -> str:
 
 
 def _index(explanation: Explanation) -> str:
-    kind, facts = explanation.kind, explanation.provenance
+    index = named(explanation.kind)
     no_sum = "Such influences need not add up to what replacing all inputs changes."
-    if kind == "shapley":
-        but = "" if explanation.exact else ", but for the error of sampling"
-        return (
-            f"Each input's share is its Shapley value: {_ON_TOP}, averaged over all orders in "
-            "which inputs can be replaced. The shares of all inputs add up to what replacing all "
-            f"of them changes{but}."
-        )
-    if kind == "banzhaf":
-        return (
-            f"Each input's influence is its Banzhaf value: {_ON_TOP}, averaged over all sets of "
-            f"them. {no_sum}"
-        )
-    if kind == "unary":
+    if index.alone:
         return f"Each input was replaced alone. Such influences overlap: {no_sum[5:]}"
-    if kind == "deegan-packel":
+    if index.simple:
         return (
-            "Each input's number is its Deegan-Packel index: its part in the smallest sets of "
-            f"inputs whose replacement {_crosses(facts)}. It has no direction and is no amount; "
-            "the indices add up to 1, or are all 0 where no set does that."
+            f"Each input's number is its {index.value}: its part in the smallest sets of "
+            f"inputs whose replacement {_crosses(explanation.provenance)}. It has no direction and "
+            "is no amount; the indices add up to 1, or are all 0 where no set does that."
         )
+    how = f"its {index.value}: {_ON_TOP}, averaged over {index.average}"
+    if not index.average:
+        how = (
+            f"the sum of {_ON_TOP}, each set of them with the weight that the index {index.name} "
+            "gives it"
+        )
+    if not index.efficient:
+        return f"Each input's influence is {how}. {no_sum}"
+    but = "" if explanation.exact else ", but for the error of sampling"
     return (
-        f"Each input's influence is the sum of {_ON_TOP}, each set of them with the weight that "
-        f"the index {kind} gives it. {no_sum}"
+        f"Each input's share is {how}. The shares of all inputs add up to what replacing all of "
+        f"them changes{but}."
     )
 
 
@@ -137,24 +136,24 @@ def _crosses(facts: Mapping[str, Any]) -> str:
 
 def effect(explanation: Explanation, value: float) -> str:
     """What one input does, after its name."""
-    size = f"{abs(value):.3g}"
-    if explanation.kind == "deegan-packel":
+    size, index = f"{abs(value):.3g}", named(explanation.kind)
+    if index.simple:
         return f"has an index of {size}"
     if is_distance(explanation):
-        if explanation.kind == "unary":
+        if index.alone:
             return f"replaced alone makes a difference of {value:.3g}"
         return (
             f"adds {size} to the difference" if value > 0 else f"takes {size} from the difference"
         )
     way = "raises" if value > 0 else "lowers"
-    if explanation.kind in ("shapley", "banzhaf", "unary"):
+    if index.alone or index.average:  # a change, or a mean of changes
         return f"{way} it by {size}"
     return f"{way} it, with an influence of {value:.3g}"
 
 
 def nothing(explanation: Explanation) -> str:
     """What to say where all values are 0."""
-    if explanation.kind == "deegan-packel":
+    if named(explanation.kind).simple:
         return "No set of inputs does that."
     return "No input has any influence." if explanation.exact else "No draw showed any influence."
 
@@ -166,8 +165,10 @@ def ends(explanation: Explanation, quantity: float | None, base: float, total: A
     distance between the two, where it is known.
     """
     facts = explanation.provenance
-    if explanation.kind == "deegan-packel" or is_distance(explanation):
-        if total is None or explanation.kind == "deegan-packel":
+    if named(explanation.kind).simple:
+        return None
+    if is_distance(explanation):
+        if total is None:
             return None
         sentence = f"With all inputs replaced the difference is {total:.3g}."
     elif quantity is None:
@@ -185,7 +186,7 @@ def ends(explanation: Explanation, quantity: float | None, base: float, total: A
 
 def to_the_right(explanation: Explanation) -> str:
     """How to read the bars."""
-    if explanation.kind == "deegan-packel":
+    if named(explanation.kind).simple:
         return "The longer the bar, the larger the input's part."
     if is_distance(explanation):
         return "To the right: the input adds to the difference."
@@ -196,7 +197,7 @@ def to_the_right(explanation: Explanation) -> str:
 
 def axis(explanation: Explanation | PrivateExplanation) -> str:
     """The same in a few words, for an axis."""
-    if explanation.kind == "deegan-packel":
+    if named(explanation.kind).simple:
         return ""
     if is_distance(explanation):
         return ": right adds to the difference, left takes from it"

@@ -6,6 +6,12 @@ Reading order:
     coded_table    `CodedTable`: rows of a translated estimator, as numbers for JAX
     table          `Table`: what the engine asks of rows; arrays as floats or as words of bits
     same_memory    whether two things that were passed are the same rows in memory
-    frames         pandas and polars frames: names, columns, numbers
+    frames         frames that a person gave, checked: names, numbers, copies
     fingerprints   a number for the bytes of an instance, which keys its own draws
+    plain_frames   frames as arrays and plain values, and back, for files
+    series         a series on its own: a row, a target, a mask
+    rows           `rows_of`: rows of any kind behind one set of members; arrays
+    pandas_rows    pandas frames
+    polars_rows    polars frames
+    given_rows     `GivenRows`: what is asked of rows of any kind; what frames share
 """

@@ -7,14 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.tables.rows import rows_of
+
 
 def fingerprints(rows: Any) -> np.ndarray:
     """uint64 [N], equal for equal rows whatever stands beside them; an array [N, *F] or a frame."""
-    if hasattr(rows, "iter_rows"):
-        texts = (repr(row).encode() for row in rows.iter_rows())
-    elif hasattr(rows, "itertuples"):
-        texts = (repr(row).encode() for row in rows.itertuples(index=False, name=None))
-    else:
-        texts = (np.ascontiguousarray(row).tobytes() for row in rows)
-    digests = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
+    digests = [hashlib.blake2b(text, digest_size=8).digest() for text in rows_of(rows).texts()]
     return np.frombuffer(b"".join(digests), "<u8")

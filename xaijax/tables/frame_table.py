@@ -13,7 +13,8 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.tables.frames import copied_frame, frame_kind, frame_labels, same_labels
+from xaijax.tables.frames import copied_frame, frame_labels, same_labels
+from xaijax.tables.rows import rows_of
 from xaijax.tables.table import one_nan
 
 
@@ -38,14 +39,14 @@ class FrameTable:
     @classmethod
     def of(cls, frame: Any, name: str) -> FrameTable:
         """A table that knows the columns and dtypes of `frame`, and no values yet."""
-        kind = frame_kind(frame)
-        assert kind is not None
         names = frame_labels(frame, name)
-        return cls(kind, frame.columns, names, [frame[c].head(0) for c in frame.columns])
+        return cls(
+            rows_of(frame).kind, frame.columns, names, [frame[c].head(0) for c in frame.columns]
+        )
 
     def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> Any:
         """A copy of X, checked."""
-        if frame_kind(X) != self.kind:
+        if rows_of(X).kind != self.kind:
             raise InputTypeError(
                 f"{name} must be a {self.kind} frame like {owner}, got {type(X).__name__}."
             )

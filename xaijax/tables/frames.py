@@ -1,8 +1,7 @@
-"""Data frames of pandas and polars: their names, columns and numbers; neither is imported here."""
+"""Data frames that a person gave, checked: their names, their numbers, a copy for a host model."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,50 +9,15 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.tables.rows import rows_of
 
 _DATES = ("datetime", "timedelta", "date", "duration", "time", "period", "complex")
 _NESTED = ("object", "list", "array", "struct")
 
 
-def frame_kind(data: Any) -> str | None:
-    """ "pandas" | "polars" for a frame, None for anything else."""
-    for library in ("pandas", "polars"):
-        frame = getattr(sys.modules.get(library), "DataFrame", None)
-        if frame is not None and isinstance(data, frame):
-            return library
-    return None
-
-
-def series_labels(data: Any) -> list[Any] | None:
-    """The labels of a pandas Series; None for one that was given none, and for anything else."""
-    pandas = sys.modules.get("pandas")
-    if pandas is None or not isinstance(data, pandas.Series):
-        return None
-    index = data.index
-    counted = isinstance(index, pandas.RangeIndex) and index.start == 0 and index.step == 1
-    return None if counted else index.tolist()
-
-
-def column(data: Any, position: int) -> np.ndarray:
-    """One column [N] as NumPy: numbers stay numbers (missing: NaN), the rest as objects."""
-    kind = frame_kind(data)
-    if kind is None:
-        return data[:, position]
-    if kind == "polars":
-        series = data.to_series(position)
-        missing = str(series.dtype) == "Boolean" and series.null_count()
-        return (series.cast(float) if missing else series).to_numpy()
-    series = data.iloc[:, position]
-    if not isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":  # nullable
-        if series.isna().any():
-            return series.to_numpy(dtype=np.float64, na_value=np.nan)
-        return series.to_numpy(dtype=series.dtype.numpy_dtype)
-    return series.to_numpy()
-
-
 def frame_labels(frame: Any, name: str) -> tuple[str, ...]:
     """Column names as text, each once, at least one."""
-    labels = tuple(str(c) for c in frame.columns)
+    labels = tuple(map(str, rows_of(frame).labels))
     if not labels:
         raise InputError(f"{name} has 0 columns; at least 1 is needed.")
     checks.unique_names(labels, f"{name}: column names")
@@ -89,7 +53,7 @@ def frame_numbers(
     labels = frame_labels(frame, name)
     if expected is not None:
         same_labels(labels, expected, name, owner)
-    columns = []
+    rows, columns = rows_of(frame), []
     for j, (label, dtype) in enumerate(zip(labels, frame.dtypes, strict=True)):
         text = str(dtype).lower()
         if text.startswith("sparse"):
@@ -101,7 +65,7 @@ def frame_numbers(
                 f"{name}: column {label!r} has dtype {dtype}; {taker} takes numbers. Encode it "
                 "first (OrdinalEncoder or OneHotEncoder)."
             )
-        columns.append(column(frame, j))
+        columns.append(rows.column(j))
     return columns
 
 
@@ -110,7 +74,7 @@ def copied_frame(frame: Any, name: str, allow_nan: bool) -> Any:
 
     A missing text or category is a value of its own; a missing number is NaN.
     """
-    labels = frame_labels(frame, name)
+    labels, rows = frame_labels(frame, name), rows_of(frame)
     if len(frame) == 0:
         raise InputError(f"{name} has 0 rows; at least 1 is needed.")
     for j, (label, dtype) in enumerate(zip(labels, frame.dtypes, strict=True)):
@@ -124,10 +88,10 @@ def copied_frame(frame: Any, name: str, allow_nan: bool) -> Any:
             raise InputTypeError(
                 f"{name}: column {label!r} is sparse ({dtype}); dense columns are needed."
             )
-        if text.startswith(_NESTED) and frame_kind(frame) == "polars":
+        if text.startswith(_NESTED) and rows.kind == "polars":
             raise InputTypeError(
                 f"{name}: column {label!r} has dtype {dtype}; numbers, text and categories are "
                 "accepted."
             )
-        checks.finite(column(frame, j), f"{name}, column {label!r},", allow_nan)
-    return frame.copy() if frame_kind(frame) == "pandas" else frame.clone()
+        checks.finite(rows.column(j), f"{name}, column {label!r},", allow_nan)
+    return rows.copy()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.tables.frames import column, frame_kind
+from xaijax.tables.rows import rows_of
 
 MOST_WORK = 100_000  # spent on strides that interleave; undecided counts as shared
 
@@ -36,8 +36,9 @@ def is_same(a: Any, b: Any) -> bool:
 
 
 def _buffers(thing: Any) -> list[np.ndarray]:
-    if frame_kind(thing):
-        return [column(thing, j) for j in range(len(thing.columns))]
+    rows = rows_of(thing)
+    if rows.is_frame:
+        return rows.columns()
     if isinstance(thing, np.ndarray):
         return [thing]
     if isinstance(thing, list | tuple) or not hasattr(thing, "__array__"):

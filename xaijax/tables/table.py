@@ -20,14 +20,15 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputTypeError
-from xaijax.tables.frames import frame_kind, frame_numbers
+from xaijax.tables.frames import frame_numbers
+from xaijax.tables.rows import rows_of
 
 
 class Table(Protocol):
     """What the engine asks of a table.
 
-    To add a kind of rows: write a class with these members and choose it in
-    `xaijax.games.measure.replacement.replacement_of`.
+    To add a way to code rows: write a class with these members and choose it in
+    `xaijax.games.measure.replacement.table_of`.
     """
 
     @property
@@ -107,7 +108,7 @@ def read_array(
     shape None: any [M, F]; dtype None: that of X. X may be a frame of numbers, whose names must be
     `labels` where these are given; `owner` is whose shape and names these are.
     """
-    if frame_kind(X):
+    if rows_of(X).is_frame:
         columns = frame_numbers(X, name, labels, owner)
         array = np.column_stack(columns)
     else:
@@ -185,7 +186,7 @@ class WordTable:
         self, X: Any, name: str, allow_nan: bool, owner: str = "the background"
     ) -> np.ndarray | MappedRows:
         """[M, *shape] of the background's dtype; see `read_array`."""
-        if frame_kind(X):
+        if rows_of(X).is_frame:
             raise InputTypeError(f"{name} is a data frame, but {owner} is an array.")
         array = checks.as_array(X, name)
         if np.result_type(array.dtype, self.dtype) != self.dtype.newbyteorder("="):

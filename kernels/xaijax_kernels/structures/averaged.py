@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xaijax_kernels.engine.tiles import over_tiles
+from xaijax_kernels.structures.base import Layer
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class MeansShape:
 
 
 def mean_tables(
-    structure: Callable[[Any], Any],
+    structure: Callable[[Any], Layer],
     head: Callable[[Any, jax.Array], jax.Array],
     score: Callable[[jax.Array, Any], jax.Array] | None,
     kept_scores: Callable[[jax.Array], jax.Array],

@@ -1,4 +1,4 @@
-"""Columns that are each made of one column of the rows, before a structure.
+"""Columns that are each made of one column of the rows, before a layer.
 
 A hybrid has each column of x or of the donor, so what is made of it column by column is that of x
 or of the donor too.
@@ -10,24 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.structures.dense import Dense, Head
+from xaijax_kernels.structures.base import Affine, Background, Form, Head, Layer, OfColumns
 
 
+@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Columnwise:
-    """A structure of the columns [R, C] that `made` gives of rows [R, F]."""
+class Columnwise(Layer):
+    """A layer of the columns [R, C] that `made` gives of rows [R, F]."""
 
-    inner: Any  # a structure
+    inner: Layer  # of these columns
     params: Any
-    made: Callable[[Any, jax.Array], jax.Array] = field(metadata={"static": True})
+    made: Callable[[Any, Any], jax.Array] = field(metadata={"static": True})
     owners: tuple[int, ...] = field(metadata={"static": True})  # [C], the column each is made of
+
+    @property
+    def name(self) -> str:
+        """See `Layer.name`."""
+        return self.inner.name
 
     @property
     def width(self) -> int:
@@ -36,85 +42,80 @@ class Columnwise:
 
     @property
     def parts(self) -> int:
-        """Numbers of a part."""
+        """L."""
         return self.inner.parts
 
     @property
-    def slot_bits(self) -> tuple[int, ...]:
-        """See `Dense.slot_bits`."""
-        return self.inner.slot_bits
-
-    def work(self) -> float:
-        """See `Dense.work`."""
-        return self.inner.work()
-
-    @property
     def adds(self) -> bool:
-        """See `Dense.adds`."""
+        """See `Layer.adds`."""
         return self.inner.adds
 
     @property
+    def slot_bits(self) -> tuple[int, ...]:
+        """See `Layer.slot_bits`."""
+        return self.inner.slot_bits
+
+    @property
+    def dense(self) -> tuple[jax.Array, jax.Array] | None:
+        """See `Layer.dense`."""
+        return self.inner.dense
+
+    @property
     def walks(self) -> bool:
-        """Whether a dense layer follows, whose columns are each made of the one in its place."""
-        return isinstance(self.inner, Dense) and self.owners == tuple(range(len(self.owners)))
+        """See `Layer.walks`."""
+        return self.inner.walks and self.owners == tuple(range(len(self.owners)))
 
-    @property
-    def weights(self) -> jax.Array:
-        """Of the dense layer, [C, H]."""
-        return self.inner.weights
-
-    @property
-    def bias(self) -> jax.Array:
-        """Of the dense layer, [H]."""
-        return self.inner.bias
+    def work(self) -> float:
+        """See `Layer.work`."""
+        return self.inner.work()
 
     def block(self, rows: int) -> int:
-        """Rows that the head is given at a time."""
+        """See `Layer.block`."""
         return self.inner.block(rows)
 
-    def columns(self, rows: jax.Array) -> jax.Array:
-        """Of rows [R, F]; [R, C]."""
+    def columns(self, rows: Any) -> jax.Array:
+        """See `Layer.columns`."""
         return self.made(self.params, rows)
 
-    def kept_columns(self, kept: jax.Array) -> jax.Array:
-        """Which columns [.., C] are kept where columns [.., F] of the rows are."""
-        return kept[..., np.maximum(self.owners, 0)]
+    def of_columns(self, told: OfColumns) -> OfColumns:
+        """See `Layer.of_columns`."""
+        return told[..., np.maximum(self.owners, 0)]
+
+    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
+        """See `Layer.corners`."""
+        both = self.columns(jnp.concatenate([x, donors]))
+        own = self.of_columns(kept)
+        return self.inner.corners(head, both[: len(x)], both[len(x) :], own)
 
     def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
-        """See `Dense.part`, of columns [R, C]."""
+        """See `Layer.part`."""
         return self.inner.part(columns, own)
 
     def nothing(self, rows: int, dtype: Any) -> jax.Array:
-        """See `Dense.nothing`."""
+        """See `Layer.nothing`."""
         return self.inner.nothing(rows, dtype)
 
     def both(self, one: jax.Array, other: jax.Array) -> jax.Array:
-        """See `Dense.both`."""
+        """See `Layer.both`."""
         return self.inner.both(one, other)
 
     def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
-        """See `Dense.joined`."""
+        """See `Layer.joined`."""
         return self.inner.joined(x, donors)
 
-    def hidden(self, rows: jax.Array) -> jax.Array:
-        """Of rows [R, F]; [R, H]."""
-        return self.inner.hidden(self.columns(rows))
-
-    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
-        """Answers to the corners of slots; [S 2^s, A]. Arguments as of `Dense.corners`."""
-        both = self.columns(jnp.concatenate([x, donors]))
-        own = kept[:, :, np.maximum(self.owners, 0)]
-        return self.inner.corners(head, both[: len(x)], both[len(x) :], own)
+    def closed_form(self, background: Background, head: Affine) -> Form | None:
+        """See `Layer.closed_form`."""
+        return self.inner.closed_form(background, head)
 
 
-def largest(structure: Any, rows: jax.Array) -> jax.Array:
-    """The largest size of a column that the structure reads of rows [R, F]; [R].
+def largest(layer: Layer, rows: jax.Array) -> jax.Array:
+    """The largest size of a column that the layer reads of rows [R, F]; [R].
 
-    Times its largest weight, where a dense layer follows.
+    Times its largest weight, where the layer is dense.
     """
-    columns = jnp.abs(structure.columns(rows))
-    if hasattr(structure, "weights"):
-        columns = columns * jnp.abs(structure.weights).max(axis=1)
+    columns = jnp.abs(layer.columns(rows))
+    if layer.dense is not None:
+        columns = columns * jnp.abs(layer.dense[0]).max(axis=1)
     # A maximum need not show a number that is missing.
     infinite = jnp.full_like(columns, jnp.inf)
     return jnp.where(jnp.isfinite(columns), columns, infinite).max(axis=1, initial=0)

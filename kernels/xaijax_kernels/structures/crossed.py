@@ -17,13 +17,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from xaijax_kernels.structures.base import Layer
 from xaijax_kernels.structures.dense import WHOLE_ROWS
 
 INSTANCES, DONORS = 128, 32  # of one call of the head: 2^12 rows
 
 
 def value_table(
-    structure: Callable[[Any], Any], params: Any, codes: jax.Array, own: jax.Array
+    structure: Callable[[Any], Layer], params: Any, codes: jax.Array, own: jax.Array
 ) -> jax.Array:
     """What columns own bool [V, F] of rows [V, F] add to the layer, or multiply it by; [V, H].
 
@@ -33,14 +34,14 @@ def value_table(
 
     def of_block(block: tuple[jax.Array, jax.Array]) -> jax.Array:
         rows, own = block
-        return known.part(known.columns(rows), known.kept_columns(own))
+        return known.part(known.columns(rows), known.of_columns(own))
 
     blocks = (a.reshape(-1, WHOLE_ROWS, a.shape[1]) for a in (codes, own))
     table = jax.lax.map(of_block, tuple(blocks))
     return table.reshape(len(codes), -1)
 
 
-def kept_part(known: Any, table: jax.Array, rows: jax.Array, kept: jax.Array) -> jax.Array:
+def kept_part(known: Layer, table: jax.Array, rows: jax.Array, kept: jax.Array) -> jax.Array:
     """What the players kept bool [P] of rows int32 [n, P] make together; [n, H]."""
 
     def add(p: jax.Array, part: jax.Array) -> jax.Array:
@@ -49,7 +50,7 @@ def kept_part(known: Any, table: jax.Array, rows: jax.Array, kept: jax.Array) ->
     return jax.lax.fori_loop(0, rows.shape[1], add, known.nothing(len(rows), table.dtype))
 
 
-def all_but_one(known: Any, table: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+def all_but_one(known: Layer, table: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
     """([P, n, H] of rows int32 [n, P] without each player, [n, H] of all players).
 
     Of the players before it and of those after it: three steps a player in place of P.
@@ -65,7 +66,7 @@ def all_but_one(known: Any, table: jax.Array, rows: jax.Array) -> tuple[jax.Arra
 
 
 def whole_answers(
-    structure: Callable[[Any], Any],
+    structure: Callable[[Any], Layer],
     head: Callable[[Any, jax.Array], jax.Array],
     params: Any,
     table: jax.Array,  # [V, H]
@@ -83,7 +84,7 @@ def whole_answers(
 
 
 def crossed_means(
-    structure: Callable[[Any], Any],
+    structure: Callable[[Any], Layer],
     head: Callable[[Any, jax.Array], jax.Array],
     own_head: Callable[[Any, jax.Array], jax.Array],
     score: Callable[[jax.Array, jax.Array], jax.Array],

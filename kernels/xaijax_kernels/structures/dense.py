@@ -10,20 +10,20 @@ Letters: S slots of 2^s corners, F columns, H units, R rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax_kernels.structures.base import Affine, Background, Head, Layer
+from xaijax_kernels.structures.closed_forms import Additive
+
 # A product rounds its last few rows in another way, and a pair's bits must not depend on its place.
 WHOLE_ROWS = 256
 BLOCK = 1 << 14  # numbers of the layer that are made at a time: half of a core's fast memory
 TOGETHER = 3  # choices that one step of a compiled program adds up
-
-Head = Callable[[jax.Array], jax.Array]  # hidden [R, H] -> answers [R, A]
 
 
 def sums_of_choices(start: jax.Array, choices: jax.Array) -> jax.Array:
@@ -45,13 +45,19 @@ def sums_of_choices(start: jax.Array, choices: jax.Array) -> jax.Array:
     return out
 
 
+@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Dense:
-    """hidden = z W + b."""
+class Dense(Layer):
+    """hidden = z W + b. A part is the sum of its columns' terms, [H]."""
 
     weights: jax.Array  # [F, H]
     bias: jax.Array  # [H]
+
+    @property
+    def name(self) -> str:
+        """See `Layer.name`."""
+        return "first layer"
 
     @property
     def width(self) -> int:
@@ -60,12 +66,17 @@ class Dense:
 
     @property
     def parts(self) -> int:
-        """Numbers of a part."""
+        """H too."""
         return self.width
 
     @property
+    def adds(self) -> bool:
+        """See `Layer.adds`."""
+        return True
+
+    @property
     def slot_bits(self) -> tuple[int, ...]:
-        """log2 of the rows of slots, a program for each; see `Questions.packs`.
+        """See `Layer.slot_bits`.
 
         One: a slot's own part, 13 rows of a product with W for 2^6 corners, is small beside the
         head of these. With two layers of 64 units on Adult's codes a call takes a sixth longer than
@@ -74,40 +85,22 @@ class Dense:
         """
         return (6,)
 
+    @property
+    def dense(self) -> tuple[jax.Array, jax.Array]:
+        """See `Layer.dense`."""
+        return self.weights, self.bias
+
     def work(self) -> float:
-        """Multiplications of one row that corners are spared."""
+        """See `Layer.work`."""
         return float(np.prod(self.weights.shape))
 
-    @property
-    def adds(self) -> bool:
-        """Whether parts are added up, and are no wider than the layer."""
-        return True
-
-    @property
-    def walks(self) -> bool:
-        """Whether each column of the layer is made of the column in its place alone."""
-        return True
-
-    def columns(self, rows: jax.Array) -> jax.Array:
-        """What the layer reads of rows [R, F]."""
-        return rows
-
-    def hidden(self, rows: jax.Array) -> jax.Array:
-        """Of rows [R, F]; [R, H]."""
-        return self._times(rows) + self.bias
-
     def block(self, rows: int) -> int:
-        """Rows that the head is given at a time, of a tile of `rows`; both are powers of two."""
+        """See `Layer.block`."""
         fits = 1 << max(0, (BLOCK // self.width).bit_length() - 1)
         return min(rows, max(WHOLE_ROWS, fits))
 
     def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
-        """Answers to the corners of slots; [S 2^s, A].
-
-        head: hidden [`block(S 2^s)`, H] -> [.., A]; x, donors [S, F]; kept bool [S, s + 1, F]:
-        entry t holds the columns of the player that bit t of a corner keeps, the last one those
-        that all corners of the slot keep.
-        """
+        """See `Layer.corners`."""
         S, Q, F = kept.shape
         s, H = Q - 1, self.width
         own, always = kept[:, :s], kept[:, s:]
@@ -143,25 +136,25 @@ class Dense:
         tables = tuple(a.reshape(-1, together, *a.shape[1:]) for a in tables)
         return jax.lax.map(few, tables).reshape(S << s, -1)
 
-    def kept_columns(self, kept: jax.Array) -> jax.Array:
-        """Which columns of the layer are kept where columns of the rows are; bool [.., F]."""
-        return kept
-
-    def part(self, rows: jax.Array, own: jax.Array) -> jax.Array:
-        """What the columns own [R, F] of rows [R, F] add to the layer; [R, H]."""
-        return self._times(jnp.where(own, rows, 0))
+    def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
+        """See `Layer.part`."""
+        return self._times(jnp.where(own, columns, 0))
 
     def nothing(self, rows: int, dtype: Any) -> jax.Array:
-        """The part of no columns, [R, H]."""
+        """See `Layer.nothing`."""
         return jnp.zeros((rows, self.width), dtype)
 
     def both(self, one: jax.Array, other: jax.Array) -> jax.Array:
-        """The part of the columns of two parts."""
+        """See `Layer.both`."""
         return one + other
 
     def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
-        """The layer of parts [n, H] of instances crossed with parts [V, H] of donors; [n, V, H]."""
+        """See `Layer.joined`."""
         return (x + self.bias)[:, None] + donors[None]
+
+    def closed_form(self, background: Background, head: Affine) -> Additive:
+        """See `Layer.closed_form`."""
+        return Additive(self.weights, self.bias, background, head)
 
     def _times(self, rows: jax.Array) -> jax.Array:
         R = len(rows)

@@ -15,11 +15,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from xaijax_kernels.structures.base import Layer
+
 UNROLLED = 16  # players whose additions are written out, so that they become one loop
 
 
 def drawn_scores(
-    structure: Callable[[Any], Any],
+    structure: Callable[[Any], Layer],
     head: Callable[[Any, jax.Array], jax.Array],
     own_head: Callable[[Any, jax.Array], jax.Array],
     score: Callable[[jax.Array, jax.Array], jax.Array],

@@ -21,6 +21,7 @@ from jax.sharding import Mesh
 
 from xaijax_kernels.engine.reduce import compensated
 from xaijax_kernels.engine.tiles import SMALLEST_TILE, over_tiles
+from xaijax_kernels.structures.base import Layer
 
 UNROLL = 16  # steps of the sum that are written out in one loop body
 
@@ -54,7 +55,7 @@ class WalkShape:
 
 
 def walk_tiles(
-    structure: Callable[[Any], Any],  # params -> Dense, or Columnwise that walks
+    structure: Callable[[Any], Layer],  # params -> a layer that walks
     head: Callable[[Any, jax.Array], jax.Array],
     shape: WalkShape,
     mesh: Mesh,
@@ -77,7 +78,8 @@ def walk_tiles(
 
     def on_one_device(params, x, donors, donor_weights, orders, tiles, work):
         known = structure(params)
-        weight, bias = known.weights, known.bias
+        assert known.dense is not None
+        weight, bias = known.dense
         x = known.columns(x)
         donors = known.columns(donors.reshape(-1, shape.P)).reshape(donors.shape)
 

@@ -1,7 +1,7 @@
-"""Sums of products as functions that a trace shows by their name, and the structure of each.
+"""Sums of products as functions that a trace shows by their name, and the layer of each.
 
 A model that calls one of them, on columns that are each made of one of its own, is answered by the
-structure wherever corners are asked; on whole rows it runs as it is written here.
+layer wherever corners are asked; on whole rows it runs as it is written here.
 
 Letters: R rows, C columns, L terms (support vectors, leaves), A sums, M nodes, T trees.
 """
@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from xaijax_kernels.structures.base import Layer
 from xaijax_kernels.structures.product import Boxes, Gaussians, Product
 
 BLOCK = 256  # rows: what is as wide as there are terms stays in the cache
@@ -77,8 +78,8 @@ def _leaves(low: Any, high: Any, values: Any, *nodes: Any) -> Product:
     return Product(Boxes(low, high), values, jnp.zeros(values.shape[1], values.dtype))
 
 
-# Arguments after the rows -> the structure.
-NAMED: dict[str, Callable[..., Product]] = {
+# Arguments after the rows -> the layer.
+NAMED: dict[str, Callable[..., Layer]] = {
     "xaijax_gaussian_sums": _gaussians,
     "xaijax_leaf_sums": _leaves,
 }

@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from xaijax_kernels.structures.dense import Head
+from xaijax_kernels.structures.base import Affine, Background, Head, Layer
+from xaijax_kernels.structures.closed_forms import Trees
+from xaijax_kernels.structures.leaves import leaves_by_players
 
 HIGHEST = jax.lax.Precision.HIGHEST
 LARGEST = 1e30  # an exponent: its factor is 0, and 0 times it is 0, as it is not of infinity
@@ -89,14 +92,20 @@ class Boxes:
         return (exponents == 0).astype(exponents.dtype)
 
 
+@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Product:
-    """hidden_a = intercept_a + sum_l coefficients_la prod_j k_l(z_j)."""
+class Product(Layer):
+    """hidden_a = intercept_a + sum_l coefficients_la prod_j k_l(z_j). A part is L products."""
 
-    factors: Any  # Factors
+    factors: Factors
     coefficients: jax.Array  # [L, A]
     intercept: jax.Array  # [A]
+
+    @property
+    def name(self) -> str:
+        """See `Layer.name`."""
+        return "sum of products"
 
     @property
     def width(self) -> int:
@@ -105,12 +114,17 @@ class Product:
 
     @property
     def parts(self) -> int:
-        """Numbers of a part."""
+        """L."""
         return self.coefficients.shape[0]
 
     @property
+    def adds(self) -> bool:
+        """See `Layer.adds`: factors are multiplied."""
+        return False
+
+    @property
     def slot_bits(self) -> tuple[int, ...]:
-        """See `Dense.slot_bits`. Every second size: the factors that a slot needs once cost as much
+        """See `Layer.slot_bits`. Every second size: the factors that a slot needs once cost as much
         as its own product of half tables at some 2^8 rows. With 842 support vectors on Adult's
         codes a call takes a tenth longer than with every size, with two sizes a third, with one two
         and a half times as long.
@@ -118,57 +132,54 @@ class Product:
         return (6, 8, 10, 12)
 
     def work(self) -> float:
-        """See `Dense.work`: all of it, or nearly; a corner is a share of one product of tables."""
+        """See `Layer.work`: a corner is a share of one product of tables."""
         return math.inf
 
-    @property
-    def adds(self) -> bool:
-        """See `Dense.adds`: parts are L factors."""
-        return False
-
-    def hidden(self, rows: jax.Array) -> jax.Array:
-        """Of rows [R, F]; [R, A]."""
-
-        def one(row: jax.Array) -> jax.Array:
-            return self.factors.unit(self.factors.exponents(row[None])[0].sum(axis=0))
-
-        return jnp.dot(jax.lax.map(one, rows), self.coefficients, precision=HIGHEST) + (
-            self.intercept
-        )
-
-    def part(self, rows: jax.Array, own: jax.Array) -> jax.Array:
-        """The factors of the columns own [R, F] of rows [R, F], multiplied; [R, L]."""
+    def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
+        """See `Layer.part`."""
 
         def one(total: jax.Array, column: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-            number, is_own = column
-            return total + jnp.where(is_own[:, None], self.factors.of_column(rows, number), 0), None
+            number, is_own = column[0], column[1][:, None]
+            exponents = self.factors.of_column(columns, number)
+            return total + jnp.where(is_own, exponents, 0), None
 
-        zero = jnp.zeros((len(rows), self.coefficients.shape[0]), rows.dtype)
-        columns = (jnp.arange(rows.shape[1]), own.T)
-        return self.factors.unit(jax.lax.scan(one, zero, columns)[0])
+        zero = jnp.zeros((len(columns), self.coefficients.shape[0]), columns.dtype)
+        each = (jnp.arange(columns.shape[1]), own.T)
+        return self.factors.unit(jax.lax.scan(one, zero, each)[0])
 
     def nothing(self, rows: int, dtype: Any) -> jax.Array:
-        """The part of no columns, [R, L]."""
+        """See `Layer.nothing`."""
         return jnp.ones((rows, self.coefficients.shape[0]), dtype)
 
     def both(self, one: jax.Array, other: jax.Array) -> jax.Array:
-        """The part of the columns of two parts."""
+        """See `Layer.both`."""
         return one * other
 
     def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
-        """Sums of parts [n, L] of instances crossed with parts [V, L] of donors; [n, V, A]."""
+        """See `Layer.joined`."""
         weighted = (self.coefficients.T[:, None] * donors).reshape(-1, donors.shape[1])  # [A V, L]
         sums = jax.lax.dot_general(x, weighted, (((1,), (1,)), ((), ())), precision=HIGHEST)
         return sums.reshape(len(x), -1, len(donors)).swapaxes(1, 2) + self.intercept
 
     def block(self, rows: int) -> int:
-        """Rows that the head is given at a time: all rows of a tile."""
+        """See `Layer.block`: all rows of a tile."""
         return rows
 
     def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
-        """Answers to the corners of slots; [S 2^s, A]. Arguments as of `Dense.corners`."""
+        """See `Layer.corners`."""
         sums = jax.lax.map(self._slot, (x, donors, kept))
         return head(sums.reshape(-1, sums.shape[-1]))
+
+    def closed_form(self, background: Background, head: Affine) -> Trees | None:
+        """See `Layer.closed_form`: of boxes, unless a leaf has too many players."""
+        if not isinstance(self.factors, Boxes):
+            return None
+        low, high = np.asarray(self.factors.low), np.asarray(self.factors.high)
+        values, intercept = (np.asarray(a, np.float64) for a in (self.coefficients, self.intercept))
+        groups = leaves_by_players(low, high, values, background.players)
+        if groups is None:
+            return None
+        return Trees(groups, background, (head[0], head[1] + intercept @ head[0]))
 
     def _slot(self, slot: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         """The values of one slot; [2^s, A]."""

@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xaijax as xj
+from xaijax_kernels.structures.base import Layer, Structure
 from xaijax_kernels.structures.dense import Dense
+from xaijax_kernels.structures.named import xaijax_gaussian_sums
 from xaijax_kernels.structures.product import Boxes, Gaussians, Product
 
 # A sum of n float32 terms is off by at most n 2^-24 of their absolute sum (Higham 2002, 4.2), and
@@ -122,7 +124,9 @@ def test_a_sum_of_products_at_corners(
     size = np.abs(coefficients).sum(axis=0).max() + np.abs(intercept).max()
     # Exponents are at most about 40 here, and rounding one by e moves its factor by as much.
     np.testing.assert_allclose(got, wanted, rtol=0, atol=EPS * (40 * F + L + s) * size)
-    direct = np.asarray(product.hidden(jnp.asarray(rows)))
+    whole = jnp.asarray(rows)
+    part = product.part(whole, jnp.ones(whole.shape, bool))
+    direct = np.asarray(product.joined(part, product.nothing(1, part.dtype)))[:, 0]
     np.testing.assert_allclose(direct, wanted, rtol=0, atol=EPS * (40 * F + L + s) * size)
 
 
@@ -196,6 +200,34 @@ def test_other_models_answer_themselves(name: str) -> None:
     f = OTHERS[name]
     got = xj.Explainer(xj.as_model(f), data(2, 7))(data(1, 3))
     assert got.stats["structure"] is None
+
+
+DECLARED = xj.FirstLayer(lambda: (W, np.zeros(4, np.float32)), lambda hidden: jnp.tanh(hidden) @ V)
+SUMS = tuple(map(jnp.asarray, (W.T, np.float32(0.1), V[:, :1], np.zeros(1, np.float32))))
+STRUCTURES: dict[str, tuple[Any, int]] = {
+    "found": (xj.as_model(LAYERED["network"]), 2),
+    "affine": (xj.as_model(LAYERED["squared"]), 1),
+    "named": (xj.as_model(lambda params, X: xaijax_gaussian_sums(X, *params), params=SUMS), 1),
+    "declared": (xj.as_model(lambda X: jnp.tanh(X @ W) @ V, structure=DECLARED), 2),
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_a_structure_has_the_members_of_the_contract(name: str) -> None:
+    """What a layer has is looked at in `tests/kernels/test_structure_contract.py`."""
+    (model, K), X = STRUCTURES[name], data(1, 32)
+    structure: Structure | None = model.probe(X).structure
+    assert structure is not None and structure in {structure}
+    params = model.params
+    known = jax.eval_shape(structure.of, params)
+    assert Layer in type(known).__mro__
+    assert known.name == ("sum of products" if name == "named" else "first layer")
+    hidden = jax.ShapeDtypeStruct((32, known.width), "float32")
+    assert jax.eval_shape(structure.head, params, hidden).shape in ((32, K), (32,))
+    form = structure.affine(params)
+    assert (form is not None) == (name in ("affine", "named"))
+    if form is not None:
+        assert (form[0].shape, form[1].shape) == ((known.width, K), (K,))
 
 
 ACTIVATIONS: dict[str, tuple[Any, Any]] = {

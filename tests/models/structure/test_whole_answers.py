@@ -14,9 +14,9 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
 import xaijax as xj
-from xaijax.games.ways import closed_form
 from xaijax.models.asking import row_count
 from xaijax.models.structure import affine
+from xaijax_kernels.structures import closed_forms
 
 RNG = np.random.default_rng(3)
 F = 5
@@ -115,13 +115,13 @@ def test_a_closed_form_is_held_against_the_model(
     index: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slope that is off by a thousandth is an error that names the row."""
-    own = closed_form._Additive.__init__
+    own = closed_forms.Additive.__init__
 
     def wrong(self: Any, *given: Any) -> None:
         own(self, *given)
         self._weights = self._weights * 1.001
 
-    monkeypatch.setattr(closed_form._Additive, "__init__", wrong)
+    monkeypatch.setattr(closed_forms.Additive, "__init__", wrong)
     model = xj.as_model(LinearRegression().fit(X, X @ W))
     with pytest.raises(xj.ModelOutputError, match="'additive'.* X row 0"):
         xj.Explainer(model, BACKGROUND, index=index)(ROWS)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.ensemble import (
     BaggingClassifier,
+    GradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
     StackingClassifier,
@@ -224,6 +225,30 @@ def test_row_64_a_method_patched_on_the_class_goes_to_the_host(monkeypatch):
     assert "predict of the class LinearRegression was replaced" in repr(model)
 
 
+@pytest.mark.parametrize("kind", [GradientBoostingRegressor, RandomForestRegressor])
+def test_numbers_drawn_elsewhere_are_no_change(kind):
+    # Without random_state= boosting keeps NumPy's own generator, of which everybody draws.
+    fitted = kind(n_estimators=3).fit(X, Y)
+    model = xj.as_model(fitted)
+    before = model.predict(X)
+    np.random.standard_normal(5)
+    assert Stamp(fitted) == model.comparison.stamp
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize("part", [LogisticRegression, StandardScaler])
+def test_a_method_replaced_on_the_class_after_wrapping_is_a_change(part, monkeypatch):
+    model = xj.as_model(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y > 0))
+    before = model.predict(X)
+    name = "transform" if part is StandardScaler else "predict_proba"
+    own = getattr(part, name)
+    monkeypatch.setattr(part, name, lambda self, rows: own(self, rows + 1))
+    with pytest.raises(xj.InputError, match=CHANGED):
+        model.predict(X)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
 def test_row_64_a_class_of_a_borrowed_name_goes_to_the_host():
     def predict(self, rows):
         return np.where(rows[:, 0] > 9, 0.0, LinearRegression.predict(self, rows))
@@ -345,3 +370,23 @@ def test_parameters_are_those_that_were_given():
     changed = model.replace(params=other)
     other["w"][:] = 1
     assert changed.predict(rows) == 0.0
+
+
+def test_qii_of_kept_codes_refuses_a_refit():
+    fitted_once = GradientBoostingRegressor(n_estimators=3, random_state=0).fit(X, Y)
+    qii = xj.QII(xj.as_model(fitted_once), X, quantity="individual", outcome="score")
+    qii.explain(X[:5])  # the data are not encoded yet
+    fitted_once.fit(X, -Y)
+    with pytest.raises(xj.InputError, match=CHANGED):
+        qii.explain()
+
+
+def test_qii_of_kept_codes_follows_a_translation_that_is_left():
+    estimator = GradientBoostingRegressor(n_estimators=3, random_state=0).fit(X, Y)
+    model = xj.as_model(estimator)
+    qii = xj.QII(model, X, quantity="individual", outcome="score")
+    before = qii.explain()
+    model.comparison.to_host("as a test wants it")
+    after = qii.explain()
+    assert (before.stats["backend"], after.stats["backend"]) == ("jax", "host")
+    np.testing.assert_allclose(after.values, before.values, rtol=0, atol=1e-5)

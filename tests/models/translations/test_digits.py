@@ -82,6 +82,20 @@ def test_values_beside_a_large_offset_are_those_of_the_host(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("rows", [X[:1], np.repeat(X[:1], 3, axis=0)], ids=["one", "equal"])
+def test_rows_that_show_no_spread_are_answered_by_the_estimator(rows: np.ndarray) -> None:
+    """A float32 of 1e8 is off by 4, and one answer does not show that answers are 8 apart."""
+    fitted = FORESTS().fit(X, Y + 1e8)
+    model = xj.as_model(fitted)
+    np.testing.assert_array_equal(model.predict(rows), fitted.predict(rows))
+    assert model.backend == "jax"  # nothing is decided for other rows
+    spread = np.ptp(fitted.predict(X))
+    np.testing.assert_allclose(model.predict(X), fitted.predict(X), rtol=0, atol=SHARE * spread)
+    np.testing.assert_allclose(
+        model.predict(rows), fitted.predict(rows), rtol=0, atol=SHARE * spread
+    )
+
+
 SCALED = {
     "least squares": (LinearRegression(), Y),
     "logistic": (LogisticRegression(), Y > 0),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xaijax.models.translations.families.neighbours import Ties
-from xaijax_kernels.structures.neighbours import AT_ONCE, nearest
+from xaijax_kernels.neighbours import AT_ONCE, nearest
 
 POWERS = [1.0, 2.0, 3.0, float("inf")]
 

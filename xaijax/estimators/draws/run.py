@@ -18,8 +18,8 @@ from xaijax.estimators.draws.designs import Design
 from xaijax.estimators.draws.moments import Moments
 from xaijax.games.engine.player_values import Values
 from xaijax.games.game import Game
+from xaijax.games.ways.choose import parts_of_draws
 from xaijax.games.ways.drawn import drawn as by_parts
-from xaijax.games.ways.drawn import drawn_values
 from xaijax.tables.fingerprints import fingerprints
 from xaijax_kernels.games import sampling
 
@@ -35,7 +35,7 @@ class Rows:
 
         A donor is drawn by its weight; with a user's sampler draw d takes row d.
         """
-        replacement = game.evaluator.replacement
+        replacement = game.setting.replacement
         groups = game.quantity.groups
         self.strata = 1 if groups is None else len(groups)
         self.games = game.N if groups is None else 1
@@ -46,7 +46,7 @@ class Rows:
         self._sampler = replacement.kind == "sampler"
         if groups is None and not shared and not self._sampler:
             ask = game.ask
-            step = ask.evaluator.rows_at_a_time
+            step = ask.setting.rows_at_a_time
             parts = [
                 fingerprints(ask.table_of_rows.decode(ask.codes[n : n + step]))
                 for n in range(0, game.N, step)
@@ -99,7 +99,7 @@ class Sampling:
 
         Chunks are asked together where that is possible, and added up one by one.
         """
-        chunk, values = chunk_of(self.design), drawn_values(self.game.ask, self.design.coalitions)
+        chunk, values = chunk_of(self.design), parts_of_draws(self.game.ask, self.design.coalitions)
         rows = len(self.chosen) * self.design.coalitions * chunk
         together = chunk * max(1, ROWS_AT_A_TIME // rows) if values is not None else chunk
         while self.done < stop:
@@ -138,7 +138,7 @@ def asked_terms(
 ) -> np.ndarray | None:
     """The terms of the draws first..stop-1 of each game, which takes `drawn`; [n, D, T, K].
 
-    values: what answers without rows, see `drawn_values`; None: one of its answers is bad.
+    values: what answers without rows, see `parts_of_draws`; None: one of its answers is bad.
     """
     instance = np.stack([i for i, _ in drawn])  # [n, D]
     donor = np.stack([u for _, u in drawn])
@@ -165,8 +165,8 @@ def runs(
 ) -> Iterator[tuple[np.ndarray, Sampling]]:
     """(games, their run) for as many games as fit the memory together."""
     per_game = chunk_of(design) * design.coalitions
-    fits = min(ROWS_AT_A_TIME, game.evaluator.max_memory // 8 // (64 + 32 * game.outputs))
-    step = max(1, min(fits // per_game, game.evaluator.rows_at_a_time))
+    fits = min(ROWS_AT_A_TIME, game.setting.max_memory // 8 // (64 + 32 * game.outputs))
+    step = max(1, min(fits // per_game, game.setting.rows_at_a_time))
     for n in range(0, rows.games, step):
         chosen = np.arange(n, min(n + step, rows.games))
         yield chosen, Sampling(game, design, rows, chosen, joint)

@@ -29,7 +29,7 @@ from xaijax.federated.wire import psi
 from xaijax.federated.wire.messages import LARGEST, VERSION, numbers
 from xaijax.federated.wire.party import Names, Refused, check_version, handled
 from xaijax.federated.wire.tokens import KEY, NONCE, KeyPair, identifiers_of, split_tokens
-from xaijax.tables.frames import frame_kind
+from xaijax.tables.rows import rows_of
 
 
 @public_class
@@ -97,7 +97,8 @@ class Guest:
         state: str | Path | None = None,
         aligned: Iterable[str | int] | None = None,
     ) -> None:
-        given = rows.to_numpy() if frame_kind(rows) else rows
+        own = rows_of(rows)
+        given = own.matrix() if own.is_frame else rows
         self._rows = checks.matrix(given, "rows").astype(np.float64)
         checks.finite(self._rows, "rows", False)
         N, F = self._rows.shape

@@ -10,27 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.federated.in_process.reference import reference_of
 from xaijax.federated.split.model import SplitModel
 from xaijax.federated.wire.party import Transport
 from xaijax.games.measure.replacement import Baseline
-from xaijax.tables.frames import frame_kind
+from xaijax.tables.rows import rows_of
 
 
 def joined(rows: Any, answers: np.ndarray, labels: Sequence[str]) -> Any:
     """[host's columns | guests' answers], an array or a frame as the rows are."""
-    kind = frame_kind(rows)
-    if kind is None:
-        return np.concatenate([checks.matrix(rows, "X").astype(np.float64), answers], axis=1)
-    taken = [name for name in labels if name in rows.columns]
+    own = rows_of(rows)
+    taken = [name for name in labels if name in own.labels]
     if taken:
         raise InputError(
             f"X has a column {taken[0]!r}, a name that guests' answers need; rename it."
         )
-    named = {name: answers[:, j] for j, name in enumerate(labels)}
-    return rows.assign(**named) if kind == "pandas" else rows.hstack(type(rows)(named))
+    return own.beside(answers, labels)
 
 
 def host_reference(reference: Any, background: Any, model: Any) -> tuple[Any, str]:
@@ -42,7 +38,7 @@ def host_reference(reference: Any, background: Any, model: Any) -> tuple[Any, st
             "'median'."
         )
     row = source.as_rows(model.allow_nan)
-    return (row if frame_kind(row) else np.asarray(row, np.float64)), kind
+    return (row if rows_of(row).is_frame else np.asarray(row, np.float64)), kind
 
 
 def check_model(model: Any, arbiter: Any) -> None:

@@ -33,9 +33,9 @@ from xaijax.federated.split.model import SplitModel
 from xaijax.federated.wire import psi
 from xaijax.federated.wire.party import Transport
 from xaijax.federated.wire.tokens import identifiers_of
-from xaijax.players.index import Index
+from xaijax.players.index import IndexLike
 from xaijax.results.explanation import Explanation
-from xaijax.tables.frames import frame_kind
+from xaijax.tables.rows import rows_of
 
 BATCH = 256
 
@@ -126,7 +126,7 @@ class Host:
         guests: Mapping[str, Transport],
         identifiers: Iterable[str | int],
         reference: Literal["median", "na"] | Rows = "median",
-        index: Index = "shapley",
+        index: IndexLike = "shapley",
         estimator: Literal["auto", "exact", "permutation", "kernel", "wls"] = "auto",
         end_weight: float = END_WEIGHT,
         version: str | Mapping[str, str] | None = None,
@@ -164,7 +164,7 @@ class Host:
         self.model = self._joint.model if self._joint is not None else split_model(model).model
         self._widths = {name: 1 if model is None else model.widths[name] for name in transports}
         self._row, self._reference_kind = host_reference(reference, background, self.model)
-        if model is None and frame_kind(self._row):
+        if model is None and rows_of(self._row).is_frame:
             raise InputError(
                 "background must be an array with arbiter=: numbers alone travel to it. Say "
                 "background.to_numpy()."
@@ -331,5 +331,5 @@ class Host:
             name: list(range(start, stop))
             for name, start, stop in zip(self._widths, ends[:-1], ends[1:], strict=True)
         }
-        one = row if frame_kind(row) else row[0]
+        one = row if rows_of(row).is_frame else row[0]
         return FederatedExplainer(self.model, row, guests, reference=one, **self._common)

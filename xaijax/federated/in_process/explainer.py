@@ -18,17 +18,20 @@ from xaijax.core.typing import ArrayLike, Devices, Model, Progress, Rows
 from xaijax.estimators.exact import Estimate
 from xaijax.estimators.least_squares import least_squares
 from xaijax.federated.in_process.idle_players import WithIdle
-from xaijax.federated.in_process.parties import Parties, copied, parties_of
+from xaijax.federated.in_process.parties import Parties, parties_of
 from xaijax.federated.in_process.reference import reference_of
 from xaijax.federated.in_process.worth import guest_worth
 from xaijax.games.asking.refuse import LARGEST_TABLE
 from xaijax.games.game import Game
 from xaijax.games.measure.replacement import Baseline, replacement_of
+from xaijax.games.planned import Planned, tables
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.players.index import Index
+from xaijax.players.index import IndexLike, named
 from xaijax.players.players import column_labels
 from xaijax.results.explanation import Explanation
 from xaijax.results.guest_worth import GuestWorth
+from xaijax.results.plan import Plan
+from xaijax.tables.rows import rows_of
 
 END_WEIGHT = 1e4  # the authors'
 
@@ -107,7 +110,7 @@ class FederatedExplainer:
         background: Rows,
         guests: Mapping[str, Sequence[str | int]],
         reference: Literal["median", "na"] | Rows = "median",
-        index: Index = "shapley",
+        index: IndexLike = "shapley",
         estimator: Literal["auto", "exact", "permutation", "kernel", "wls"] = "auto",
         end_weight: float = END_WEIGHT,
         budget: int | None = None,
@@ -180,8 +183,24 @@ class FederatedExplainer:
                 and for the other errors, see `Explainer.__call__`.
         """
         explanation = self._explained(X, progress)
-        self._last, self._own = (copied(X), explanation), None
+        self._last, self._own = (rows_of(X).copy(), explanation), None
         return explanation
+
+    def plan(self, X: Rows) -> Plan:
+        """What explaining X would ask for, told before it is asked.
+
+        Args:
+            X: rows [N, F], as of a call.
+
+        Returns:
+            A `Plan`. The model is asked no more than its probe (32 rows).
+
+        Raises:
+            What a call raises before it asks.
+        """
+        if self._estimator == "wls":
+            self._refuse_large(self._united)
+        return self._united.plan(X)
 
     def check(self, X: Any) -> None:
         """Raise InputError or InputTypeError for instances that a call would not accept."""
@@ -335,6 +354,7 @@ class _LeastSquares(WithIdle):
     """An `Explainer` that solves the authors' regression on the full table."""
 
     efficient = False  # a regression's residual is no rounding
+    _exact_name = "wls"
 
     def __init__(self, end_weight: float, idle: Mapping[int, str], **arguments: Any) -> None:
         super().__init__(idle, estimator="exact", **arguments)
@@ -343,6 +363,9 @@ class _LeastSquares(WithIdle):
     def _closed(self, game: Game) -> bool:
         """The regression reads the whole table."""
         return False
+
+    def _plan_enumerated(self, game: Game, rows: np.ndarray, planned: Planned) -> None:
+        tables(game, rows, planned)
 
     def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
         places = sorted(self._idle)
@@ -368,7 +391,7 @@ def _end_weight(end_weight: Any, estimator: str, index: Any, model: Any) -> floa
                 "estimator='wls', or leave it out."
             )
         return float(end_weight)
-    if index != "shapley":
+    if not named(index).efficient:
         raise InputError(
             f"estimator='wls' is the authors' regression for index='shapley', got index={index!r}."
         )

@@ -18,7 +18,7 @@ from xaijax.games.game import Game
 from xaijax.methods.explainer.choice import Choice
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.explainer.record import Answer
-from xaijax.players.index import Index, index_weights
+from xaijax.players.index import IndexLike, index_weights
 from xaijax.players.players import Players
 from xaijax_kernels.games.semivalues import induced_weights
 
@@ -37,7 +37,7 @@ class WithIdle(Explainer):
         # For what is recorded; the games know of the others alone.
         self.players = Players(busy[self.players.of_column], tuple(names))
 
-    def _weights(self, index: Index) -> tuple[np.ndarray, str]:
+    def _weights(self, index: IndexLike) -> tuple[np.ndarray, str]:
         busy = self.players.count
         weights, name = index_weights(index, busy + len(self._idle))
         self.index_weights = weights  # of all players

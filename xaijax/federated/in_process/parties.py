@@ -13,7 +13,7 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.players.players import column_index
-from xaijax.tables.frames import frame_kind
+from xaijax.tables.rows import rows_of
 
 HOST = "host"  # the party that explains, in what compares parties
 
@@ -115,12 +115,4 @@ def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parti
 def without(X: Any, columns: Sequence[int]) -> Any:
     """Rows X [N, F], an array or a frame, less some of its columns."""
     kept = [c for c in range(X.shape[1]) if c not in set(columns)]
-    return X.iloc[:, kept] if frame_kind(X) == "pandas" else X[:, kept]
-
-
-def copied(X: Any) -> Any:
-    """Rows of one's own, which the caller cannot change."""
-    kind = frame_kind(X)
-    if kind == "pandas":
-        return X.copy()
-    return X if kind == "polars" else np.array(X)
+    return rows_of(X).columns_at(kept)

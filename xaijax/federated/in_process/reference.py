@@ -14,9 +14,10 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.federated.in_process.parties import copied
 from xaijax.games.measure.replacement import Baseline
-from xaijax.tables.frames import frame_kind, frame_labels, same_labels
+from xaijax.tables.frames import frame_labels, same_labels
+from xaijax.tables.rows import rows_of
+from xaijax.tables.series import is_labelled
 
 WORDS = ("median", "na")
 
@@ -39,24 +40,24 @@ def reference_of(reference: Any, background: Any, allow_nan: bool) -> tuple[Any,
         if reference == "median":
             # Taken here, once: of many rows it costs seconds.
             row = Baseline("median", background).as_rows(allow_nan)
-            return Baseline(row if frame_kind(row) else row[0]), "median"
+            return Baseline(row if rows_of(row).is_frame else row[0]), "median"
         if not allow_nan:
             raise InputError(
                 "reference='na' needs a model that takes missing values: say "
                 "as_model(..., allow_nan=True) if yours does, or reference='median'."
             )
-        return Baseline(_missing(background)), "na"
+        return Baseline(rows_of(background).missing("reference='na'")), "na"
     if isinstance(reference, Baseline):
         raise InputTypeError("reference must be 'median', 'na', a row or rows, got a Baseline.")
-    if type(reference).__module__.startswith("pandas") and hasattr(reference, "to_frame"):
+    if is_labelled(reference):
         _same_columns([str(c) for c in reference.index], background)  # a Series
         return Baseline(reference.copy()), "row"
-    if frame_kind(reference):
+    if rows_of(reference).is_frame:
         _same_columns(frame_labels(reference, "reference"), background)
-        own = copied(reference)  # it is read again when single columns are asked
+        own = rows_of(reference).copy()  # it is read again when single columns are asked
         return (Baseline(own), "row") if len(own) == 1 else (own, "rows")
     rows = np.array(checks.as_array(reference, "reference"))
-    if frame_kind(background):
+    if rows_of(background).is_frame:
         raise InputError(
             "reference must be a frame with the columns of the background, got an array of shape "
             f"{rows.shape}. Say a frame of one row, or reference='median'."
@@ -76,31 +77,8 @@ def reference_of(reference: Any, background: Any, allow_nan: bool) -> tuple[Any,
 
 
 def _same_columns(labels: Sequence[str], background: Any) -> None:
-    if frame_kind(background):
+    if rows_of(background).is_frame:
         expected = frame_labels(background, "background")
         same_labels(labels, expected, "reference", "the background")
     else:
         raise InputError("reference is a frame, but the background an array; give both alike.")
-
-
-def _missing(background: Any) -> Any:
-    """One row like those of the background, with nothing in it."""
-    kind = frame_kind(background)
-    if kind == "pandas":
-        empty = background.iloc[:1].copy()
-        for label in empty.columns:
-            dtype = empty[label].dtype
-            if isinstance(dtype, np.dtype) and dtype.kind == "b":
-                raise InputError(
-                    f"reference='na': column {label!r} is bool, which cannot be missing. Cast it "
-                    "to 'boolean' or float, or give a row."
-                )
-            plain = isinstance(dtype, np.dtype) and dtype.kind in "iuf"
-            gone, kept = ([np.nan], np.float64) if plain else ([None], dtype)
-            empty[label] = type(empty[label])(gone, index=empty.index, dtype=kept)
-        return empty
-    if kind == "polars":
-        return background.head(1).clear(1)
-    array = checks.as_array(background, "background")
-    dtype = array.dtype if array.dtype.kind == "f" else np.float64
-    return np.full(array.shape[1:], np.nan, dtype)

@@ -15,7 +15,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.federated.in_process.parties import HOST, Parties, without
 from xaijax.results.explanation import Explanation
 from xaijax.results.guest_worth import GuestWorth
-from xaijax.tables.frames import frame_kind
+from xaijax.tables.rows import rows_of
 
 Score = Callable[[Any, Any], float]  # (model, rows) -> one number
 
@@ -39,7 +39,7 @@ def guest_worth(
     parties, reference = off
     given = dict(refitted or {})
     _refuse(given, parties, several)
-    X = X if frame_kind(X) else np.asarray(X)
+    X = X if rows_of(X).is_frame else np.asarray(X)
     truth = np.asarray(y)
     if truth.shape != X.shape[:1]:
         raise InputError(
@@ -134,32 +134,7 @@ def _off(X: Any, columns: tuple[int, ...], reference: Any) -> Any:
     """X with these columns at the reference."""
     if not columns:
         return X
-    kind = frame_kind(X)
-    if kind is None:
-        row = reference.to_numpy()[0] if frame_kind(reference) else reference
-        out = np.array(X, np.result_type(X.dtype, row.dtype))
-        out[:, list(columns)] = row[list(columns)]
-        return out
-    value = _value_of(reference)
-    if kind == "pandas":
-        out = X.copy()
-        for c in columns:
-            own = value(c)
-            repeated = own.iloc[[0] * len(X)] if hasattr(own, "iloc") else [own] * len(X)
-            series = type(X.iloc[:, c])(repeated)
-            out.isetitem(c, series.set_axis(X.index))
-        return out
-    names = [X.columns[c] for c in columns]
-    if frame_kind(reference):
-        return X.with_columns(*reference.select(names)[[0] * len(X)].get_columns())
-    series = [type(X.to_series(c))(X.columns[c], [float(value(c))] * len(X)) for c in columns]
-    return X.with_columns(*series)
-
-
-def _value_of(reference: Any) -> Callable[[int], Any]:
-    """A column's reference: a Series of one entry, or a number."""
-    if frame_kind(reference) == "pandas":
-        return lambda c: reference.iloc[:, c]
-    if frame_kind(reference) == "polars":
-        return lambda c: reference.to_series(c)
-    return lambda c: reference[c]
+    rows, row = rows_of(X), rows_of(reference)
+    if row.is_frame and row.kind != rows.kind:
+        reference = row.matrix()[0]
+    return rows.with_row(columns, reference)

@@ -33,17 +33,17 @@ class Ends:
         Donors are asked once for all instances, and scored against each where the score looks at
         f(x), once for each distinct answer.
         """
-        evaluator = self._ask.evaluator
+        setting = self._ask.setting
         if self._donors is None:
             answers = self._answers_of_donors()
             distinct, first, place = _distinct_rows(answers)
-            weights = np.bincount(place, evaluator.replacement.weights, len(distinct))
+            weights = np.bincount(place, setting.replacement.weights, len(distinct))
             self._donors = distinct, weights, first
         distinct, weights, donors = self._donors
-        score = evaluator.score
+        score = setting.score
         if score is None or not score.reads_own:
             scores = distinct if score is None else np.asarray(score(distinct, None))
-            refuse_bad_scores(evaluator, scores, donors)
+            refuse_bad_scores(setting, scores, donors)
             return np.repeat(weights[None] @ scores, len(here), axis=0)
         own, _, place = _distinct_rows(self._answers_of_rows(here))
         step = max(1, ROWS_AT_A_TIME // len(distinct))
@@ -52,17 +52,17 @@ class Ends:
             some = own[n : n + step]
             against = np.repeat(some, len(distinct), axis=0)
             scores = np.asarray(score(np.tile(distinct, (len(some), 1)), against))
-            refuse_bad_scores(evaluator, scores, np.tile(donors, len(some)))
+            refuse_bad_scores(setting, scores, np.tile(donors, len(some)))
             scores = scores.reshape(len(some), len(distinct), -1)
             parts.append(np.tensordot(scores, weights, axes=(1, 0)))
         return np.concatenate(parts)[place]
 
     def _answers_of_donors(self) -> np.ndarray:
         """The model's answers to the donors, [B, A]."""
-        B = len(self._ask.evaluator.replacement.codes)
-        values = values_of(self._ask.evaluator, self._ask.codes) if self._ask.crosses else None
+        B = len(self._ask.setting.replacement.codes)
+        values = values_of(self._ask.probed, self._ask.codes) if self._ask.crosses else None
         if values is not None:
-            answers = whole(self._ask.evaluator, values, values.of_donors)
+            answers = whole(self._ask.probed, values, values.of_donors)
             if np.isfinite(answers).all():
                 self._ask.answered(B)
                 return answers.astype(np.float64)
@@ -71,9 +71,9 @@ class Ends:
 
     def _answers_of_rows(self, here: np.ndarray) -> np.ndarray:
         """The model's answers to the instances `here` themselves, [n, A]."""
-        values = values_of(self._ask.evaluator, self._ask.codes) if self._ask.crosses else None
+        values = values_of(self._ask.probed, self._ask.codes) if self._ask.crosses else None
         if values is not None:
-            answers = whole(self._ask.evaluator, values, values.of_rows[here])
+            answers = whole(self._ask.probed, values, values.of_rows[here])
             if np.isfinite(answers).all():
                 self._ask.answered(len(here))
                 return answers.astype(np.float64)

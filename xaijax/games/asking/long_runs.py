@@ -14,9 +14,10 @@ from typing import Any
 import jax
 
 from xaijax.core.long_runs import MINUTE_OF_A_CORE, tell
+from xaijax.core.once import once
 from xaijax.core.threads import cores
 from xaijax.games.asking.questions import Questions
-from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.engine.probed import Probed
 from xaijax_kernels.engine.operations import operations
 
 # Operations of about a minute, at 16e12 a second.
@@ -25,7 +26,6 @@ MINUTE_OF_AN_ACCELERATOR = 1e15
 MOST_HOST_ROWS = 10_000_000
 OF_A_COLUMN = 4.0  # to make a hybrid: its mask, both rows' codes, the choice between them
 TRACED = 32  # rows that a head is traced for
-OF_STRUCTURE = "operations of a structure"  # traced once for all questions
 
 
 def minute(devices: Sequence[Any]) -> float:
@@ -37,45 +37,44 @@ def minute(devices: Sequence[Any]) -> float:
 
 def operations_of_a_row(ask: Questions) -> float:
     """Of a probed JAX model, with the making of the hybrid; less where a structure answers."""
-    evaluator = ask.evaluator
-    probe, structure = evaluator.findings, evaluator.structure
-    hybrid = OF_A_COLUMN * evaluator.replacement.codes.shape[1]
+    probed, setting = ask.probed, ask.setting
+    probe = probed.findings
+    hybrid = OF_A_COLUMN * setting.replacement.codes.shape[1]
     whole = hybrid + operations(probe.jaxpr, probe.rows)
-    if structure is None or not ask.structured:
+    if not ask.structured:
         return whole
-    key = (OF_STRUCTURE, structure)
-    if key not in evaluator.kept:
-        evaluator.kept[key] = _operations_of(structure, evaluator)
-    return min(whole, evaluator.kept[key])
+    return min(whole, _operations_of(ask.probed))
 
 
-def _operations_of(structure: Any, evaluator: Evaluator) -> float:
+@once
+def _operations_of(probed: Probed) -> float:
     """Of one hybrid that the structure answers: its parts joined, and the head."""
-    params, dtype = evaluator.model.params, evaluator.replacement.codes.dtype
-    known = evaluator.known
+    structure, known = probed.structure, probed.known
+    params, dtype = probed.setting.model.params, probed.setting.replacement.codes.dtype
     rows = jax.ShapeDtypeStruct((TRACED, known.width), dtype)
     head = operations(jax.make_jaxpr(structure.head)(params, rows).jaxpr, TRACED)
     return 2.0 * known.parts * (1 if known.adds else known.width) + head
 
 
-def why_long(ask: Questions, rows: int, beside: float = 0.0) -> str:
+def why_long(ask: Questions, rows: int, beside: float = 0.0, drawn: float = 0.0) -> str:
     """What makes so many model rows a long run; empty: it is none. Probes the model.
 
-    beside: operations of one core of the host for what is drawn.
+    beside: operations of one core of the host for what is drawn. drawn: those by which a row is
+    drawn where the model runs.
     """
     ask.backend()
-    evaluator = ask.evaluator
+    probed, setting = ask.probed, ask.setting
     said = count = f"up to {rows:,} model rows are coming"
-    if evaluator.model.backend == "host":
+    if setting.model.backend == "host":
         long = rows > MOST_HOST_ROWS
         said = f"{count}, of a model that is called on the host"
     else:
         # Most runs are short whatever their model is; only for others a structure is looked at.
-        probe, limit = evaluator.findings, minute(evaluator.devices)
-        hybrid = OF_A_COLUMN * evaluator.replacement.codes.shape[1]
+        probe, limit = probed.findings, minute(setting.devices)
+        hybrid = drawn + OF_A_COLUMN * setting.replacement.codes.shape[1]
         long = rows * (hybrid + operations(probe.jaxpr, probe.rows)) > limit
         if long:
-            each = operations_of_a_row(ask)
+            each = drawn + operations_of_a_row(ask)
             long = rows * each > limit
             said = f"{count}, of about {each:,.0f} operations each"
     if long:
@@ -85,8 +84,10 @@ def why_long(ask: Questions, rows: int, beside: float = 0.0) -> str:
     return ""
 
 
-def tell_long_run(ask: Questions, rows: int, ways: str, beside: float = 0.0) -> None:
+def tell_long_run(
+    ask: Questions, rows: int, ways: str, beside: float = 0.0, drawn: float = 0.0
+) -> None:
     """Warn, before it starts, of a run that takes more than about a minute; ways: to shorten it."""
-    said = why_long(ask, rows, beside)
+    said = why_long(ask, rows, beside, drawn)
     if said:
         tell(said, ways)

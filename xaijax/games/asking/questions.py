@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,12 +18,15 @@ from xaijax.games.asking.refuse import refuse_bad_answers
 from xaijax.games.asking.whole_rows import WholeAnswers, whole_answers
 from xaijax.games.engine.evaluator import PROBE_ROWS, Evaluator
 from xaijax.games.engine.loop import Backend, Done, Instances, Question, Stream
+from xaijax.games.engine.probed import Probed
+from xaijax.games.engine.setting import Setting
 from xaijax.games.measure.replacement import agreement_codes
+from xaijax.tables.table import Table
 from xaijax_kernels.engine.lattice import Pairs, pack
 from xaijax_kernels.engine.lattice import differing as _differ
 from xaijax_kernels.engine.single_rows import RowStream
 
-LARGEST = "largest of the donors"
+Result = TypeVar("Result")
 MOST_UNEVEN = 1 << 12  # by which 24 bits leave 12 for usual numbers
 
 
@@ -39,17 +42,26 @@ class Questions:
     """The rows of N instances, and the loop that answers hybrids of them."""
 
     def __init__(
-        self, evaluator: Evaluator, rows: Any, progress: Callable[[int], None], first: int = 0
+        self,
+        evaluator: Evaluator,
+        rows: Any,
+        progress: Callable[[int], None],
+        first: int = 0,
+        asks: bool = True,
+        encoded: Callable[[], tuple[Table, np.ndarray]] | None = None,
     ) -> None:
         """rows: instances as read by the evaluator's table; progress(model rows done); first: which
-        row of X the first is, for messages.
+        row of X the first is, for messages. asks: False for a plan, for which the model is asked
+        nothing but its probe, and a translation compared on no more than its first rows. encoded:
+        gives what `Evaluator.encoded` makes of these rows, where somebody keeps it.
         """
         before_jax()
-        self.first = first
+        self.first, self.asks = first, asks
         self.evaluator, self._progress = evaluator, progress
         evaluator.follow()
-        evaluator.refuse_large_tile()
-        self.table_of_rows, self.codes = evaluator.encoded(rows)  # codes [N, C]
+        evaluator.setting.refuse_large_tile()
+        own = evaluator.encoded(rows, hold=asks) if encoded is None else encoded()
+        self.table_of_rows, self.codes = own  # codes [N, C]
         self.count = Count()
         self.structure: str | None = None  # what answered instead of the whole model, if anything
         self._largest: np.ndarray | None = None  # [N + B]
@@ -65,24 +77,34 @@ class Questions:
     @property
     def P(self) -> int:
         """Players."""
-        return self.evaluator.players.count
+        return self.setting.players.count
+
+    @property
+    def setting(self) -> Setting:
+        """What is asked about, by which limits."""
+        return self.evaluator.setting
+
+    @property
+    def probed(self) -> Probed:
+        """What is known of the model, once `backend` has been asked for."""
+        return self.evaluator.probed
 
     def backend(self) -> Backend:
         """The loop; the first call probes the model."""
         few = self.codes[: PROBE_ROWS // 2]
-        unknown = self.evaluator.findings is None and self.evaluator.model.backend == "host"
+        unknown = not self.evaluator.is_probed and self.setting.model.backend == "host"
         if unknown and len(few) < self.N:
             few = np.concatenate([few[:-1], self.codes[-1:]])  # which is asked late in the run
         return self.evaluator.backend(self.table_of_rows, few, self.N)
 
     def differing(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """(place of the first, bool [n, B, P]) for as many of `rows` as are planned together."""
-        donors = agreement_codes(self.evaluator.replacement.codes)
-        step = self.evaluator.instances_at_a_time
+        donors = agreement_codes(self.setting.replacement.codes)
+        step = self.setting.instances_at_a_time
         for first in range(0, len(rows), step):
             x = agreement_codes(self.codes[rows[first : first + step]])
-            if self.evaluator.model.deterministic:
-                yield first, _differ(x, donors, self.evaluator.code_players, self.P)
+            if self.setting.model.deterministic:
+                yield first, _differ(x, donors, self.setting.code_players, self.P)
             else:  # a random answer differs from itself: nothing may be asked once for two
                 yield first, np.ones((len(x), len(donors), self.P), bool)
 
@@ -107,23 +129,32 @@ class Questions:
         One stream for the model, and one for each size of the slots that its structure takes.
         """
         differs = differs.reshape(-1, self.P)
-        if not self.structured:
-            yield np.arange(len(differs)), self.pack(backend, instance, donor, differs)
-            return
-        sizes = self._slots(backend)
-        place = np.searchsorted(sizes, differs.sum(axis=1), side="right") - 1
-        bits = sizes[np.maximum(place, 0)]  # the largest that the pair fills, or the smallest
-        for own in np.unique(bits)[::-1]:
-            here = np.flatnonzero(bits == own)
-            some = (instance[here], donor[here], differs[here], int(own))
-            pairs = pack(*some, structured=True)
+        for here, bits in self.streams(backend, differs.sum(axis=1)):
+            some = instance[here], donor[here], differs[here]
+            if bits is None:
+                yield here, self.pack(backend, *some)
+                continue
+            pairs = pack(*some, bits, structured=True)
             self.counted(pairs)
             yield here, pairs
+
+    def streams(self, backend: Backend, k: np.ndarray) -> Iterator[tuple[np.ndarray, int | None]]:
+        """(places, log2 of the rows of a slot) of the pairs with k players that differ, int [M], a
+        stream each; None: slots for the model itself.
+        """
+        if not self.structured:
+            yield np.arange(len(k)), None
+            return
+        sizes = self._slots(backend)
+        place = np.searchsorted(sizes, k, side="right") - 1
+        bits = sizes[np.maximum(place, 0)]  # the largest that the pair fills, or the smallest
+        for own in np.unique(bits)[::-1]:
+            yield np.flatnonzero(bits == own), int(own)
 
     def _slots(self, backend: Backend) -> np.ndarray:
         """log2 of the rows of the structure's slots, each once."""
         most = min(self.P, backend.rows_per_block.bit_length() - 1)
-        return np.unique(np.minimum(self.evaluator.known.slot_bits, most))
+        return np.unique(np.minimum(self.probed.known.slot_bits, most))
 
     def least_bits(self, backend: Backend) -> int:
         """A pair of `packs` takes at least 2^least_bits rows."""
@@ -131,15 +162,13 @@ class Questions:
 
     @property
     def largest(self) -> np.ndarray:
-        """Of what a structure makes of each instance and donor; see `Evaluator.largest`."""
+        """Of what a structure makes of each instance and donor; see `Probed.largest`."""
         if self._largest is None:
-            kept, donors = self.evaluator.kept, self.evaluator.replacement.codes
-            if kept.get(LARGEST, (None,))[0] is not donors:  # once for all questions
-                kept[LARGEST] = donors, self.evaluator.largest(donors)
-            of_donors = kept[LARGEST][1]
+            donors = self.setting.replacement.codes
+            of_donors = self.probed.largest_donors
             # A memory map is not read for it.
             same = isinstance(self.codes, np.ndarray) and np.array_equal(self.codes, donors)
-            own = of_donors if same else self.evaluator.largest(self.codes)
+            own = of_donors if same else self.probed.largest(self.codes)
             self._largest = np.concatenate([own, of_donors])
         return self._largest
 
@@ -164,14 +193,14 @@ class Questions:
     @property
     def _may_stand_in(self) -> bool:
         """Whether the structure's numbers are finite; refuses a row that it answers otherwise."""
-        return self.finite and len(self.whole.answers) == self.N
+        return self.finite and (not self.asks or len(self.whole.answers) == self.N)
 
     @property
     def walks(self) -> bool:
         """Whether orders may be walked: no number is so large that the changes of a layer along an
         order, from it to others, would lose these.
         """
-        if not self.evaluator.walks or not self.finite:
+        if not self.probed.walks or not self.finite:
             return False
         even = self.largest.max() <= MOST_UNEVEN * np.median(self.largest)
         return bool(even) and self._may_stand_in
@@ -179,17 +208,17 @@ class Questions:
     @property
     def crosses(self) -> bool:
         """Whether the model's structure answers instances crossed with donors."""
-        return self.evaluator.crosses and self._may_stand_in
+        return self.probed.crosses and self._may_stand_in
 
     @property
     def solved(self) -> bool:
         """Whether a closed form may answer, where the model's structure has one."""
-        return self.evaluator.structured and self._may_stand_in
+        return self.probed.structured and self._may_stand_in
 
     @property
     def structured(self) -> bool:
         """Whether the model's structure answers corners."""
-        return self.evaluator.spares and self.solved
+        return self.probed.spares and self.solved
 
     def question(
         self,
@@ -202,8 +231,8 @@ class Questions:
         """What goes with the stream of the instances `rows` and the donors `donors`."""
         return Question(
             self.instances(rows),
-            self.evaluator.replacement.weights[donors],
-            refuse_bad_answers(self.evaluator, rows + self.first, backend, masks),
+            self.setting.replacement.weights[donors],
+            refuse_bad_answers(self.setting, rows + self.first, backend, masks),
             self.telling(stream),
             masks,
         )
@@ -245,13 +274,13 @@ class Questions:
     ) -> np.ndarray:
         """Scores of single hybrids, float64 [R, K].
 
-        here: int [n], at most `evaluator.rows_at_a_time` of the game's instances; a row names one
-        of them by its place there, a donor, and a coalition of masks bool [C, P].
+        here: int [n], at most `setting.rows_at_a_time` of the game's instances; a row names one of
+        them by its place there, a donor, and a coalition of masks bool [C, P].
         """
         backend = self.backend()
-        if len(masks) > self.evaluator.listed:
+        if len(masks) > self.setting.listed:
             raise MemoryPlanError(
-                f"max_memory={self.evaluator.max_memory:,} bytes is too little for a list of "
+                f"max_memory={self.setting.max_memory:,} bytes is too little for a list of "
                 f"{len(masks):,} coalitions of {self.P} players. Raise max_memory=."
             )
         stream = RowStream(
@@ -260,8 +289,8 @@ class Questions:
         self.counted(stream)
         done = self.telling(stream)
         x = self.instances(here) if scored else Instances(self.codes[here], here=here + self.first)
-        check = refuse_bad_answers(self.evaluator, here + self.first, backend, masks, scored)
-        parts = [np.zeros((0, self.evaluator.outputs))]
+        check = refuse_bad_answers(self.setting, here + self.first, backend, masks, scored)
+        parts = [np.zeros((0, self.probed.outputs))]
         for answers in backend.answers(stream, x, masks, scored):
             check(stream, answers)
             parts.append(backend.values(answers))
@@ -270,7 +299,7 @@ class Questions:
 
     def with_offset(self, answers: np.ndarray) -> np.ndarray:
         """Answers, or means of them, float64 [..., K], with what the model's are short of."""
-        offset = self.evaluator.offset
+        offset = self.setting.offset
         return answers if offset is None else answers + offset
 
     def instances(self, here: np.ndarray) -> Instances:
@@ -278,11 +307,11 @@ class Questions:
 
         The answers of all instances are asked at once, one row each, when first needed.
         """
-        score = self.evaluator.score
+        score = self.setting.score
         if score is None or not score.reads_own:
             return Instances(self.codes[here], here=here + self.first)
         if self._own is None:
-            masks, step = np.ones((1, self.P), bool), self.evaluator.rows_at_a_time
+            masks, step = np.ones((1, self.P), bool), self.setting.rows_at_a_time
             parts = []
             for first in range(0, self.N, step):
                 some = np.arange(first, min(first + step, self.N))
@@ -293,21 +322,16 @@ class Questions:
         return Instances(self.codes[here], self._own[here], here + self.first)
 
     def with_less_where_memory_is_short(
-        self,
-        backend: Backend,
-        stretch: Callable[[Backend, int, np.ndarray], None],
-        first: int,
-        differs: np.ndarray,
-    ) -> Backend:
+        self, backend: Backend, run: Callable[[Backend], Result]
+    ) -> tuple[Backend, Result]:
         """Run one stretch, again with half the tile as often as the device runs out of memory.
 
-        The plan should keep that from happening; returns the backend that did it.
+        The plan should keep that from happening; returns the backend that did it, and what came.
         """
         while True:
             before = Count(self.count.distinct, self.count.padded)
             try:
-                stretch(backend, first, differs)
-                return backend
+                return backend, run(backend)
             except Exception as error:
                 exhausted = "RESOURCE_EXHAUSTED" in str(error)
                 if not exhausted or not self.evaluator.halve_tile():

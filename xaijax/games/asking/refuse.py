@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError, ModelOutputError
-from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.engine.loop import Backend, Check, Stream
+from xaijax.games.engine.setting import LARGEST_PAIR, Setting
 from xaijax.games.measure.replacement import agreement_codes
 from xaijax_kernels.engine.lattice import differing
 
@@ -29,10 +29,10 @@ def refuse_too_many(game: Any, largest: np.ndarray) -> None:
     k = int(largest.max())
     if k > LARGEST_PAIR:
         n = int(largest.argmax())
-        evaluator = game.evaluator
-        x, donors = game.ask.codes[n : n + 1], evaluator.replacement.codes
-        own = differing(agreement_codes(x), agreement_codes(donors), evaluator.code_players, game.P)
-        b = int(evaluator.replacement.row[own[0].sum(axis=1).argmax()])
+        setting = game.setting
+        x, donors = game.ask.codes[n : n + 1], setting.replacement.codes
+        own = differing(agreement_codes(x), agreement_codes(donors), setting.code_players, game.P)
+        b = int(setting.replacement.row[own[0].sum(axis=1).argmax()])
         raise EnumerationLimitError(
             f"X row {n} and background row {b} differ in {k} players, which is 2^{k} "
             f"coalitions; exact values go up to {LARGEST_PAIR} players that differ. Group "
@@ -55,7 +55,7 @@ def refuse_wide_table(game: Any) -> None:
 def refuse_biased_link(game: Any) -> None:
     """Raise InputError for an outer function of a random model's answers."""
     quantity = game.quantity
-    if not quantity.linear and not game.evaluator.model.deterministic:
+    if not quantity.linear and not game.setting.model.deterministic:
         raise InputError(
             f"{quantity.argument}={quantity.name!r} of a random model's mean answer is biased by "
             'its noise. Use link="identity" with deterministic=False.'
@@ -70,7 +70,7 @@ def refuse_large_tables(game: Any) -> None:
 
 def table_limits(game: Any, K: int) -> tuple[int, int]:
     """(model rows, instances) of one stretch of tables: a quarter of the memory each."""
-    memory = game.evaluator.max_memory
+    memory = game.setting.max_memory
     values = memory // 4 // (16 * K)
     tables = memory // 4 // (24 * K << game.P)
     if not values >> game.P or not tables:
@@ -91,7 +91,7 @@ def coalition_text(names: tuple[str, ...], kept: np.ndarray) -> str:
 
 
 def refuse_bad_answers(
-    evaluator: Any,
+    setting: Setting,
     rows: np.ndarray,
     backend: Backend,
     masks: np.ndarray | None = None,
@@ -102,9 +102,9 @@ def refuse_bad_answers(
     rows: the game's instances that the stream numbers from 0; masks: the list it names; scored:
     False where the answers are the model's own.
     """
-    score = evaluator.score if scored else None
+    score = setting.score if scored else None
     limited = score is not None and score.bounds is not None
-    passed_on = evaluator.model.nonfinite == "propagate"
+    passed_on = setting.model.nonfinite == "propagate"
 
     def check(stream: Stream, answers: Any) -> None:
         if (passed_on and not limited) or not backend.any_bad(answers):
@@ -115,8 +115,8 @@ def refuse_bad_answers(
             instance, donor, mask = stream.locate(answers.piece.first_row + row, masks)
             return (
                 f"X row {rows[instance]} with background row "
-                f"{int(evaluator.replacement.row[donor])} and "
-                f"{coalition_text(evaluator.players.names, mask)}"
+                f"{int(setting.replacement.row[donor])} and "
+                f"{coalition_text(setting.players.names, mask)}"
             )
 
         if score is not None and limited:
@@ -135,14 +135,14 @@ def refuse_bad_answers(
     return check
 
 
-def refuse_bad_scores(evaluator: Any, scores: np.ndarray, donors: np.ndarray) -> None:
+def refuse_bad_scores(setting: Setting, scores: np.ndarray, donors: np.ndarray) -> None:
     """The same for scores [R, K] of the donors themselves, int [R]."""
-    score = evaluator.score
+    score = setting.score
     if score is None or score.bounds is None:
         return
     bad = _out_of_bounds(score, scores)
     if len(bad):
-        donor = int(evaluator.replacement.row[donors[bad[0]]])
+        donor = int(setting.replacement.row[donors[bad[0]]])
         where = f"background row {donor}, with everything replaced"
         raise ModelOutputError(score.complaint(scores[bad[0]], where))
 

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import ModelOutputError
+from xaijax.core.once import once
+from xaijax.games.engine.probed import Probed
 
 ROWS = 1 << 14  # looked at together: a memory map is read in pieces
-DONORS = "whole donors"  # looked at once for all questions
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,17 @@ def whole_answers(ask: Any) -> WholeAnswers:
 
     ask: the questions of these games (`questions.Questions`), of a model with a structure.
     """
-    evaluator = ask.evaluator
-    donors = evaluator.replacement.codes
-    if evaluator.kept.get(DONORS, (None,))[0] is not donors:
-        row = evaluator.replacement.row
-        checked = _checked(evaluator, donors, lambda b: f"background row {int(row[b])}", None)
-        evaluator.kept[DONORS] = donors, _ends(checked.answers)
-    ends = evaluator.kept[DONORS][1]
-    found = _checked(evaluator, ask.codes, lambda n: f"X row {n}", ends)
+    found = _checked(ask.probed, ask.codes, lambda n: f"X row {n}", _of_donors(ask.probed))
     return WholeAnswers(ask.with_offset(found.answers), found.allowed)
+
+
+@once
+def _of_donors(probed: Probed) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest and the largest of the donors' answers, [K] each, held against both."""
+    replacement = probed.setting.replacement
+    named = replacement.row
+    checked = _checked(probed, replacement.codes, lambda b: f"background row {int(named[b])}", None)
+    return _ends(checked.answers)
 
 
 def _ends(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -57,28 +60,28 @@ def _spread(answers: np.ndarray, ends: tuple[np.ndarray, np.ndarray]) -> np.ndar
         return np.maximum(np.abs(answers - ends[0]), np.abs(answers - ends[1]))
 
 
-def _checked(evaluator: Any, codes: np.ndarray, named: Any, ends: Any) -> WholeAnswers:
+def _checked(probed: Probed, codes: np.ndarray, named: Any, ends: Any) -> WholeAnswers:
     """The model's own answers to these rows; raises where the structure gives others.
 
     ends: the smallest and the largest of the donors' answers, by which an answer's spread is told,
     so that it does not hang on what else is explained; None: these are the donors.
     """
     answers, allowed = [], []
-    agreement = evaluator.findings.agreement
+    agreement = probed.findings.agreement
     for first in range(0, len(codes), ROWS):
         some = np.asarray(codes[first : first + ROWS])
-        found, own = _both(evaluator, some)
+        found, own = _both(probed, some)
         spread = _spread(own, _ends(own) if ends is None else ends)
         slack = agreement.allowed(own, spread)
         wrong = _apart(found, own, slack)
         if len(wrong):
             slack[wrong] = np.fmax(
-                slack[wrong], _sensitivity(evaluator, some[wrong], own[wrong], spread[wrong])
+                slack[wrong], _sensitivity(probed, some[wrong], own[wrong], spread[wrong])
             )
             wrong = _apart(found, own, slack)
         if len(wrong):
             n = int(wrong[0])
-            _refuse(evaluator, evaluator.structure.name, named(first + n), found[n], own[n])
+            _refuse(probed, probed.known.name, named(first + n), found[n], own[n])
         answers.append(own)
         allowed.append(slack)
     return WholeAnswers(np.concatenate(answers), np.concatenate(allowed))
@@ -88,14 +91,14 @@ def refuse_other(ask: Any, full: np.ndarray) -> None:
     """Raise ModelOutputError where f(x) of the instances, as it was found [N, K], is not the
     model's: a closed form, or what sums a structure up, is held against it too.
     """
-    evaluator, whole = ask.evaluator, ask.whole
+    probed, whole = ask.probed, ask.whole
     wrong = _apart(full, whole.answers, whole.allowed)
     if len(wrong):
         _widen(ask, wrong)
         wrong = _apart(full, whole.answers, whole.allowed)
     if len(wrong):
         n = int(wrong[0])
-        _refuse(evaluator, ask.structure, f"X row {n}", full[n], whole.answers[n])
+        _refuse(probed, ask.structure, f"X row {n}", full[n], whole.answers[n])
 
 
 def widen(ask: Any) -> None:
@@ -108,18 +111,18 @@ def _widen(ask: Any, rows: np.ndarray) -> None:
     """The same for these rows, int [n]."""
     allowed, answers = ask.whole.allowed, ask.whole.answers[rows]
     own = answers - ask.with_offset(np.zeros_like(answers))  # as the program answers
-    spread = _spread(own, ask.evaluator.kept[DONORS][1])
-    moved = _sensitivity(ask.evaluator, np.asarray(ask.codes[rows]), own, spread)
+    spread = _spread(own, _of_donors(ask.probed))
+    moved = _sensitivity(ask.probed, np.asarray(ask.codes[rows]), own, spread)
     allowed[rows] = np.fmax(allowed[rows], moved)
 
 
-def _refuse(evaluator: Any, structure: str, where: str, found: np.ndarray, own: np.ndarray) -> None:
+def _refuse(probed: Probed, structure: str, where: str, found: np.ndarray, own: np.ndarray) -> None:
     with np.errstate(invalid="ignore"):
         apart = np.abs(found - own)
     k = int(np.where(np.isfinite(apart), apart, np.inf).argmax())
     raise ModelOutputError(
-        f"the structure {structure!r} of {evaluator.model.name} gives {found[k]:.9g} for {where}, "
-        f"but the model itself gives {own[k]:.9g}: more than rounding can do. Say "
+        f"the structure {structure!r} of {probed.setting.model.name} gives {found[k]:.9g} for "
+        f"{where}, but the model itself gives {own[k]:.9g}: more than rounding can do. Say "
         'structure="plain" in as_model, so that the model itself answers every hybrid.'
     )
 
@@ -134,14 +137,14 @@ def _apart(found: np.ndarray, own: np.ndarray, slack: np.ndarray) -> np.ndarray:
 
 
 def _sensitivity(
-    evaluator: Any, codes: np.ndarray, own: np.ndarray, spread: np.ndarray
+    probed: Probed, codes: np.ndarray, own: np.ndarray, spread: np.ndarray
 ) -> np.ndarray:
     """How far rounding may take the structure's answers to rows [n, ..], by these rows; [n, K]."""
-    rows = evaluator.replacement.table.decode(codes)
-    moved = evaluator.model.sensitivity(evaluator.structure, rows)
-    return moved + evaluator.findings.agreement.steep(own, spread)
+    rows = probed.setting.replacement.table.decode(codes)
+    moved = probed.setting.model.sensitivity(probed.structure, rows)
+    return moved + probed.findings.agreement.steep(own, spread)
 
 
-def _both(evaluator: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    rows = evaluator.replacement.table.decode(codes)
-    return evaluator.model.both_answers(evaluator.structure, rows)
+def _both(probed: Probed, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    rows = probed.setting.replacement.table.decode(codes)
+    return probed.setting.model.both_answers(probed.structure, rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.clock import Clock
 from xaijax_kernels.engine.memory import program_bytes
 from xaijax_kernels.engine.tiles import traced_once
+from xaijax_kernels.structures.base import Structure
 
 RAISE = "Raise max_memory=."
 
@@ -31,6 +33,24 @@ class Program:
 
 
 @dataclass(frozen=True)
+class Recipe:
+    """What a program is compiled of, before it is."""
+
+    key: tuple[Any, ...]  # what tells it from the model's other programs of such arguments
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]  # arrays, or their shapes
+    what: str  # the program, for messages
+    remedy: str = RAISE
+    ahead: int = 0  # results that wait beside the one at work
+    donate: tuple[int, ...] = ()
+
+    @cached_property
+    def name(self) -> tuple[Any, ...]:
+        """What the program is kept by: the key, and the shape, dtype and place of each argument."""
+        return (*self.key, _shapes(self.arguments), self.donate)
+
+
+@dataclass(frozen=True)
 class Compiled:
     """The programs of one model, as one explainer runs them."""
 
@@ -38,35 +58,30 @@ class Compiled:
     clock: Clock
     max_memory: int
 
-    def program(
-        self,
-        key: tuple[Any, ...],
-        function: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        *,
-        what: str,
-        remedy: str = RAISE,
-        ahead: int = 0,
-        donate: tuple[int, ...] = (),
-    ) -> Any:
-        """`function` compiled for such arguments (arrays, or their shapes).
-
-        key: what tells it from the model's other programs of such arguments. what: the program, for
-        messages. ahead: results that wait beside the one at work. Raises MemoryPlanError where
-        these do not fit.
-        """
-        own = (*key, _shapes(arguments), donate)
-        if own not in self.kept:
+    def program(self, recipe: Recipe) -> Any:
+        """The program, compiled the first time; raises MemoryPlanError where it does not fit."""
+        if recipe.name not in self.kept:
             started = time.perf_counter()
-            compiled = jax.jit(function, donate_argnums=donate).lower(*arguments).compile()
-            self.kept[own] = Program(compiled, program_bytes(compiled))
+            jitted = jax.jit(recipe.function, donate_argnums=recipe.donate)
+            compiled = jitted.lower(*recipe.arguments).compile()
+            self.kept[recipe.name] = Program(compiled, program_bytes(compiled))
             self.clock.compile_seconds += time.perf_counter() - started
-        needed = self.kept[own].bytes * (ahead + 1)
+        program = self.kept[recipe.name]
+        needed = program.bytes * (recipe.ahead + 1)
         if needed > self.max_memory:
             raise MemoryPlanError(
-                f"max_memory={self.max_memory:,} bytes, but {what} needs {needed:,}. {remedy}"
+                f"max_memory={self.max_memory:,} bytes, but {recipe.what} needs {needed:,}. "
+                f"{recipe.remedy}"
             )
-        return self.kept[own].call
+        return program.call
+
+    def run(self, recipe: Recipe) -> Any:
+        """What the program makes of the recipe's own arguments."""
+        return self.program(recipe)(*recipe.arguments)
+
+    def lacks(self, recipe: Recipe) -> bool:
+        """Whether the program is still to be compiled."""
+        return recipe.name not in self.kept
 
     def trace(
         self,
@@ -85,7 +100,7 @@ class Compiled:
             self.kept[own] = columns(traced_once(apply, params, rows, look))
         return self.kept[own]
 
-    def head(self, structure: Any, params: Any, rows: int, dtype: Any) -> Callable[..., Any]:
+    def head(self, structure: Structure, params: Any, rows: int, dtype: Any) -> Callable[..., Any]:
         """What follows the structure of a model, for so many rows at a time."""
         hidden = jax.ShapeDtypeStruct((rows, jax.eval_shape(structure.of, params).width), dtype)
         return self.trace(("head", structure), structure.head, params, hidden)

@@ -14,10 +14,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import SingleDeviceSharding
 
+from xaijax.games.engine.compiled import Recipe, shape
 from xaijax.games.engine.dispatch import Dispatches, UnderWay
 from xaijax.games.engine.loop import Instances, Question, Stream
-from xaijax.games.engine.programs import Programs
+from xaijax.games.engine.plan import capacity
+from xaijax.games.engine.programs import NAMES_LIST, Programs
 from xaijax_kernels.engine.lattice import Dispatch, Pairs
 from xaijax_kernels.engine.listed import ListedStream, group_means, list_means, list_words
 from xaijax_kernels.engine.reduce import (
@@ -28,6 +31,8 @@ from xaijax_kernels.engine.reduce import (
     reduce_pieces,
 )
 from xaijax_kernels.engine.tables import put, tables_of_pairs
+
+PUT, MEANS = "a list of answers", "the means of a list"  # programs, for messages
 
 
 @dataclass
@@ -81,6 +86,37 @@ class DeviceBackend:
         """Rows within which a pair is reduced in one go (R)."""
         return self.sizes.tile.rows
 
+    @property
+    def bytes(self) -> int:
+        """That the run is planned with."""
+        return self.sizes.bytes
+
+    def calls(self, rows: int) -> int:
+        """Dispatches of a stream of so many rows."""
+        return -(-rows // self.sizes.rows)
+
+    def recipe(
+        self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
+    ) -> Recipe:
+        """Of the program that holds the model; see `Programs.run`."""
+        return self.programs.run_recipe(kind, scored, bits, coalitions)
+
+    def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[Recipe]:
+        """Of the programs that `stream_means` runs for a stream of so many rows."""
+        held = self._held_shape(rows)
+        means = self._group_recipe(held, np.zeros(donors, self._dtype))
+        return [self.recipe("list", coalitions=C), self._put_recipe(held), means]
+
+    def pair_mean_recipes(self, kind: str, rows: int, n: int, donors: int, C: int) -> list[Recipe]:
+        """Of the programs that `pair_means` runs for n instances and C coalitions."""
+        held, P = self._held_shape(rows), self.sizes.tile.P
+        run = self.recipe(kind, coalitions=C)
+        n, C = _power_of_two(n), _power_of_two(C)
+        start, listed = np.zeros((n, donors), np.int32), np.zeros((n, donors), bool)
+        arguments = (start, listed, np.zeros((n, donors, P), np.int32), np.zeros((C, P), bool))
+        weights = np.zeros(donors, self._dtype)
+        return [run, self._put_recipe(held), _list_recipe(held, *arguments, weights)]
+
     def answers(
         self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
     ) -> Iterator[Answers]:
@@ -90,11 +126,13 @@ class DeviceBackend:
         the model's answers themselves.
         """
         bits = stream.slot_bits if stream.kind == "structured" else None
-        run = self.programs.run(stream.kind, scored, bits)
-        words = None
-        if stream.kind not in ("corners", "structured"):
+        coalitions, words = 1, None
+        if stream.kind in NAMES_LIST:
             assert masks is not None
-            words = jax.device_put(list_words(masks, self.programs.listed), self._same)
+            coalitions = len(masks)
+            held = list_words(masks, capacity(coalitions, self.programs.listed))
+            words = jax.device_put(held, self._same)
+        run = self.programs.run(stream.kind, scored, bits, coalitions)
         self._weights.clear()
         slots = self.programs.shape(stream.kind, scored, bits).slots
         own = x.own if self.programs.reads_own(scored) else None
@@ -113,17 +151,13 @@ class DeviceBackend:
 
     def pair_sums(self, answers: Answers, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:
         """`reduce_pairs` started on the piece; call the result for float64 [blocks, K, k + 3]."""
-        tile, platform = self.sizes.tile, self.mesh.devices.flat[0].platform
-        low, parts, level = block_of(k, answers.slot_bits, tile.rows)
-        width = min(low + 2, tile.P)
-        weights = self._weights_on_device(
-            matrix, answers.values.dtype, partial(block_weights, matrix, parts, level, width)
-        )
-        at = np.int32(level), np.int32((1 << min(k, low)) - 1)
-        most = self.programs.compiled.max_memory // 4
-        reduce = partial(reduce_pairs, group=group_tiles(tile.rows, tile.outputs, platform, most))
-        program = self.programs.reduction("pairs", reduce, (False,) * 3, weights, *at)
-        sums = program(answers.values, weights, *at)
+        low, parts, level = block_of(k, answers.slot_bits, self.sizes.tile.rows)
+        width = min(low + 2, self.sizes.tile.P)
+        made = partial(block_weights, matrix, parts, level, width)
+        weights = self._weights_on_device(matrix, made)
+        program = self.programs.compiled.program(self._pairs(weights))
+        last = np.int32((1 << min(k, low)) - 1)
+        sums = program(answers.values, weights, np.int32(level), last)
 
         def read() -> np.ndarray:
             found = self._read(answers, sums)[:, :, :: 1 << level]  # one part of each pair
@@ -131,6 +165,20 @@ class DeviceBackend:
             return np.concatenate([found[..., :k], found[..., width:]], axis=-1)
 
         return read
+
+    def pair_recipe(self, k: int, slot_bits: int, matrix: np.ndarray) -> Recipe:
+        """Of the program that `pair_sums` runs for pairs of k players that differ."""
+        low, parts, level = block_of(k, slot_bits, self.sizes.tile.rows)
+        made = block_weights(matrix, parts, level, min(low + 2, self.sizes.tile.P))
+        return self._pairs(shape(self._same, *made.shape, dtype=self._dtype))
+
+    def _pairs(self, weights: Any) -> Recipe:
+        """Of the sums of pairs with these weights, an array or its shape."""
+        tile, platform = self.sizes.tile, self.mesh.devices.flat[0].platform
+        most = self.programs.compiled.max_memory // 4
+        reduce = partial(reduce_pairs, group=group_tiles(tile.rows, tile.outputs, platform, most))
+        at = np.int32(0), np.int32(0)
+        return self.programs.reduction("pairs", reduce, (False,) * 3, weights, *at)
 
     def piece_sums(
         self, answers: Answers, matrices: np.ndarray, high_bits: np.ndarray
@@ -142,20 +190,26 @@ class DeviceBackend:
         padded = np.zeros(self.sizes.tiles, np.int32)
         padded[answers.place] = high_bits
         bits = jax.device_put(padded, self._split)
-        weights = self._weights_on_device(matrices, answers.values.dtype)
-        program = self.programs.reduction("pieces", reduce_pieces, (False, True), weights, bits)
+        weights = self._weights_on_device(matrices)
+        program = self.programs.compiled.program(self.piece_recipe(matrices))
         sums = program(answers.values, weights, bits)
         return lambda: self._read(answers, sums)
 
+    def piece_recipe(self, matrices: np.ndarray) -> Recipe:
+        """Of the program that `piece_sums` runs."""
+        weights = shape(self._same, *matrices.shape, dtype=self._dtype)
+        bits = shape(self._split, self.sizes.tiles)
+        return self.programs.reduction("pieces", reduce_pieces, (False, True), weights, bits)
+
     def _weights_on_device(
-        self, matrix: np.ndarray, dtype: Any, made: Callable[[], np.ndarray] | None = None
+        self, matrix: np.ndarray, made: Callable[[], np.ndarray] | None = None
     ) -> jax.Array:
         """The matrix, or what is made of it, in the answers' dtype, put on the devices once."""
         kept = self._weights.get(id(matrix))
         if kept is None:
             whole = matrix if made is None else made()
             # The matrix is kept too: its id then stays its own.
-            kept = (matrix, jax.device_put(whole.astype(dtype), self._same))
+            kept = (matrix, jax.device_put(whole.astype(self._dtype), self._same))
             self._weights[id(matrix)] = kept
         return kept[1]
 
@@ -181,12 +235,8 @@ class DeviceBackend:
     def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
         """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""
         values = self._held(stream, question)
-        slot = 1 << self.slot_bits
-
-        def means(values: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-            return group_means(values, weights, slot)
-
-        groups = self._means(("groups", slot), means, question, values)[: stream.groups]
+        means = partial(self._group_recipe, values)
+        groups = self._means(means, question)[: stream.groups]
         K = groups.shape[-1]
         return groups.reshape(len(stream.instances), -1, K)[:, : stream.coalitions]
 
@@ -200,7 +250,7 @@ class DeviceBackend:
         padded = [
             _to_power_of_two(a) for a in (start.astype(np.int32), listed, rank, question.masks)
         ]
-        v = self._means(("list",), list_means, question, values, *padded)
+        v = self._means(partial(_list_recipe, values, *padded), question)
         return v[: len(start), : len(question.masks)]
 
     def _held(self, stream: Stream, question: Question) -> jax.Array:
@@ -208,39 +258,50 @@ class DeviceBackend:
 
         V is a power of two of dispatches, so that few shapes compile.
         """
+        held = self._held_shape(stream.rows)
         home = self.mesh.devices.flat[0]
-        pieces = 1 << (-(-stream.rows // self.sizes.rows) - 1).bit_length()
-        K, dtype = self.sizes.tile.outputs, self._dtype
-        values = jnp.zeros((pieces * self.sizes.rows, K), dtype, device=home)
+        values = jnp.zeros(held.shape, held.dtype, device=home)
         for answers in self.answers(stream, question.x, question.masks):
             question.check(stream, answers)
             place = np.zeros(self.sizes.tiles, np.int32)
             place[: len(answers.place)] = answers.place
             part = (jax.device_put(answers.values, home), place)
             first = np.int32(answers.piece.first_row)
-            arguments = (values, *part, first)
-            program = self.programs.compiled.program(
-                ("put",), put, arguments, what="a list of answers", donate=(0,)
-            )
-            values = program(*arguments)
+            values = self.programs.compiled.run(self._put_recipe(values, *part, first))
             question.done(answers.piece.rows)
         return values
 
-    def _means(
-        self,
-        key: tuple[Any, ...],
-        function: Callable[..., tuple[jax.Array, jax.Array]],
-        question: Question,
-        *arguments: Any,
-    ) -> np.ndarray:
-        """function(*arguments, weights), a compensated sum over donors, in float64."""
+    def _held_shape(self, rows: int) -> jax.ShapeDtypeStruct:
+        """Of the answers of so many rows, held together."""
+        home = SingleDeviceSharding(self.mesh.devices.flat[0])
+        pieces = _power_of_two(-(-rows // self.sizes.rows))
+        dims = pieces * self.sizes.rows, self.sizes.tile.outputs
+        return shape(home, *dims, dtype=self._dtype)
+
+    def _put_recipe(self, held: Any, *given: Any) -> Recipe:
+        """Of the program that puts a dispatch's answers, its places and its first row into those
+        held; given: these three, or none for their shapes.
+        """
+        s = self.sizes
+        part = shape(held.sharding, s.tiles, s.tile.rows, s.tile.outputs, dtype=self._dtype)
+        own = given or (part, np.zeros(s.tiles, np.int32), np.int32(0))
+        return Recipe(("put",), put, (held, *own), what=PUT, donate=(0,))
+
+    def _group_recipe(self, held: Any, weights: np.ndarray) -> Recipe:
+        """Of the program that takes the means of a list, group by group."""
+        slot = 1 << self.slot_bits
+
+        def means(values: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return group_means(values, weights, slot)
+
+        return Recipe(("groups", slot), means, (held, weights), what=MEANS)
+
+    def _means(self, recipe_of: Callable[[np.ndarray], Recipe], question: Question) -> np.ndarray:
+        """What the recipe of the donors' weights makes, a compensated sum over donors, float64."""
         # Equal weights become ones, exactly; the scale is put back in float64.
         scale = question.donor_weights.max()
-        everything = (*arguments, (question.donor_weights / scale).astype(self._dtype))
-        what = "the means of a list"
-        high, low = self.programs.compiled.program(key, function, everything, what=what)(
-            *everything
-        )
+        weights = (question.donor_weights / scale).astype(self._dtype)
+        high, low = self.programs.compiled.run(recipe_of(weights))
         means = np.asarray(high).astype(np.float64)
         means += np.asarray(low)
         means *= scale  # in place: with one donor these arrays are as long as the answers
@@ -269,7 +330,17 @@ class DeviceBackend:
         return slots.reshape(tiles, S, -1)
 
 
+def _list_recipe(*arguments: Any) -> Recipe:
+    """Of the program that takes the means of a list, where pairs answer some of it by corners."""
+    return Recipe(("list",), list_means, arguments, what=MEANS)
+
+
 def _to_power_of_two(array: np.ndarray) -> np.ndarray:
     """Zeros after the first axis, up to a power of two, so that few shapes compile."""
-    missing = (1 << (len(array) - 1).bit_length()) - len(array)
+    missing = _power_of_two(len(array)) - len(array)
     return np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+
+
+def _power_of_two(count: int) -> int:
+    """The least from `count` on."""
+    return 1 << (count - 1).bit_length()

@@ -13,11 +13,13 @@ from itertools import chain
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.threads import in_order
-from xaijax.games.engine.compiled import Compiled
+from xaijax.games.engine.compiled import Compiled, Recipe, shape
 from xaijax.games.engine.loop import Instances, Question, Stream
+from xaijax.games.engine.plan import capacity
 from xaijax.games.engine.shared_rows import Sharing, filled
 from xaijax.games.engine.whose_rows import WhoseRows
 from xaijax.games.measure.score import Score
@@ -82,6 +84,49 @@ class HostBackend:
     def rows_per_block(self) -> int:
         """Rows within which a pair is reduced in one go."""
         return self._block
+
+    @property
+    def bytes(self) -> int:
+        """Of calls at work (codes, decoded values, the model's copies), donors and instances."""
+        columns, itemsize = self._donors.shape[1], self._donors.dtype.itemsize
+        work = 8 * self._call * max(1, self.threads)
+        return columns * itemsize * (work + self._instances + len(self._donors))
+
+    def calls(self, rows: int) -> int:
+        """Calls of the model for a stream of so many rows, where none are shared."""
+        return -(-rows // self._call)
+
+    def recipe(
+        self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
+    ) -> Recipe:
+        """Of the program that draws hybrids for slots of one kind."""
+        slots, words = self._rows >> SLOT_BITS, -(-self._P // 32)
+        at, columns = self._donors.sharding, self._donors.shape[1]
+        listed = shape(at, capacity(coalitions, self._listed), words, dtype=jnp.uint32)
+        arguments = (
+            shape(at, self._instances, columns, dtype=self._donors.dtype),
+            self._donors,
+            self._players,
+            jax.ShapeDtypeStruct((slots, 3 + words), np.int32),
+            None if kind == "corners" else listed,
+        )
+        drawn = partial(_drawn, self._P, kind)
+        what = f"a draw of {slots:,} hybrids"
+        return Recipe(("draw", self._P, kind), drawn, arguments, what=what)
+
+    def pair_recipe(self, k: int, slot_bits: int, matrix: np.ndarray) -> None:
+        """None: the sums are taken in NumPy."""
+
+    def piece_recipe(self, matrices: np.ndarray) -> None:
+        """None: the sums are taken in NumPy."""
+
+    def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[Recipe]:
+        """Of the program that draws hybrids."""
+        return [self.recipe("list", coalitions=C)]
+
+    def pair_mean_recipes(self, kind: str, rows: int, n: int, donors: int, C: int) -> list[Recipe]:
+        """Of the program that draws hybrids."""
+        return [self.recipe(kind, coalitions=C)]
 
     def answers(
         self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
@@ -253,16 +298,13 @@ class HostBackend:
         on_device = jax.device_put(padded, self._device)
         slots = self._rows >> SLOT_BITS
         words = -(-self._P // 32)
-        listed = None
+        coalitions, listed = 1, None
         if kind != "corners":
             assert masks is not None
-            listed = jax.device_put(list_words(masks, self._listed), self._device)
-        shape = jax.ShapeDtypeStruct((slots, 3 + words), np.int32)
-        drawn = partial(_drawn, self._P, kind)
-        arguments = (on_device, self._donors, self._players, shape, listed)
-        program = self.compiled.program(
-            ("draw", self._P, kind), drawn, arguments, what=f"a draw of {slots:,} hybrids"
-        )
+            coalitions = len(masks)
+            held = list_words(masks, capacity(coalitions, self._listed))
+            listed = jax.device_put(held, self._device)
+        program = self.compiled.program(self.recipe(kind, coalitions=coalitions))
 
         def draw(piece: Dispatch) -> jax.Array:
             full = np.zeros((slots, 3 + words), np.int32)

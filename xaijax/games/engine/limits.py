@@ -3,13 +3,47 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax_kernels.engine.memory import free_memory
 from xaijax_kernels.engine.tiles import SMALLEST_TILE
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may use."""
+
+    devices: tuple[Any, ...]  # that tiles are split over
+    tile: int | None = None
+    batch_rows: int | None = None
+    memory: int | None = None  # bytes, as given
+    tile_parts: int = 1  # by how much tiles are smaller than usual, where questions are short
+    shares: bool = True  # whether equal hybrids of several instances are asked once
+
+    @cached_property
+    def max_memory(self) -> int:
+        """Bytes the run may plan with; fixed when first asked for, so that plans stay the same."""
+        if self.memory is not None:
+            return self.memory
+        return stated_limit() or free_memory(self.devices[0]) // 2
+
+
+def limits_of(
+    batch_size: Any = "auto", max_memory: Any = None, devices: Any = None, tile: Any = None
+) -> Limits:
+    """Read the arguments of these names."""
+    auto = isinstance(batch_size, str) and batch_size == "auto"
+    batch_rows = None if auto else checks.whole_number(batch_size, "batch_size")
+    rows = None if tile is None else tile_of(tile)
+    own = tuple(devices_of(devices))
+    memory = None if max_memory is None else checks.whole_number(max_memory, "max_memory")
+    return Limits(own, rows, batch_rows, memory)
 
 
 def stated_limit() -> int | None:

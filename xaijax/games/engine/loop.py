@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from xaijax.games.engine.clock import Clock
+from xaijax.games.engine.compiled import Recipe
 from xaijax_kernels.engine.lattice import Dispatch, Pairs
 from xaijax_kernels.engine.listed import ListedStream
 
@@ -95,6 +96,39 @@ class Backend(Protocol):
     @property
     def rows_per_block(self) -> int:
         """Rows within which a pair is reduced in one go; a power of two."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """That are planned for donors, instances and answers under way."""
+        ...
+
+    def calls(self, rows: int) -> int:
+        """Calls of the model for a stream of so many rows."""
+        ...
+
+    def recipe(
+        self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
+    ) -> Recipe:
+        """Of the program that answers, or draws, slots of one kind; bits: of structured slots,
+        coalitions: of the list that slots name.
+        """
+        ...
+
+    def pair_recipe(self, k: int, slot_bits: int, matrix: np.ndarray) -> Recipe | None:
+        """Of the program that `pair_sums` runs; None: there is none."""
+        ...
+
+    def piece_recipe(self, matrices: np.ndarray) -> Recipe | None:
+        """Of the program that `piece_sums` runs; None: there is none."""
+        ...
+
+    def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[Recipe]:
+        """Of the programs that `stream_means` runs for a stream of so many rows."""
+        ...
+
+    def pair_mean_recipes(self, kind: str, rows: int, n: int, donors: int, C: int) -> list[Recipe]:
+        """Of the programs that `pair_means` runs for n instances and C coalitions."""
         ...
 
     def answers(

@@ -1,11 +1,9 @@
-"""The loops that an evaluator's model runs in: on devices, on the host, along orders of players.
+"""The loops that a probed model runs in: on devices, on the host, along orders of players.
 
 Letters: B donors, C code columns, P players, K outputs, R rows.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +12,9 @@ from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.host import ROWS_PER_CALL, HostBackend
 from xaijax.games.engine.limits import power_below
 from xaijax.games.engine.plan import plan_sizes
+from xaijax.games.engine.probed import Probed
 from xaijax.games.engine.programs import Programs, make_mesh
+from xaijax.games.engine.setting import Setting
 from xaijax.games.engine.shared_rows import Sharing
 from xaijax.games.engine.walk import WalkBackend
 from xaijax.tables.table import Table
@@ -22,103 +22,106 @@ from xaijax_kernels.engine.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, wides
 from xaijax_kernels.structures.named import NAMED
 
 
-def device_backend(evaluator: Any, probe: Any, most_rows: int) -> DeviceBackend:
-    """The loop of a traced model, planned for most_rows; probe: what is known of the model."""
-    model, codes, devices = evaluator.model, evaluator.replacement.codes, evaluator.devices
+def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:
+    """The loop of a traced model, planned for most_rows."""
+    setting, probe = probed.setting, probed.findings
+    model, codes, devices = setting.model, setting.replacement.codes, setting.devices
     sizes = plan_sizes(
         width=widest_layer(probe.jaxpr, probe.rows, NAMED),
         itemsize=codes.itemsize,
         platform=devices[0].platform,
-        shape=evaluator.replacement.table.shape,
-        P=evaluator.players.count,
-        outputs=evaluator.outputs,
+        shape=setting.replacement.table.shape,
+        P=setting.players.count,
+        outputs=probed.outputs,
         dtype=codes.dtype.name,
         donors=len(codes),
         columns=codes.shape[1],
         devices=len(devices),
-        tile=evaluator.tile,
-        batch_rows=evaluator.batch_rows,
+        tile=setting.limits.tile,
+        batch_rows=setting.limits.batch_rows,
         most_rows=most_rows,
         default_tiles=TILES_PER_DISPATCH,
-        max_memory=evaluator.max_memory,
-        tile_parts=evaluator.tile_parts,
+        max_memory=setting.max_memory,
+        tile_parts=setting.limits.tile_parts,
     )
     programs = Programs(
         model.apply,
         model.params,
-        evaluator.compiled,
+        probed.compiled,
         sizes,
-        evaluator.players_of_codes,
+        setting.players_of_codes,
         codes,
         make_mesh(devices),
-        evaluator.listed,
-        evaluator.score,
+        setting.listed,
+        setting.score,
         probe.outputs,
-        evaluator.structure,
+        probed.found,
         probe.look,
     )
     return DeviceBackend(programs)
 
 
-def walker(evaluator: Any) -> WalkBackend:
-    """The loop along orders of players, of a probed model with a first layer."""
+def walker(probed: Probed) -> WalkBackend:
+    """The loop along orders of players, of a model with a first layer."""
+    setting = probed.setting
     return WalkBackend(
-        evaluator.model,
-        evaluator.structure,
-        evaluator.findings.outputs,
-        evaluator.replacement.codes,
-        evaluator.replacement.weights,
-        evaluator.instances_at_a_time,
-        make_mesh(evaluator.devices),
-        evaluator.compiled,
+        setting.model,
+        probed.structure,
+        probed.findings.outputs,
+        setting.replacement.codes,
+        setting.replacement.weights,
+        setting.instances_at_a_time,
+        make_mesh(setting.devices),
+        probed.compiled,
     )
 
 
-def host_backend(evaluator: Any, probe: Any, most_rows: int, table: Table) -> HostBackend:
+def host_backend(probed: Probed, most_rows: int, table: Table) -> HostBackend:
     """The loop of a model on the host; table: decodes the codes of the rows asked about."""
-    model, codes, K = evaluator.model, evaluator.replacement.codes, probe.outputs
+    setting, K = probed.setting, probed.findings.outputs
+    model, codes = setting.model, setting.replacement.codes
 
     def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
         answers = model.answer(table.decode(code_rows), first, K)
-        if evaluator.asked_again is not None:
-            evaluator.asked_again(code_rows, answers, table)
+        if probed.asked_again is not None:
+            probed.asked_again(code_rows, answers, table)
         return answers
 
-    call, block = _host_rows(evaluator, most_rows)
-    threads = min(threads_of(model.thread_safe), _together(evaluator, call))
+    call, block = _host_rows(setting, most_rows)
+    threads = min(threads_of(model.thread_safe), _together(setting, call))
     return HostBackend(
         answer,
-        evaluator.players.count,
-        evaluator.players_of_codes,
+        setting.players.count,
+        setting.players_of_codes,
         codes,
         rows_per_call=call,
         rows_per_block=block,
-        instances=evaluator.rows_at_a_time,
-        listed=evaluator.listed,
-        compiled=evaluator.compiled,
-        device=evaluator.devices[0],
-        sharing=_sharing(evaluator),
-        score=evaluator.score,
+        instances=setting.rows_at_a_time,
+        listed=setting.listed,
+        compiled=probed.compiled,
+        device=setting.devices[0],
+        sharing=_sharing(setting),
+        score=setting.score,
         threads=threads,
     )
 
 
-def _together(evaluator: Any, call: int) -> int:
+def _together(setting: Setting, call: int) -> int:
     """Calls of a thread-safe model that half of the memory holds, as `_host_rows` counts them."""
-    codes = evaluator.replacement.codes
-    return max(1, evaluator.max_memory // 2 // (8 * codes.shape[1] * codes.itemsize * call))
+    codes = setting.replacement.codes
+    return max(1, setting.max_memory // 2 // (8 * codes.shape[1] * codes.itemsize * call))
 
 
-def _sharing(evaluator: Any) -> Sharing | None:
+def _sharing(setting: Setting) -> Sharing | None:
     """Where hybrids of several instances may be the same; not of a random model."""
-    codes = evaluator.replacement.codes
-    if len(codes) > 1 or evaluator.plain or not evaluator.model.deterministic:
+    codes = setting.replacement.codes
+    if len(codes) > 1 or not setting.limits.shares or not setting.model.deterministic:
         return None
     # Codes, those asked, and what sorting needs.
-    return Sharing(evaluator.max_memory // 16 // (codes.shape[1] * codes.itemsize + 32))
+    return Sharing(setting.max_memory // 16 // (codes.shape[1] * codes.itemsize + 32))
 
 
-def _host_rows(evaluator: Any, most_rows: int) -> tuple[int, int]:
+def _host_rows(setting: Setting, most_rows: int) -> tuple[int, int]:
     """(rows of one call, rows of one block of sums).
 
     A block: `tile`, or as many rows as a quarter of the memory holds with their codes, their
@@ -127,12 +130,12 @@ def _host_rows(evaluator: Any, most_rows: int) -> tuple[int, int]:
     another way than a batch's. Never more than is asked for, than fits, or than the model's
     `max_rows`, a power of two below it.
     """
-    evaluator.refuse_large_tile()
-    codes = evaluator.replacement.codes
-    fits = evaluator.max_memory // 4 // (8 * codes.shape[1] * codes.itemsize)
-    block = evaluator.tile or max(SMALLEST_TILE, min(ROWS_PER_CALL, power_below(fits)))
-    wanted = min(evaluator.batch_rows or block, max(block, min(most_rows, fits)))
+    setting.refuse_large_tile()
+    codes = setting.replacement.codes
+    fits = setting.max_memory // 4 // (8 * codes.shape[1] * codes.itemsize)
+    block = setting.limits.tile or max(SMALLEST_TILE, min(ROWS_PER_CALL, power_below(fits)))
+    wanted = min(setting.limits.batch_rows or block, max(block, min(most_rows, fits)))
     call = -(-wanted // block) * block
-    if evaluator.model.max_rows is not None:
-        call = min(call, power_below(evaluator.model.max_rows))
+    if setting.model.max_rows is not None:
+        call = min(call, power_below(setting.model.max_rows))
     return call, block

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from xaijax.core.errors import MemoryPlanError
+from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax_kernels.engine.hybrids import SLOT_BITS
 from xaijax_kernels.engine.tiles import SMALLEST_TILE, TileShape, tile_rows
+
+LEAST_LISTED = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,15 @@ class Sizes:
     instances: int  # rows of x on the device at a time
     donors: int  # B
     columns: int  # C
+    bytes_per_row: int  # of a tile at work
+
+    @property
+    def bytes(self) -> int:
+        """Of a tile at work on each device, the answers under way, the donors and the instances."""
+        itemsize = np.dtype(self.tile.dtype).itemsize
+        work = self.tile.rows * self.bytes_per_row
+        waiting = (LOOK_AHEAD + 1) * self.rows * (self.tile.outputs + 1)
+        return work + itemsize * (waiting + (self.instances + self.donors) * self.columns)
 
     @property
     def rows(self) -> int:
@@ -79,6 +93,7 @@ def plan_sizes(
         rows_at_a_time(columns * itemsize, max_memory),
         donors,
         columns,
+        per_row,
     )
 
 
@@ -91,6 +106,13 @@ def instances_at_a_time(donors: int, P: int, bytes_per_row: int, max_memory: int
     """
     by_pairs = min(1 << 19, max_memory // 4 // (80 + 2 * P)) // donors
     return max(1, min(by_pairs, rows_at_a_time(bytes_per_row, max_memory)))
+
+
+def capacity(coalitions: int, most: int) -> int:
+    """Coalitions that a program's list holds, for a list of so many: few numbers, so that few
+    programs are compiled; most: that the memory allows.
+    """
+    return min(max(LEAST_LISTED, 1 << (coalitions - 1).bit_length()), most)
 
 
 def rows_at_a_time(bytes_per_row: int, max_memory: int) -> int:

@@ -16,12 +16,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from xaijax.core.once import once
+from xaijax.games.engine.compiled import Recipe
+from xaijax.games.engine.probed import Probed
 from xaijax.games.measure.replacement import agreement_codes
 from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answers
 from xaijax_kernels.structures.dense import WHOLE_ROWS
 
 SHARE = 16  # of the memory that a table may take
-KEPT = "values"
 
 
 @dataclass(frozen=True)
@@ -48,33 +50,39 @@ def distinct(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first, number.ravel()
 
 
-def values_of(evaluator: Any, codes: np.ndarray) -> Values | None:
+def values_of(probed: Probed, codes: np.ndarray) -> Values | None:
     """The values of instances [N, F] and of the donors; None where a table would be too large.
 
     Kept for the next game on the same rows.
     """
-    kept = evaluator.kept.get(KEPT)
-    if kept is not None and _equal(kept[0], codes):
-        return kept[1]
-    found = _made(evaluator, codes)
-    evaluator.kept[KEPT] = (codes, found)
-    return found
+    last = _last(probed)
+    one = last[0] if last else None
+    if one is None or not _equal(one[0], codes):
+        one = codes, _made(probed, codes)
+        last[:] = [one]
+    return one[1]
+
+
+@once
+def _last(probed: Probed) -> list[tuple[np.ndarray, Values | None]]:
+    """What was found of the last codes; a table is too large to keep several."""
+    return []
 
 
 def _equal(one: np.ndarray, other: np.ndarray) -> bool:
     return np.array_equal(agreement_codes(one), agreement_codes(other))
 
 
-def _made(evaluator: Any, codes: np.ndarray) -> Values | None:
-    donors, params = evaluator.replacement.codes, evaluator.model.params
+def _made(probed: Probed, codes: np.ndarray) -> Values | None:
+    donors, params = probed.setting.replacement.codes, probed.setting.model.params
     same = _equal(codes, donors)  # QII's pool is mostly its data
     rows = donors if same else np.concatenate([donors, codes])
     whole = agreement_codes(rows)
-    structure, players = evaluator.structure, evaluator.code_players
-    width = evaluator.known.parts
-    most = evaluator.max_memory // SHARE // (width * rows.itemsize)
+    structure, players = probed.structure, probed.setting.code_players
+    width = probed.known.parts
+    most = probed.setting.max_memory // SHARE // (width * rows.itemsize)
     firsts, numbers, V = [], [], 0
-    for p in range(evaluator.players.count):
+    for p in range(probed.setting.players.count):
         first, number = distinct(whole[:, players == p])
         numbers.append(number + V)
         firsts.append(first)
@@ -87,32 +95,33 @@ def _made(evaluator: Any, codes: np.ndarray) -> Values | None:
     codes_of = np.pad(rows[np.concatenate(firsts)], filled, mode="edge")
     own = np.pad(player[:, None] == players, filled)
     arguments = (params, codes_of, own)
-    table = evaluator.compiled.program(
+    recipe = Recipe(
         ("value table", structure),
         partial(value_table, structure.of),
         arguments,
         what=f"a table of the {V:,} values of players",
-    )(*arguments)
+    )
+    table = probed.compiled.run(recipe)
     of_donors = number[: len(donors)]
     return Values(of_donors if same else number[len(donors) :], of_donors, table)
 
 
-def whole(evaluator: Any, values: Values, numbers: np.ndarray) -> np.ndarray:
+def whole(probed: Probed, values: Values, numbers: np.ndarray) -> np.ndarray:
     """The model's answers [n, A] to rows themselves, numbers int32 [n, P] of their values."""
-    structure, params = evaluator.structure, evaluator.model.params
-    head = head_of(evaluator, INSTANCES, values.table.dtype)
+    structure, params = probed.structure, probed.setting.model.params
+    head = head_of(probed, INSTANCES, values.table.dtype)
     filled = INSTANCES << (-(-len(numbers) // INSTANCES) - 1).bit_length()
     rows = np.pad(numbers, ((0, filled - len(numbers)), (0, 0)), mode="edge")
     arguments = (params, values.table, rows)
-    program = evaluator.compiled.program(
+    recipe = Recipe(
         ("whole", structure),
         partial(whole_answers, structure.of, head),
         arguments,
         what=f"the answers to {filled:,} whole rows",
     )
-    return np.asarray(program(*arguments))[: len(numbers)]
+    return np.asarray(probed.compiled.run(recipe))[: len(numbers)]
 
 
-def head_of(evaluator: Any, rows: int, dtype: Any) -> Any:
+def head_of(probed: Probed, rows: int, dtype: Any) -> Any:
     """What follows the structure, for so many rows at a time."""
-    return evaluator.compiled.head(evaluator.structure, evaluator.model.params, rows, dtype)
+    return probed.compiled.head(probed.structure, probed.setting.model.params, rows, dtype)

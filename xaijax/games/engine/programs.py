@@ -6,7 +6,7 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,12 +17,15 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from xaijax.games.engine.compiled import RAISE, Compiled, shape
+from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD
-from xaijax.games.engine.plan import Sizes
+from xaijax.games.engine.plan import Sizes, capacity
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.tiles import SMALLEST_TILE, TileShape, over_tiles, run_tiles
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
+from xaijax_kernels.structures.base import Structure
+
+NAMES_LIST = ("list", "mixed", "rows")  # kinds of slots that name coalitions of a list
 
 
 class Programs:
@@ -37,17 +40,17 @@ class Programs:
         players: np.ndarray | None,
         donors: np.ndarray,
         mesh: Mesh,
-        listed: int = 0,
+        listed: int,
         score: Score | None = None,
         outputs: int = 1,
-        structure: Any = None,
+        structure: Structure | None = None,
         look: Callable[[Any, int], None] | None = None,
     ) -> None:
-        """listed: coalitions of the list that slots may name, 0 for none; outputs: A.
+        """listed: coalitions of the list that slots may name at most; outputs: A.
 
         look(trace, rows): sees the model's trace before any program is made of it.
 
-        structure: None, or what is known of the model: `of(params)`, `head(params, hidden)`.
+        structure: what is known of the model; None: nothing.
         """
         self.sizes, self.mesh, self.compiled, self.listed = sizes, mesh, compiled, listed
         self.same, self.split = NamedSharding(mesh, Spec()), NamedSharding(mesh, Spec("tiles"))
@@ -56,7 +59,9 @@ class Programs:
         self.players = None if players is None else jax.device_put(players, self.same)
         self._apply, self._look = apply, look
         self._score, self._outputs, self._structure = score, outputs, structure
-        self._runs: dict[tuple[str, int | None, bool], Any] = {}  # the programs that hold the model
+        self._runs: dict[
+            tuple[str, int | None, bool, int], Any
+        ] = {}  # the programs that hold the model
 
     def reads_own(self, scored: bool) -> bool:
         """Whether the score looks at the model's answer to x itself."""
@@ -71,15 +76,28 @@ class Programs:
         bits = 0 if kind == "rows" else bits
         return tile if bits is None else replace(tile, slot_bits=bits, slots=tile.rows >> bits)
 
-    def run(self, kind: str, scored: bool = True, bits: int | None = None) -> Any:
-        """The program that holds the model, for slots of one kind, compiled once; see `shape`."""
-        if (kind, bits, scored) in self._runs:
-            return self._runs[kind, bits, scored]
+    def run(
+        self, kind: str, scored: bool = True, bits: int | None = None, coalitions: int = 1
+    ) -> Any:
+        """The program that holds the model, for slots of one kind, compiled once; see `shape`.
+
+        coalitions: of the list that its slots name.
+        """
+        key = (kind, bits, scored, capacity(coalitions, self.listed))
+        if key not in self._runs:
+            recipe = self.run_recipe(kind, scored, bits, coalitions)
+            self._runs[key] = self.compiled.program(recipe)
+        return self._runs[key]
+
+    def run_recipe(
+        self, kind: str, scored: bool = True, bits: int | None = None, coalitions: int = 1
+    ) -> Recipe:
+        """What that program is compiled of."""
         s, tile = self.sizes, self.shape(kind, scored, bits)
         known = None if bits is None else self._structure
         score = self._score if scored else None
         words = -(-tile.P // 32)
-        listed = None if kind in ("corners", "structured") else (self.listed, words)
+        listed = capacity(coalitions, self.listed), words
         dtype, own = self.donors.dtype, None
         if self.reads_own(scored):
             own = shape(self.same, s.instances, self._outputs, dtype=dtype)
@@ -100,10 +118,10 @@ class Programs:
             self.players,
             shape(self.split, self.mesh.size),
             shape(self.split, s.tiles, tile.slots, 3 + words),
-            None if listed is None else shape(self.same, *listed, dtype=jnp.uint32),
+            shape(self.same, *listed, dtype=jnp.uint32) if kind in NAMES_LIST else None,
             own,
         )
-        program = self.compiled.program(
+        return Recipe(
             ("run", kind, tile, score, known),
             run,
             arguments,
@@ -111,8 +129,6 @@ class Programs:
             remedy=f"{RAISE[:-1]}, or lower batch_size= or tile= (at least {SMALLEST_TILE}).",
             ahead=LOOK_AHEAD,
         )
-        self._runs[kind, bits, scored] = program
-        return program
 
     def traced(self) -> Callable[[Any, jax.Array], jax.Array]:
         """The model for one tile of rows."""
@@ -120,32 +136,33 @@ class Programs:
         rows = jax.ShapeDtypeStruct((tile.rows, *tile.instance_shape), self.donors.dtype)
         return self.compiled.trace(("model",), self._apply, self.params, rows, self._look)
 
-    def mean_tables(self, means: MeansShape, arguments: tuple[Any, ...]) -> Any:
-        """The program that averages the structure's corners over donors; see `averaged`."""
+    def mean_tables(self, means: MeansShape, arguments: tuple[Any, ...]) -> Recipe:
+        """Of the program that averages the structure's corners over donors; see `averaged`."""
         known, score = self._structure, self._score
+        assert known is not None
         kept = jnp.isfinite if score is None else score.kept
         head = self._head(known, means.rows)
         run = partial(mean_tables, known.of, head, score, kept, means, self.mesh)
         key = ("averaged", known, score, means)
         what = "a dispatch of averaged tables"
-        return self.compiled.program(key, run, arguments, what=what, ahead=LOOK_AHEAD)
+        return Recipe(key, run, arguments, what=what, ahead=LOOK_AHEAD)
 
-    def _head(self, known: Any, rows: int) -> Callable[[Any, jax.Array], jax.Array]:
+    def _head(self, known: Structure, rows: int) -> Callable[[Any, jax.Array], jax.Array]:
         """The rest of a model whose structure is known, for the rows that it takes at a time."""
         rows = jax.eval_shape(known.of, self.params).block(rows)
         return self.compiled.head(known, self.params, rows, self.donors.dtype)
 
     def reduction(
         self, key: str, function: Callable[..., Any], split: tuple[bool, ...], *arguments: Any
-    ) -> Any:
-        """A reduction of (values, *arguments), compiled once; split: which have the tile axis."""
+    ) -> Recipe:
+        """Of a reduction of (values, *arguments); split: which have the tile axis."""
         s = self.sizes
         dims = (s.tiles, s.tile.rows, s.tile.outputs)
         values = shape(self.split, *dims, dtype=s.tile.dtype)
         whole = over_tiles(function, self.mesh, (True, *split))
-        return self.compiled.program((key,), whole, (values, *arguments), what="a sum of answers")
+        return Recipe((key,), whole, (values, *arguments), what="a sum of answers")
 
 
-def make_mesh(devices: list[Any]) -> Mesh:
+def make_mesh(devices: Sequence[Any]) -> Mesh:
     """One axis, over which tiles are split."""
     return Mesh(np.array(devices), ("tiles",))

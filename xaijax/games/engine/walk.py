@@ -14,9 +14,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from xaijax.games.engine.compiled import RAISE, Compiled, columns, shape
+from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, columns, shape
 from xaijax.games.engine.dispatch import Dispatches
 from xaijax_kernels.engine.tiles import TILES_PER_DISPATCH, tile_rows, widest_layer
+from xaijax_kernels.structures.base import Structure
 from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
 from xaijax_kernels.structures.named import NAMED
 
@@ -43,7 +44,7 @@ class WalkBackend:
     def __init__(
         self,
         model: Any,
-        structure: Any,
+        structure: Structure,
         outputs: int,
         donors: np.ndarray,
         donor_weights: np.ndarray,
@@ -91,8 +92,18 @@ class WalkBackend:
                 )
         return out, bad
 
+    def calls(self, N: int, D: int) -> int:
+        """Dispatches of D orders for N instances."""
+        G, calls = self.shape.instances, 0
+        for n in range(0, N, self._instances):
+            groups = -(-min(self._instances, N - n) // G)
+            for d in range(0, D, ORDERS):
+                tiles = groups * self.segments * min(ORDERS, D - d)
+                calls += -(-tiles // self.tiles)
+        return calls
+
     def _some(self, x: np.ndarray, orders: np.ndarray, out: np.ndarray) -> int:
-        program, T = self._program(x.dtype), self.tiles
+        program, T = self._compiled.program(self.recipe(x.dtype)), self.tiles
         rows = np.zeros((self._instances, x.shape[1]), x.dtype)
         rows[: len(x)] = x
         listed = np.zeros((ORDERS, orders.shape[1]), np.int32)
@@ -138,7 +149,8 @@ class WalkBackend:
         width = max(hidden, outputs, widest_layer(jaxpr, PROBE_ROWS, NAMED))
         return tile_rows(width, dtype.itemsize, platform)
 
-    def _program(self, dtype: np.dtype) -> Any:
+    def recipe(self, dtype: np.dtype) -> Recipe:
+        """What the program of a dispatch is compiled of."""
         structure, same, split = self._structure, self._same, self._split
         run = partial(walk_tiles, structure.of, columns(structure.head), self.shape, self._mesh)
         arguments = (
@@ -150,7 +162,7 @@ class WalkBackend:
             shape(split, self._mesh.size),
             shape(split, self.tiles, 2 + self.shape.instances),
         )
-        return self._compiled.program(
+        return Recipe(
             ("walk", self.shape, structure),
             run,
             arguments,

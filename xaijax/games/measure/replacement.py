@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
 from xaijax.tables.coded_table import CodedTable, Untranslatable
 from xaijax.tables.frame_table import FrameTable
-from xaijax.tables.frames import frame_kind, frame_labels, same_labels
+from xaijax.tables.frames import frame_labels, same_labels
+from xaijax.tables.rows import rows_of
+from xaijax.tables.series import is_labelled, row_of_numbers
 from xaijax.tables.table import FloatTable, Table, WordTable
 
 
@@ -67,68 +69,14 @@ class Baseline:
     def as_rows(self, allow_nan: bool, name: str = "background") -> Any:
         """The one row as a batch: array [1, *F], or a frame of one row."""
         if isinstance(self.row, str):
-            return _summary(self.rows, self.row, allow_nan, name)
-        if frame_kind(self.row):
+            return rows_of(self.rows).summary(self.row, name, allow_nan)
+        if rows_of(self.row).is_frame:
             if len(self.row) != 1:
                 raise InputError(f"{name}: Baseline(row) got a frame of {len(self.row)} rows.")
             return self.row
-        if type(self.row).__module__.startswith("pandas") and hasattr(self.row, "to_frame"):
-            if self.row.dtype.kind not in "biuf":
-                raise InputTypeError(
-                    f"{name}: Baseline(row) got a Series of dtype {self.row.dtype}, which has "
-                    "lost the columns' own dtypes. Give a frame of one row (frame.iloc[[0]])."
-                )
-            return self.row.to_frame().T
+        if is_labelled(self.row):
+            return row_of_numbers(self.row, name)
         return checks.as_array(self.row, name)[None]
-
-
-def _summary(rows: Any, how: str, allow_nan: bool, name: str) -> Any:
-    kind = frame_kind(rows)
-    if kind is None:
-        array = checks.as_array(rows, name)
-        if array.ndim < 2 or len(array) == 0:
-            raise InputError(
-                f"{name}: Baseline({how!r}, rows) needs rows [B, F], got shape {array.shape}."
-            )
-        checks.finite(array, name, allow_nan)
-        summary = (np.nanmedian if how == "median" else np.nanmean)(array, axis=0)
-        return summary[None].astype(array.dtype if array.dtype.kind == "f" else np.float64)
-    if len(rows) == 0:
-        raise InputError(f"{name} has 0 rows; at least 1 is needed.")
-    if kind == "polars":
-        one = {}
-        for label in rows.columns:
-            column = rows[label]
-            numeric = column.dtype.is_numeric()
-            if numeric:
-                checks.finite(column.to_numpy(), f"{name}, column {label!r}", allow_nan)
-            if column.dtype.is_float():
-                column = column.fill_nan(None)  # a number that is missing, as in arrays and pandas
-            one[label] = (
-                [getattr(column, how)()] if numeric else column.mode().sort().head(1).to_list()
-            )
-        return type(rows)(one, schema={k: _polars_dtype(rows[k]) for k in rows.columns})
-    parts = {}
-    for label in rows.columns:
-        column = rows[label]
-        numeric = column.dtype.kind in "iuf"
-        if numeric:
-            values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-            checks.finite(values, f"{name}, column {label!r}", allow_nan)
-        value = getattr(column, how)() if numeric else column.mode().iloc[0]
-        parts[label] = column.iloc[:1].copy()
-        if numeric:
-            plain = isinstance(column.dtype, np.dtype)
-            wide = np.result_type(column.dtype, np.float64) if plain else "Float64"
-            parts[label] = parts[label].astype(wide)
-        parts[label].iloc[0] = value
-    return type(rows)({k: v.reset_index(drop=True) for k, v in parts.items()})
-
-
-def _polars_dtype(column: Any) -> Any:
-    import polars as pl  # noqa: PLC0415
-
-    return pl.Float64 if column.dtype.is_numeric() else column.dtype
 
 
 @dataclass(frozen=True)
@@ -241,7 +189,7 @@ def table_of(model: Any, background: Any, name: str = "background") -> Table:
     """The table that reads such rows for a model; `name` is the argument they came as."""
     names = model.feature_names
     as_given = model.backend == "host" or model.reader is not None
-    if frame_kind(background):
+    if rows_of(background).is_frame:
         labels = frame_labels(background, name)
         shape: tuple[int, ...] = (len(labels),)
         if model.input_shape not in (None, shape):

@@ -18,7 +18,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.players.predicates import Predicate, label_words, predicate_words
-from xaijax.tables.frames import column as column_of
+from xaijax.tables.rows import rows_of
 
 DISCRETISERS = {"quartile": (25, 50, 75), "decile": tuple(range(10, 100, 10))}
 
@@ -116,7 +116,8 @@ class Bins:
 
     def of(self, rows: Any) -> np.ndarray:
         """The bins of rows (array [M, F] or frame); int32 [M, F]."""
-        found = [one.bins(column_of(rows, one.place)) for one in self.columns]
+        given = rows_of(rows)
+        found = [one.bins(given.column(one.place)) for one in self.columns]
         return np.stack(found, axis=1) if found else np.zeros((len(rows), 0), np.int32)
 
     def refuse_unseen(self, rows: Any, bins: np.ndarray) -> None:
@@ -126,7 +127,7 @@ class Bins:
                 continue
             unseen = np.flatnonzero(bins[:, j] >= len(one.values))
             if len(unseen):
-                value = column_of(rows, one.place)[unseen[0]]
+                value = rows_of(rows).column(one.place)[unseen[0]]
                 known = ", ".join(label_words(v) for v in one.values[:10])
                 known += ", ..." if len(one.values) > 10 else ""
                 raise InputError(
@@ -220,7 +221,7 @@ def bins_of(data: Any, names: Sequence[str], categories: Any, bins: Any) -> Bins
     cuts = _cuts(bins, names)
     columns = []
     for j, name in enumerate(names):
-        values = column_of(data, j)
+        values = rows_of(data).column(j)
         numeric = values.dtype.kind in "iuf"
         categorical = j in named or not numeric
         edges, single = None, values.dtype == np.float32

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xaijax.games.engine.compiled import RAISE, shape
+from xaijax.games.engine.compiled import RAISE, Recipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
 from xaijax.games.engine.programs import Programs
 from xaijax.games.engine.threads import THREADS
@@ -101,7 +101,7 @@ class RuleDevice:
         p = self._programs
         run = partial(run_pulls, p.traced(), self._score, space, pull, p.mesh)
         tiles = shape(p.split, p.mesh.size), shape(p.split, T, pull.pulls, L)
-        return p.compiled.program(
+        recipe = Recipe(
             ("pulls", space, pull, self._score),
             run,
             (p.params, pool, who, *tiles),
@@ -109,3 +109,4 @@ class RuleDevice:
             remedy=f"{RAISE[:-1]}, or lower tile=.",
             ahead=LOOK_AHEAD,
         )
+        return p.compiled.program(recipe)

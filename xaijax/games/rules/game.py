@@ -36,11 +36,11 @@ class RuleAsker:
 
     def __init__(self, evaluator: Evaluator, space: Perturbation, score: Score, seed: int) -> None:
         self.evaluator, self._space, self.score, self.seed = evaluator, space, score, seed
-        self.bins = space.bins.of(evaluator.replacement.as_read)  # int32 [B, F]
+        self.bins = space.bins.of(evaluator.setting.replacement.as_read)  # int32 [B, F]
         self._forget()
 
     def _forget(self) -> None:
-        self._donors, self._fits = self.evaluator.replacement, self.evaluator.fits
+        self._donors, self._fits = self.evaluator.setting.replacement, self.evaluator.fits
         self._pools: dict[str, Pool] = {}
         self._loop: RuleDevice | RuleHost | None = None
         self.donor_answers: np.ndarray | None = None  # [B, A]
@@ -50,8 +50,8 @@ class RuleAsker:
         """Of the donors as the evaluator has them, who changes where a translation is left."""
         if self._fits != self.evaluator.fits:
             self._forget()
-        if self.evaluator.replacement is not self._donors:
-            self._space = self._space.of_donors(self.evaluator.replacement)
+        if self.evaluator.setting.replacement is not self._donors:
+            self._space = self._space.of_donors(self.evaluator.setting.replacement)
             self._forget()
         return self._space
 
@@ -66,7 +66,7 @@ class RuleAsker:
         """The loop that runs the model; the first call probes it."""
         if self._loop is None:
             backend: Any = questions.backend()
-            if self.evaluator.model.backend == "host":
+            if self.evaluator.setting.model.backend == "host":
                 self._loop = RuleHost(backend, self.score)
             else:
                 self._loop = RuleDevice(backend.programs, self.score)
@@ -200,7 +200,7 @@ class RuleGame:
     @property
     def _shares_draws(self) -> bool:
         """Whether hybrids may be those of a smaller rule: donors that agree stay as they are."""
-        return self.space.KEEPS_DONORS and self.asker.evaluator.model.deterministic
+        return self.space.KEEPS_DONORS and self.asker.evaluator.setting.model.deterministic
 
     def _same(self, who: np.ndarray, f: int, donors: np.ndarray) -> np.ndarray:
         """Whether keeping column f leaves the listed donors as they are; bool [q, D]."""
@@ -256,7 +256,7 @@ class RuleGame:
         self.rows_asked += asked
         # What fills a pull up is answered too, and not looked at.
         self.asker.evaluator.clock.padded_rows += len(some.header) * some.draws - asked
-        if bad >= 0 and self.asker.evaluator.model.nonfinite != "propagate":
+        if bad >= 0 and self.asker.evaluator.setting.model.nonfinite != "propagate":
             row = int(some.header[bad, 0]) + self.questions.first
             raise ModelOutputError(
                 f"the model returned NaN or infinity for a row drawn around X row {row}, or "

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.host import HostBackend
 from xaijax.games.engine.whose_rows import named_rows
 from xaijax.games.measure.score import Score
@@ -86,10 +87,8 @@ class RuleHost:
 
         subjects = subjects._replace(own=np.zeros(subjects.own.shape, np.float32))
         arguments = (pool, subjects, jax.ShapeDtypeStruct((G, L), jnp.int32))
-        program = self._backend.compiled.program(
-            ("draw pulls", space, p), rows, arguments, what="a draw of pulls"
-        )
-        return partial(_without_own, program)
+        recipe = Recipe(("draw pulls", space, p), rows, arguments, what="a draw of pulls")
+        return partial(_without_own, self._backend.compiled.program(recipe))
 
 
 def _without_own(program: Any, pool: Pool, subjects: Subjects, pulls: np.ndarray) -> Any:

@@ -27,6 +27,7 @@ from xaijax.games.rules.pulls import Pulls
 from xaijax.players.players import Players
 from xaijax.tables.coded_table import read_by
 from xaijax.tables.fingerprints import fingerprints
+from xaijax.tables.rows import rows_of
 from xaijax_kernels.rules.candidates import rule_keys
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, keys_of
 
@@ -54,7 +55,7 @@ class SampledGame:
         """
         self.evaluator, self._score, self._sampler = evaluator, score, sampler
         self.read_bins, self._players, self._seed = bins, players, seed
-        self._table, self.rows = read_by(evaluator.replacement.table), rows
+        self._table, self.rows = read_by(evaluator.setting.replacement.table), rows
         self.questions = Questions(evaluator, rows, lambda done: None, first)
         self.prints = fingerprints(rows)
         N, columns = len(rows), self.questions.P
@@ -102,7 +103,7 @@ class SampledGame:
     def _drawn(self, who: np.ndarray, kept: np.ndarray, keys: np.ndarray, draw: np.ndarray) -> Any:
         """Rows of the sampler, checked."""
         u = uniforms(self._seed, self.prints[who], keys, draw, self.F)
-        around = _taken(self.rows, who)
+        around = rows_of(self.rows).take(who, counted=True)
         made = self._sampler(around, kept.copy(), u)
         if not hasattr(made, "__len__"):
             raise InputTypeError(
@@ -112,7 +113,9 @@ class SampledGame:
             raise InputError(
                 f"perturbation: the sampler was asked for {len(who):,} rows and made {len(made):,}."
             )
-        rows = self._table.read(made, "perturbation", self.evaluator.model.allow_nan, "the data")
+        rows = self._table.read(
+            made, "perturbation", self.evaluator.setting.model.allow_nan, "the data"
+        )
         self._refuse_broken(rows, who, kept)
         return rows
 
@@ -141,13 +144,15 @@ class SampledGame:
     def _asked(self, rows: Any, who: np.ndarray) -> np.ndarray:
         """Whether the model agrees; bool [M]."""
         codes = None
-        if self.evaluator.model.backend == "jax":  # unless a translation is left for these rows
+        if (
+            self.evaluator.setting.model.backend == "jax"
+        ):  # unless a translation is left for these rows
             codes = self.evaluator.encoded(rows)[1]
-        if self.evaluator.model.backend == "host":
+        if self.evaluator.setting.model.backend == "host":
             scores = self._score(self._by_host(rows, who), self.own[who])[:, 0]
         else:
             scores = self._by_device(codes, who)
-        if not np.isfinite(scores).all() and self.evaluator.model.nonfinite != "propagate":
+        if not np.isfinite(scores).all() and self.evaluator.setting.model.nonfinite != "propagate":
             n = int(who[np.flatnonzero(~np.isfinite(scores))[0]]) + self.questions.first
             raise ModelOutputError(
                 f"the model returned NaN or infinity for a row drawn around X row {n}. Mend the "
@@ -160,9 +165,10 @@ class SampledGame:
         call = backend.rows_per_call
 
         def ask(first: int) -> np.ndarray:
-            some = _taken(rows, np.arange(first, min(first + call, len(rows))))
+            places = np.arange(first, min(first + call, len(rows)))
+            some = rows_of(rows).take(places, counted=True)
             try:
-                return self.evaluator.model.answer(some, first, self.own.shape[1])
+                return self.evaluator.setting.model.answer(some, first, self.own.shape[1])
             except Exception as error:
                 own = named_rows(who[first : first + call] + self.questions.first)
                 error.add_note(f"xaijax: these are drawn around X {own}")
@@ -228,13 +234,6 @@ def uniforms(
 
 def _words(pairs: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(pairs.astype("<i4")).view("<u8").ravel()
-
-
-def _taken(rows: Any, places: np.ndarray) -> Any:
-    """Those rows of an array or a frame."""
-    if hasattr(rows, "iloc"):
-        return rows.iloc[places].reset_index(drop=True)
-    return rows[places]
 
 
 def check_sampler(sampler: Any) -> Callable[..., Any]:

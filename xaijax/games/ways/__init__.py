@@ -2,13 +2,16 @@
 
 Reading order:
 
+    choose            which way answers: the whole decision
     closed_form       semivalues of additive models and of trees: no coalition is asked
     averaged          semivalues where every donor differs in every player, by mean scores
     corners           semivalues of each pair from its own 2^k corners, averaged over donors
+    totals            the sums that these three fill
     tables            v(S) of all coalitions, in stretches that fit the memory
     listed            v(S) of a list of coalitions that all instances share
     distinct_donors   v(S) of a few coalitions, each donor that makes another row asked once
     crossed           the same by the model's structure: instances beside distinct donors
     drawn             scores of drawn hybrids, by an additive first layer
     plain             exact integer sums, one model row each, for private releases
+    coming            what a way would ask for, told before it does
 """

@@ -9,19 +9,24 @@ Letters: n instances, B donors, P players, K scores, S donors of a block, T tile
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
+from xaijax.core.once import once
 from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
 from xaijax.games.engine.loop import Done
 from xaijax.games.engine.programs import Programs
-from xaijax.games.ways.corners import Totals, Weights
+from xaijax.games.engine.setting import Setting
+from xaijax.games.ways.coming import Coming
+from xaijax.games.ways.totals import Stretch, Totals, Weights
 from xaijax_kernels.engine.tiles import SMALLEST_TILE
 from xaijax_kernels.structures.averaged import MeansShape
 
@@ -31,24 +36,62 @@ FILLED = 8  # blocks may have an eighth more donors than there are
 ROWS_OF_TILE = 1 << 19  # of an instance and a segment of donors, some blocks
 TILES = 16  # in a dispatch
 SHARE = 8  # of the memory that tables may take
-KEPT = "averaged"
 
 
-def averaged(ask: Questions, backend: Any) -> Averaged | None:
-    """What gives the semivalues of such instances; None where donors are not averaged."""
-    if not ask.structured or not isinstance(backend, DeviceBackend):
-        return None
-    evaluator = ask.evaluator
-    if evaluator.kept.get(KEPT, (None,))[0] is not backend:  # another where the tile was halved
-        shape = _shape(evaluator, backend)
-        found = None if shape is None else Averaged(evaluator, backend.programs, shape)
-        evaluator.kept[KEPT] = backend, None if found is None or not found.fits() else found
-    return evaluator.kept[KEPT][1]
+class ByAveragedTables:
+    """The way of instances that differ from every donor in every player."""
+
+    asks_hybrids = True
+
+    def __init__(self, ask: Questions, weights: Weights) -> None:
+        self._ask, self._weights = ask, weights
+        self.structure = ask.probed.known.name
+
+    def takes(self, stretch: Stretch) -> np.ndarray:
+        """Bool [n]."""
+        assert stretch.differs is not None
+        whole = stretch.differs.all(axis=(1, 2))
+        program = self._averaged(stretch.backend) if whole.any() else None
+        # A plan compiles nothing, and takes it that a dispatch fits.
+        fits = program is not None and program.holds and (not self._ask.asks or program.fits)
+        return whole if fits else np.zeros_like(whole)
+
+    def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
+        """Put the sums of the instances at `places` into `own`; bool, of which of them. One whose
+        scores are bad is not: its pairs say which.
+        """
+        program, ask = self._averaged(stretch.backend), self._ask
+        assert program is not None
+        part, count = own.like(len(places)), ask.count
+        well = program.add(ask.codes[stretch.here[places]], self._weights, part, ask.told)
+        own.put(places[well], part, well)
+        count.distinct += int(well.sum()) * program.asked
+        count.padded += len(places) * program.padded - int(well.sum()) * program.asked
+        return well
+
+    def coming(self, stretch: Stretch, places: np.ndarray) -> Coming:
+        """What `add` would ask for."""
+        program = self._averaged(stretch.backend)
+        assert program is not None
+        rows = np.full(len(places), program.asked)
+        return Coming(rows, program.calls(len(places)), [program.recipe()])
+
+    def _averaged(self, backend: Any) -> Averaged | None:
+        """The donors and the program; None where donors are not averaged."""
+        if not isinstance(backend, DeviceBackend):
+            return None
+        return _averaged(backend, self._ask.setting)  # another backend where the tile was halved
 
 
-def _shape(evaluator: Any, backend: DeviceBackend) -> MeansShape | None:
-    tile, P, B = backend.sizes.tile, evaluator.players.count, len(evaluator.replacement.codes)
-    score = evaluator.score
+@once
+def _averaged(backend: DeviceBackend, setting: Setting) -> Averaged | None:
+    shape = _shape(setting, backend)
+    return None if shape is None else Averaged(setting, backend.programs, shape)
+
+
+def _shape(setting: Setting, backend: DeviceBackend) -> MeansShape | None:
+    tile, P, B = backend.sizes.tile, setting.players.count, len(setting.replacement.codes)
+    score = setting.score
     # The largest shares of classes are no shares: they say nothing of the sum of each answer's.
     if B < FEWEST_DONORS or 1 << P > tile.rows or (score is not None and score.distribution):
         return None
@@ -65,15 +108,15 @@ def _shape(evaluator: Any, backend: DeviceBackend) -> MeansShape | None:
 class Averaged:
     """The donors of one explainer in segments of blocks, and the program of its instances."""
 
-    def __init__(self, evaluator: Any, programs: Programs, shape: MeansShape) -> None:
+    def __init__(self, setting: Setting, programs: Programs, shape: MeansShape) -> None:
         self.shape, self._programs = shape, programs
-        given = evaluator.replacement.weights
+        given = setting.replacement.weights
         self._B = B = len(given)
         per_segment = shape.donors * shape.blocks
         self._segments = -(-B // per_segment)
         missing = self._segments * per_segment - B
         split = (self._segments, shape.blocks, shape.donors)
-        donors = np.pad(evaluator.replacement.codes, ((0, missing), (0, 0)), mode="edge")
+        donors = np.pad(setting.replacement.codes, ((0, missing), (0, 0)), mode="edge")
         # Equal weights become ones, exactly; the scale is put back in float64.
         self._scale = given.max()
         own = np.pad(given / self._scale, (0, missing)).reshape(split)
@@ -84,15 +127,21 @@ class Averaged:
         self.padded = (B + missing) << shape.P  # rows of an instance, with what fills up
         self.asked = B << shape.P
         table = shape.corners * shape.outputs * 8  # in float64, or a sum and what it lost
-        self._most = evaluator.max_memory // SHARE // table  # instances at a time
+        self._most = setting.max_memory // SHARE // table  # instances at a time
         devices = programs.mesh.size
         self._tiles = -(-max(1, min(TILES, self._most // (LOOK_AHEAD + 1))) // devices) * devices
         self._program: Any = None
 
+    @property
+    def holds(self) -> bool:
+        """Whether the memory holds the table of one instance."""
+        return self._most > 0
+
+    @cached_property
     def fits(self) -> bool:
         """Whether a dispatch fits the memory; compiles it."""
         try:
-            return self._most > 0 and self._compiled() is not None
+            return self._compiled() is not None
         except MemoryPlanError:
             return False
 
@@ -146,11 +195,21 @@ class Averaged:
             tables *= self._scale
             return tables, full, (top - bottom).max(axis=1), well
 
+    def calls(self, n: int) -> int:
+        """Dispatches of n instances."""
+        step = min(self._most, self._programs.sizes.instances)
+        sizes = [step] * (n // step) + [n % step]
+        return sum(-(-size * self._segments // self._tiles) for size in sizes)
+
+    def recipe(self) -> Recipe:
+        """What the program of a dispatch is compiled of."""
+        p = self._programs
+        x = shape_of(p.same, p.sizes.instances, p.sizes.columns, dtype=p.donors.dtype)
+        tiles = shape_of(p.split, p.mesh.size), shape_of(p.split, self._tiles, 2)
+        arguments = (p.params, x, self._donors, self._weights, p.players, *tiles)
+        return p.mean_tables(self.shape, arguments)
+
     def _compiled(self) -> Any:
         if self._program is None:
-            p = self._programs
-            x = shape_of(p.same, p.sizes.instances, p.sizes.columns, dtype=p.donors.dtype)
-            tiles = shape_of(p.split, p.mesh.size), shape_of(p.split, self._tiles, 2)
-            arguments = (p.params, x, self._donors, self._weights, p.players, *tiles)
-            self._program = p.mean_tables(self.shape, arguments)
+            self._program = self._programs.compiled.program(self.recipe())
         return self._program

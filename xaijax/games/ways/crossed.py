@@ -13,7 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.player_values import Values, head_of, values_of, whole
+from xaijax.games.engine.probed import Probed
+from xaijax.games.engine.setting import Setting
 from xaijax_kernels.structures.crossed import DONORS, INSTANCES, crossed_means
 
 MOST_INSTANCES = 1 << 13  # in one call
@@ -28,18 +31,18 @@ def crossed(
 
     entries: the donors that each coalition is asked with, see `distinct_donors`.
     """
-    values = values_of(ask.evaluator, ask.codes)
+    values = values_of(ask.probed, ask.codes)
     if values is None:
         return None
-    evaluator, C = ask.evaluator, len(masks)
+    C = len(masks)
     if masks.all():
-        own = whole(evaluator, values, values.of_rows[here])
-        score = evaluator.score
+        own = whole(ask.probed, values, values.of_rows[here])
+        score = ask.setting.score
         scores = own if score is None else np.asarray(score(own, own))
         kept = np.isfinite(scores) if score is None else score.kept(scores)
         ask.answered(len(here))
         return np.repeat(scores[:, None], C, axis=1).astype(np.float64) if kept.all() else None
-    step = _coalitions_at_a_time(ask.evaluator, values)
+    step = _coalitions_at_a_time(ask.setting, values)
     parts = []
     for c in range(0, C, step):
         found = _of_list(
@@ -52,10 +55,10 @@ def crossed(
     return np.concatenate(parts, axis=1)
 
 
-def _coalitions_at_a_time(evaluator: Any, values: Values) -> int:
+def _coalitions_at_a_time(setting: Setting, values: Values) -> int:
     # A block holds its parts twice or three times while they are made.
     per_coalition = 3 * INSTANCES * values.table.shape[1] * values.table.dtype.itemsize
-    return max(1, evaluator.max_memory // SHARE // per_coalition)
+    return max(1, setting.max_memory // SHARE // per_coalition)
 
 
 def _blocks(entries: Any, values: Values, first: int, step: int) -> tuple[np.ndarray, ...]:
@@ -84,32 +87,32 @@ def _of_list(
     K: int,
 ) -> np.ndarray | None:
     """The means of some coalitions."""
-    evaluator = ask.evaluator
+    probed, setting = ask.probed, ask.setting
     singles = bool(((~masks).sum(axis=1) == 1).all())
-    run = _run(evaluator, values, K, singles)
+    run = _run(probed, values, K, singles)
     out = np.empty((len(here), len(masks), K))
     for n in range(0, len(here), MOST_INSTANCES):
         some = values.of_rows[here[n : n + MOST_INSTANCES]]
         filled = INSTANCES << (-(-len(some) // INSTANCES) - 1).bit_length()
         rows = np.pad(some, ((0, filled - len(some)), (0, 0)), mode="edge")
-        arguments = (evaluator.model.params, values.table, rows, masks, *blocks)
-        key = ("crossed", evaluator.structure, evaluator.score, K, singles)
-        what = "instances crossed with donors"
-        means, bad = evaluator.compiled.program(key, run, arguments, what=what)(*arguments)
+        arguments = (setting.model.params, values.table, rows, masks, *blocks)
+        key = ("crossed", probed.structure, setting.score, K, singles)
+        recipe = Recipe(key, run, arguments, what="instances crossed with donors")
+        means, bad = probed.compiled.run(recipe)
         if bad:
             return None
         out[n : n + len(some)] = np.asarray(means)[: len(some)]
     return out
 
 
-def _run(evaluator: Any, values: Values, K: int, singles: bool) -> Any:
+def _run(probed: Probed, values: Values, K: int, singles: bool) -> Any:
     """What a program is compiled of."""
-    score, dtype = evaluator.score, values.table.dtype
+    score, dtype = probed.setting.score, values.table.dtype
     return partial(
         crossed_means,
-        evaluator.structure.of,
-        head_of(evaluator, INSTANCES * DONORS, dtype),
-        head_of(evaluator, INSTANCES, dtype),
+        probed.structure.of,
+        head_of(probed, INSTANCES * DONORS, dtype),
+        head_of(probed, INSTANCES, dtype),
         (lambda answers, own: answers) if score is None else score,
         jnp.isfinite if score is None else score.kept,
         K,

@@ -84,11 +84,11 @@ def means(entries: Entries, values: np.ndarray) -> np.ndarray:
 
 def entries_worth_it(ask: Questions, masks: np.ndarray) -> Entries | None:
     """What each instance is asked by distinct donors; None where that saves too little."""
-    replacement = ask.evaluator.replacement
-    if not ask.evaluator.model.deterministic or ask.evaluator.listed < len(masks):
+    replacement = ask.setting.replacement
+    if not ask.setting.model.deterministic or ask.setting.listed < len(masks):
         return None
     codes = agreement_codes(replacement.codes)
-    players = ask.evaluator.code_players
+    players = ask.setting.code_players
     apart = masks[masks.any(axis=1)]
     if not len(apart):
         return None
@@ -100,27 +100,27 @@ def entries_worth_it(ask: Questions, masks: np.ndarray) -> Entries | None:
 
 def rows_of_list(ask: Questions, masks: np.ndarray) -> int:
     """Model rows that a list asks of one instance at most; asks the model nothing."""
-    replacement = ask.evaluator.replacement
+    replacement = ask.setting.replacement
     codes, apart = agreement_codes(replacement.codes), masks[masks.any(axis=1)]
-    if not ask.evaluator.model.deterministic or not len(apart):
+    if not ask.setting.model.deterministic or not len(apart):
         return len(masks) * len(codes)
-    return len(entries_of(apart, codes, replacement.weights, ask.evaluator.code_players))
+    return len(entries_of(apart, codes, replacement.weights, ask.setting.code_players))
 
 
 def by_distinct(
     ask: Questions, masks: np.ndarray, entries: Entries, chosen: np.ndarray, K: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(instances, means over donors [n, C, K]), one row for each donor that makes another."""
-    donors = agreement_codes(ask.evaluator.replacement.codes)
+    donors = agreement_codes(ask.setting.replacement.codes)
     apart = np.flatnonzero(masks.any(axis=1))  # what keeps nothing is a donor, whoever x is
     masks = np.concatenate([masks, np.ones((1, masks.shape[1]), bool)])
-    fits = min(ROWS_AT_A_TIME, ask.evaluator.max_memory // 8 // (32 + 16 * K))
-    step = max(1, min(ask.evaluator.rows_at_a_time, fits // len(entries)))
+    fits = min(ROWS_AT_A_TIME, ask.setting.max_memory // 8 // (32 + 16 * K))
+    step = max(1, min(ask.setting.rows_at_a_time, fits // len(entries)))
     whole = None
     if ask.crosses:
         whole = crossed(ask, masks[:-1][apart], entries, chosen, K)
     if whole is not None:
-        ask.structure = ask.evaluator.structure.name
+        ask.structure = ask.probed.known.name
     for first in range(0, len(chosen), step):
         here = chosen[first : first + step]
         if whole is not None:

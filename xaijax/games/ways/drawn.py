@@ -13,7 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.player_values import SHARE, Values, head_of, values_of
+from xaijax.games.engine.probed import Probed
 from xaijax_kernels.structures.drawn import drawn_scores
 
 DRAWS, MOST_DRAWS = 256, 1024  # of a tile: whole blocks of a product
@@ -25,17 +27,17 @@ MOST_NUMBERS = 1 << 22  # of the layer of a tile
 
 def drawn_values(ask: Questions, L: int) -> Values | None:
     """What the players of this game's rows add to the layer; None where draws go by whole rows."""
-    evaluator = ask.evaluator
+    probed, setting = ask.probed, ask.setting
     ask.backend()  # probes the model
     if not ask.crosses:
         return None
-    known = evaluator.known
+    known = probed.known
     if not known.adds or L > MOST_COALITIONS or MOST_DRAWS * L * known.width > MOST_NUMBERS:
         return None
-    per_row = evaluator.players.count * known.width * evaluator.replacement.codes.itemsize
-    if (ask.N + len(evaluator.replacement.codes)) * per_row > evaluator.max_memory // SHARE:
+    per_row = setting.players.count * known.width * setting.replacement.codes.itemsize
+    if (ask.N + len(setting.replacement.codes)) * per_row > setting.max_memory // SHARE:
         return None
-    return values_of(evaluator, ask.codes)
+    return values_of(ask.probed, ask.codes)
 
 
 def drawn(
@@ -45,12 +47,12 @@ def drawn(
 
     instance, donor: int [n, D]; masks bool [D, L, P], or [1, L, P] for all draws.
     """
-    evaluator = ask.evaluator
+    probed, setting = ask.probed, ask.setting
     (M, L, _), shape = masks.shape, instance.shape
     of_rows, of_donors = values.parts
     tile = min(MOST_DRAWS, max(DRAWS, 1 << ((HYBRIDS // L).bit_length() - 1)))
-    run = _run(evaluator, L, tile, values.table.dtype)
-    key = ("drawn", evaluator.structure, evaluator.score, L, tile)
+    run = _run(probed, L, tile, values.table.dtype)
+    key = ("drawn", probed.structure, setting.score, L, tile)
     listed = np.broadcast_to(np.arange(shape[1]), shape) if M > 1 else np.zeros(shape, np.int32)
     flat = [np.ascontiguousarray(a, np.int32).ravel() for a in (instance, donor, listed)]
     total, parts = instance.size, []
@@ -60,31 +62,31 @@ def drawn(
         tiles = -(-count // tile)
         tiles = -(-tiles // 4) * 4 if tiles > 4 else 1 << (tiles - 1).bit_length()
         some = [np.pad(a, (0, tiles * tile - count), mode="edge").reshape(tiles, -1) for a in some]
-        arguments = (evaluator.model.params, of_rows, of_donors, *some, masks)
-        program = evaluator.compiled.program(key, run, arguments, what="drawn hybrids")
-        scores, bad = program(*arguments)
+        arguments = (setting.model.params, of_rows, of_donors, *some, masks)
+        recipe = Recipe(key, run, arguments, what="drawn hybrids")
+        scores, bad = probed.compiled.run(recipe)
         parts.append((scores, bad, count))
     ask.answered(total * L)
     if any(int(bad) for _, bad, _ in parts):
         return None
-    found = np.empty((total, L, ask.evaluator.outputs))
+    found = np.empty((total, L, ask.probed.outputs))
     first = 0
     for scores, _, count in parts:
         by_draw = np.asarray(scores).swapaxes(1, 2)  # [T, D, L, K]
         found[first : first + count] = by_draw.reshape(-1, *by_draw.shape[2:])[:count]
         first += count
-    ask.structure = evaluator.structure.name
+    ask.structure = probed.known.name
     return found.reshape(*shape, L, -1)
 
 
-def _run(evaluator: Any, L: int, tile: int, dtype: Any) -> Any:
+def _run(probed: Probed, L: int, tile: int, dtype: Any) -> Any:
     """What a program is compiled of."""
-    score = evaluator.score
+    score = probed.setting.score
     return partial(
         drawn_scores,
-        evaluator.structure.of,
-        head_of(evaluator, L * tile, dtype),
-        head_of(evaluator, tile, dtype),
+        probed.structure.of,
+        head_of(probed, L * tile, dtype),
+        head_of(probed, tile, dtype),
         (lambda answers, own: answers) if score is None else score,
         jnp.isfinite if score is None else score.kept,
     )

@@ -5,11 +5,14 @@ Letters: N instances, B donors, C coalitions, P players, K outputs, k players th
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 
 from xaijax.games.engine.loop import Backend, Question, Stream
+from xaijax.games.engine.setting import Setting
+from xaijax.games.ways.coming import Coming
 from xaijax_kernels.engine.lattice import LISTED, Pairs
 from xaijax_kernels.engine.listed import ListedStream
 from xaijax_kernels.engine.tables import host_ranks
@@ -52,7 +55,10 @@ class WithWhole:
 class Asking(Protocol):
     """What a list needs of the game that asks it; `questions.Questions`."""
 
-    evaluator: Any
+    @property
+    def setting(self) -> Setting:
+        """What is asked about, by which limits."""
+        ...
 
     @property
     def P(self) -> int:
@@ -92,8 +98,8 @@ class ListOfCoalitions:
     def __init__(self, game: Asking, masks: Masks, K: int) -> None:
         """masks bool [C, P], or what gives such an array for a slice."""
         self._game, self._masks = game, masks
-        self._weights = game.evaluator.replacement.weights
-        self._most = max(1, min(MOST_ROWS, game.evaluator.max_memory // 4 // (16 * K)))
+        self._weights = game.setting.replacement.weights
+        self._most = max(1, min(MOST_ROWS, game.setting.max_memory // 4 // (16 * K)))
         self._K = K
 
     def of(self, backend: Backend, rows: np.ndarray, differs: np.ndarray | None) -> np.ndarray:
@@ -102,30 +108,60 @@ class ListOfCoalitions:
         None: nothing may be asked once for two, since the model is random.
         """
         out = np.zeros((len(rows), len(self._masks), self._K))
+        for here, own, part, by_corners in self._parts(backend, len(rows), differs):
+            masks = self._masks[here]
+            if by_corners:
+                assert differs is not None
+                of_pairs = differs[part][:, own]
+                found = self._by_corners(backend, rows[part], masks, own, of_pairs)
+            else:
+                found = self._by_list(backend, rows[part], masks, own)
+            out[part, here] += found
+        return out
+
+    def coming(self, backend: Backend, rows: np.ndarray, differs: np.ndarray | None) -> Coming:
+        """What `of` would ask for."""
+        each, calls, recipes = np.zeros(len(rows), np.int64), 0, []
         slot = 1 << backend.slot_bits
-        fits = max(slot, self._most // len(self._weights) // slot * slot)
-        step = min(self._game.evaluator.listed, fits)
-        thrifty = np.zeros(len(rows), bool)
+        for here, own, part, by_corners in self._parts(backend, len(rows), differs):
+            C = min(here.stop, len(self._masks)) - here.start
+            if by_corners:
+                assert differs is not None
+                of_pairs = differs[part][:, own]
+                asked = corner_rows(of_pairs, C)
+                each[part] += asked.sum(axis=1)
+                held = int((-(-asked // slot) * slot).sum())
+                more = of_pairs.sum(axis=2) > (C.bit_length() - 1)  # than C corners
+                kind = "mixed" if more.any() else "corners"
+                recipes += backend.pair_mean_recipes(kind, held, len(part), len(own), C)
+            else:
+                each[part] += C * len(own)
+                held = len(part) * -(-C // slot) * slot * len(own)
+                recipes += backend.stream_mean_recipes(held, len(own), C)
+            calls += backend.calls(held)
+        return Coming(each, calls, recipes)
+
+    def _parts(
+        self, backend: Backend, n: int, differs: np.ndarray | None
+    ) -> Iterator[tuple[slice, np.ndarray, np.ndarray, bool]]:
+        """(coalitions, donors, instances int of n, whether by corners) that are asked together."""
+        slot, B = 1 << backend.slot_bits, len(self._weights)
+        fits = max(slot, self._most // B // slot * slot)
+        step = min(self._game.setting.listed, fits)
+        thrifty = np.zeros(n, bool)
         if differs is not None:
             # Corners are asked once for each part of the list.
             C = min(step, len(self._masks))
-            thrifty = corner_rows(differs, C).sum(axis=1) <= WORTH * C * len(self._weights)
+            thrifty = corner_rows(differs, C).sum(axis=1) <= WORTH * C * B
         for c in range(0, len(self._masks), step):
-            masks = self._masks[c : c + step]
-            padded = -(-len(masks) // slot) * slot
-            donors = max(1, min(len(self._weights), self._most // padded))
+            padded = -(-min(step, len(self._masks) - c) // slot) * slot
+            donors = max(1, min(B, self._most // padded))
             together = max(1, self._most // (padded * donors))
-            here = slice(c, c + step)
-            for b in range(0, len(self._weights), donors):
-                own = np.arange(b, min(b + donors, len(self._weights)))
-                for part in _pieces(np.flatnonzero(~thrifty), together):
-                    out[part, here] += self._by_list(backend, rows[part], masks, own)
-                for part in _pieces(np.flatnonzero(thrifty), together):
-                    assert differs is not None
-                    out[part, here] += self._by_corners(
-                        backend, rows[part], masks, own, differs[part][:, own]
-                    )
-        return out
+            for b in range(0, B, donors):
+                own = np.arange(b, min(b + donors, B))
+                for by_corners in (False, True):
+                    for part in _pieces(np.flatnonzero(thrifty == by_corners), together):
+                        yield slice(c, c + step), own, part, by_corners
 
     def _by_list(
         self, backend: Backend, rows: np.ndarray, masks: np.ndarray, donors: np.ndarray

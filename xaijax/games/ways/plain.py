@@ -18,6 +18,7 @@ from xaijax.core.errors import EnumerationLimitError
 from xaijax.games.asking.questions import Questions
 
 ROWS = 1 << 19  # asked together
+LISTED = 1 << 13  # sets asked as one list
 MOST_ROWS = 1 << 33
 LIMB = 26  # bits
 
@@ -54,7 +55,7 @@ def plain_sums(
     B, C = len(inner), len(replaced)
     refuse_too_many(len(asked), B, C)
     ask.backend()
-    K = ask.evaluator.outputs
+    K = ask.probed.outputs
     heaviest = 1 if outer is None else max(int(one.sum()) for one in outer)
     wide = int(inner.sum()) * width >= 1 << 57  # the sum over donors alone
     small = not wide and heaviest * int(inner.sum()) * width < 1 << 62
@@ -117,9 +118,9 @@ def _scores(
 ) -> Iterator[tuple[np.ndarray, _Part, np.ndarray]]:
     """(instances [n], which sets and donors, float64 [n, C', B', K]) piece by piece."""
     C = len(kept)
-    step_c = max(1, min(C, ask.evaluator.listed, ROWS))
+    step_c = max(1, min(C, ask.setting.listed, LISTED))
     step_b = max(1, min(B, ROWS // step_c))
-    step_n = max(1, min(ask.evaluator.rows_at_a_time, ROWS // (step_c * step_b)))
+    step_n = max(1, min(ask.setting.rows_at_a_time, ROWS // (step_c * step_b)))
     for c in range(0, C, step_c):
         masks = kept[c : c + step_c]
         for b in range(0, B, step_b):
@@ -135,7 +136,7 @@ def _scores(
 
 def _own_scores(ask: Questions, asked: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(instances [n], float64 [n, K]) of the rows as they are."""
-    step = ask.evaluator.rows_at_a_time
+    step = ask.setting.rows_at_a_time
     whole = np.ones((1, ask.P), bool)
     for n in range(0, len(asked), step):
         here = asked[n : n + step]

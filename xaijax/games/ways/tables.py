@@ -6,11 +6,13 @@ Letters: N instances, n of a stretch, B donors, P players, K scores.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.loop import Backend
+from xaijax.games.ways.coming import Coming
 
 
 def full_tables(
@@ -18,36 +20,61 @@ def full_tables(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(instances, means over donors [n, 2^P, K])."""
     backend = ask.backend()
-    parts: list[np.ndarray] = []
+    for here, differs in _planned(ask, chosen, most_rows, most_instances):
+        run = partial(_table_of_stretch, ask, here, differs, K, most_rows)
+        backend, table = ask.with_less_where_memory_is_short(backend, run)
+        yield here, table
 
-    def stretch(backend: Backend, first: int, differs: np.ndarray) -> None:
-        here = chosen[first : first + len(differs)]
-        parts.append(_table_of_stretch(ask, backend, here, differs, K, most_rows))
 
+def tables_coming(
+    ask: Questions, chosen: np.ndarray, most_rows: int, most_instances: int
+) -> Iterator[tuple[np.ndarray, Coming]]:
+    """(instances, what `full_tables` would ask for)."""
+    backend = ask.backend()
+    for here, differs in _planned(ask, chosen, most_rows, most_instances):
+        k, calls, recipes = differs.sum(axis=2, dtype=np.int64), 0, []
+        for donors in _donors(ask, k, backend, most_rows):
+            own = k[:, donors].ravel()
+            for pairs, bits in ask.streams(backend, own):
+                least = backend.slot_bits if bits is None else bits
+                calls += backend.calls(int((np.int64(1) << np.maximum(own[pairs], least)).sum()))
+                recipes.append(backend.recipe("corners" if bits is None else "structured", bits))
+        yield here, Coming((np.int64(1) << k).sum(axis=1), calls, recipes)
+
+
+def _planned(
+    ask: Questions, chosen: np.ndarray, most_rows: int, most_instances: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(instances, how they differ from the donors) of stretches that fit the memory."""
+    backend = ask.backend()
     for first, differs in ask.differing(chosen):
         asked = (np.int64(1) << np.maximum(differs.sum(2), ask.least_bits(backend))).sum(1)
         for lo, hi in _stretches(asked, most_rows, most_instances):
-            backend = ask.with_less_where_memory_is_short(
-                backend, stretch, first + lo, differs[lo:hi]
-            )
-            yield chosen[first + lo : first + hi], parts.pop()
+            yield chosen[first + lo : first + hi], differs[lo:hi]
+
+
+def _donors(ask: Questions, k: np.ndarray, backend: Backend, most_rows: int) -> Iterator[slice]:
+    """All donors, or a few at a time where their rows are too many; k int [n, B]."""
+    rows = (np.int64(1) << np.maximum(k, ask.least_bits(backend))).sum()
+    step = k.shape[1] if rows <= most_rows else max(1, most_rows >> ask.P)
+    for b in range(0, k.shape[1], step):
+        yield slice(b, min(b + step, k.shape[1]))
 
 
 def _table_of_stretch(
-    ask: Questions, backend: Backend, here: np.ndarray, differs: np.ndarray, K: int, most_rows: int
+    ask: Questions, here: np.ndarray, differs: np.ndarray, K: int, most_rows: int, backend: Backend
 ) -> np.ndarray:
-    """v(S) before the outer function; donors a few at a time where their rows are too many."""
-    donors, P = ask.evaluator.replacement.weights, ask.evaluator.players.count
-    rows = (np.int64(1) << np.maximum(differs.sum(2), ask.least_bits(backend))).sum()
-    step = len(donors) if rows <= most_rows else max(1, most_rows >> P)
-    table = np.zeros((len(differs), 1 << P, K))
-    for b in range(0, len(donors), step):
-        own = differs[:, b : b + step]
+    """v(S) before the outer function."""
+    table = np.zeros((len(differs), 1 << ask.P, K))
+    for donors in _donors(ask, differs.sum(2), backend, most_rows):
+        own = differs[:, donors]
         n, B, _ = own.shape
-        instance, donor = np.repeat(np.arange(n), B), np.tile(np.arange(b, b + B), n)
+        instance = np.repeat(np.arange(n), B)
+        donor = np.tile(np.arange(donors.start, donors.stop), n)
         streams, start, first = [], np.empty(n * B, np.int64), 0
         for place, pairs in ask.packs(backend, instance, donor, own):
-            streams.append((pairs, ask.question(pairs, here, np.arange(b, b + B), backend)))
+            question = ask.question(pairs, here, np.arange(donors.start, donors.stop), backend)
+            streams.append((pairs, question))
             start[place] = first + pairs.start_as_given
             first += pairs.rows
         table += backend.tables(streams, start.reshape(n, B), own)

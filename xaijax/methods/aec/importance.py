@@ -12,7 +12,8 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import ModelOutputError
-from xaijax.tables.frames import frame_kind, series_labels
+from xaijax.tables.rows import rows_of
+from xaijax.tables.series import series_labels
 
 _MEAN = " Return the mean of absolute values over the rows, np.abs(values).mean(axis=0)."
 
@@ -31,7 +32,7 @@ def importance_of(returned: Any, columns: Sequence[Any], named: bool) -> np.ndar
     """
     m = len(columns)
     needed = f"one importance for each of the {m} columns, shape ({m},), is needed."
-    if frame_kind(returned) is not None:
+    if rows_of(returned).is_frame:
         raise ModelOutputError(
             f"ranker returned a data frame of shape {returned.shape}; {needed} Return one of its "
             "columns, a Series labelled by the columns of X, say."

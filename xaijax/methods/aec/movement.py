@@ -16,7 +16,8 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public, public_class
 from xaijax.core.typing import ArrayLike, Rows
 from xaijax.methods.aec.importance import importance_of
-from xaijax.tables.frames import column, frame_kind, frame_labels
+from xaijax.tables.frames import frame_labels
+from xaijax.tables.rows import rows_of
 from xaijax_kernels.collinearity.effects import ranking
 
 FILL = "Fill it or drop the rows first."
@@ -176,7 +177,8 @@ def _steps(importance: Callable[[np.ndarray], np.ndarray], names: tuple[str, ...
 
 def _names(X: Any, y: Any) -> tuple[str, ...]:
     """Column names; no number may be missing, and X and y must have as many rows."""
-    if frame_kind(X) is None:
+    given = rows_of(X)
+    if not given.is_frame:
         array = checks.matrix(X, "X")
         names = tuple(f"x{j}" for j in range(array.shape[1]))
         checks.finite(array, "X", False, remedy=FILL)
@@ -185,7 +187,7 @@ def _names(X: Any, y: Any) -> tuple[str, ...]:
         if len(X) == 0:
             raise InputError("X has 0 rows; at least 1 is needed.")
         for j, name in enumerate(names):  # a text that is missing is for the ranker to judge
-            checks.finite(column(X, j), f"X, column {name!r},", False, remedy=FILL)
+            checks.finite(given.column(j), f"X, column {name!r},", False, remedy=FILL)
     rows = len(X)
     if not hasattr(y, "__len__") or len(y) != rows:
         given = len(y) if hasattr(y, "__len__") else type(y).__name__
@@ -195,15 +197,12 @@ def _names(X: Any, y: Any) -> tuple[str, ...]:
 
 def _refitted(ranker: Callable[..., Any], X: Any, y: Any) -> Callable[[np.ndarray], np.ndarray]:
     """alive -> the importance of each of these columns, by the ranker on these columns only."""
-    kind = frame_kind(X)
-    whole: Any = np.asarray(X) if kind is None else X
+    framed = rows_of(X).is_frame
+    whole = rows_of(X if framed else np.asarray(X))
 
     def importance(alive: np.ndarray) -> np.ndarray:
-        if kind is None:
-            part, columns = whole[:, alive], list(range(len(alive)))
-        else:
-            part = whole.iloc[:, alive] if kind == "pandas" else whole[:, alive.tolist()]
-            columns = list(part.columns)
-        return importance_of(ranker(part, y), columns, kind is not None)
+        part = whole.columns_at(alive)
+        columns = rows_of(part).labels if framed else list(range(len(alive)))
+        return importance_of(ranker(part, y), columns, framed)
 
     return importance

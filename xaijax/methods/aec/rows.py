@@ -14,7 +14,9 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.tables.frames import column, frame_kind, frame_labels, frame_numbers, same_labels
+from xaijax.tables.frames import frame_labels, frame_numbers, same_labels
+from xaijax.tables.rows import rows_of
+from xaijax.tables.series import entries
 
 BLOCK_VALUES = 1 << 18  # float64 numbers in a block: 2 MiB, which stay in the cache
 LARGEST_BLOCK = 1 << 23  # the same for many columns, whose matrices of pairs should be few
@@ -138,7 +140,7 @@ class Chunks:
     def _check_kind(self, X: Any, place: int) -> None:
         """Refuse frames beside arrays, and texts as names beside numbers."""
         labels, kind = text_names(X), "an array"
-        if frame_kind(X) is not None:
+        if rows_of(X).is_frame:
             kind = f"a frame with{'out' if labels is None else ''} texts as column names"
         if self._kind is None:
             self._kind, self.labels = kind, labels
@@ -151,9 +153,9 @@ class Chunks:
 
 def text_names(X: Any) -> tuple[str, ...] | None:
     """Column names of a frame where all are text, which scikit-learn keeps; None for others."""
-    if frame_kind(X) is None or not all(isinstance(one, str) for one in X.columns):
-        return None
-    return tuple(X.columns)
+    rows = rows_of(X)
+    texts = rows.is_frame and all(isinstance(one, str) for one in rows.labels)
+    return tuple(rows.labels) if texts else None
 
 
 def table_of(
@@ -171,7 +173,7 @@ def table_of(
         InputError, InputTypeError: what is not accepted, by name, `where` added to it.
     """
     name = f"X{where}"
-    if frame_kind(X) is None:
+    if not rows_of(X).is_frame:
         array = checks.matrix(X, name)
         names = tuple(f"x{j}" for j in range(array.shape[1]))
         checks.finite(array, name, False, remedy=FILL)
@@ -237,12 +239,12 @@ def target_values(y: Any, rows: int, where: str = "") -> np.ndarray:
 
 def _plain(y: Any, name: str) -> np.ndarray:
     """y as an array of numbers, or of objects where it holds labels."""
-    if frame_kind(y) is not None and len(y.columns) == 1:
-        return _plain(y[y.columns[0]], name)
+    rows = rows_of(y)
+    if rows.is_frame and len(rows.labels) == 1:
+        return _plain(y[rows.labels[0]], name)
     if str(getattr(y, "dtype", "")).lower().startswith(("category", "categorical", "enum")):
         return np.asarray(y, dtype=object)  # categories are labels, also where they are numbers
-    if hasattr(y, "to_frame"):  # a pandas or polars series: missing values become NaN
-        y = column(y.to_frame(), 0)
+    y = entries(y)
     try:
         array = np.asarray(y)
     except ValueError as error:

@@ -4,6 +4,7 @@ Reading order:
 
     explainer   `AnchorExplainer`: explain, and evaluate a rule of one's own
     evaluate    the precision and coverage of a rule that a person gives
+    planned     what a search would ask for, about
     choice      which search "auto" is
     support     rules that no data row satisfies, refused by name
     record      from what a search found to `Rules`

@@ -9,12 +9,18 @@ from typing import Any
 from xaijax.core.errors import InputError
 from xaijax.games.asking.long_runs import tell_long_run
 from xaijax.games.rules.space import Perturbation
+from xaijax.methods.anchors.problem import Problem
+from xaijax.methods.anchors.settings import Settings
 
 SEARCHES = ("auto", "exact", "table", "kl-lucb", "sar")
 # What a KL-LUCB search draws for each rule that an exact search looks at, both at the default
 # settings: 200 rows of Adult with the bench's network took 33,900 rows an instance for 93.8 rules
 # in "row", 38,800 for 93.0 in "row_bin": 361 and 417. (With beam_size=1: 227 and 271.)
 BANDIT_DRAWS = 390
+# Operations to draw a row of a rule, and more for each of its columns: hashed numbers, a choice of
+# a data row, a gather. A linear model on two cores took 52 million rows a second of 8 columns and
+# 28 of 32, which is 960 and 1,780 operations a row at the speed that `long_runs` counts with.
+OF_A_DRAW, OF_A_DRAWN_COLUMN = 690, 30
 
 
 @dataclass(frozen=True)
@@ -46,23 +52,28 @@ def auto_search(space: Perturbation | None, model: Any) -> Choice:
     return Choice("kl-lucb", reason)
 
 
-def tell_long_search(problem: Any, game: Any, settings: Any, N: int) -> None:
-    """Warn of a long search of N instances before it starts; game: of the first of them.
+def rows_of_search(space: Perturbation | None, settings: Settings, F: int) -> tuple[int, int]:
+    """(rules of an instance, draws of each) that a search looks at, about.
 
-    By rules of up to three columns: how far it goes follows from the answers, and on Adult's rows
-    the rules looked at are about as many (`BANDIT_DRAWS`).
+    Rules of up to three columns: how far it goes follows from the answers, and on Adult's rows the
+    rules looked at are about as many (`BANDIT_DRAWS`).
     """
-    F, beam = problem.F, settings.beam_size or 1
-    sizes = range(1, min(3, settings.max_size) + 1)
+    beam, sizes = settings.beam_size or 1, range(1, min(3, settings.max_size) + 1)
     rules = sum(min(math.comb(F, s), beam * F) for s in sizes)
     if settings.finite:
-        draws = len(problem.space.listed(settings.search)[1])
-    else:
-        draws = max(BANDIT_DRAWS, settings.batch_size)
+        assert space is not None
+        return rules, len(space.listed(settings.search)[1])
+    return rules, max(BANDIT_DRAWS, settings.batch_size)
+
+
+def tell_long_search(problem: Problem, game: Any, settings: Settings, N: int) -> None:
+    """Warn of a long search of N instances before it starts; game: of the first of them."""
+    rules, draws = rows_of_search(problem.space, settings, problem.F)
+    drawn = 0 if settings.finite else OF_A_DRAW + OF_A_DRAWN_COLUMN * problem.F
     ways = "fewer rows of X or of data, max_size=, or table_rows= with search='table'"
     if not settings.finite:
         ways = "fewer rows of X, a larger epsilon= or delta=, max_size=, or a smaller batch_size="
-    tell_long_run(game.questions, N * rules * draws, ways)
+    tell_long_run(game.questions, N * rules * draws, ways, drawn=drawn)
 
 
 def refuse_search(search: str, space: Perturbation | None) -> None:

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.rules.bins import Bins
 from xaijax.games.rules.game import RuleGame
 from xaijax.methods.anchors.choice import refuse_search
 from xaijax.methods.anchors.problem import Problem
 from xaijax.methods.anchors.search import Found
 from xaijax.methods.anchors.settings import DEFAULTS, one_row
-from xaijax.methods.anchors.support import refuse_empty
+from xaijax.methods.anchors.support import refuse_empty, refuse_strangers
+from xaijax.results.rules import Rules
 from xaijax_kernels.rules.bernoulli import lower
 
 
@@ -100,3 +101,28 @@ def _game_of(problem: Problem, rows: Any, bins: Bins, samples: int) -> Any:
             problem.bins = own
     problem.asker()  # settles the weights
     return RuleGame(problem.asker(problem.space.with_bins(bins)), rows)
+
+
+def measured_again(problem: Problem, rules: Any, X: Any, draws: int, seed: int) -> np.ndarray:
+    """The precision of the rules of rows X on fresh draws, float64 [N]; see `check`."""
+    if not isinstance(rules, Rules):
+        raise InputTypeError(f"rules must be Rules of explain, got {type(rules).__name__}.")
+    if seed == problem.seed:
+        raise InputError(f"seed={seed} is that of the search; its draws are not fresh. Change it.")
+    rows = problem.read(X)
+    if len(rows) != len(rules):
+        raise InputError(f"X has {len(rows)} rows, but there are {len(rules)} rules.")
+    refuse_strangers(problem, rules, rows)
+    kept = np.zeros((len(rules), problem.F), bool)
+    for n, rule in enumerate(rules):
+        kept[n, list(rule.features)] = True
+    found = []
+    for first, game in problem.games(rows, 1, 1, seed):
+        own = kept[first : first + game.N]
+        every, zero = np.arange(game.N), np.zeros(game.N, np.int64)
+        step = max(1, (1 << 22) // draws)
+        for n in range(0, game.N, step):
+            part = slice(n, n + step)
+            count = np.full(len(every[part]), draws)
+            found.append(game.hits(every[part], own[part], zero[part], count) / draws)
+    return np.concatenate(found)

@@ -12,17 +12,19 @@ from typing import Any, Literal
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Progress, Rows
 from xaijax.methods.anchors.choice import SEARCHES, auto_search, refuse_search, tell_long_search
-from xaijax.methods.anchors.evaluate import evaluated
+from xaijax.methods.anchors.evaluate import evaluated, measured_again
+from xaijax.methods.anchors.planned import plan_of_search
 from xaijax.methods.anchors.problem import Problem
 from xaijax.methods.anchors.record import found_rules, record
 from xaijax.methods.anchors.search import search as run_search
-from xaijax.methods.anchors.settings import fraction, settings_of
-from xaijax.methods.anchors.support import refuse_strangers, refuse_unsupported
+from xaijax.methods.anchors.settings import Settings, fraction, settings_of
+from xaijax.methods.anchors.support import refuse_unsupported
 from xaijax.methods.progress import progress_bar
+from xaijax.results.plan import Plan
 from xaijax.results.rules import Rule, Rules
 
 
@@ -243,29 +245,21 @@ class AnchorExplainer:
         rules of up to three columns are counted; the limits are those of `Explainer`.
         """
         problem = self._problem
-        chosen = self._resolved(search)
-        settings = settings_of(
-            problem.F,
-            chosen,
-            search,
-            threshold=threshold,
-            delta=delta,
-            epsilon=epsilon,
-            stop_epsilon=stop_epsilon,
-            batch_size=batch_size,
-            beam_size=beam_size,
-            max_size=max_size,
-            coverage_samples=coverage_samples,
-            confirm=confirm,
-        )
-        if confirm is not None and problem.B < 2:
-            raise InputError("confirm= needs at least 2 data rows, one of them to be held out.")
+        given = {
+            "threshold": threshold,
+            "delta": delta,
+            "epsilon": epsilon,
+            "stop_epsilon": stop_epsilon,
+            "batch_size": batch_size,
+            "beam_size": beam_size,
+            "max_size": max_size,
+            "coverage_samples": coverage_samples,
+            "confirm": confirm,
+        }
+        settings = self._settings(search, given)
+        chosen, beam = settings.search, settings.beam_size or 1
         rows = problem.read(X)
-        beam = settings.beam_size or 1
-        problem.at_a_time(beam, settings.coverage_samples)
-        if not settings.finite:  # of every candidate, or of two
-            together = settings.batch_size * (problem.F if chosen == "sar" else 2)
-            problem.refuse_draws(together, f"batch_size={settings.batch_size:,}")
+        self._refuse_large(settings)
         started, before = time.perf_counter(), problem.evaluator.clock.copy()
         rules: list[Rule] = []
         rounds = asked = 0
@@ -279,22 +273,38 @@ class AnchorExplainer:
                 rules += found_rules(problem, game, found, chosen, self.target)
                 rounds += found.rounds
                 asked += game.rows_asked + game.questions.count.distinct
-        facts = {"threshold": settings.threshold, "perturbation": problem.space_name}
-        facts |= {"beam_size": settings.beam_size, "max_size": settings.max_size}
-        facts |= {"delta": settings.delta, "confirm": settings.confirm, "data_rows": problem.B}
-        return record(
-            rules,
-            problem.names,
-            evaluator=problem.evaluator,
-            before=before,
-            rounds=rounds,
-            rows=asked,
-            seconds=time.perf_counter() - started,
-            search=chosen,
-            reason="as asked" if search != "auto" else self._choice.reason,
-            seed=problem.seed,
-            facts=facts,
-        )
+        asked -= problem.evaluator.clock.spared_rows - before.spared_rows
+        seconds = time.perf_counter() - started
+        reason = "as asked" if search != "auto" else self._choice.reason
+        how = {"rounds": rounds, "model_rows": asked, "seconds": seconds, "reason": reason}
+        return record(rules, problem, settings, before, how)
+
+    def plan(
+        self,
+        X: Rows,
+        batch_size: int = 100,
+        beam_size: int | None = 4,
+        max_size: int | None = None,
+        search: Literal["auto", "exact", "table", "kl-lucb", "sar"] = "auto",
+    ) -> Plan:
+        """What `explain(X)` would ask for, told before it is asked.
+
+        How many rules a search looks at follows from the answers. Here those of up to three columns
+        are counted, each with its draws; on Adult's rows a search takes about as many.
+
+        Args:
+            X, batch_size, beam_size, max_size, search: as of `explain`.
+
+        Returns:
+            A `Plan`; what all instances share is counted with the first. Only the probe is asked.
+
+        Raises:
+            What `explain` raises before it asks.
+        """
+        given = {"batch_size": batch_size, "beam_size": beam_size, "max_size": max_size}
+        settings = self._settings(search, given)
+        self._refuse_large(settings)
+        return plan_of_search(self._problem, settings, self._problem.read(X))
 
     def evaluate(
         self,
@@ -366,29 +376,22 @@ class AnchorExplainer:
         seed = checks.whole_number(seed, "seed", least=0)
         problem = self._problem
         problem.refuse_draws(count, f"samples={count:,}")
-        if not isinstance(rules, Rules):
-            raise InputTypeError(f"rules must be Rules of explain, got {type(rules).__name__}.")
-        if seed == problem.seed:
-            raise InputError(
-                f"seed={seed} is that of the search; its draws are not fresh. Change it."
-            )
-        rows = problem.read(X)
-        if len(rows) != len(rules):
-            raise InputError(f"X has {len(rows)} rows, but there are {len(rules)} rules.")
-        refuse_strangers(problem, rules, rows)
-        kept = np.zeros((len(rules), problem.F), bool)
-        for n, rule in enumerate(rules):
-            kept[n, list(rule.features)] = True
-        found = []
-        for first, game in problem.games(rows, 1, 1, seed):
-            own = kept[first : first + game.N]
-            every, zero = np.arange(game.N), np.zeros(game.N, np.int64)
-            step = max(1, (1 << 22) // count)
-            for n in range(0, game.N, step):
-                part = slice(n, n + step)
-                draws = np.full(len(every[part]), count)
-                found.append(game.hits(every[part], own[part], zero[part], draws) / count)
-        return np.concatenate(found)
+        return measured_again(problem, rules, X, count, seed)
+
+    def _settings(self, search: Any, given: dict[str, Any]) -> Settings:
+        """The arguments of a search, read."""
+        chosen, problem = self._resolved(search), self._problem
+        if given.get("confirm") is not None and problem.B < 2:
+            raise InputError("confirm= needs at least 2 data rows, one of them to be held out.")
+        return settings_of(problem.F, chosen, search, **given)
+
+    def _refuse_large(self, settings: Settings) -> None:
+        """Raise MemoryPlanError for a beam or draws that cannot be held."""
+        problem = self._problem
+        problem.at_a_time(settings.beam_size or 1, settings.coverage_samples)
+        if not settings.finite:  # of every candidate, or of two
+            together = settings.batch_size * (problem.F if settings.search == "sar" else 2)
+            problem.refuse_draws(together, f"batch_size={settings.batch_size:,}")
 
     def _resolved(self, search: Any) -> str:
         checks.one_of(search, "search", SEARCHES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError, MemoryPlanError
 from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.engine.limits import limits_of
 from xaijax.games.measure.replacement import pool_of
 from xaijax.games.measure.score import Score
 from xaijax.games.measure.scores import Agrees, Within
@@ -25,7 +27,7 @@ from xaijax.games.rules.space import Perturbation
 from xaijax.games.rules.spaces import SPACES
 from xaijax.methods.anchors.settings import fraction
 from xaijax.players.players import column_labels, players_from
-from xaijax.tables.frames import frame_kind
+from xaijax.tables.rows import rows_of
 
 # A round ends in a tile that is partly filled, and the last rounds are about few instances: with
 # tiles of the engine's size two fifths of the model rows of a search by draws were padding.
@@ -113,9 +115,8 @@ class Problem:
             self.space = SPACES[perturbation](replacement, self.bins, flip, count)
         if self.bins is None:  # rules are about players, which have names of their own
             self.names = tuple(self.players.names)
-        self.evaluator = Evaluator(
-            self.asked_model, replacement, singles, coalitions=2, tile_parts=TILE_PARTS, **options
-        )
+        limits = replace(limits_of(**options), tile_parts=TILE_PARTS)
+        self.evaluator = Evaluator(self.asked_model, replacement, singles, limits)
         if self.space is not None:  # of each draw a donor, a weight, and flags of what it is asked
             self._refuse(64 * self.space.table_rows, f"table_rows={self.space.table_rows:,}")
         self._asker: RuleAsker | None = None
@@ -143,8 +144,8 @@ class Problem:
         """(first place, game) of as many instances as fit the memory together."""
         step = self.at_a_time(beam, coverage_samples)
         for first in range(0, len(rows), step):
-            some = rows.iloc if hasattr(rows, "iloc") else rows
-            yield first, self.game(some[first : first + step], coverage_samples, seed, first)
+            some = rows_of(rows).part(first, first + step)
+            yield first, self.game(some, coverage_samples, seed, first)
 
     def game(
         self, rows: Any, coverage_samples: int, seed: int | None = None, first: int = 0
@@ -211,10 +212,11 @@ class Problem:
         self._refuse(draws * each, name)
 
     def _refuse(self, held: int, name: str) -> None:
-        if held > self.evaluator.max_memory:
+        if held > self.evaluator.setting.max_memory:
             raise MemoryPlanError(
                 f"{name} takes about {held:,} bytes for one instance of {self.F:,} features, more "
-                f"than max_memory={self.evaluator.max_memory:,}. Say fewer, or raise max_memory=."
+                f"than max_memory={self.evaluator.setting.max_memory:,}. Say fewer, or raise "
+                "max_memory=."
             )
 
     def at_a_time(self, beam: int, samples: int) -> int:
@@ -222,7 +224,7 @@ class Problem:
 
         Raises MemoryPlanError where one alone needs more than all of it.
         """
-        B = self.evaluator.replacement.codes.shape[0] if self.sampler is None else samples
+        B = self.evaluator.setting.replacement.codes.shape[0] if self.sampler is None else samples
         A = beam * self.F
         each = A * (-(-B // 64) * 8 + 2 * self.F + 40) + beam * self.F * self.F
         if self.sampler is not None and self.bins is not None:
@@ -230,8 +232,8 @@ class Problem:
         wide = f"beam_size={beam:,}"
         own = self.sampler is not None and self.bins is not None
         self._refuse(each, f"coverage_samples={samples:,} with {wide}" if own else wide)
-        memory = self.evaluator.max_memory
-        return max(1, min(self.evaluator.rows_at_a_time, memory // 8 // each))
+        memory = self.evaluator.setting.max_memory
+        return max(1, min(self.evaluator.setting.rows_at_a_time, memory // 8 // each))
 
 
 def _scored(model: Any, tolerance: float | None) -> tuple[Any, Any, Score]:
@@ -271,7 +273,7 @@ def _names(given: Any, table: Any, data: Any) -> tuple[str, ...]:
         raise InputError(
             f"feature_names has {len(names)} names, but the data has {len(labels)} columns."
         )
-    if frame_kind(data) and names != tuple(labels):
+    if rows_of(data).is_frame and names != tuple(labels):
         raise InputError(
             "feature_names differ from the columns of the data frame. Leave them out, or rename "
             "the columns."

@@ -13,8 +13,9 @@ import numpy as np
 from xaijax.core.version import __version__
 from xaijax.methods.anchors.problem import Problem
 from xaijax.methods.anchors.search import Found
+from xaijax.methods.anchors.settings import Settings
 from xaijax.results.rules import AS_IT_IS, Rule, Rules
-from xaijax.tables.frames import column as column_of
+from xaijax.tables.rows import rows_of
 
 OWN_VALUES = "tested at the instance's own values"
 
@@ -42,7 +43,7 @@ def found_rules(
                 words.append(f"{problem.players.names[j]} as it is")
                 continue
             if j not in columns:
-                columns[j] = column_of(rows, j)
+                columns[j] = rows_of(rows).column(j)
             one = game.read_bins.columns[j]
             value = columns[j][n]
             value = value.item() if isinstance(value, np.generic) else value
@@ -73,40 +74,39 @@ def found_rules(
 
 
 def record(
-    rules: list[Rule],
-    names: tuple[str, ...],
-    *,
-    evaluator: Any,
-    before: Any,
-    rounds: int,
-    rows: int,
-    seconds: float,
-    search: str,
-    reason: str,
-    seed: int,
-    facts: dict[str, Any],
+    rules: list[Rule], problem: Problem, settings: Settings, before: Any, how: dict[str, Any]
 ) -> Rules:
-    """The rules with how they were made; before: the clock when the run began."""
-    clock, model = evaluator.clock, evaluator.model
+    """The rules with how they were made; before: the clock when the run began. how: rounds,
+    model_rows, seconds and reason of the stats.
+    """
+    evaluator = problem.evaluator
+    clock, model = evaluator.clock, evaluator.setting.model
     compile_seconds = clock.compile_seconds - before.compile_seconds
     stats = {
-        "search": search,
-        "reason": reason,
-        "rounds": rounds,
-        "model_rows": rows - (clock.spared_rows - before.spared_rows),
+        "search": settings.search,
+        "reason": how["reason"],
+        "rounds": how["rounds"],
+        "model_rows": how["model_rows"],
         "padded_rows": clock.padded_rows - before.padded_rows,
         "model_calls": clock.model_calls - before.model_calls,
         "tile": clock.tile,
-        "seconds": seconds - compile_seconds,
+        "seconds": how["seconds"] - compile_seconds,
         "compile_seconds": compile_seconds,
-        "seed": seed,
+        "seed": problem.seed,
         "backend": model.backend,
-        "devices": tuple(str(d) for d in evaluator.devices),
+        "devices": tuple(str(d) for d in evaluator.setting.devices),
     }
     versions = {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__}
-    return Rules(
-        tuple(rules),
-        names,
-        stats,
-        {"method": "AnchorExplainer", **facts} | {"instances": len(rules), "versions": versions},
-    )
+    provenance = {
+        "method": "AnchorExplainer",
+        "threshold": settings.threshold,
+        "perturbation": problem.space_name,
+        "beam_size": settings.beam_size,
+        "max_size": settings.max_size,
+        "delta": settings.delta,
+        "confirm": settings.confirm,
+        "data_rows": problem.B,
+        "instances": len(rules),
+        "versions": versions,
+    }
+    return Rules(tuple(rules), problem.names, stats, provenance)

@@ -10,7 +10,8 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.tables.frames import frame_kind
+from xaijax.tables.rows import rows_of
+from xaijax.tables.series import is_labelled, row_like
 
 DEFAULTS = {"delta": 0.1, "epsilon": 0.15, "stop_epsilon": 0.05}
 
@@ -52,15 +53,15 @@ def settings_of(
     search: str,
     asked: str,
     *,
-    threshold: Any,
-    delta: Any,
-    epsilon: Any,
-    stop_epsilon: Any,
-    batch_size: Any,
-    beam_size: Any,
-    max_size: Any,
-    coverage_samples: Any,
-    confirm: Any,
+    threshold: Any = 0.95,
+    delta: Any = None,
+    epsilon: Any = None,
+    stop_epsilon: Any = None,
+    batch_size: Any = 100,
+    beam_size: Any = 4,
+    max_size: Any = None,
+    coverage_samples: Any = 10_000,
+    confirm: Any = None,
 ) -> Settings:
     """Read them. search: resolved; asked: as it was given, for messages.
 
@@ -129,19 +130,12 @@ def _refuse_unused(given: dict[str, Any], search: str, asked: str, confirm: floa
 
 def one_row(x: Any, data: Any) -> Any:
     """x as a batch of one; data: whose columns a lone pandas row has."""
-    if frame_kind(x):
+    if rows_of(x).is_frame:
         if len(x) != 1:
             raise InputError(f"x must be one row, got a frame of {len(x)} rows.")
         return x
-    if type(x).__module__.startswith("pandas") and hasattr(x, "to_frame"):
-        row = x.to_frame().T
-        if frame_kind(data) != "pandas":
-            return row.infer_objects()
-        own = {label: data[label].dtype for label in row.columns if label in data.columns}
-        try:
-            return row.astype(own)
-        except (TypeError, ValueError) as error:
-            raise InputTypeError(f"x: a value is not of its column's dtype: {error}.") from None
+    if is_labelled(x):
+        return row_like(x, data, "x")
     array = checks.as_array(x, "x")
     if array.ndim == 2 and len(array) != 1:
         raise InputError(f"x must be one row, got {len(array)}.")

@@ -13,7 +13,7 @@ from xaijax.core.errors import InputError
 from xaijax.games.rules.bins import Bins
 from xaijax.methods.anchors.problem import Problem
 from xaijax.results.rules import Rules
-from xaijax.tables.frames import column as column_of
+from xaijax.tables.rows import rows_of
 
 
 def refuse_empty(
@@ -41,8 +41,7 @@ def refuse_unsupported(problem: Problem, game: Any, before: int) -> None:
     lost = np.flatnonzero(~game.allowed().any(axis=1))
     if len(lost) and problem.space is not None and problem.bins is not None:
         n = int(lost[0])
-        some = game.rows.iloc if hasattr(game.rows, "iloc") else game.rows
-        rows = some[n : n + 1]
+        rows = rows_of(game.rows).part(n, n + 1)
         text = _words(problem.bins, game.bins[n], rows, np.array([0]))
         raise InputError(
             f"X row {before + n}: no data row satisfies any of its predicates, such as {text!r}, "
@@ -55,9 +54,9 @@ def refuse_strangers(problem: Problem, rules: Rules, rows: Any) -> None:
     """Raise InputError where a row, as read, does not satisfy its rule."""
     if problem.bins is None:
         return
-    some = rows.iloc if hasattr(rows, "iloc") else rows
+    given = rows_of(rows)
     for n, rule in enumerate(rules):
-        if not rule.applies(some[n : n + 1])[0]:
+        if not rule.applies(given.part(n, n + 1))[0]:
             raise InputError(
                 f"X row {n} does not satisfy its rule (IF {' AND '.join(rule.rule)}). Give the "
                 "rows that explain had, in their order."
@@ -68,7 +67,7 @@ def _words(bins: Bins, numbers: np.ndarray, rows: Any, columns: np.ndarray) -> s
     """The predicates of one row in these columns; numbers int32 [F]."""
     words = []
     for j in columns:
-        value = column_of(rows, int(j))[0]
+        value = rows_of(rows).column(int(j))[0]
         value = value.item() if isinstance(value, np.generic) else value
         one = bins.columns[int(j)]
         words.append(one.words(one.predicate(int(numbers[j]), value)))

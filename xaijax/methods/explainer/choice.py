@@ -18,12 +18,12 @@ from xaijax.games.asking.refuse import (
     refuse_large_tables,
     refuse_too_many,
 )
-from xaijax.games.engine.evaluator import LARGEST_PAIR
+from xaijax.games.engine.setting import LARGEST_PAIR
 from xaijax.games.game import Game, Survey
+from xaijax.players.index import Index, named, quoted
 
 AUTO_CORNERS = 1 << 16  # corners per background row that "auto" enumerates when no budget is given
 ESTIMATORS = ("auto", "exact", *METHODS)
-SAMPLED_INDICES = ("shapley", "banzhaf")
 KERNEL_PLAYERS = 128  # "auto" takes the kernel estimator up to here, from 16 P coalitions
 KERNEL_BUDGET = 16
 
@@ -43,15 +43,15 @@ class Choice:
 
 
 def refuse_index(estimator: str, index: str) -> None:
-    """Sampled estimators know two indices."""
-    if estimator in METHODS and index not in SAMPLED_INDICES:
+    """Sampled estimators know means over orders and over sets."""
+    if estimator in METHODS and named(index).drawn is None:
         raise InputError(
-            f"estimator={estimator!r} samples index='shapley' and 'banzhaf', got index={index!r}. "
-            "Say estimator='exact', or group columns with players= until it fits."
+            f"estimator={estimator!r} samples index={' and '.join(quoted('drawn'))}, got "
+            f"index={index!r}. Say estimator='exact', or group columns with players= until it fits."
         )
 
 
-def choose(game: Game, survey: Survey, estimator: str, index: str, budget: int | None) -> Choice:
+def choose(game: Game, survey: Survey, estimator: str, index: Index, budget: int | None) -> Choice:
     """Decide for every instance, from that instance and the background only.
 
     Raises EnumerationLimitError for what can neither be enumerated nor sampled, MemoryPlanError for
@@ -80,7 +80,7 @@ def choose(game: Game, survey: Survey, estimator: str, index: str, budget: int |
         refuse_too_many(game, survey.largest)
         return Choice(everything, None, allowed)
     if estimator in METHODS:
-        if estimator == "kernel" and not game.evaluator.model.deterministic:
+        if estimator == "kernel" and not game.setting.model.deterministic:
             raise InputError(
                 "estimator='kernel' leaves a random model's own noise out of its standard errors. "
                 "Say estimator='permutation' with deterministic=False."
@@ -94,10 +94,10 @@ def choose(game: Game, survey: Survey, estimator: str, index: str, budget: int |
         return Choice(fits, None, allowed)
     if fits.any():
         refuse_large_tables(game)
-    if index not in SAMPLED_INDICES:
+    if index.drawn is None:
         _refuse_unsampled(game, survey, index, budget)
     # The kernel's standard errors do not know the noise of a random model; those of orders do.
-    random = not game.evaluator.model.deterministic
+    random = not game.setting.model.deterministic
     many = allowed >= KERNEL_BUDGET * P and P <= KERNEL_PLAYERS and not random
     sampler = _checked("kernel" if many else "permutation", P, index, allowed)
     refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
@@ -117,22 +117,22 @@ def _most_players(game: Game) -> int:
 
 def _most_corners(game: Game, budget: int | None) -> int:
     """Corners of an instance up to which "auto" enumerates."""
-    B = len(game.evaluator.replacement.codes)
+    B = len(game.setting.replacement.codes)
     return B * (AUTO_CORNERS if budget is None else budget + 2)
 
 
-def _checked(sampler: str, P: int, index: str, budget: int) -> str:
+def _checked(sampler: str, P: int, index: Index, budget: int) -> str:
     least = METHODS[sampler].smallest_budget(P, index)
     if budget < least:
         raise InputError(
             f"budget={budget:,} is too small: estimator={sampler!r} asks at least {least:,} "
-            f"coalitions of {P} players (index={index!r}). Raise budget=, or group columns with "
-            "players=."
+            f"coalitions of {P} players (index={index.name!r}). Raise budget=, or group columns "
+            "with players=."
         )
     return sampler
 
 
-def _refuse_unsampled(game: Game, survey: Survey, index: str, budget: int | None) -> None:
+def _refuse_unsampled(game: Game, survey: Survey, index: Index, budget: int | None) -> None:
     """An index that no estimator samples, where "auto" does not enumerate."""
     refuse_too_many(game, survey.largest)
     n = int(survey.corners.argmax())
@@ -141,7 +141,7 @@ def _refuse_unsampled(game: Game, survey: Survey, index: str, budget: int | None
         f"estimator='auto': X row {n} needs {survey.corners[n]:,} model rows (at most "
         f"{survey.largest[n]} of {game.P} players differ from a background row), more than "
         f"{which} = {_most_corners(game, budget):,}, up to which auto is exact, and "
-        f"index={index!r} is not sampled. Say "
+        f"index={index.name!r} is not sampled. Say "
         "estimator='exact' to enumerate them all the same, or group columns with "
         "players=, or use fewer background rows."
     )

@@ -16,19 +16,23 @@ from xaijax.core.errors import InputTypeError
 from xaijax.core.intervals import half_widths
 from xaijax.core.public import public_class
 from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Progress, Rows
-from xaijax.estimators.driver import METHODS, Sampled, default_budget, sampled
+from xaijax.estimators.driver import METHODS, Sampled, plan_sampled, sampled
 from xaijax.estimators.exact import Estimate, exact
 from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game, Survey
 from xaijax.games.measure.quantity import quantity_of
 from xaijax.games.measure.replacement import Baseline, replacement_of
+from xaijax.games.planned import Planned, nothing, semivalues, tables
 from xaijax.methods.explainer.choice import ESTIMATORS, Choice, choose, refuse_index
 from xaijax.methods.explainer.record import Answer, explanation
+from xaijax.methods.planned import plan_of
 from xaijax.methods.progress import progress_bar
-from xaijax.players.index import Index, index_weights
+from xaijax.players.index import IndexLike, index_weights, named
 from xaijax.players.players import players_from
 from xaijax.results.explanation import Explanation
+from xaijax.results.plan import Plan
 
 
 @public_class
@@ -114,6 +118,7 @@ class Explainer:
         estimation via leverage score sampling" (ICLR 2025).
     """
 
+    _exact_name = "exact"
     efficient = True  # base value plus Shapley values is f(x) but for rounding
 
     def __init__(
@@ -121,7 +126,7 @@ class Explainer:
         model: Model,
         background: Rows | Baseline,
         players: PlayerSpec | None = None,
-        index: Index = "shapley",
+        index: IndexLike = "shapley",
         estimator: Literal["auto", "exact", "permutation", "kernel"] = "auto",
         budget: int | None = None,
         link: Literal["identity", "logit"] | Callable[[Any], Any] = "identity",
@@ -149,19 +154,9 @@ class Explainer:
         self.players = players_from(players, table.feature_names, table.shape)
         self.weights, self.index = self._weights(index)
         refuse_index(self.estimator, self.index)
-        listed = default_budget(self.players.count) if self.budget is None else self.budget
-        self._evaluator = Evaluator(
-            model,
-            replacement,
-            self.players,
-            batch_size=batch_size,
-            max_memory=max_memory,
-            devices=devices,
-            tile=tile,
-            coalitions=0 if self.estimator == "exact" else listed + 2,
-            offsets=True,
-        )
-        checks.on_devices(background, "background", self._evaluator.devices)
+        limits = limits_of(batch_size, max_memory, devices, tile)
+        self._evaluator = Evaluator(model, replacement, self.players, limits, offsets=True)
+        checks.on_devices(background, "background", self._evaluator.setting.devices)
 
     def __call__(self, X: Rows, progress: Progress = None) -> Explanation:
         """Explain the instances X.
@@ -187,19 +182,12 @@ class Explainer:
         1.5e12 a CPU core or 1e15 an accelerator; of a model on the host, 10 million rows.
         """
         started = time.perf_counter()
-        evaluator = self._evaluator
-        table = evaluator.replacement.table
-        evaluator.refuse_overflow(checks.rows_given(X))
-        rows = table.read(X, "X", self.model.allow_nan)
-        checks.on_devices(X, "X", evaluator.devices)
 
         def progressed(done: int) -> None:
             bar.update(done)
 
-        game = Game(evaluator, rows, self.quantity, progressed)
-        survey = game.survey()
-        choice = choose(game, survey, self.estimator, self.index, self.budget)
-        evaluator.refuse_too_little_memory()
+        rows, game, survey, choice = self._begun(X, progressed)
+        evaluator = self._evaluator
         rows_coming = self._tell_long_run(game, survey, choice)
         bar = progress_bar(progress, rows_coming)
         before = evaluator.clock.copy()
@@ -209,9 +197,47 @@ class Explainer:
         seconds = time.perf_counter() - started
         return explanation(self, X, rows, game, choice, answer, before, seconds)
 
+    def plan(self, X: Rows) -> Plan:
+        """What explaining X would ask for, told before it is asked.
+
+        Args:
+            X: rows [N, *F], as of a call.
+
+        Returns:
+            A `Plan`. The model is asked no more than its probe (32 rows); a translated estimator is
+            compared on its first rows.
+
+        Raises:
+            What a call raises before it asks.
+        """
+        _, game, survey, choice = self._begun(X, lambda rows: None, asks=False)
+        planned = nothing(game)
+        own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
+        if len(own):
+            self._plan_enumerated(game, own, planned)
+        if choice.sampler is not None:
+            sampler, budget = choice.sampler, choice.budget
+            plan_sampled(game, others, sampler, named(self.index), budget, self.seed, planned)
+        names = np.where(choice.exact, self._exact_name, choice.sampler or "exact")
+        return plan_of(game, planned, names)
+
+    def _begun(
+        self, X: Any, progressed: Callable[[int], None], asks: bool = True
+    ) -> tuple[Any, Game, Survey, Choice]:
+        """(rows as read, their game, what exact values ask, who answers); refuses what it can."""
+        evaluator = self._evaluator
+        evaluator.setting.refuse_overflow(checks.rows_given(X))
+        rows = evaluator.setting.replacement.table.read(X, "X", self.model.allow_nan)
+        checks.on_devices(X, "X", evaluator.setting.devices)
+        game = Game(evaluator, rows, self.quantity, progressed, asks)
+        survey = game.survey()
+        choice = choose(game, survey, self.estimator, named(self.index), self.budget)
+        evaluator.setting.refuse_too_little_memory()
+        return rows, game, survey, choice
+
     def check(self, X: Any) -> None:
         """Raise InputError or InputTypeError for instances that a call would not accept."""
-        self._evaluator.replacement.table.read(X, "X", self.model.allow_nan)
+        self._evaluator.setting.replacement.table.read(X, "X", self.model.allow_nan)
 
     def _answer(self, game: Game, choice: Choice) -> Answer:
         """The exact and the sampled instances, each in one go."""
@@ -220,24 +246,25 @@ class Explainer:
         if choice.sampler is None:
             assert enumerated is not None
             return enumerated
-        budget, seed, tolerance = choice.budget, self.seed, self.tolerance
-        part = sampled(game, others, choice.sampler, self.index, budget, seed, tolerance)
+        index, budget = named(self.index), choice.budget
+        part = sampled(game, others, choice.sampler, index, budget, self.seed, self.tolerance)
         self._tell_too_wide(part, choice)
         drawn = Answer.of_sampled(part)
         return drawn if enumerated is None else Answer.mixed(choice.exact, enumerated, drawn)
 
-    def _weights(self, index: Index) -> tuple[np.ndarray, str]:
+    def _weights(self, index: IndexLike) -> tuple[np.ndarray, str]:
         """Weights of single sets, by size, [P]; and the name of the index."""
         return index_weights(index, self.players.count)
 
     def _tell_long_run(self, game: Game, survey: Survey, choice: Choice) -> int:
         """Warn of a long run before it starts; returns the model rows that are coming at most."""
-        each = len(game.evaluator.replacement.codes) * (choice.budget + 2)
+        each = len(game.setting.replacement.codes) * (choice.budget + 2)
         enumerated = int(survey.corners[choice.exact].sum())
         drawn = int(np.minimum(survey.corners[~choice.exact], each).sum()) if choice.sampler else 0
         rows, beside = enumerated + drawn, 0.0
         if choice.sampler is not None:
-            beside = METHODS[choice.sampler].drawing(game.P, self.index, choice.budget, 1)[1]
+            index, budget = named(self.index), choice.budget
+            beside = METHODS[choice.sampler].drawing(game.P, index, budget, 1)[1]
         coming = rows
         if enumerated and why_long(game.ask, rows, beside) and self._closed(game):
             coming = drawn
@@ -253,7 +280,15 @@ class Explainer:
 
     def _closed(self, game: Game) -> bool:
         """Whether exact values come from a closed form, which asks no hybrid."""
-        return game.closed(self.weights) is not None
+        linear = game.quantity.linear
+        return linear and not game.ways(self.weights)[0].asks_hybrids
+
+    def _plan_enumerated(self, game: Game, rows: np.ndarray, planned: Planned) -> None:
+        """Add what all coalitions of the instances `rows` ask for."""
+        if game.quantity.linear:
+            semivalues(game, self.weights, rows, planned)
+        else:
+            tables(game, rows, planned)
 
     def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
         """What all coalitions of the instances `rows` come to."""

@@ -20,7 +20,7 @@ from xaijax.estimators.exact import Estimate
 from xaijax.games.game import Game
 from xaijax.methods.explainer.choice import Choice
 from xaijax.methods.fingerprint import fingerprint, model_fingerprint
-from xaijax.players.index import LARGEST_P
+from xaijax.players.index import LARGEST_P, named
 from xaijax.results.explanation import Explanation
 from xaijax.tables.table import MappedRows
 
@@ -110,7 +110,7 @@ def explanation(
 ) -> Explanation:
     """Put values, stats and provenance together; before: the clock when the run began."""
     evaluator = game.evaluator
-    scalar = evaluator.findings.scalar
+    scalar = evaluator.probed.findings.scalar
     errors = answer.std_errors
     return Explanation(
         values=answer.values[:, :, 0] if scalar else answer.values,
@@ -118,7 +118,7 @@ def explanation(
         std_errors=errors if errors is None or not scalar else errors[:, :, 0],
         data=rows.array if isinstance(rows, MappedRows) else rows,
         feature_names=asked.players.names,
-        output_names=evaluator.findings.output_names,
+        output_names=evaluator.probed.findings.output_names,
         exact=errors is None,
         kind=asked.index,
         stats=_stats(asked, X, game, choice, answer, before, seconds),
@@ -137,7 +137,7 @@ def _stats(
 ) -> dict[str, Any]:
     evaluator, model = game.evaluator, asked.model
     clock = evaluator.clock
-    B, P = len(evaluator.replacement.codes), game.P
+    B, P = len(evaluator.setting.replacement.codes), game.P
     compile_seconds = clock.compile_seconds - before.compile_seconds
     stats: dict[str, Any] = {
         "model_rows": game.count.distinct - (clock.spared_rows - before.spared_rows),
@@ -154,10 +154,10 @@ def _stats(
         "estimator": choice.name,
         "seed": asked.seed,
         "backend": model.backend,
-        "devices": [str(d) for d in evaluator.devices],
+        "devices": [str(d) for d in evaluator.setting.devices],
         "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
-        "answer_dtype": evaluator.findings.answer_dtype,
-        "weights_sum": evaluator.replacement.weights_sum,
+        "answer_dtype": evaluator.probed.findings.answer_dtype,
+        "weights_sum": evaluator.setting.replacement.weights_sum,
         "fingerprint": fingerprint(game),
         "model_fingerprint": model_fingerprint(game),
     }
@@ -168,8 +168,8 @@ def _stats(
         stats["tolerance"] = asked.tolerance
     game.refuse_other(answer.full)
     stats["checked_rows"] = 0 if game.structure is None else game.N + B
-    if asked.index == "shapley" and (answer.std_errors is None or choice.sampler):
-        weights = evaluator.replacement.weights
+    if named(asked.index).efficient and (answer.std_errors is None or choice.sampler):
+        weights = evaluator.setting.replacement.weights
         stats["efficiency_residual"], stats["efficiency_bound"] = held(
             game,
             lambda whole: certificate(answer, weights, model, choice.exact, whole, _offset(game)),
@@ -187,13 +187,13 @@ def _provenance(asked: Asked, game: Game, choice: Choice) -> dict[str, Any]:
         "index_weights": asked.weights.tolist(),
         "link": asked.quantity.name,
         "estimator": choice.name,
-        "replacement": evaluator.replacement.kind,
-        "background_rows": evaluator.replacement.rows_given,
+        "replacement": evaluator.setting.replacement.kind,
+        "background_rows": evaluator.setting.replacement.rows_given,
         "instances": game.N,
         "players": game.P,
         "player_columns": asked.players.all_columns(),
         "precision": model.precision if model.backend == "jax" else "float64",
-        "weights": "given" if evaluator.replacement.weights_sum is not None else "equal",
+        "weights": "given" if evaluator.setting.replacement.weights_sum is not None else "equal",
         "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }
 
@@ -236,10 +236,10 @@ def held(
         game.widen()
         residual, bound = certified(game.whole())
     # A host model may work in float32, and round a row in another way in another call.
-    host = game.evaluator.model.backend == "host"
+    host = game.setting.model.backend == "host"
     wrong = np.flatnonzero(residual > bound * (2.0**29 if host else 1.0))
     if efficient and len(wrong):
-        n, model = int(wrong[0]), game.evaluator.model.name
+        n, model = int(wrong[0]), game.setting.model.name
         told = (
             f"the values of X row {n} and its base value differ from the model's own answer by "
             f"{residual[n]:.3g}, more than rounding can do ({bound[n]:.3g}): "
@@ -261,7 +261,7 @@ def held(
 
 def _offset(game: Game) -> Any:
     """What was added to the level in float64, [] or [K]."""
-    offset = game.evaluator.offset
+    offset = game.setting.offset
     return 0.0 if offset is None or not game.quantity.linear else offset
 
 

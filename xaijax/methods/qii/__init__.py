@@ -6,6 +6,7 @@ Reading order:
     samples_needed   how many draws a guarantee needs
     observational    measures that ask no model, to set beside QII: `xaijax.observational`
     proxies          inputs that carry a disparity without being the protected ones
+    planned          what an index would ask for
     lists            listed sets of players, exactly or by draws
     record           what an Explanation keeps of a run, with the public facts of how it was made
     recount          the sums of a run counted again in whole numbers, for a private release

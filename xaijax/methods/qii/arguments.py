@@ -23,7 +23,7 @@ from xaijax.methods.qii.outcome import Outcome
 from xaijax.methods.qii.quantities import Interest
 from xaijax.methods.qii.sampled import Plan
 from xaijax.players.players import Players
-from xaijax.tables.frames import frame_kind
+from xaijax.tables.rows import rows_of
 
 EPSILON, DELTA = 0.01, 0.05  # of stop="bernstein", unless given
 
@@ -89,8 +89,7 @@ def pool_rows(
 
 def prior_of(rows: Any, players: Players, weights: np.ndarray) -> np.ndarray:
     """`binary_prior` of rows as read, or as the model takes them."""
-    array = rows.to_numpy() if frame_kind(rows) else np.asarray(rows[:]).reshape(len(rows), -1)
-    return binary_prior(array, players, weights)
+    return binary_prior(rows_of(rows).matrix().reshape(len(rows), -1), players, weights)
 
 
 def binary_prior(rows: np.ndarray, players: Players, weights: np.ndarray) -> np.ndarray:

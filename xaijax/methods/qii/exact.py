@@ -54,12 +54,12 @@ def noise_errors(game: Game, squares: np.ndarray) -> np.ndarray | None:
     squares [V]: the sum of squared factors of the Q(S) that each value is made of. Every Q(S) is a
     mean of independent answers, by the donors' weights and those of the data rows.
     """
-    noise = game.evaluator.findings.noise
+    noise = game.probed.findings.noise
     if noise is None:
         return None
     quantity, K = game.quantity, game.outputs
     sigma = noise if len(noise) == K else np.full(K, noise.max())
-    variance = float((game.evaluator.replacement.weights**2).sum())
+    variance = float((game.setting.replacement.weights**2).sum())
     N = game.N
     if quantity.groups is not None:
         assert isinstance(quantity.combine, np.ndarray)
@@ -105,15 +105,20 @@ def tables(game: Game, subtract: bool) -> Iterator[tuple[np.ndarray, np.ndarray,
         yield of_replaced(table, subtract), base, table[:, -1]
 
 
+def needs_table(game: Game, index: QiiIndex) -> bool:
+    """Whether the index is read off v(S) of all sets."""
+    return index.weights is None or not game.quantity.linear
+
+
 def explained(game: Game, index: QiiIndex, subtract: bool, ready: Callable[[], None]) -> Influences:
     """The index of every game, exactly; ready() once nothing is refused any more."""
-    needs_table = index.weights is None or not game.quantity.linear
+    by_table = needs_table(game, index)
     if index.simple:
         refuse_random_index(game, "index='deegan-packel'")
-    rows = refuse_unaffordable(game, needs_table, "index")
+    rows = refuse_unaffordable(game, by_table, "index")
     ready()
     tell_long_run(game.ask, rows, FEWER_ROWS)
-    if not needs_table:
+    if not by_table:
         assert index.weights is not None
         totals = game.index(kept_weights(index.weights))
         errors = noise_errors(game, _squares(index, game.P))
@@ -154,10 +159,10 @@ def whole_table(
     rows = refuse_unaffordable(game, True, "table")
     N = game.N if game.quantity.groups is None else 1
     needed = 16 * N << game.P
-    if needed > game.evaluator.max_memory:
+    if needed > game.setting.max_memory:
         raise MemoryPlanError(
             f"game() keeps {N:,} tables of 2^{game.P} sets, {needed:,} bytes, more than max_memory="
-            f"{game.evaluator.max_memory:,}. Take fewer rows of X, raise max_memory=, or say "
+            f"{game.setting.max_memory:,}. Take fewer rows of X, raise max_memory=, or say "
             f"explain(), which keeps no table. {instead(game.quantity, 'table')}"
         )
     ready()
@@ -183,7 +188,7 @@ def table_rounding(game: Game, v: np.ndarray, full: np.ndarray, subtract: bool) 
     is not in it: scores are taken as they come.
     """
     groups = game.quantity.groups
-    donors = len(game.evaluator.replacement.codes)
+    donors = len(game.setting.replacement.codes)
     terms = donors + BESIDE + (0 if groups is None else groups.shape[1])
     means = 2 * (1 if groups is None else len(groups)) * (1 if subtract else game.outputs)
     return means * terms * UNIT * _largest(game, v, full)
@@ -202,7 +207,7 @@ def _largest(game: Game, v: np.ndarray, full: np.ndarray) -> np.ndarray:
 
 def _bound(game: Game) -> float | None:
     """The largest |score| of a row; None for a score of the user's own."""
-    function = None if game.evaluator.score is None else game.evaluator.score.function
+    function = None if game.setting.score is None else game.setting.score.function
     if isinstance(function, Column):
         return max(abs(function.low), abs(function.high))
     return 1.0 if isinstance(function, IsClass | Agrees | Chances) else None

@@ -13,7 +13,8 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.methods.qii.quantities import Interest
 from xaijax.players.players import column_index
-from xaijax.tables.frames import column, frame_kind
+from xaijax.tables.rows import rows_of
+from xaijax.tables.series import aligned
 
 
 def members_of(
@@ -64,7 +65,7 @@ def _by_values(members: Mapping[Any, Any], data: Any, names: tuple[str, ...], N:
                 f"{value!r}. For several say a function of the data, as lambda data: "
                 f"data[{label!r}].isin([...])."
             )
-        values = column(data, j) if frame_kind(data) else np.asarray(data).reshape(N, -1)[:, j]
+        values = rows_of(data).column(j)
         own = np.asarray(values == value)
         if own.shape != (N,):
             own = np.zeros(N, bool)
@@ -78,8 +79,7 @@ def _by_values(members: Mapping[Any, Any], data: Any, names: tuple[str, ...], N:
 
 
 def _bools(given: Any, data: Any, N: int, name: str) -> np.ndarray:
-    if type(given).__module__.startswith("pandas") and hasattr(given, "index"):
-        given = _aligned(given, data, name)
+    given = aligned(given, data, name)
     try:
         mask = np.asarray(given)
     except (TypeError, ValueError):
@@ -92,28 +92,6 @@ def _bools(given: Any, data: Any, N: int, name: str) -> np.ndarray:
     if mask.shape != (N,):
         raise InputError(f"{name} has shape {mask.shape}, but the data has {N} rows: give [{N}].")
     return mask
-
-
-def _aligned(given: Any, data: Any, name: str) -> Any:
-    """A pandas Series by the index of the data, which says which row is which."""
-    index = given.index
-    if frame_kind(data) == "pandas":
-        wanted = data.index
-    else:
-        wanted = np.arange(len(data))  # an array's rows have their places only
-    if len(index) == len(wanted) and np.all(index == wanted):
-        return given
-    if not index.is_unique or not getattr(wanted, "is_unique", True):
-        same = False
-    else:
-        same = len(index) == len(wanted) and bool(index.isin(wanted).all())
-    if not same:
-        raise InputError(
-            f"{name} is a Series of {len(index)} rows whose index is not that of the data's "
-            f"{len(wanted)} rows. Make it from the data itself, or say {name}.to_numpy() if the "
-            "rows stand in the order of the data."
-        )
-    return given.reindex(wanted)
 
 
 def groups_of(interest: Interest, mask: np.ndarray | None, weights: np.ndarray) -> Any:

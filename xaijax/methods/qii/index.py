@@ -13,10 +13,8 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError
 from xaijax.games.asking.refuse import LARGEST_TABLE
-from xaijax.players.index import SizeLimited, index_weights
+from xaijax.players.index import SizeLimited, index_weights, named, quoted
 from xaijax.players.sets import chances
-
-ACCEPTED = "'shapley', 'banzhaf', 'deegan-packel', SizeLimited(k), or Pr[S] [2^P] or callable"
 
 
 @dataclass(frozen=True)
@@ -38,19 +36,21 @@ def qii_index(index: Any, P: int, threshold: Any, absolute: Any, otherwise: str 
     """
     if not isinstance(absolute, bool):
         raise InputTypeError(f"absolute must be True or False, got {absolute!r}.")
-    if isinstance(index, str) and index == "deegan-packel":
-        _small(P, "index='deegan-packel'", otherwise)
+    if isinstance(index, str) and named(index).simple:
+        _small(P, f"index={index!r}", otherwise)
         bound = None if threshold is None else checks.positive(threshold, "threshold")
-        return QiiIndex("deegan-packel", simple=True, threshold=bound, absolute=absolute)
+        return QiiIndex(index, simple=True, threshold=bound, absolute=absolute)
+    simple, semivalues = ", ".join(quoted("simple")), ", ".join(quoted("weights"))
     if threshold is not None or absolute:
-        raise InputError("threshold= and absolute= go with index='deegan-packel'. Leave them out.")
+        raise InputError(f"threshold= and absolute= go with index={simple}. Leave them out.")
+    accepted = f"{semivalues}, {simple}, SizeLimited(k), or Pr[S] [2^P] or callable"
     if isinstance(index, str | SizeLimited):
-        if isinstance(index, str) and index not in ("shapley", "banzhaf"):
-            raise InputError(f"index must be {ACCEPTED}, got {index!r}.")
+        if isinstance(index, str) and named(index).weights is None:
+            raise InputError(f"index must be {accepted}, got {index!r}.")
         weights, name = index_weights(index, P)
         return QiiIndex(name, weights=weights)
     if not callable(index) and not isinstance(index, np.ndarray | list | tuple):
-        raise InputTypeError(f"index must be {ACCEPTED}, got {type(index).__name__}.")
+        raise InputTypeError(f"index must be {accepted}, got {type(index).__name__}.")
     _small(P, "an index of chances Pr[S]", otherwise)
     return QiiIndex("Pr[S]", chance=chances(index, P))
 

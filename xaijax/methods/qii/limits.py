@@ -79,7 +79,7 @@ def refuse_unaffordable(game: Game, needs_table: bool, question: str) -> int:
                 f"{LARGEST_TABLE} players can be enumerated. Group columns with players=, or ask "
                 f"{NO_TABLE}."
             )
-        pairs = len(game.quantity.asked(game.N)) * len(game.evaluator.replacement.codes)
+        pairs = len(game.quantity.asked(game.N)) * len(game.setting.replacement.codes)
         what = f"every coalition of {pairs:,} pairs of a row and a donor"
         _refuse_rows(pairs, what, game, question)
         survey = game.survey()
@@ -99,7 +99,7 @@ def _why_a_table(quantity: Quantity) -> str:
 
 def refuse_long_list(game: Game, replaced: np.ndarray) -> None:
     """The same for the sets replaced bool [C, P], each asked of every row and distinct donor."""
-    N, B = len(game.quantity.asked(game.N)), len(game.evaluator.replacement.codes)
+    N, B = len(game.quantity.asked(game.N)), len(game.setting.replacement.codes)
     if N * B * len(replaced) <= MOST_ROWS:
         return
     with naming_samples(game.quantity, "sets"):
@@ -109,7 +109,7 @@ def refuse_long_list(game: Game, replaced: np.ndarray) -> None:
 
 def tell_long_list(game: Game, replaced: np.ndarray) -> None:
     """Warn of a long list of sets replaced bool [C, P] before it is asked."""
-    N, B = len(game.quantity.asked(game.N)), len(game.evaluator.replacement.codes)
+    N, B = len(game.quantity.asked(game.N)), len(game.setting.replacement.codes)
     if why_long(game.ask, N * B * len(replaced)):
         tell_long_run(game.ask, N * rows_of_list(game.ask, ~replaced), FEWER_ROWS)
 
@@ -125,7 +125,7 @@ def _refuse_rows(rows: int, what: str, game: Game, question: str) -> None:
 
 def refuse_random_index(game: Game, what: str) -> None:
     """Raise InputError for what cannot tell a random model's noise from influence."""
-    if not game.evaluator.model.deterministic:
+    if not game.setting.model.deterministic:
         raise InputError(
             f"{what} would hold the noise of a model declared deterministic=False. Say explain() "
             "with index='shapley', 'banzhaf', SizeLimited(k) or Pr[S], whose std_errors tell it."

@@ -68,7 +68,7 @@ def _refuse_long(problem: Problem, game: Game, replaced: np.ndarray) -> None:
 
 def _ends_only(problem: Problem, replaced: np.ndarray) -> bool:
     """Whether each set is nothing or all, which are never sampled but by a user's sampler."""
-    sampler = problem.evaluator.replacement.kind == "sampler"
+    sampler = problem.evaluator.setting.replacement.kind == "sampler"
     ends = replaced.all(axis=1) if not sampler else np.zeros(len(replaced), bool)
     return bool((ends | ~replaced.any(axis=1)).all())
 

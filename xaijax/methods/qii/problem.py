@@ -6,14 +6,15 @@ Letters: N individuals (1 for quantities of the data), D data rows, P players.
 from __future__ import annotations
 
 import time
+from copy import copy
 from typing import Any
 
 import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.estimators.draws.run import ROWS_OF_CHUNK
 from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement import intervention_of, table_of
@@ -41,7 +42,8 @@ from xaijax.methods.qii.subsample import (
 )
 from xaijax.players.players import column_labels, players_from
 from xaijax.results.subsample import Subsample
-from xaijax.tables.coded_table import read_by
+from xaijax.tables.coded_table import CodedTable, read_by
+from xaijax.tables.table import Table
 
 
 class Problem:
@@ -72,7 +74,7 @@ class Problem:
         floor: Any,
         **options: Any,
     ) -> None:
-        """Arguments as of `QII`; options: of the `Evaluator`."""
+        """Arguments as of `QII`; options: of `limits_of`."""
         if not hasattr(model, "probe"):
             raise InputTypeError(
                 f"model must come from xaijax.as_model, got {type(model).__name__}. Say "
@@ -116,7 +118,7 @@ class Problem:
         self.mask = members_drawn(self.full_mask, self.subsample, self.interest)
         self.groups = groups_of(self.interest, self.mask, self.weights)
         self.sample = None if self.subsample is None else sample_of(self.subsample, self.full_mask)
-        self.tile = options.get("tile")
+        self.limits = limits_of(**options)
         self.facts = facts_of(self.mask, self.weights, self.groups, given is not None)
         self.facts["pool_is_data"] = pool is None or pool_is_data(self.data, replacement.on_host())
         self.facts["whose_pool"] = whose_pool(pool, data, full)
@@ -124,11 +126,9 @@ class Problem:
         self.facts |= sample_facts(self.sample)
         declared = positive is not None or self.outcome.classes is not None
         self.facts["positive_given"] = declared or not self.outcome.needs_positive
-        listed = max(ROWS_OF_CHUNK, self.players.count + 3)
-        self.evaluator = Evaluator(
-            self.outcome.model, replacement, self.players, coalitions=listed, **options
-        )
-        self.evaluator.lasting = self.data
+        self.evaluator = Evaluator(self.outcome.model, replacement, self.players, self.limits)
+        # The data as codes, and by which table.
+        self._codes: tuple[Table, tuple[Table, np.ndarray]] | None = None
         self.positive: Any = None
         known = self.outcome.classes is not None
         self._asks_labels = self.outcome.kind == "label" and positive is not None and not known
@@ -163,7 +163,7 @@ class Problem:
     @property
     def pool_rows(self) -> Any:
         """The donors of positive weight, as the model takes them."""
-        replacement = self.evaluator.replacement.on_host()
+        replacement = self.evaluator.setting.replacement.on_host()
         return replacement.table.decode(replacement.codes)
 
     def described(self) -> str:
@@ -189,7 +189,7 @@ class Problem:
         return f"QII({', '.join(parts)}, {self.players.count} players)"
 
     def _pool_described(self) -> str:
-        pool = self.evaluator.replacement
+        pool = self.evaluator.setting.replacement
         if pool.kind == "baseline":
             return "one constant pool row"
         what = "pool rows of a sampler" if pool.kind == "sampler" else "pool rows"
@@ -210,7 +210,7 @@ class Problem:
 
     def ready(self) -> None:
         """Make the score, for which the positive label must be known."""
-        if self.evaluator.score is None:
+        if self.evaluator.setting.score is None:
             if self.outcome.needs_positive:
                 self.positive = positive_of(
                     self.model, self.outcome.classes, self._given_positive, self.data
@@ -221,12 +221,15 @@ class Problem:
                 self.positive = last if self._given_positive is None else self._given_positive
             elif self._asks_labels:  # whether the label is any
                 positive_of(self.model, None, self._given_positive, self.data)
-            self.evaluator.score = self.outcome.score_for(self.positive)
+            self.evaluator.measure(self.outcome.score_for(self.positive))
 
-    def begin(self, X: Any, distances: bool = True) -> tuple[Game, Any, Any, float]:
+    def begin(
+        self, X: Any, distances: bool = True, evaluator: Evaluator | None = None
+    ) -> tuple[Game, Any, Any, float]:
         """(the game, the rows explained, the clock as it stands, the time); X as of the methods.
 
-        The game can be asked after `ready`, which may call the model: refuse first.
+        The game can be asked after `ready`, which may call the model: refuse first. evaluator: that
+        of a plan, whose game asks nothing; None: the problem's own.
         """
         started = time.perf_counter()
         rows = None
@@ -239,12 +242,43 @@ class Problem:
         elif X is None:
             rows = self.data
         else:
-            self.evaluator.refuse_overflow(checks.rows_given(X))
+            self.evaluator.setting.refuse_overflow(checks.rows_given(X))
             rows = self.table.read(X, "X", self.model.allow_nan, "the data")
-        self.evaluator.refuse_too_little_memory()
+        self.evaluator.setting.refuse_too_little_memory()
         quantity = self._quantity(distances)
-        game = Game(self.evaluator, self.data if rows is None else rows, quantity)
+        own = self.data if rows is None else rows
+        if evaluator is None:
+            encoded = self._encoded if own is self.data else None
+            game = Game(self.evaluator, own, quantity, encoded=encoded)
+        else:
+            game = Game(evaluator, own, quantity, asks=False)
         return game, rows, self.evaluator.clock.copy(), started
+
+    def _encoded(self) -> tuple[Table, np.ndarray]:
+        """The data as codes, of a translation once for all questions: it is compared with its
+        estimator on all rows that it encodes.
+        """
+        evaluator = self.evaluator
+        if not isinstance(evaluator.setting.replacement.table, CodedTable):
+            return evaluator.encoded(self.data)
+        kept = self._codes
+        if (
+            kept is None
+            or kept[0] is not evaluator.setting.replacement.table
+            or not evaluator.is_settled
+        ):
+            found = evaluator.encoded(self.data)
+            self._codes = kept = evaluator.setting.replacement.table, found
+        return kept[1]
+
+    def planner(self) -> Evaluator:
+        """An evaluator for plans: where the positive label is not known yet, another stands for it,
+        so that the data are not asked for their labels.
+        """
+        evaluator = copy(self.evaluator)
+        if evaluator.setting.score is None:
+            evaluator.measure(self.outcome.score_for(0))
+        return evaluator
 
     def _quantity(self, distances: bool = True) -> Quantity:
         outer = as_outer(self.distance) if distances and self.distance is not None else None

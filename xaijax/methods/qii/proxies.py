@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xaijax.core.errors import InputError
+from xaijax.players.index import named
 from xaijax.results.explanation import Explanation
 
 # What a quantity is where both groups fare alike.
@@ -51,7 +52,7 @@ def ranked(found: Explanation, left: np.ndarray) -> tuple[Proxy, ...]:
     values = found.values[0]
     errors = found.std_errors
     reduction = values
-    if found.kind != "deegan-packel" and (facts["signed"] or facts["quantity"] == "ratio"):
+    if not named(found.kind).simple and (facts["signed"] or facts["quantity"] == "ratio"):
         gap = float(found.stats["quantity"][0]) - ALIKE[facts["quantity"]]
         reduction = abs(gap) - np.abs(gap - values)
     order = [i for i in np.argsort(-reduction, kind="stable") if left[i]]

@@ -5,7 +5,6 @@ Letters: N individuals (1 for quantities of the data), D data rows, P players, K
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
@@ -15,22 +14,21 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Rows
-from xaijax.games.game import Game
 from xaijax.games.measure.replacement import Baseline
 from xaijax.methods.qii import exact
 from xaijax.methods.qii import lists as ask
-from xaijax.methods.qii.index import QiiIndex, qii_index
+from xaijax.methods.qii.index import qii_index
+from xaijax.methods.qii.planned import plan_of_index
 from xaijax.methods.qii.problem import Problem
 from xaijax.methods.qii.proxies import Proxy, ranked, refuse_no_gap
 from xaijax.methods.qii.quantities import Interest
-from xaijax.methods.qii.record import explanation
-from xaijax.methods.qii.recount import QiiRecount
+from xaijax.methods.qii.record import done
 from xaijax.methods.qii.sampled import sampled_index
 from xaijax.players.index import SizeLimited
 from xaijax.players.sets import player_place, set_of_players
 from xaijax.results.coalition_table import CoalitionTable
 from xaijax.results.explanation import Explanation
-from xaijax.results.recount import remember
+from xaijax.results.plan import Plan
 from xaijax.results.subsample import Subsample
 
 
@@ -211,7 +209,7 @@ class QII:
         """
         game, rows, before, started = self._problem.begin(X)
         found = ask.singles(self._problem, game)
-        return self._done(game, found, "unary", None, X, rows, before, started)
+        return done(self._problem, game, found, "unary", None, X, rows, before, started)
 
     def influence(
         self, S: Iterable[int | str] | np.ndarray, X: Rows | None = None, return_std: bool = False
@@ -309,7 +307,26 @@ class QII:
             drawn = sampled_index(game, read, self._problem.plan, ready)
             ends = exact.ends(game)
             found = exact.Influences(drawn.values, *ends, drawn.std_errors, stats=drawn.stats)
-        return self._done(game, found, read.name, read, X, rows, before, started)
+        return done(self._problem, game, found, read.name, read, X, rows, before, started)
+
+    def plan(
+        self,
+        X: Rows | None = None,
+        index: str | SizeLimited | ArrayLike | Callable[..., Any] = "shapley",
+    ) -> Plan:
+        """What `explain(X, index)` would ask for, told before it is asked.
+
+        Args:
+            X, index: as of `explain`.
+
+        Returns:
+            A `Plan`; of draws the most. The model is asked no more than its probe (32 rows).
+
+        Raises:
+            What `explain` raises before it asks.
+        """
+        players, otherwise = self._problem.players.count, self._problem.otherwise
+        return plan_of_index(self._problem, qii_index(index, players, None, False, otherwise), X)
 
     def game(self, X: Rows | None = None) -> CoalitionTable:
         """The exact influence v(S) of each of the 2^P sets of replaced players.
@@ -381,20 +398,3 @@ class QII:
             InputError: more than 20 players, or a player that is not one column of zeros and ones.
         """
         return self._problem.prior()
-
-    def _done(
-        self,
-        game: Game,
-        found: exact.Influences,
-        kind: str,
-        index: QiiIndex | None,
-        X: Any,
-        rows: Any,
-        before: Any,
-        started: float,
-    ) -> Explanation:
-        seconds = time.perf_counter() - started
-        whose = self._problem.whose(X)
-        made = explanation(self._problem, game, found, kind, index, rows, before, seconds, whose)
-        remember(made, QiiRecount(self._problem, rows, index))
-        return made

@@ -8,6 +8,7 @@ Letters: N games, P players, K scores.
 
 from __future__ import annotations
 
+import time
 from typing import Any, Protocol
 
 import jax
@@ -19,8 +20,12 @@ from xaijax.methods.explainer.record import Answer, certificate, held
 from xaijax.methods.fingerprint import fingerprint, model_fingerprint
 from xaijax.methods.qii.exact import Influences
 from xaijax.methods.qii.index import QiiIndex
+from xaijax.methods.qii.problem import Problem
+from xaijax.methods.qii.recount import QiiRecount
+from xaijax.players.index import named
 from xaijax.players.sets import all_masks
 from xaijax.results.explanation import Explanation
+from xaijax.results.recount import remember
 
 
 class Asked(Protocol):
@@ -57,6 +62,24 @@ class Asked(Protocol):
     def seed(self) -> int: ...
     @property
     def facts(self) -> dict[str, Any]: ...
+
+
+def done(
+    problem: Problem,
+    game: Game,
+    found: Influences,
+    kind: str,
+    index: QiiIndex | None,
+    X: Any,
+    rows: Any,
+    before: Any,
+    started: float,
+) -> Explanation:
+    """The Explanation of a run that is over, which knows how its sums are counted again."""
+    seconds, whose = time.perf_counter() - started, problem.whose(X)
+    made = explanation(problem, game, found, kind, index, rows, before, seconds, whose)
+    remember(made, QiiRecount(problem, rows, index))
+    return made
 
 
 def explanation(
@@ -104,9 +127,9 @@ def _stats(
     asked: Asked, game: Game, found: Influences, kind: str, before: Any, seconds: float
 ) -> dict[str, Any]:
     evaluator = game.evaluator
-    clock, model = evaluator.clock, evaluator.model
+    clock, model = evaluator.clock, evaluator.setting.model
     compile_seconds = clock.compile_seconds - before.compile_seconds
-    donors = len(evaluator.replacement.codes)
+    donors = len(evaluator.setting.replacement.codes)
     stats: dict[str, Any] = {
         "model_rows": game.count.distinct - (clock.spared_rows - before.spared_rows),
         "padded_rows": game.count.padded + clock.padded_rows - before.padded_rows,
@@ -119,7 +142,7 @@ def _stats(
         "budget": asked.samples,
         "seed": asked.seed,
         "backend": model.backend,
-        "devices": [str(d) for d in evaluator.devices],
+        "devices": [str(d) for d in evaluator.setting.devices],
         "checked_rows": 0 if game.structure is None else game.N + donors,
         # What goes without saying in an Explainer's base + values: Q(nothing replaced).
         "quantity": found.full[:, 0] if found.full.shape[1] == 1 else found.full,
@@ -127,13 +150,13 @@ def _stats(
         "model_fingerprint": model_fingerprint(game),
     }
     stats |= found.stats or {}
-    if kind == "shapley" and found.std_errors is None:
+    if named(kind).efficient and found.std_errors is None:
         subtract = asked.difference == "subtract"
         full = found.full if subtract else _total(found)
         stats["efficiency_residual"], stats["efficiency_bound"] = held(
             game,
             lambda whole: _certificate(game, found, full, whole if subtract else None),
-            subtract and game.evaluator.model.deterministic,
+            subtract and game.setting.model.deterministic,
         )
     return stats
 
@@ -157,16 +180,16 @@ def _certificate(
     summed = np.full(N, 2.0 ** min(game.P, 24))
     answer = Answer(found.values, found.base, full, None, np.full(N, np.inf), zeros, span, summed)
     evaluator = game.evaluator
-    donors, exact = evaluator.replacement.weights, np.ones(N, bool)
-    residual, bound = certificate(answer, donors, evaluator.model, exact, whole)
+    donors, exact = evaluator.setting.replacement.weights, np.ones(N, bool)
+    residual, bound = certificate(answer, donors, evaluator.setting.model, exact, whole)
     return residual, 2 * bound if game.quantity.groups is not None else bound
 
 
 def provenance(asked: Asked, game: Game, index: QiiIndex | None, rows: Any) -> dict[str, Any]:
     """The public facts."""
     evaluator = game.evaluator
-    model = evaluator.model
-    replacement = evaluator.replacement
+    model = evaluator.setting.model
+    replacement = evaluator.setting.replacement
     facts: dict[str, Any] = {
         "method": "QII",
         "quantity": asked.interest.name,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from xaijax.estimators.draws.run import ROWS_OF_CHUNK
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.ways.plain import ToInts, plain_sums
@@ -19,11 +19,10 @@ from xaijax.methods.qii import guards, quantities
 from xaijax.methods.qii.index import QiiIndex
 from xaijax.players.sets import all_masks
 from xaijax.results.recount import LATTICE, ExactSums, Sample
-from xaijax.tables.frames import column, frame_kind
+from xaijax.tables.rows import rows_of
 
 WEIGHTS = 1 << 30  # weights as given, of sum 1, are rounded to multiples of 1 / WEIGHTS
 WIDEST = 1 << 24  # bounds of a score; then no value comes near the end of 64 bits
-_LISTED = 4096  # sets asked as one list
 
 # The quantities that bounds are proved for: these very ones, not others by the same names.
 BOUNDED = (
@@ -60,7 +59,7 @@ class QiiRecount:
         problem = self._problem
         if problem.interest not in BOUNDED:
             return "its quantity is one of your own, whose bound nobody has proved"
-        if not problem.evaluator.model.deterministic:
+        if not problem.evaluator.setting.model.deterministic:
             return "the model is declared deterministic=False, so a row has no answer of its own"
         if guards.is_prior(problem, self.chance):
             return (
@@ -91,7 +90,7 @@ class QiiRecount:
         sampled = problem.subsample is not None  # secret rows, others in each draw
         own = problem.facts["whose_pool"] == "data"
         weighted = not sampled and problem.groups is not None
-        donors = problem.evaluator.replacement
+        donors = problem.evaluator.setting.replacement
         secret = own and sampled
         return {
             "model": model,
@@ -122,21 +121,23 @@ class QiiRecount:
         replaced = all_masks(P)
         if self._index is None:
             replaced = np.concatenate([np.zeros((1, P), bool), np.eye(P, dtype=bool)])
-        given, known = problem.evaluator, problem.facts["positive_given"]
+        given, known = problem.evaluator.setting, problem.facts["positive_given"]
         given.model.refuse_changed()  # else another fit would be counted than was explained
         # Of an estimator itself: whether its translation answers follows from the private rows.
-        evaluator = Evaluator(
-            given.model.as_fitted,
-            given.replacement.on_host(),
-            problem.players,
-            max_memory=given.max_memory,
+        # Each row is asked where it stands, by the model as it is: no two as one, no structure.
+        model = replace(given.model.as_fitted, structure="plain")
+        limits = replace(
+            given.limits,
             devices=given.devices[:1],
-            tile=problem.tile,
-            coalitions=max(ROWS_OF_CHUNK, min(len(replaced), _LISTED)),
-            # The last label seen on the data is private; of 0 and 1 it is 1 that is positive.
-            score=given.score if known else problem.outcome.score_for(1),
-            plain=True,
+            memory=given.max_memory,
+            tile=problem.limits.tile,
+            batch_rows=None,
+            shares=False,
         )
+        # The last label seen on the data is private; of 0 and 1 it is 1 that is positive.
+        score = given.score if known else problem.outcome.score_for(1)
+        donors = given.replacement.on_host()
+        evaluator = Evaluator(model, donors, problem.players, limits, score=score)
         ask = Questions(evaluator, problem.data if self._rows is None else self._rows, _silent)
         outer = self._outer()
         inner = _whole(given.replacement.weights, given.replacement.weights_sum is not None)
@@ -203,11 +204,10 @@ def _finite(scores: np.ndarray) -> np.ndarray:
 
 def _of_rows(rows: Any) -> str:
     """A digest of an array or a frame: names, dtypes, shape, values."""
-    found = hashlib.sha256()
-    columns = [rows]
-    if frame_kind(rows):
-        columns = [column(rows, j) for j in range(len(rows.columns))]
-        found.update(repr([str(name) for name in rows.columns]).encode())
+    found, given, columns = hashlib.sha256(), rows_of(rows), [rows]
+    if given.is_frame:
+        columns = given.columns()
+        found.update(repr([str(name) for name in given.labels]).encode())
     for one in map(np.ascontiguousarray, columns):
         found.update(f"{one.dtype.str}{one.shape}".encode())
         found.update(repr(one.tolist()).encode() if one.dtype.hasobject else one.tobytes())

@@ -21,6 +21,7 @@ from xaijax.games.asking.refuse import LARGEST_TABLE
 from xaijax.games.game import Game
 from xaijax.methods.qii.index import QiiIndex
 from xaijax.methods.qii.limits import MOST_ROWS, linear_form
+from xaijax.players.index import named
 
 OF_A_DRAWN_ROW = 3e4  # operations of a core: a microsecond for its donor, order and place
 FEWER_DRAWS = "fewer samples=, fewer rows of X, or columns united to fewer players"
@@ -61,21 +62,27 @@ def _factors(game: Game) -> np.ndarray:
     return np.ones(1) if combine is None else combine
 
 
-def sampled_index(game: Game, index: QiiIndex, plan: Plan, ready: Callable[[], None]) -> Drawn:
-    """A semivalue, Banzhaf or Pr[S] by draws; ready() once nothing is refused any more."""
+def checked_design(game: Game, index: QiiIndex, plan: Plan) -> tuple[Any, np.ndarray]:
+    """(the draws of an index, the factor of each stratum's mean); refuses what is not sampled."""
     factors = _factors(game)
     if index.simple:
         raise InputError(
             "index='deegan-packel' jumps as v crosses the threshold, so it is not sampled. Say "
             "samples=None."
         )
-    design = _design(index, game.P, plan.seed)
-    largest = 2 * plan.width * float(np.max(design.factors if _ordered(design) else 1.0))
-    if index.chance is not None:
-        largest *= float(index.chance.sum())
+    design = design_of(index, game.P, plan.seed)
     if plan.scheme == "fixed-pool":
         fixed_pool.refuse_means(game, design, plan.samples, _strata(game))
     refuse_long_draws(game, design.coalitions, plan)
+    return design, factors
+
+
+def sampled_index(game: Game, index: QiiIndex, plan: Plan, ready: Callable[[], None]) -> Drawn:
+    """A semivalue, Banzhaf or Pr[S] by draws; ready() once nothing is refused any more."""
+    design, factors = checked_design(game, index, plan)
+    largest = 2 * plan.width * float(np.max(design.factors if _ordered(design) else 1.0))
+    if index.chance is not None:
+        largest *= float(index.chance.sum())
     ready()
     tell_long_draws(game, design.coalitions, plan)
     rows = draws.Rows(game, plan.seed, plan.scheme == "fixed-pool")
@@ -88,12 +95,13 @@ def _ordered(design: Any) -> bool:
     return isinstance(design, designs.Orders)
 
 
-def _design(index: QiiIndex, P: int, seed: int) -> Any:
+def design_of(index: QiiIndex, P: int, seed: int) -> Any:
+    """The draws of an index."""
     if index.chance is not None:
         return designs.Sets(seed, P, index.chance)
-    if index.name == "banzhaf":
+    if named(index.name).draws_sets:
         return designs.Sets(seed, P)
-    return designs.Orders(seed, P, None if index.name == "shapley" else index.weights)
+    return designs.Orders(seed, P, None if named(index.name).draws_orders else index.weights)
 
 
 def refuse_stop(game: Game, plan: Plan) -> None:
@@ -115,10 +123,10 @@ def refuse_long_draws(game: Game, coalitions: int, plan: Plan) -> None:
             "accuracy takes: xaijax.samples_needed), explain fewer rows, or say stop='bernstein'."
         )
     held = 16 * coalitions * game.P  # masks of one draw, and what is made of them
-    if held > game.evaluator.max_memory:
+    if held > game.setting.max_memory:
         raise MemoryPlanError(
             f"a draw of samples= asks {coalitions:,} sets of {game.P:,} players, about {held:,} "
-            f"bytes, more than max_memory={game.evaluator.max_memory:,}. Group columns with "
+            f"bytes, more than max_memory={game.setting.max_memory:,}. Group columns with "
             "players=, or raise max_memory=."
         )
 

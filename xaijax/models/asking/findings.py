@@ -23,6 +23,7 @@ from xaijax.models.identity.identity import program_digest
 from xaijax.models.structure.agreement import Agreement, by_structure, compare, sensitivity
 from xaijax.models.structure.declared import PLAIN, declared
 from xaijax.models.structure.found import find
+from xaijax_kernels.structures.base import Structure
 
 PROBE_ROWS = 32
 MANY, BLOCK = 8192, 1024  # beyond so many rows a larger block pays for its compilation
@@ -41,7 +42,7 @@ class Probe:
     rows: int = PROBE_ROWS
     noise: np.ndarray | None = None  # [K], standard deviation of one answer; None: deterministic
     compile_seconds: float = 0.0
-    structure: Any = None  # what is known of the model, declared or found; None: nothing
+    structure: Structure | None = None  # declared or found; None: nothing is known
     agreement: Agreement | None = None  # how nearly the structure answers as the model does
     # JAX: (closed trace, rows), refuses another trace whose answers differ; None: not looked at
     look: RowCounts | None = None
@@ -83,7 +84,9 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         if look is not None:
             look.answered(model.params, rows, answer)
     agreement = None
-    if model.structure not in (None, PLAIN):
+    if model.structure == PLAIN:  # a copy of a model of which a structure was found
+        layer = None
+    elif model.structure is not None:
         layer = model.structure
         agreement = declared(model, rows, evaluate)
     elif layer is not None:
@@ -101,7 +104,9 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     )
 
 
-def both_answers(model: Any, structure: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def both_answers(
+    model: Any, structure: Structure, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """(the structure's answers to whole rows [R, *F], the model's own); float64 [R, K] each.
 
     By the programs of the probe, so that nothing is compiled for few rows; many go in larger
@@ -124,7 +129,7 @@ def both_answers(model: Any, structure: Any, rows: np.ndarray) -> tuple[np.ndarr
     return np.concatenate(found), np.concatenate(own)
 
 
-def sensitivity_of(model: Any, structure: Any, rows: np.ndarray) -> np.ndarray:
+def sensitivity_of(model: Any, structure: Structure, rows: np.ndarray) -> np.ndarray:
     """How far rounding may take the structure's answers to whole rows [R, *F]; float64 [R, K]."""
     found = []
     for first in range(0, len(rows), PROBE_ROWS):

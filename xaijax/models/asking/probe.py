@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import ModelOutputError, NonDeterministicModelError
+from xaijax.tables.rows import rows_of
 
 Evaluate = Callable[[Any], np.ndarray]
 Take = Callable[[Any, np.ndarray], Any]
@@ -101,7 +102,7 @@ def opposite(rows: Any) -> int:
 
 def take_rows(rows: Any, index: np.ndarray) -> Any:
     """Those rows of an array or a frame."""
-    return rows.iloc[index] if hasattr(rows, "iloc") else rows[index]
+    return rows_of(rows).take(index)
 
 
 def gap_of(wanted: np.ndarray, found: np.ndarray, answer: np.ndarray) -> tuple[float, int] | None:

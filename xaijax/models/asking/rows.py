@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from xaijax.models.base.trace import DTYPES
-from xaijax.tables.frames import copied_frame, frame_kind
+from xaijax.tables.frames import copied_frame
+from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows, read_array
 
 
@@ -21,7 +22,7 @@ def jax_rows(model: Any, X: Any) -> np.ndarray | MappedRows:
 
 def host_rows(model: Any, X: Any) -> Any:
     """X checked and copied in its own dtypes: an array [R, *F], a memory map, or a frame."""
-    if frame_kind(X):
+    if rows_of(X).is_frame:
         return copied_frame(X, "X", model.allow_nan)
     return read_array(X, "X", model.input_shape, model.allow_nan, owner="the model")
 
@@ -29,6 +30,6 @@ def host_rows(model: Any, X: Any) -> Any:
 def parts(rows: Any, size: int | None) -> Iterator[tuple[int, Any]]:
     """(start, slice) of at most `size` rows each; frames are cut as frames."""
     step = len(rows) if size is None else size
-    cut = rows.iloc if hasattr(rows, "iloc") else rows
+    given = rows_of(rows)
     for start in range(0, len(rows), step):
-        yield start, cut[start : start + step]
+        yield start, given.part(start, start + step)

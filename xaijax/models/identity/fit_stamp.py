@@ -21,6 +21,11 @@ _HEAP_TYPE = 1 << 9  # of type.__flags__: a class made by Python, whose objects 
 _HASHED = frozenset({type(None), bool, str, bytes})
 _PRINTED = frozenset({int, slice, np.ufunc})  # hash(-1) == hash(-2); slices have none
 _NUMBERS = (float, complex, np.generic, np.dtype)  # where NaN equals NaN
+# Methods by which an estimator or a part of it answers: one that is put over them on the class is a
+# change too.
+_ANSWERS = ("predict", "predict_proba", "decision_function", "transform", "kneighbors")
+# Where one stands is no part of a fit: scikit-learn keeps NumPy's own, of which everybody draws.
+_GENERATORS = (np.random.RandomState, np.random.Generator, np.random.BitGenerator)
 _BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 
@@ -42,6 +47,7 @@ class Stamp:
     def __init__(self, estimator: Any) -> None:
         self._held: list[Any] = []
         self._seen: dict[int, int] = {}
+        self._kinds: dict[type, int] = {}
         self._found = self._of(estimator, 0)
 
     def __eq__(self, other: object) -> bool:
@@ -67,6 +73,8 @@ class Stamp:
             return hash((kind, frozenset(self._of(one, depth + 1) for one in thing)))
         if isinstance(thing, dict):
             return self._of_pairs(thing, depth)
+        if isinstance(thing, _GENERATORS):
+            return self._of_identity(kind)
         if isinstance(thing, _BY_IDENTITY):
             return self._of_identity(thing)
         if id(thing) in self._seen:  # met before, or met within itself
@@ -97,7 +105,7 @@ class Stamp:
         if hasattr(thing, "__dict__"):
             found = self._of_pairs(vars(thing), depth)
             if python and not any("__slots__" in vars(base) for base in kind.__mro__):
-                return hash((self._of_identity(kind), found))
+                return hash((self._of_kind(kind), found))
         try:
             kept = thing.__reduce_ex__(4)
         except Exception:  # what an object that does not pickle raises is up to its class
@@ -105,7 +113,15 @@ class Stamp:
         if isinstance(kept, str):
             return hash((self._of_identity(thing), found))
         parts = (part if i < 3 or part is None else list(part) for i, part in enumerate(kept))
-        return hash((self._of_identity(kind), found, *(self._of(p, depth + 1) for p in parts)))
+        return hash((self._of_kind(kind), found, *(self._of(p, depth + 1) for p in parts)))
+
+    def _of_kind(self, kind: type) -> int:
+        """Of a class and of what stands in it and its bases for `_ANSWERS`."""
+        if kind not in self._kinds:
+            own = [vars(base).get(name) for base in kind.__mro__ for name in _ANSWERS]
+            self._held += own
+            self._kinds[kind] = hash((self._of_identity(kind), *map(id, own)))
+        return self._kinds[kind]
 
     def _of_identity(self, thing: Any) -> int:
         if isinstance(thing, types.MethodType):  # made anew at every look

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.models.structure.column_map import MOVES
+from xaijax_kernels.structures.base import Affine
 
 # Affine in what is moved or converted; the indices of moves must be constants. Not what has another
 # derivative than its numbers have (stop_gradient), since the matrix is read from the derivative.
@@ -22,7 +23,7 @@ R = 8
 ROUNDINGS = 16
 
 
-def affine(head: Any, params: Any, width: int, dtype: Any) -> tuple[np.ndarray, np.ndarray] | None:
+def affine(head: Any, params: Any, width: int, dtype: Any) -> Affine | None:
     """(A float64 [H, K], c [K]) where head(params, hidden [R, H]) is hidden A + c, else None.
 
     It is told by the trace.

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.models.base.trace import MATMUL
+from xaijax_kernels.structures.base import Structure
 
 Evaluate = Callable[[Any], np.ndarray]  # rows [R, *F] -> the model's answer, [R] or [R, K]
 
@@ -66,7 +67,7 @@ class Agreement:
 
 
 def compare(
-    structure: Any, model: Any, rows: np.ndarray, evaluate: Evaluate
+    structure: Structure, model: Any, rows: np.ndarray, evaluate: Evaluate
 ) -> tuple[str, Agreement | None]:
     """How head(structure) differs from the model's answer to rows [R, *F] and to hybrids of them,
     each made of two parts as the engine makes it; empty: it does not, and the agreement is given.
@@ -97,14 +98,14 @@ def compare(
     return "", Agreement(gap, np.ptp(told, axis=0) if known else np.zeros(1), eps)
 
 
-def by_structure(structure: Any, model: Any, rows: np.ndarray) -> np.ndarray:
+def by_structure(structure: Structure, model: Any, rows: np.ndarray) -> np.ndarray:
     """What the structure makes of whole rows [R, *F]; float64 [R, K]."""
     flat = rows.reshape(len(rows), -1)
     found, _ = _by_structure(structure, model, flat, flat, np.ones(flat.shape[1], bool))
     return found.astype(np.float64).reshape(len(rows), -1)
 
 
-def sensitivity(structure: Any, model: Any, rows: np.ndarray) -> np.ndarray:
+def sensitivity(structure: Structure, model: Any, rows: np.ndarray) -> np.ndarray:
     """How far the structure's answers to whole rows [R, *F] go by rounding; float64 [R, K].
 
     Its columns and what it makes of them are moved by some of their last bits, each up or down: a
@@ -145,7 +146,7 @@ def sensitivity(structure: Any, model: Any, rows: np.ndarray) -> np.ndarray:
 
 
 def _by_structure(
-    structure: Any, model: Any, flat: np.ndarray, donors: np.ndarray, kept: np.ndarray
+    structure: Structure, model: Any, flat: np.ndarray, donors: np.ndarray, kept: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(answers to hybrids of rows [R, F], bool [R], whose columns are all finite)."""
 
@@ -153,7 +154,7 @@ def _by_structure(
         with jax.default_matmul_precision(MATMUL[model.precision]):
             known = structure.of(params)
             x, other = known.columns(flat), known.columns(donors)
-            own = known.kept_columns(jnp.broadcast_to(kept, flat.shape))
+            own = known.of_columns(jnp.broadcast_to(kept, flat.shape))
             parts = known.part(x, own), known.part(other, ~own)
             hidden = jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(*parts)
         usable = jnp.isfinite(x).all(axis=1) & jnp.isfinite(other).all(axis=1)

@@ -56,17 +56,19 @@ class FirstLayer:
 
 
 @dataclass(frozen=True)
-class Walk:
+class DeclaredLayer:
     """A first layer, made ready: what the engine asks of it."""
 
     weights: Callable[[Any], tuple[Any, Any]]  # params -> W [F, H], b [H]
     head: Selected  # (params, hidden [R, H]) -> [R] or [R, K], the model's chosen output
-    name = "first layer"
 
     def of(self, params: Any) -> Dense:
-        """What the engine asks at the corners of a pair."""
+        """See `Structure.of`."""
         weights, bias = self.weights(params)
         return Dense(jnp.asarray(weights), jnp.asarray(bias))
+
+    def affine(self, params: Any) -> None:
+        """See `Structure.affine`: a declared head is not looked into."""
 
 
 def ready(
@@ -76,7 +78,7 @@ def ready(
     select: Callable[[Any], Any] | None,
     precision: str,
     name: str,
-) -> Walk | str | None:
+) -> DeclaredLayer | str | None:
     """Read `structure=`; raises InputTypeError, InputError."""
     if structure is None or (isinstance(structure, str) and structure == PLAIN):
         return structure
@@ -92,7 +94,9 @@ def ready(
     weights, head = structure.weights, structure.head
     own_weights: Any = weights if has_params else lambda _: weights()
     own_head: Any = head if has_params else lambda _, hidden: head(hidden)
-    return Walk(own_weights, Selected(traced(own_head, precision, name), select, precision))
+    return DeclaredLayer(
+        own_weights, Selected(traced(own_head, precision, name), select, precision)
+    )
 
 
 def declared(model: Any, rows: Any, evaluate: Evaluate) -> Agreement:

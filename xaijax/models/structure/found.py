@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -32,10 +32,10 @@ from xaijax.models.structure.column_map import (
     uniform,
     with_rows,
 )
+from xaijax_kernels.structures.base import Affine, Layer
 from xaijax_kernels.structures.columnwise import Columnwise
 from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.named import NAMED
-from xaijax_kernels.structures.product import Product
 
 CALLS = {
     "jit": "jaxpr",
@@ -46,7 +46,8 @@ CALLS = {
 WHOLE = (np.dtype("float32"), np.dtype("float64"))  # a layer of half precision rounds its own way
 MOST_SUMMED = 1 << 20  # numbers of the matrix that says which columns a sum adds up
 
-Layer = Callable[[Any, Rows, tuple[int, ...]], Any]  # (structure, its columns, the output's shape)
+# What is done at the layer: (the layer, its columns, the output's shape) -> the output.
+AtLayer = Callable[[Layer, Rows, tuple[int, ...]], Any]
 
 
 class _Made(Exception):
@@ -62,29 +63,28 @@ class FoundLayer:
     shape: tuple[int, ...]  # of one instance
     dtype: Any
     traces: dict[int, Any] = field(default_factory=dict)  # closed, by R
-    name: str = "first layer"  # for stats["structure"]
     look: Callable[[Any, int], None] | None = None  # at every further trace (`asking/row_count.py`)
 
     def of(self, params: Any) -> Columnwise:
-        """What the engine asks at the corners of a pair; raises NoLayer."""
-        found: list[tuple[Any, Rows]] = []
+        """See `Structure.of`; raises NoLayer."""
+        found: list[tuple[Layer, Rows]] = []
 
-        def layer(structure: Any, rows: Rows, shape: tuple[int, ...]) -> Any:
-            found.append((structure, rows))
+        def layer(inner: Layer, rows: Rows, shape: tuple[int, ...]) -> Any:
+            found.append((inner, rows))
             return jnp.zeros(shape, self.dtype)
 
         self._run(params, next(iter(self.traces)), None, layer)
         if len(found) != 1:
             raise NoLayer
-        structure, rows = found[0]
-        if any(0 in jnp.shape(leaf) for leaf in jax.tree.leaves(structure)):
+        inner, rows = found[0]
+        if any(0 in jnp.shape(leaf) for leaf in jax.tree.leaves(inner)):
             raise NoLayer  # a layer of nothing: no support vectors, say
-        return Columnwise(structure, params, self.columns, tuple(rows.owner.tolist()))
+        return Columnwise(inner, params, self.columns, tuple(rows.owner.tolist()))
 
     def columns(self, params: Any, rows: Any) -> Any:
         """The columns [R, C] that the layer joins, of rows [R, F]."""
 
-        def layer(structure: Any, columns: Rows, shape: tuple[int, ...]) -> Any:
+        def layer(inner: Layer, columns: Rows, shape: tuple[int, ...]) -> Any:
             raise _Made(columns.value)
 
         try:
@@ -94,15 +94,15 @@ class FoundLayer:
         raise AssertionError("the layer is gone")
 
     def head(self, params: Any, hidden: Any) -> Any:
-        """The model's answer to rows whose layer is hidden [R, H]."""
+        """See `Structure.head`."""
         return self._run(params, len(hidden), None, lambda _, rows, shape: hidden.reshape(shape))
 
-    def affine(self, params: Any) -> tuple[np.ndarray, np.ndarray] | None:
-        """(A float64 [H, K], c [K]) where the model is layer A + c, else None."""
+    def affine(self, params: Any) -> Affine | None:
+        """See `Structure.affine`: by the trace."""
         width = jax.eval_shape(self.of, params).width
         return affine(self.head, params, width, self.dtype)
 
-    def _run(self, params: Any, R: int, rows: Any, layer: Layer) -> Any:
+    def _run(self, params: Any, R: int, rows: Any, layer: AtLayer) -> Any:
         shape = (R, *self.shape)
         if R not in self.traces:
             self.traces[R] = jax.make_jaxpr(self.apply)(
@@ -127,19 +127,18 @@ def find(
     rows: Any,
     trace: Any,
     look: Callable[[Any, int], None] | None = None,
-) -> Any:
+) -> FoundLayer | None:
     """The model's layer, or None; trace: of the model for rows [R, *shape]; look: at others."""
     layer = FoundLayer(apply, rows.shape[1:], rows.dtype, {len(rows): trace}, look=look)
     try:
-        known = jax.eval_shape(layer.of, params)
+        jax.eval_shape(layer.of, params)
     except NoLayer:
         return None
-    products = isinstance(known.inner, Product)
-    return replace(layer, name="sum of products") if products else layer
+    return layer
 
 
 def _run(
-    jaxpr: Any, consts: Any, arguments: list[Any], R: int, layer: Layer, made: Repeated
+    jaxpr: Any, consts: Any, arguments: list[Any], R: int, layer: AtLayer, made: Repeated
 ) -> list[Any]:
     """The outputs of a trace, in which arguments may stand for rows; made: its steps so far."""
     values: dict[Any, Any] = {}
@@ -165,7 +164,9 @@ def _run(
     return [read(v) for v in jaxpr.outvars]
 
 
-def _with_rows(equation: Any, inputs: list[Any], R: int, layer: Layer, made: Repeated) -> list[Any]:
+def _with_rows(
+    equation: Any, inputs: list[Any], R: int, layer: AtLayer, made: Repeated
+) -> list[Any]:
     """The outputs of one step that reads the rows."""
     name, options = equation.primitive.name, equation.params
     shape, dtype = equation.outvars[0].aval.shape, equation.outvars[0].aval.dtype
@@ -188,7 +189,7 @@ def _with_rows(equation: Any, inputs: list[Any], R: int, layer: Layer, made: Rep
 
 
 def _product(
-    options: Any, inputs: list[Any], shape: tuple[int, ...], dtype: Any, layer: Layer
+    options: Any, inputs: list[Any], shape: tuple[int, ...], dtype: Any, layer: AtLayer
 ) -> Any:
     """Columns [R, C] times W [C, H], or times w [C]."""
     rows, weights = inputs[0], bare(inputs[1])
@@ -204,7 +205,7 @@ def _product(
 
 
 def _sum(
-    rows: Rows, axes: tuple[int, ...], shape: tuple[int, ...], dtype: Any, layer: Layer
+    rows: Rows, axes: tuple[int, ...], shape: tuple[int, ...], dtype: Any, layer: AtLayer
 ) -> Any:
     """Columns [R, ...] added up over axes that hold several of them."""
     if 0 in axes:

@@ -20,8 +20,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.models.translations.centre import Centre, middle_of
 from xaijax.tables.coded_table import Untranslatable
-from xaijax.tables.frames import column as frame_column
-from xaijax.tables.frames import frame_kind
+from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows, one_nan
 
 Map = Callable[[np.ndarray], np.ndarray]
@@ -240,8 +239,8 @@ class Reader:
                 f"{argument} has rows of shape {tuple(rows.shape[1:])}, but {self.name} was fitted "
                 f"on {len(self.sources)} columns."
             )
-        framed = frame_kind(rows) is not None
-        if not framed and self._plain:
+        given = rows_of(rows)
+        if not given.is_frame and self._plain:
             filled = any(source.filled for source in self.sources)
             if self.shifted:
                 rows = np.asarray(rows, np.float64) - [source.shift for source in self.sources]
@@ -251,9 +250,8 @@ class Reader:
             j = source.index
             if source.read is None:
                 continue  # all alike, so that nothing is asked for it
-            column = frame_column(rows, j) if framed else rows[:, j]
             read = self._values if source.read == "value" else self._places
-            codes[:, j] = read(source, column, argument)
+            codes[:, j] = read(source, given.column(j), argument)
         return codes
 
     @property
@@ -263,12 +261,10 @@ class Reader:
 
     def middle(self, rows: Any) -> np.ndarray:
         """What is worth taking from each column of rows that `codes` accepts, float64 [F]."""
-        framed = frame_kind(rows) is not None
+        given = rows_of(rows)
         return np.array(
             [
-                middle_of(frame_column(rows, source.index) if framed else rows[:, source.index])
-                if source.read == "value"
-                else 0.0
+                middle_of(given.column(source.index)) if source.read == "value" else 0.0
                 for source in self.sources
             ]
         )

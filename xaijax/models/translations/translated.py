@@ -25,7 +25,7 @@ from xaijax.models.translations.columns import Reader
 from xaijax.models.translations.registry import Head, Translation, translated
 from xaijax.models.translations.spread import FEW, hybrids, spread_of, tolerance_of
 from xaijax.tables.coded_table import Untranslatable
-from xaijax.tables.table import MappedRows
+from xaijax.tables.rows import rows_of
 
 METHODS = {"proba": "predict_proba", "decision": "decision_function"}
 COMPARED = 128  # rows of each kind (background, instances) that both are asked for at first
@@ -127,6 +127,14 @@ class Comparison:
     spread: np.ndarray | None = None  # of the answers compared so far, [] or [K]
     compiled: dict[Any, Any] = field(default_factory=dict)
 
+    @property
+    def decided(self) -> bool:
+        """Whether rows have shown how far answers are apart, which rounding is measured by.
+
+        Until then (one row to predict, or equal ones) the estimator answers, unless JAX was said.
+        """
+        return self.done or self.forced
+
     def refuse_changed(self) -> None:
         """Raise InputError where the estimator has changed since it was translated.
 
@@ -160,7 +168,7 @@ class Comparison:
             self.stamp = after
 
     def _settle(self, rows: tuple[Any, ...]) -> None:
-        some = [_first(kind) for kind in rows]
+        some = [rows_of(kind).part(0, COMPARED) for kind in rows]
         now = self.centred or (self.found, self.head)
         try:
             # What does not fit is known before the estimator is asked.
@@ -190,7 +198,7 @@ class Comparison:
             return
         made = self.centred or (self.found, self.head)
         for start in range(first, len(codes), AT_ONCE):
-            some = rows_of(rows, start, min(start + AT_ONCE, len(codes)))
+            some = rows_of(rows).part(start, min(start + AT_ONCE, len(codes)))
             own = codes[start : start + AT_ONCE]
             kinds = [some]
             asked = _Asked(kinds, self._own(some), lambda kinds=kinds: self._labels(kinds))
@@ -315,17 +323,6 @@ def _near_tie(scores: np.ndarray, tolerance: Any) -> np.ndarray:
         return np.abs(scores) <= 2 * tolerance
     largest = np.sort(scores, axis=1)[:, -2:]
     return largest[:, 1] - largest[:, 0] <= 2 * tolerance
-
-
-def _first(rows: Any) -> Any:
-    return rows_of(rows, 0, COMPARED)
-
-
-def rows_of(rows: Any, first: int, last: int) -> Any:
-    """Some of the rows, of an array, a memory map or a frame."""
-    if isinstance(rows, MappedRows) or not hasattr(rows, "iloc"):
-        return rows[first:last]
-    return rows.iloc[first:last]
 
 
 def check_version(estimator: Any, name: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,10 +17,9 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
-from xaijax.results.files import frame_codec
-from xaijax.tables.frames import frame_kind
+from xaijax.tables import plain_frames
+from xaijax.tables.rows import rows_of
 
-MISSING = ("NA", "NaT")  # of pandas
 Members = dict[str, np.ndarray | str]  # arrays, and JSON texts (named *.json)
 
 
@@ -46,10 +44,10 @@ def encode(value: Any, where: str, members: Members) -> Any:
         return _encode_mapping(value, where, members)
     if isinstance(value, bytes):
         return {"$bytes": value.hex()}
-    if frame_kind(value) is not None:
-        plain = frame_codec.to_plain(value)
+    if rows_of(value).is_frame:
+        plain = plain_frames.to_plain(value)
         return {"$frame": encode(plain, where, members)}
-    missing = _missing_name(value)
+    missing = plain_frames.missing_name(value)
     if missing is not None:
         return {"$pandas": missing}
     raise InputError(
@@ -73,7 +71,7 @@ def decode(value: Any, member: Callable[[str], Any]) -> Any:
     if mark == "$tuple":
         return tuple(decode(item, member) for item in content)
     if mark == "$frame":
-        return frame_codec.from_plain(decode(content, member))
+        return plain_frames.from_plain(decode(content, member))
     if mark == "$array":
         return _decode_array(member(content), value)
     if mark == "$objects":
@@ -90,9 +88,7 @@ def decode(value: Any, member: Callable[[str], Any]) -> Any:
         (one,) = np.frombuffer(bytes.fromhex(digits), dtype=_dtype(name))
         return one
     if mark == "$pandas":
-        if content not in MISSING:
-            raise ValueError(f"{content!r:.60} is no missing value of pandas")
-        return getattr(frame_codec.library("pandas"), content)
+        return plain_frames.missing_value(content)
     simple: dict[str, Callable[[str], Any]] = {"$float": float, "$bytes": bytes.fromhex}
     return simple[mark](content)
 
@@ -154,10 +150,3 @@ def _dtype(name: str) -> np.dtype:
     if not isinstance(name, str):
         raise TypeError(f"{name!r:.60} is no name of a dtype")
     return np.dtype(name)
-
-
-def _missing_name(value: Any) -> str | None:
-    pandas = sys.modules.get("pandas")
-    if pandas is None:
-        return None
-    return next((name for name in MISSING if value is getattr(pandas, name)), None)

@@ -1,17 +1,19 @@
 """Frames as dicts of NumPy arrays and plain values, and back, column by column.
 
-Texts and other objects are object arrays here; what becomes of them in a file is `codec`'s affair.
+Texts and other objects are object arrays here; what becomes of them in a file is the affair of
+`results/files/codec.py`.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
-from xaijax.tables.frames import frame_kind
+from xaijax.tables.rows import rows_of
 
 PANDAS_NULLABLE = {"boolean", "Float32", "Float64"} | {
     f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)
@@ -24,9 +26,22 @@ POLARS_TEXTS = {"String", "Categorical", "Enum"}
 POLARS_TIMES = {"Date", "Datetime", "Duration", "Time"}
 
 
-def library(name: str) -> Any:
-    """pandas or polars, or the error that says how to get it."""
-    return require(name, "xaijax[data]" if name == "pandas" else name)
+MISSING = ("NA", "NaT")  # of pandas
+
+
+def missing_name(value: Any) -> str | None:
+    """The name of a missing value of pandas; None for anything else."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None:
+        return None
+    return next((name for name in MISSING if value is getattr(pandas, name)), None)
+
+
+def missing_value(name: str) -> Any:
+    """The missing value of this name; ValueError where there is none."""
+    if name not in MISSING:
+        raise ValueError(f"{name!r:.60} is no missing value of pandas")
+    return getattr(_library("pandas"), name)
 
 
 def to_plain(frame: Any) -> dict[str, Any]:
@@ -35,7 +50,7 @@ def to_plain(frame: Any) -> dict[str, Any]:
     Raises:
         InputError: a column or index of a dtype that is not kept exactly.
     """
-    if frame_kind(frame) == "polars":
+    if rows_of(frame).kind == "polars":
         return {"library": "polars", "series": [_from_polars(series) for series in frame]}
     columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
     return {
@@ -49,10 +64,10 @@ def to_plain(frame: Any) -> dict[str, Any]:
 def from_plain(plain: dict[str, Any]) -> Any:
     """The frame that `to_plain` was given."""
     if plain["library"] == "polars":
-        return library("polars").DataFrame([_to_polars(one) for one in plain["series"]])
+        return _library("polars").DataFrame([_to_polars(one) for one in plain["series"]])
     if plain["library"] != "pandas":
         raise ValueError(f"{plain['library']!r:.60} is no library of frames")
-    pandas = library("pandas")
+    pandas = _library("pandas")
     index = _to_index(plain["index"])
     columns = {j: _to_pandas(one) for j, one in enumerate(plain["series"])}
     # Arrays, not series: a series would be matched to the index by label.
@@ -62,7 +77,7 @@ def from_plain(plain: dict[str, Any]) -> Any:
 
 
 def _from_index(index: Any, what: str) -> dict[str, Any]:
-    pandas = library("pandas")
+    pandas = _library("pandas")
     if isinstance(index, pandas.MultiIndex):
         raise InputError(f"data: its {what} are a MultiIndex, which is not saved; flatten it.")
     if isinstance(index, pandas.RangeIndex):
@@ -71,7 +86,7 @@ def _from_index(index: Any, what: str) -> dict[str, Any]:
 
 
 def _to_index(plain: dict[str, Any]) -> Any:
-    pandas = library("pandas")
+    pandas = _library("pandas")
     if "range" in plain:
         return pandas.RangeIndex(*plain["range"], name=plain["name"])
     values = _to_pandas(plain["series"])
@@ -80,7 +95,7 @@ def _to_index(plain: dict[str, Any]) -> Any:
 
 
 def _from_pandas(series: Any, what: str) -> dict[str, Any]:
-    pandas = library("pandas")
+    pandas = _library("pandas")
     dtype = series.dtype
     if isinstance(dtype, np.dtype):
         return {"kind": "numpy", "values": series.to_numpy()}
@@ -111,7 +126,7 @@ def _from_pandas(series: Any, what: str) -> dict[str, Any]:
 
 
 def _to_pandas(plain: dict[str, Any]) -> Any:
-    pandas = library("pandas")
+    pandas = _library("pandas")
     kind = plain["kind"]
     if kind == "category":
         categories = _to_index(plain["categories"])
@@ -165,7 +180,7 @@ def _from_polars(series: Any) -> dict[str, Any]:
 
 
 def _to_polars(plain: dict[str, Any]) -> Any:
-    polars = library("polars")
+    polars = _library("polars")
     name, values = plain["dtype"], plain["values"]
     if name not in POLARS_NUMBERS | POLARS_TEXTS | POLARS_TIMES:
         raise ValueError(f"{name!r:.60} is no dtype that is saved")
@@ -180,3 +195,8 @@ def _to_polars(plain: dict[str, Any]) -> Any:
         series = series.zip_with(polars.Series(~plain["missing"]), nothing)
     settings = {key: plain[key] for key in ("time_unit", "time_zone") if key in plain}
     return series.cast(dtype(**settings) if settings else dtype)
+
+
+def _library(name: str) -> Any:
+    """pandas or polars, or the error that says how to get it."""
+    return require(name, "xaijax[data]" if name == "pandas" else name)

@@ -1,0 +1,165 @@
+"""The two halves of a structure: what the library keeps of a model, and its layer at some params.
+
+A model that has a structure is f(X) = head(layer(X)): the layer is the first step that joins
+columns, the head is what follows it. A hybrid takes each column from the instance x or from a
+donor. So what the columns of x and those of the donor contribute to the layer, its parts, is put
+together, and no row is made.
+
+`Structure` is kept with what the probe found of a model, and holds functions of its parameters.
+Programs call `Structure.of` on the parameters that they are given, which makes the `Layer`. A layer
+is a pytree: `jax.eval_shape` of `of` tells its sizes, and runs nothing.
+
+Every member is asked of every structure. A layer that derives from `Layer` has those that have a
+body here; the others are its own. `tests/kernels/test_structure_contract.py` goes over all layers.
+
+Letters: F columns of the rows, C columns that the layer reads, H numbers of the layer (its units),
+L numbers of a part, A answers, K outputs, R rows, n instances, V or B donors, P players, S slots of
+2^s corners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import jax
+import numpy as np
+
+Head = Callable[[jax.Array], jax.Array]  # hidden [R, H] -> answers [R, A]
+Affine = tuple[np.ndarray, np.ndarray]  # float64 A [H, K] and c [K]: hidden A + c
+OfColumns = TypeVar("OfColumns", jax.Array, np.ndarray)
+
+
+class Structure(Protocol):
+    """What of a model answers hybrids, as functions of its parameters; found, or declared.
+
+    Hashable: programs are kept under it.
+    """
+
+    def of(self, params: Any, /) -> Layer:
+        """The layer; what it holds may be traced, or be shapes."""
+        ...
+
+    def head(self, params: Any, hidden: Any, /) -> Any:
+        """The model's answers [R] or [R, K] to rows whose layer is hidden [R, H]."""
+        ...
+
+    def affine(self, params: Any, /) -> Affine | None:
+        """Of a head that is hidden A + c. None: it is not, or that is not known."""
+        ...
+
+
+class Layer(Protocol):
+    """What joins columns, at some parameters.
+
+    A part is what some columns of a row contribute. Parts of different columns of a hybrid are put
+    together by `both`; `joined` makes the layer of two parts that hold all columns between them.
+    """
+
+    @property
+    def name(self) -> str:
+        """For `stats["structure"]`, where no closed form answers."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """H."""
+        ...
+
+    @property
+    def parts(self) -> int:
+        """L."""
+        ...
+
+    @property
+    def adds(self) -> bool:
+        """Whether L is H and `both` adds, so that sums of parts are parts."""
+        ...
+
+    @property
+    def slot_bits(self) -> tuple[int, ...]:
+        """log2 of the rows of slots, ascending; each takes a program (see `Questions.packs`)."""
+        ...
+
+    @property
+    def dense(self) -> tuple[jax.Array, jax.Array] | None:
+        """(W [C, H], b [H]) of a layer that is columns W + b. None: it is another."""
+        return None
+
+    @property
+    def walks(self) -> bool:
+        """Whether it is columns W + b, each column made of the one in its place: then it is a
+        cumulative sum along an order of players.
+        """
+        return self.dense is not None
+
+    def work(self) -> float:
+        """Multiplications of one row that corners are spared; inf: nearly all of them."""
+        ...
+
+    def block(self, rows: int) -> int:
+        """Rows that `corners` gives the head at a time, of a tile of `rows`; powers of two."""
+        ...
+
+    def columns(self, rows: Any) -> jax.Array:
+        """The columns [R, C] that it reads, each made of one column at most of rows [R, F], which
+        may be NumPy's.
+        """
+        return rows
+
+    def of_columns(self, told: OfColumns) -> OfColumns:
+        """What is told of each column of the rows [.., F], of the columns made of them [.., C]."""
+        return told
+
+    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
+        """Answers to the corners of slots; [S 2^s, A].
+
+        head: hidden [`block(S 2^s)`, H] -> [.., A]; x, donors [S, F]; kept bool [S, s + 1, F]:
+        entry t holds the columns of the player that bit t of a corner keeps, the last one those
+        that all corners of the slot keep.
+        """
+        ...
+
+    def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
+        """What the columns own bool [R, C] of columns [R, C] contribute; [R, L]."""
+        ...
+
+    def nothing(self, rows: int, dtype: Any) -> jax.Array:
+        """The part of no columns, for so many rows; [R, L]."""
+        ...
+
+    def both(self, one: jax.Array, other: jax.Array) -> jax.Array:
+        """The part of the columns of two parts [.., L]; [.., L]."""
+        ...
+
+    def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
+        """The layer of parts [n, L] of instances crossed with parts [V, L] of donors; [n, V, H]."""
+        ...
+
+    def closed_form(self, background: Background, head: Affine) -> Form | None:
+        """Semivalues beside all donors, of answers hidden A + c. None: none is known."""
+        return None
+
+
+@dataclass(frozen=True)
+class Background:
+    """What a closed form averages over, and by which weights."""
+
+    donors: np.ndarray  # [B, C], the columns that the layer reads
+    weights: np.ndarray  # float64 [B]
+    players: np.ndarray  # int [C], whose each column is
+    P: int
+    induced: Callable[[int], np.ndarray]  # k -> the semivalue's weights on k players [k], by size
+
+
+class Form(Protocol):
+    """A closed form: semivalues of a layer of its own, which a matrix takes to the answers."""
+
+    name: str  # for `stats["structure"]`
+    head: Affine  # answers = its layer A + c
+    of_donors: np.ndarray  # float64 [B, H], its layer
+
+    def of(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of columns [R, C]: values [R, P, H] and the layer itself [R, H], float64."""
+        ...

@@ -1,0 +1,112 @@
+"""Semivalues of a layer in closed form beside all donors: of sums over columns, and of boxes.
+
+Letters: R rows, B donors, C columns, P players, H numbers of a layer, K outputs, L leaves, A sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax_kernels.structures.base import Affine, Background
+from xaijax_kernels.structures.leaves import Leaves, broken, paid, pattern_weights
+
+ROWS = 256  # looked at together, the last ones filled up, so that one shape compiles
+TABLE_BYTES = 1 << 25  # of the leaves that are looked at together
+
+
+class Additive:
+    """f = sum over columns z_c (W A)_c, and a constant.
+
+    The units are folded into the outputs, of which there may be far fewer: its layer is the answer.
+    """
+
+    name = "additive"
+
+    def __init__(
+        self, weights: jax.Array, bias: jax.Array, background: Background, head: Affine
+    ) -> None:
+        """weights [C, H], bias [H]: of the dense layer."""
+        A, c = head
+        self._weights = np.asarray(weights, np.float64) @ A
+        self._bias = np.asarray(bias, np.float64) @ A + c
+        self.head = np.eye(len(c)), np.zeros(len(c))
+        donors, players = background.donors.astype(np.float64), background.players
+        self._mean = background.weights @ donors
+        self._P, self._share = background.P, background.induced(1)[0]
+        self._order = np.argsort(players, kind="stable")  # columns of a player, side by side
+        self._players, self._starts = np.unique(players[self._order], return_index=True)
+        self.of_donors = donors @ self._weights + self._bias
+
+    def of(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `Form`."""
+        columns = columns.astype(np.float64)
+        change = columns - self._mean
+        values = np.zeros((len(columns), self._P, self._weights.shape[1]))
+        for k, w in enumerate(self._weights.T):
+            terms = (change * w)[:, self._order]
+            values[:, self._players, k] = np.add.reduceat(terms, self._starts, axis=1)
+        return values * self._share, columns @ self._weights + self._bias
+
+
+class Trees:
+    """layer = sum over leaves of their values."""
+
+    name = "trees"
+
+    def __init__(self, groups: list[Leaves], background: Background, head: Affine) -> None:
+        """groups: of all leaves, by their number of players."""
+        self.head, self._P = head, background.P
+        self._parts: list[tuple[Leaves, np.ndarray]] = []
+        donors, A = background.donors, groups[0].values.shape[1]
+        self.of_donors = np.zeros((len(donors), A))
+        for group in groups:
+            pays = pattern_weights(group.d, background.induced).reshape(1 << group.d, -1)
+            for part in _split(group):
+                pattern = _patterns(part, donors)
+                self.of_donors += (pattern == 0) @ part.values
+                place = pattern + (np.arange(len(part.values)) << part.d)
+                size = len(part.values) << part.d
+                w = np.repeat(background.weights, len(part.values))
+                met = np.bincount(place.ravel(), w, size).reshape(-1, 1 << part.d)
+                table = (met @ pays).reshape(size, part.d)
+                self._parts.append((part, table.astype(donors.dtype)))
+
+    def of(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `Form`."""
+        A = self.of_donors.shape[1]
+        values, layer = np.zeros((len(columns), self._P, A)), np.zeros((len(columns), A))
+        for part, table in self._parts:
+            here = jnp.asarray(table), part.players, part.values.astype(table.dtype)
+            done = 0
+            for rows, n in blocks(columns):
+                pattern = broken(rows, part.column, part.slot, part.low, part.high)
+                if part.d:
+                    values[done : done + n] += np.asarray(paid(pattern, *here, P=self._P))[:n]
+                layer[done : done + n] += (np.asarray(pattern)[:n] == 0) @ part.values
+                done += n
+        return values, layer
+
+
+def blocks(rows: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
+    """(ROWS rows, how many of them are meant)."""
+    for first in range(0, len(rows), ROWS):
+        some = rows[first : first + ROWS]
+        yield np.pad(some, ((0, ROWS - len(some)), (0, 0)), mode="edge"), len(some)
+
+
+def _split(group: Leaves) -> Iterator[Leaves]:
+    """Leaves whose tables fit the memory that they may take."""
+    step = max(1, TABLE_BYTES // (8 * max(group.d, 1) << group.d))
+    for first in range(0, len(group.values), step):
+        own = slice(first, first + step)
+        arrays = (group.players, group.column, group.slot, group.low, group.high, group.values)
+        yield Leaves(*(array[own] for array in arrays))
+
+
+def _patterns(part: Leaves, rows: np.ndarray) -> np.ndarray:
+    fixed = (part.column, part.slot, part.low, part.high)
+    return np.concatenate([np.asarray(broken(some, *fixed))[:n] for some, n in blocks(rows)])

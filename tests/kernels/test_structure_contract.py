@@ -1,0 +1,187 @@
+"""Every layer has all members of `Layer`, of the shapes and the meaning that it promises.
+
+Letters: as in `xaijax_kernels.structures.base`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from structured_kernels import STRUCTURES, H, K, L, P, boxes, dense_layer, f32
+
+from xaijax_kernels import structures
+from xaijax_kernels.games.semivalues import induced_weights, shapley_weights
+from xaijax_kernels.structures.base import Affine, Background, Layer
+from xaijax_kernels.structures.columnwise import Columnwise, largest
+
+S, BITS, R = 4, 3, 6
+DEFAULT = {"dense", "walks", "columns", "of_columns", "closed_form"}
+MEMBERS = {name for name in vars(Layer) if not name.startswith("_")}
+# A hundred roundings of float32, of sums of at most 2 P terms of a size of about one.
+CLOSE = {"rtol": 0, "atol": 1e-5}
+
+
+def squares(of: Any) -> Any:
+    """A layer of two columns made of each but the first, which none is made of, and of a one."""
+
+    def made(params: Any, rows: jax.Array) -> jax.Array:
+        del params
+        return jnp.concatenate([jnp.ones((len(rows), 1)), rows[:, 1:], rows[:, 1:] ** 2], axis=1)
+
+    own = tuple(range(1, P))
+    return lambda params: Columnwise(of(params), params, made, (-1, *own, *own))
+
+
+C = 2 * P - 1
+CASES: dict[str, tuple[Any, Any]] = {of.__name__: (of, params) for of, _, params, _ in STRUCTURES}
+CASES |= {
+    "squares, dense_layer": (squares(dense_layer), (f32(C, H), f32(H))),
+    "squares, boxes": (squares(boxes), (f32(L, C), f32(L, C), f32(L, K), f32(K))),
+}
+
+
+def layer(name: str) -> Layer:
+    of, shapes = CASES[name]
+    rng = np.random.default_rng(0)
+    params = [jnp.asarray(rng.normal(size=one.shape) / 2, jnp.float32) for one in shapes]
+    if name.endswith("gaussians"):
+        params[1] = jnp.abs(params[1])
+    if name.endswith("boxes"):  # some hold most rows
+        params[0] = -jnp.abs(params[0])
+        params[1] = params[0] + 1.5
+    return of(params)
+
+
+def rows(seed: int, n: int) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(seed).random((n, P)), jnp.float32)
+
+
+def missing(one: type) -> set[str]:
+    """Members without a default that a layer does not have itself."""
+    return {name for name in MEMBERS - DEFAULT if getattr(one, name) is getattr(Layer, name)}
+
+
+def whole(known: Layer, X: jax.Array, other: jax.Array, kept: jax.Array) -> np.ndarray:
+    """The layer [R, H] of hybrids of rows [R, F], by their parts."""
+    own = known.of_columns(kept)
+    parts = known.part(known.columns(X), own), known.part(known.columns(other), ~own)
+    return np.asarray(jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(*parts))
+
+
+def test_no_layer_is_left_out() -> None:
+    for module in pkgutil.iter_modules(structures.__path__):
+        importlib.import_module(f"{structures.__name__}.{module.name}")
+    own = {one for one in Layer.__subclasses__() if one.__module__.startswith("xaijax_kernels.")}
+    assert own == {type(layer(name)) for name in CASES}
+
+
+def test_every_member_says_what_it_is() -> None:
+    assert MEMBERS > DEFAULT
+    assert all(inspect.getdoc(getattr(Layer, name)) for name in MEMBERS)
+
+
+def test_a_member_that_is_missing_is_found() -> None:
+    class Lacking(Layer):
+        def work(self) -> float:
+            return 0.0
+
+    assert "joined" in missing(Lacking) and "work" not in missing(Lacking)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sizes(name: str) -> None:
+    known = jax.eval_shape(partial(layer, name))  # as the engine asks for them: arrays are shapes
+    assert not missing(type(known))
+    assert isinstance(known.name, str) and known.name
+    assert known.work() > 0
+    assert list(known.slot_bits) == sorted(set(known.slot_bits))
+    assert known.block(1 << 12) in {1 << bits for bits in range(13)}
+    assert known.parts == known.width or not known.adds
+    assert not known.walks or known.dense is not None
+    if known.dense is not None:
+        weights, bias = known.dense
+        width = (known.width,)
+        assert (weights.shape[1:], bias.shape, known.adds) == (width, width, True)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_parts(name: str) -> None:
+    known, X, other = layer(name), rows(1, R), rows(2, R)
+    columns = known.columns(X)
+    everything = jnp.ones(columns.shape, bool)
+    some = known.of_columns(jnp.asarray(np.random.default_rng(3).random((R, P)) < 0.5))
+    assert some.shape == columns.shape and columns.shape[0] == R
+    assert known.of_columns(np.arange(P)).shape == columns.shape[1:]
+    one, rest, nothing = (
+        known.part(columns, some),
+        known.part(columns, ~some),
+        known.nothing(R, X.dtype),
+    )
+    assert {a.shape for a in (one, rest, nothing)} == {(R, known.parts)}
+    np.testing.assert_array_equal(known.part(columns, ~everything), nothing)
+    np.testing.assert_array_equal(known.both(one, nothing), one)
+    both = known.both(one, rest)
+    np.testing.assert_allclose(both, known.part(columns, everything), **CLOSE)
+    joined = known.joined(one, known.part(known.columns(other), ~some)[:2])
+    assert joined.shape == (R, 2, known.width)
+    if known.adds:
+        np.testing.assert_array_equal(both, one + rest)
+    if known.dense is not None:
+        weights, bias = known.dense
+        found = known.joined(both, nothing[:1])[:, 0]
+        np.testing.assert_allclose(found, columns @ weights + bias, **CLOSE)
+    assert largest(known, X).shape == (R,)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_corners(name: str) -> None:
+    known, x, donors = layer(name), rows(1, S), rows(2, S)
+    order = np.stack([np.random.default_rng(n).permutation(P) for n in range(S)])
+    kept = np.zeros((S, BITS + 1, P), bool)
+    for n in range(S):
+        kept[n, np.arange(BITS), order[n, :BITS]] = True
+        kept[n, BITS, order[n, BITS]] = True  # by all corners of the slot
+    asked = []
+
+    def head(hidden: jax.Array) -> jax.Array:
+        asked.append(hidden.shape)
+        return jnp.sin(hidden)
+
+    got = known.corners(head, x, donors, jnp.asarray(kept))
+    bits = (np.arange(1 << BITS)[:, None] >> np.arange(BITS)) & 1
+    masks = (np.einsum("ct,stf->scf", bits, kept[:, :BITS]) > 0) | kept[:, BITS:]
+    pairs = [jnp.repeat(a, 1 << BITS, axis=0) for a in (x, donors)]
+    wanted = np.sin(whole(known, *pairs, jnp.asarray(masks.reshape(-1, P))))
+    np.testing.assert_allclose(got, wanted, **CLOSE)
+    assert set(asked) == {(known.block(S << BITS), known.width)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_closed_form_adds_up(name: str) -> None:
+    known, X, donors = layer(name), rows(1, R), rows(2, S)
+    weights = np.arange(1.0, S + 1) / np.arange(1.0, S + 1).sum()
+    players, induced = known.of_columns(np.arange(P)), partial(induced_weights, shapley_weights(P))
+    head: Affine = (np.random.default_rng(4).normal(size=(known.width, K)), np.ones(K))
+    background = Background(np.asarray(known.columns(donors)), weights, players, P, induced)
+    form = known.closed_form(background, head)
+    assert (form is None) == (name == "gaussians")
+    if form is None:
+        return
+    assert form.name in ("additive", "trees")
+    values, found = form.of(np.asarray(known.columns(X)))
+    A, c = form.head
+    assert values.shape == (R, P, len(A)) and found.shape == (R, len(A))
+    assert form.of_donors.shape == (S, len(A))
+    everything = jnp.ones(X.shape, bool)
+    answers = whole(known, X, X, everything) @ head[0] + head[1]
+    np.testing.assert_allclose(found @ A + c, answers, **CLOSE)
+    change = answers - weights @ (form.of_donors @ A + c)
+    np.testing.assert_allclose(values.sum(axis=1) @ A, change, **CLOSE)

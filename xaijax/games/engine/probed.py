@@ -1,0 +1,126 @@
+"""`Probed`: a setting whose model has been probed, and what its structure can do; frozen.
+
+Letters: C code columns, K outputs, R rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.games.engine.asked_again import AskedAgain
+from xaijax.games.engine.clock import Clock
+from xaijax.games.engine.compiled import Compiled, Recipe
+from xaijax.games.engine.limits import power_below
+from xaijax.games.engine.setting import Setting
+from xaijax_kernels.engine.tiles import multiplications
+from xaijax_kernels.structures.base import Layer, Structure
+from xaijax_kernels.structures.columnwise import largest
+
+LEAST_SHARE = 1 / 32  # of a model's products that its first layer must have to be worth programs
+ROWS_READ, NUMBERS_READ = 1 << 12, 1 << 20  # codes that are looked at together
+
+
+@dataclass(frozen=True, eq=False)
+class Probed:
+    """What is known of a setting once its model answered the probe."""
+
+    setting: Setting  # its score is fitted to the model's outputs
+    findings: Any  # what the probe found; see `Model.probe`
+    clock: Clock
+    asked_again: AskedAgain | None = None  # of a host model
+
+    @property
+    def compiled(self) -> Compiled:
+        """The model's programs, as this run's memory allows them."""
+        return Compiled(self.setting.model.compiled, self.clock, self.setting.max_memory)
+
+    @property
+    def outputs(self) -> int:
+        """K, the scores of a row."""
+        answers, score = self.findings.outputs, self.setting.score
+        return answers if score is None else score.count(answers)
+
+    @property
+    def found(self) -> Structure | None:
+        """What is known of the model beyond its answers; None: nothing."""
+        if self.setting.model.backend == "host":  # where a translation was left
+            return None
+        return self.findings.structure
+
+    @property
+    def structure(self) -> Structure:
+        """The structure of a model that has one."""
+        assert self.found is not None
+        return self.found
+
+    @property
+    def crosses(self) -> bool:
+        """Whether parts of instances and donors may be put together; see `Questions.crosses`."""
+        return self.found is not None and self.setting.model.deterministic
+
+    @property
+    def structured(self) -> bool:
+        """Whether corners are answered by the model's structure; see `Questions.structured`.
+
+        Not where the score looks at f(x): rounded in another way, x might not get its own label.
+        """
+        score = self.setting.score
+        return self.crosses and (score is None or not score.reads_own)
+
+    @cached_property
+    def known(self) -> Layer:
+        """The layer of a model that has a structure, with shapes in place of arrays."""
+        return jax.eval_shape(self.structure.of, self.setting.model.params)
+
+    @cached_property
+    def spares(self) -> bool:
+        """Whether the structure spares enough of a row to be worth the programs that it needs.
+
+        A first layer does where its products are a LEAST_SHARE of the model's. Its programs take
+        about a second to compile; a model with a smaller share runs for half a minute before that
+        second is won back. It hangs on the model's sizes alone, as bits do: not on the number of
+        instances, which would then change the last bits of each other's values.
+        """
+        if self.found is None:
+            return False
+        whole = multiplications(self.findings.jaxpr, self.findings.rows)
+        return self.known.work() >= LEAST_SHARE * whole
+
+    @property
+    def walks(self) -> bool:
+        """Whether orders of players are walked by the model's first layer."""
+        setting = self.setting
+        if self.found is None or setting.players_of_codes is not None:
+            return False
+        return self.known.walks and len(setting.code_players) == setting.replacement.codes.shape[1]
+
+    def largest(self, codes: np.ndarray) -> np.ndarray:
+        """The largest size of what the structure makes of each row of codes [R, C]; [R].
+
+        Of a layer's columns, each times its largest weight. Not finite where one of them is not.
+        """
+        structure, params = self.structure, self.setting.model.params
+
+        def of(params: Any, rows: Any) -> Any:
+            return largest(structure.of(params), rows)
+
+        key = ("largest", structure)
+        parts = [np.zeros(0)]
+        together = min(ROWS_READ, power_below(NUMBERS_READ // math.prod(codes.shape[1:])))
+        for first in range(0, len(codes), together):  # a memory map is read in pieces
+            some = np.asarray(codes[first : first + together])
+            filled = np.pad(some, ((0, together - len(some)), (0, 0)), mode="edge")
+            recipe = Recipe(key, of, (params, filled), what="the size of columns")
+            parts.append(np.asarray(self.compiled.run(recipe))[: len(some)])
+        return np.concatenate(parts)
+
+    @cached_property
+    def largest_donors(self) -> np.ndarray:
+        """The same of the donors, [B]."""
+        return self.largest(self.setting.replacement.codes)

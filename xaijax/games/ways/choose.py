@@ -1,0 +1,109 @@
+"""Which way answers: the whole decision, made from sizes and the probe, never from an answer.
+
+**Semivalues** of an explanation whose quantity is linear: each instance goes to the first way that
+takes it.
+
+1. closed form, where the model's trace shows one (additive models, sums of trees): every instance,
+   no hybrid is asked.
+2. averaged tables, where the model's structure answers corners: instances that differ from every
+   donor in every player.
+3. pairs: all others, by the 2^k corners of a pair that differs in k players; answered by the
+   structure where it spares enough of the model, else by the model.
+
+**All coalitions**, where an outer function acts on the mean or a table is asked for: full tables,
+made of the corners of pairs as in 3.
+
+**Listed coalitions**, of sampled estimators and of sets that a person names:
+
+1. a few sets, where their distinct donors are at most three quarters of the list's rows: crossed
+   with the instances by the model's structure, where its table of values fits the memory; else
+   each distinct donor once.
+2. corners of pairs, for instances where they are at most three quarters of the list's rows.
+3. the list: one row for each coalition and donor.
+
+**Orders** of players: walked by a first layer, where it may be (`Questions.walks`); else as listed
+coalitions.
+
+**Drawn hybrids** of QII: by an additive first layer, where its parts fit the memory; else a row
+each. **Private sums**: one row each, in places that follow from sizes alone (`plain`).
+
+A structure answers only rows whose numbers are finite, and never where the score looks at f(x).
+
+Letters: n instances, P players, C coalitions, L coalitions of a draw.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.player_values import Values
+from xaijax.games.measure.quantity import Quantity
+from xaijax.games.ways.averaged import ByAveragedTables
+from xaijax.games.ways.closed_form import ByClosedForm, affine_head, closed_form
+from xaijax.games.ways.coming import Coming
+from xaijax.games.ways.corners import ByPairs
+from xaijax.games.ways.distinct_donors import Entries, entries_worth_it
+from xaijax.games.ways.drawn import drawn_values
+from xaijax.games.ways.totals import Stretch, Totals, Weights
+
+
+class SemivalueWay(Protocol):
+    """A way to semivalues, of one game."""
+
+    @property
+    def asks_hybrids(self) -> bool:
+        """Whether it asks hybrids, for which it must know how instances differ from donors."""
+        ...
+
+    @property
+    def structure(self) -> str | None:
+        """The name of what answers in place of the whole model; None: the model does."""
+        ...
+
+    def takes(self, stretch: Stretch) -> np.ndarray:
+        """Which instances of the stretch; bool [n]."""
+        ...
+
+    def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
+        """Put the sums of those at `places` into `own`; bool, which are answered. The others go to
+        the next way.
+        """
+        ...
+
+    def coming(self, stretch: Stretch, places: np.ndarray) -> Coming:
+        """What `add` would ask for; asks the model nothing."""
+        ...
+
+
+def semivalues(ask: Questions, quantity: Quantity, p: np.ndarray) -> list[SemivalueWay]:
+    """The ways to the semivalue with weights p [P], in order; probes the model."""
+    ask.backend()
+    linear = quantity.linear and affine_head(ask.probed) is not None
+    form = closed_form(ask.probed, p) if linear and ask.solved else None
+    if form is not None:
+        return [ByClosedForm(ask, form)]
+    weights = Weights(p)
+    pairs = ByPairs(ask, weights)
+    return [ByAveragedTables(ask, weights), pairs] if ask.structured else [pairs]
+
+
+def few_donors(ask: Questions, masks: np.ndarray) -> Entries | None:
+    """What each instance is asked of a few coalitions, bool [C, P]; None: it is asked the list.
+
+    Probes the model.
+    """
+    return entries_worth_it(ask, masks)
+
+
+def walked(ask: Questions) -> bool:
+    """Whether orders are walked; probes the model."""
+    ask.backend()
+    return ask.walks
+
+
+def parts_of_draws(ask: Questions, L: int) -> Values | None:
+    """What answers drawn hybrids without rows; None: a row each."""
+    return drawn_values(ask, L)
