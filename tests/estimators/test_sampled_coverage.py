@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sampled_games as games
+from often import some_slow
 from scipy.special import stdtrit
 
 P = 9
@@ -77,6 +78,7 @@ def test_without_interactions_of_three_both_are_exact(name, index):
             assert got.std_errors.max() < 1e-11 * span
 
 
+@pytest.mark.slow
 def test_bias_is_within_sampling_noise():
     """Permutation is unbiased: z of the mean over seeds stays under 6 for 54 players in all.
 
@@ -89,7 +91,7 @@ def test_bias_is_within_sampling_noise():
         assert np.abs(z).max() < 6
 
 
-@pytest.mark.parametrize("index", games.INDICES)
+@pytest.mark.parametrize("index", some_slow(games.INDICES))
 def test_bias_of_the_kernel_is_small_and_goes(index):
     """A ratio of two estimates is biased by O(1 / pairs): squared, a small part of the error.
 

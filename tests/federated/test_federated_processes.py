@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from often import some_slow
 from parties import (
     GUEST,
     HOST,
@@ -170,6 +171,7 @@ def test_a_server_of_another_authority(
         host(X[:, HOST], progress=False)
 
 
+@pytest.mark.slow
 def test_certificates_that_have_expired(
     address: str, tls: dict[str, fd.Tls], tmp_path: Path
 ) -> None:
@@ -293,7 +295,7 @@ class After:
         return reply
 
 
-@pytest.mark.parametrize("how", ["killed", "hangs"])
+@pytest.mark.parametrize("how", some_slow(["killed", "hangs"]))
 def test_a_guest_lost_in_mid_sweep_and_resumed(
     how: str, folder: Path, tls: dict[str, fd.Tls], tmp_path: Path
 ) -> None:

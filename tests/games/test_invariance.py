@@ -5,6 +5,7 @@ from __future__ import annotations
 import eight_devices
 import games
 import numpy as np
+import often
 import pytest
 
 import xaijax as xj
@@ -29,15 +30,17 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
-@pytest.mark.parametrize("link", list(LINKS))
-@pytest.mark.parametrize(
-    ("backend", "kind"),
-    [
-        ("jax", "continuous"),
-        ("host", "few"),
-        pytest.param("jax", "few", marks=pytest.mark.slow),
-        pytest.param("host", "continuous", marks=pytest.mark.slow),
-    ],
+@often.product(
+    {
+        "backend, kind": [
+            ("jax", "continuous"),
+            ("host", "few"),
+            pytest.param("jax", "few", marks=pytest.mark.slow),
+            pytest.param("host", "continuous", marks=pytest.mark.slow),
+        ],
+        "link": list(LINKS),
+    },
+    often=lambda backend, kind, link: (backend == "jax") == (link == "arctan"),
 )
 def test_batch_size_order_and_neighbours_change_no_bit(backend, kind, link):
     X, donors = data(kind)
@@ -71,6 +74,7 @@ def test_one_output_at_the_default_tile_keeps_its_bits(kind):
         assert same_bits(explainer(X[order], progress=False).values, whole.values[order])
 
 
+@pytest.mark.slow
 def test_stretches_planned_together_change_no_bit(monkeypatch):
     X, donors = data("few")
     model = model_of("jax")
@@ -100,6 +104,7 @@ for kind in ("continuous", "few"):
 """
 
 
+@pytest.mark.slow
 def test_eight_devices_give_the_bits_of_one(tmp_path):
     """Uneven tiles (1,000 rows over 8 and 3 devices), and fewer instances than devices."""
     found = eight_devices.outcome(ON_DEVICES, tmp_path)

@@ -134,11 +134,10 @@ ZOO = {
 }  # fmt: skip
 
 
-# Each compiles two explainers: four seconds. These are the likeliest; the others are slow tests.
+# Each compiles two explainers: four seconds. These are the likeliest of a key, a derivative of
+# one's own, a loop, a branch, a callback and a narrow dtype; the others are slow tests.
 OFTEN = {
-    "a key that is held", "a key that is made", "keys split", "a key that the rows choose",
     "dropout", "custom_vjp", "while before the layer", "cond", "pure_callback", "int4 weights",
-    "float0",
 }  # fmt: skip
 
 

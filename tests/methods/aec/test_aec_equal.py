@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import often
 import oracles
 import pytest
 from aec_data import fitted
@@ -90,8 +91,13 @@ def test_replicates(labels, options, wide, monkeypatch):
         np.testing.assert_array_equal(shares[:2, :-1], shares[-2:, 1:])
 
 
-@pytest.mark.parametrize("options", [{}, {"standardize": True}])
-@pytest.mark.parametrize("F", range(3, 25, 3))
+@often.product(
+    {
+        "F": often.all_but(range(3, 25, 3), slow=[18, 21, 24]),
+        "options": [{}, {"standardize": True}],
+    },
+    often=lambda F, options: F <= 6 or bool(options) == (F == 12),
+)
 def test_the_movement_rate(F, options):
     """The closed form, a fit for each list, and the definition with its ties rounded to be such.
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from often import all_but
 
 import xaijax as xj
 from xaijax_kernels.rules.beam import BeamSearch
@@ -29,7 +30,9 @@ def both(column=0, cut=0.5):
     )
 
 
-@pytest.mark.parametrize("space", ["row", "joint", "conditional", "flip"])
+@pytest.mark.parametrize(
+    "space", all_but(["row", "joint", "conditional", "flip"], slow=["joint", "flip"])
+)
 def test_a_rule_that_always_holds_holds_at_a_threshold_of_one(space):
     """Its weighted sum is 1, whatever the order in which the weights were summed."""
     B = 37 if space != "flip" else 21
@@ -123,6 +126,7 @@ def test_a_confirmed_rule_reaches_the_threshold_on_the_share_that_is_reported():
     assert not any(below)
 
 
+@pytest.mark.slow
 def test_padding_is_counted_apart():
     """What the model is asked is the rows, what fills calls up, and the probe."""
     rows = []

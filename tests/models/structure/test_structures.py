@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import often
 import oracles
 import pytest
 from hypothesis import given, settings
@@ -177,8 +178,7 @@ def data(seed: int, N: int, F: int = 5) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(N, F)).astype(np.float32)
 
 
-@pytest.mark.parametrize("name", sorted(LAYERED))
-@pytest.mark.parametrize("index", ["shapley", xj.SizeLimited(1)])
+@often.product({"index": ["shapley", xj.SizeLimited(1)], "name": sorted(LAYERED)})
 def test_a_first_layer_is_found(name: str, index: Any) -> None:
     f, X, background = LAYERED[name], data(1, 6), data(2, 7)
     got = xj.Explainer(xj.as_model(f), background, index=index)(X)

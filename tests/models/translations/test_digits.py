@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import often
 import pytest
 from sklearn.ensemble import (
     GradientBoostingRegressor,
@@ -64,7 +65,13 @@ OFFSET = {
 
 
 @pytest.mark.filterwarnings("ignore:lbfgs failed to converge")
-@pytest.mark.parametrize("name", OFFSET)
+@pytest.mark.parametrize(
+    "name",
+    often.all_but(
+        OFFSET,
+        slow=["forest, 2e5", "neighbours, 1e6", "boosting, 1e6", "histograms, 1e6", "two targets"],
+    ),
+)
 def test_values_beside_a_large_offset_are_those_of_the_host(name: str) -> None:
     estimator, offset = OFFSET[name]
     y = Y + offset if np.ndim(offset) == 0 else np.stack([Y, X[:, 0]], axis=1) + offset
@@ -105,8 +112,8 @@ SCALED = {
 }
 
 
-@pytest.mark.parametrize("level", [3e3, 1e4])  # float32 has 1e-4 and 1e-3 of X
-@pytest.mark.parametrize("name", SCALED)
+# float32 has 1e-4 and 1e-3 of X
+@often.product({"name": SCALED, "level": [3e3, 1e4]})
 def test_values_of_columns_far_from_zero_are_those_of_the_host(name: str, level: float) -> None:
     estimator, y = SCALED[name]
     fitted = estimator.fit(level + X, y)
@@ -131,8 +138,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ASKED)
-@pytest.mark.parametrize("structure", [None, "plain"])
+@often.product({"structure": [None, "plain"], "name": ASKED})
 def test_every_way_to_ask_adds_the_offset(name: str, structure: str | None, far: Any) -> None:
     """Values, and base values, where the offset drops out and where it does not."""
     model = xj.as_model(far, structure=structure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import numpy as np
+import often
 import pytest
 
 from xaijax.models.translations.families.neighbours import Ties
@@ -12,9 +13,8 @@ from xaijax_kernels.neighbours import AT_ONCE, nearest
 POWERS = [1.0, 2.0, 3.0, float("inf")]
 
 
-@pytest.mark.parametrize("power", POWERS)
-@pytest.mark.parametrize(
-    ("V", "F", "k"), [(7, 3, 7), (3000, 1, 5), (AT_ONCE + 5, 12, 3), (5000, 70, 8)]
+@often.product(
+    {"V, F, k": [(7, 3, 7), (3000, 1, 5), (AT_ONCE + 5, 12, 3), (5000, 70, 8)], "power": POWERS}
 )
 def test_the_nearest_are_those_of_all_distances(V, F, k, power):
     """Fewer rows than a block, one column, a last part that is filled up, blocks of eight members.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import often
 import oracles
 import pytest
 from hypothesis import given, settings
@@ -97,15 +98,17 @@ KINDS: dict[str, tuple[Any, Any, str]] = {  # estimator, output, structure
 UNITED = {"a": [0, 3], "b": [1], "c": [2, 4, 5]}
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
-@pytest.mark.parametrize(
-    ("players", "index"),
-    [
-        (None, "shapley"),
-        (UNITED, xj.SizeLimited(2)),
-        pytest.param(None, xj.SizeLimited(2), marks=pytest.mark.slow),
-        pytest.param(UNITED, "shapley", marks=pytest.mark.slow),
-    ],
+@often.product(
+    {
+        "players, index": [
+            (None, "shapley"),
+            (UNITED, xj.SizeLimited(2)),
+            pytest.param(None, xj.SizeLimited(2), marks=pytest.mark.slow),
+            pytest.param(UNITED, "shapley", marks=pytest.mark.slow),
+        ],
+        "kind": sorted(KINDS),
+    },
+    often=lambda players, index, kind: (index == "shapley") == (kind in ("SVR", "forest")),
 )
 def test_the_structure_gives_the_values_of_the_estimator(
     kind: str, players: Any, index: Any
