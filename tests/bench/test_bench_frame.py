@@ -367,6 +367,7 @@ def test_a_worker_that_dies_is_told(tmp_path: Path) -> None:
         worker.call("double", rows=np.ones(1))
 
 
+@pytest.mark.slow
 def test_environments_are_made_once_and_a_failure_says_why(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("# nothing to install\n")
     python = environments.environment("empty", peers=tmp_path, root=tmp_path / "envs")

@@ -201,6 +201,7 @@ def test_arbiters_that_are_refused() -> None:
         wide(X, progress=False)
 
 
+@pytest.mark.slow
 def test_three_processes(tmp_path: Path) -> None:
     """A guest, an arbiter whose model is a Python function, and the host in this process."""
     pytest.importorskip("grpc", reason="needs the extra [federated]")

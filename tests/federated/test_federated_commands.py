@@ -189,6 +189,7 @@ def test_the_files_in_the_docs_are_accepted(tls: dict[str, fd.Tls], tmp_path: Pa
     guest.close()
 
 
+@pytest.mark.slow
 def test_what_a_guests_process_says(tls: dict[str, fd.Tls], tmp_path: Path) -> None:
     """Answers and refusals, then a polite end: nothing of the rows is on the screen or logged."""
     config = guest_folder(tmp_path, SPLIT, X, tls["shop"], "fewest = 20")

@@ -164,6 +164,7 @@ for devices in (1, 3, 8):
 """
 
 
+@pytest.mark.slow
 def test_eight_devices_give_the_bits_of_one(tmp_path):
     found = eight_devices.outcome(ON_DEVICES, tmp_path)
     X, donors = drawn(37, 48, 5)

@@ -59,6 +59,7 @@ def counterexample(calibration, monkeypatch):
     return [a[1]], [b[1]], scale
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:calibration='paper' is not private")
 def test_control_the_sensitivity_of_the_paper(monkeypatch):
     a, b, scale = counterexample("paper", monkeypatch)
@@ -160,6 +161,7 @@ class Forgetful(xj.privacy.Ledger):
         return draw()
 
 
+@pytest.mark.slow
 def test_control_release_without_a_charge(monkeypatch, tmp_path):
     """Three answers of `release` with noise of their own, for what the ledger says was one."""
     reports = alone("individual")()

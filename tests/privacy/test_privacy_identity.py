@@ -154,6 +154,7 @@ print(xj.as_model(model).identity((2,), None), traced.identity((2,), np.float32)
 """
 
 
+@pytest.mark.slow
 def test_another_process_knows_the_model_again():
     """Whatever order sets have there."""
     env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'kernels'}"}

@@ -298,6 +298,7 @@ def ran(path, out, kind):
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_a_release_killed_at_any_step_is_charged_if_it_was_seen(path, tmp_path):
     killed = ran(path, tmp_path / "out", "sound")
@@ -318,6 +319,7 @@ def test_a_release_killed_at_any_step_is_charged_if_it_was_seen(path, tmp_path):
     assert all([round(v * 2**20) for v in one] in answers for one in seen.values())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_the_kill_test_sees_a_release_before_the_charge(path, tmp_path):
     ran(path, tmp_path / "out", "late")

@@ -89,6 +89,7 @@ def picture_of(page):
     return size, page.text[page.text.index("Correlation of each") :].partition("The two lists")[0]
 
 
+@pytest.mark.slow
 def test_the_picture_of_many_columns_grows_no_further_and_says_what_it_lacks(tmp_path):
     pictures = {}
     for F in (12, 13, 30, 61, 250):

@@ -98,6 +98,7 @@ def test_samplers_and_seeds_are_one_question():
     assert len(xj.merge([a, b])) == 4
 
 
+@pytest.mark.slow
 def test_the_same_in_another_process(tmp_path):
     """Neither ids nor the process's own hashes are in it: a lambda, a partial, text constants."""
     import subprocess  # noqa: PLC0415
