@@ -27,8 +27,7 @@ from xaijax.games.engine.walk import WalkBackend
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.ways import choose
 from xaijax.games.ways.choose import SemivalueWay
-from xaijax.games.ways.distinct_donors import by_distinct
-from xaijax.games.ways.listed import ListOfCoalitions, Masks, WithWhole
+from xaijax.games.ways.listed import Masks, WithWhole
 from xaijax.games.ways.tables import full_tables
 from xaijax.games.ways.totals import Stretch, Totals
 from xaijax.tables.table import Table
@@ -61,6 +60,7 @@ class Game:
         """
         self.evaluator, self.quantity = evaluator, quantity
         self.ask = Questions(evaluator, rows, progress, asks=asks, encoded=encoded)
+        self.structure: str | None = None  # what answered instead of the whole model, if anything
         self.largest = np.zeros(len(self.ask.codes), np.int64)  # players that differ, once surveyed
 
     @property
@@ -87,11 +87,6 @@ class Game:
     def P(self) -> int:
         """Players."""
         return self.setting.players.count
-
-    @property
-    def structure(self) -> str | None:
-        """What answered instead of the whole model, if anything."""
-        return self.ask.structure
 
     @property
     def walks(self) -> bool:
@@ -149,7 +144,7 @@ class Game:
         for stretch in self.stretches(ways, chosen):
             run = partial(self._add, ways, totals, *stretch)
             backend, _ = self.ask.with_less_where_memory_is_short(backend, run)
-        self.ask.structure = ways[-1].structure
+        self.structure = ways[-1].structure
         if self.setting.offset is not None:  # each row is a mean
             totals.empty += self.setting.offset
             totals.full += self.setting.offset
@@ -186,7 +181,7 @@ class Game:
     def refuse_other(self, full: np.ndarray) -> None:
         """Raise ModelOutputError where f(x) as it was found, [N, K], is not the model's own."""
         if self.structure is not None and self.quantity.linear and self.setting.score is None:
-            refuse_other(self.ask, full)
+            refuse_other(self.ask, self.structure, full)
 
     def widen(self) -> None:
         """Allow the structure what its rows' answers go by rounding, also where they agree."""
@@ -241,14 +236,13 @@ class Game:
         chosen = self.quantity.asked(self.N) if rows is None else rows
         C = len(masks)
         asked = WithWhole(masks, self.P) if self.quantity.reads_full else masks
-        entries = choose.few_donors(self.ask, asked[0 : len(asked)]) if distinct else None
-        if entries is None:
-            means = self.quantity.mean(self._by_list(asked, chosen))
-        else:
-            means = self.quantity.mean(
-                by_distinct(self.ask, asked[0 : len(asked)], entries, chosen, self.outputs)
-            )
-        return self._measured(means, C, lambda c: asked[c : c + 1][0])
+        for way in choose.listed(self.ask, asked, self.outputs, distinct):
+            found = way.means(chosen)
+            if found is not None:
+                means = self.quantity.mean(found)
+                self.structure = way.structure or self.structure
+                return self._measured(means, C, lambda c: asked[c : c + 1][0])
+        raise AssertionError("the last way takes all instances")
 
     @property
     def _same_without_x(self) -> bool:
@@ -279,22 +273,6 @@ class Game:
             return coalition_text(names, kept)
         return f"S = {[names[i] for i in np.flatnonzero(~kept)]} replaced"
 
-    def _by_list(self, masks: Masks, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(instances, means over donors [n, C, K]), one row for each coalition and donor."""
-        backend = self.ask.backend()
-        asked = ListOfCoalitions(self.ask, masks, self.outputs)
-        random = not self.setting.model.deterministic
-        for first, differs in self.ask.differing(chosen):
-            own = chosen[first : first + len(differs)]
-            run = partial(asked.of, rows=own, differs=None if random else differs)
-            backend, found = self.ask.with_less_where_memory_is_short(backend, run)
-            yield own, self.ask.with_offset(found)
-
-    def _tell_structure(self) -> None:
-        """Keep the name of what answered corners."""
-        if self.ask.structured:
-            self.ask.structure = self.probed.known.name
-
     def walk(self, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """v(S) along orders int [D, P], by the declared first layer; float64 [n, D, 2, P, K].
 
@@ -311,7 +289,7 @@ class Game:
         # The two ends come with every order.
         self.ask.count.padded += len(rows) * donors * 2 * D * P - asked
         self.ask.told(asked)
-        self.ask.structure = self.probed.known.name
+        self.structure = self.probed.known.name
         flat = sums.reshape(len(rows), -1, sums.shape[-1])
         return self._measured(flat, flat.shape[1], self._walked(orders)).reshape(sums.shape)
 
@@ -357,7 +335,8 @@ class Game:
         parts = full_tables(self.ask, chosen, self.outputs, *limits)
         if self.quantity.groups is not None:
             parts = iter([(chosen, self.quantity.mean(parts))])
-        self._tell_structure()
+        if self.ask.structured:
+            self.structure = self.probed.known.name
         for _, means in parts:
             yield self._measured(self.ask.with_offset(means), means.shape[1], self._kept_of)
 

@@ -12,8 +12,8 @@ import numpy as np
 from xaijax.games.asking.refuse import table_limits
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.game import Game
+from xaijax.games.ways.choose import in_parts
 from xaijax.games.ways.coming import Coming
-from xaijax.games.ways.listed import ListOfCoalitions
 from xaijax.games.ways.tables import tables_coming
 from xaijax.games.ways.totals import Stretch
 
@@ -78,7 +78,7 @@ def tables(game: Game, rows: np.ndarray, planned: Planned) -> None:
 def listed(game: Game, C: int, rows: np.ndarray, planned: Planned) -> None:
     """Add what `Game.values` asks of a list of C coalitions for the instances `rows` [n]."""
     backend = game.ask.backend()
-    asked = ListOfCoalitions(game.ask, np.zeros((C, game.P), bool), game.outputs)
+    asked = in_parts(game.ask, np.zeros((C, game.P), bool), game.outputs)
     random = not game.setting.model.deterministic
     for first, differs in game.ask.differing(rows):
         own = rows[first : first + len(differs)]

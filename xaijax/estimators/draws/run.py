@@ -145,7 +145,10 @@ def asked_terms(
     if values is not None:
         masks = design.masks(first, stop) if design.listed is None else design.listed[None]
         scores = by_parts(game.ask, values, instance, donor, masks)
-        return None if scores is None else design.of(scores, first)
+        if scores is None:
+            return None
+        game.structure = game.probed.known.name
+        return design.of(scores, first)
     masks = design.masks(first, stop)
     D, L, P = masks.shape
     here, place = np.unique(instance, return_inverse=True)

@@ -8,10 +8,9 @@ Letters: N instances, n of them, B donors, A answers, K scores.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from xaijax.games.asking.asked import Asked
 from xaijax.games.asking.refuse import refuse_bad_scores
 from xaijax.games.engine.player_values import values_of, whole
 
@@ -21,7 +20,7 @@ ROWS_AT_A_TIME = 1 << 22  # scores held together
 class Ends:
     """The ends of the games on one set of instances."""
 
-    def __init__(self, ask: Any) -> None:
+    def __init__(self, ask: Asked) -> None:
         """ask: the questions of these games (`questions.Questions`)."""
         self._ask = ask
         # Distinct answers to the donors, their weights, and a donor of each.

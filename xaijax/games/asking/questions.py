@@ -63,7 +63,6 @@ class Questions:
         own = evaluator.encoded(rows, hold=asks) if encoded is None else encoded()
         self.table_of_rows, self.codes = own  # codes [N, C]
         self.count = Count()
-        self.structure: str | None = None  # what answered instead of the whole model, if anything
         self._largest: np.ndarray | None = None  # [N + B]
         self._own: np.ndarray | None = None  # f(x), where the score looks at it
         self._whole: WholeAnswers | None = None

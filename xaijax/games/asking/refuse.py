@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError, ModelOutputError
+from xaijax.games.asking.asked import AskedGame
 from xaijax.games.engine.loop import Backend, Check, Stream
 from xaijax.games.engine.setting import LARGEST_PAIR, Setting
 from xaijax.games.measure.replacement import agreement_codes
+from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.lattice import differing
 
 LARGEST_TABLE = 20  # players of a full table
@@ -22,7 +24,7 @@ LARGEST_TABLE = 20  # players of a full table
 LARGEST_STRETCH = 1 << 23
 
 
-def refuse_too_many(game: Any, largest: np.ndarray) -> None:
+def refuse_too_many(game: AskedGame, largest: np.ndarray) -> None:
     """Raise EnumerationLimitError for what cannot be enumerated; largest [N] as of `Survey`."""
     if not game.quantity.linear:
         refuse_wide_table(game)
@@ -41,7 +43,7 @@ def refuse_too_many(game: Any, largest: np.ndarray) -> None:
     refuse_large_tables(game)
 
 
-def refuse_wide_table(game: Any) -> None:
+def refuse_wide_table(game: AskedGame) -> None:
     """Raise EnumerationLimitError where a full table has too many players."""
     if game.P > LARGEST_TABLE:
         quantity = game.quantity
@@ -52,7 +54,7 @@ def refuse_wide_table(game: Any) -> None:
         )
 
 
-def refuse_biased_link(game: Any) -> None:
+def refuse_biased_link(game: AskedGame) -> None:
     """Raise InputError for an outer function of a random model's answers."""
     quantity = game.quantity
     if not quantity.linear and not game.setting.model.deterministic:
@@ -62,13 +64,13 @@ def refuse_biased_link(game: Any) -> None:
         )
 
 
-def refuse_large_tables(game: Any) -> None:
+def refuse_large_tables(game: AskedGame) -> None:
     """Raise MemoryPlanError where full tables are needed and one does not fit the memory."""
     if not game.quantity.linear:
         table_limits(game, 1)  # the model's outputs are not known yet; one at least
 
 
-def table_limits(game: Any, K: int) -> tuple[int, int]:
+def table_limits(game: AskedGame, K: int) -> tuple[int, int]:
     """(model rows, instances) of one stretch of tables: a quarter of the memory each."""
     memory = game.setting.max_memory
     values = memory // 4 // (16 * K)
@@ -147,6 +149,6 @@ def refuse_bad_scores(setting: Setting, scores: np.ndarray, donors: np.ndarray) 
         raise ModelOutputError(score.complaint(scores[bad[0]], where))
 
 
-def _out_of_bounds(score: Any, values: np.ndarray) -> np.ndarray:
+def _out_of_bounds(score: Score, values: np.ndarray) -> np.ndarray:
     """The rows whose scores are numbers and out of bounds."""
     return np.flatnonzero(~score.kept(values).all(axis=1) & ~np.isnan(values).any(axis=1))

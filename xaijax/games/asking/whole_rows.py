@@ -9,15 +9,17 @@ Letters: N instances, B donors, K outputs, n rows looked at together.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from xaijax.core.errors import ModelOutputError
 from xaijax.core.once import once
+from xaijax.games.asking.asked import Asked
 from xaijax.games.engine.probed import Probed
 
+Ends = tuple[np.ndarray, np.ndarray]  # the smallest and the largest answer, [K] each
 ROWS = 1 << 14  # looked at together: a memory map is read in pieces
 
 
@@ -29,7 +31,7 @@ class WholeAnswers:
     allowed: np.ndarray  # how far rounding may take the structure's from them
 
 
-def whole_answers(ask: Any) -> WholeAnswers:
+def whole_answers(ask: Asked) -> WholeAnswers:
     """Ask both for the game's instances and donors; raises ModelOutputError.
 
     ask: the questions of these games (`questions.Questions`), of a model with a structure.
@@ -60,7 +62,9 @@ def _spread(answers: np.ndarray, ends: tuple[np.ndarray, np.ndarray]) -> np.ndar
         return np.maximum(np.abs(answers - ends[0]), np.abs(answers - ends[1]))
 
 
-def _checked(probed: Probed, codes: np.ndarray, named: Any, ends: Any) -> WholeAnswers:
+def _checked(
+    probed: Probed, codes: np.ndarray, named: Callable[[int], str], ends: Ends | None
+) -> WholeAnswers:
     """The model's own answers to these rows; raises where the structure gives others.
 
     ends: the smallest and the largest of the donors' answers, by which an answer's spread is told,
@@ -68,6 +72,7 @@ def _checked(probed: Probed, codes: np.ndarray, named: Any, ends: Any) -> WholeA
     """
     answers, allowed = [], []
     agreement = probed.findings.agreement
+    assert agreement is not None
     for first in range(0, len(codes), ROWS):
         some = np.asarray(codes[first : first + ROWS])
         found, own = _both(probed, some)
@@ -87,7 +92,7 @@ def _checked(probed: Probed, codes: np.ndarray, named: Any, ends: Any) -> WholeA
     return WholeAnswers(np.concatenate(answers), np.concatenate(allowed))
 
 
-def refuse_other(ask: Any, full: np.ndarray) -> None:
+def refuse_other(ask: Asked, structure: str, full: np.ndarray) -> None:
     """Raise ModelOutputError where f(x) of the instances, as it was found [N, K], is not the
     model's: a closed form, or what sums a structure up, is held against it too.
     """
@@ -98,16 +103,16 @@ def refuse_other(ask: Any, full: np.ndarray) -> None:
         wrong = _apart(full, whole.answers, whole.allowed)
     if len(wrong):
         n = int(wrong[0])
-        _refuse(probed, ask.structure, f"X row {n}", full[n], whole.answers[n])
+        _refuse(probed, structure, f"X row {n}", full[n], whole.answers[n])
 
 
-def widen(ask: Any) -> None:
+def widen(ask: Asked) -> None:
     """Allow each row what its answer goes by rounding."""
     for first in range(0, ask.N, ROWS):
         _widen(ask, np.arange(first, min(first + ROWS, ask.N)))
 
 
-def _widen(ask: Any, rows: np.ndarray) -> None:
+def _widen(ask: Asked, rows: np.ndarray) -> None:
     """The same for these rows, int [n]."""
     allowed, answers = ask.whole.allowed, ask.whole.answers[rows]
     own = answers - ask.with_offset(np.zeros_like(answers))  # as the program answers
@@ -142,6 +147,7 @@ def _sensitivity(
     """How far rounding may take the structure's answers to rows [n, ..], by these rows; [n, K]."""
     rows = probed.setting.replacement.table.decode(codes)
     moved = probed.setting.model.sensitivity(probed.structure, rows)
+    assert probed.findings.agreement is not None
     return moved + probed.findings.agreement.steep(own, spread)
 
 

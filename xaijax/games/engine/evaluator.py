@@ -24,6 +24,7 @@ from xaijax.games.engine.make import device_backend, host_backend, walker
 from xaijax.games.engine.probed import Probed
 from xaijax.games.engine.setting import Setting
 from xaijax.games.engine.walk import WalkBackend
+from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.replacement import Replacement
 from xaijax.games.measure.score import Score
 from xaijax.players.players import Players
@@ -39,7 +40,7 @@ class Evaluator:
 
     def __init__(
         self,
-        model: Any,
+        model: AskedModel,
         replacement: Replacement,
         players: Players,
         limits: Limits,
@@ -54,6 +55,7 @@ class Evaluator:
         before_jax()
         self._offsets = offsets and score is None
         self.setting = Setting(model.settled(), replacement, players, limits, score)
+        self._limits = limits  # as given
         self.setting.model.refuse_changed()
         self.clock = Clock()
         self.fits = 0  # of a host estimator, that were seen since the first
@@ -106,6 +108,7 @@ class Evaluator:
                     self._answer_by(model)
                 table, codes = self.setting.replacement.table.encode(rows)
             except Untranslatable as reason:
+                assert model.comparison is not None
                 model.comparison.to_host(str(reason))
                 model = model.settled()
                 continue
@@ -125,14 +128,17 @@ class Evaluator:
         """Whether the model in use is the one that its comparison has come to."""
         return self._taken(self.setting.model.settled()) is self.setting.model
 
-    def _taken(self, model: Any) -> Any:
+    def _taken(self, model: AskedModel) -> AskedModel:
         """The model, or the estimator itself where nothing can be added to what comes of it."""
-        return model if model.offset is None or self._offsets else model.original
+        if model.offset is None or self._offsets:
+            return model
+        assert model.original is not None  # only of a translation the level is taken out
+        return model.original
 
-    def _answer_by(self, model: Any) -> None:
+    def _answer_by(self, model: AskedModel) -> None:
         """Go on with what a translated estimator settled to; raises Untranslatable."""
         donors = self.setting.replacement.for_model(model)
-        self._use(replace(self.setting, model=model, replacement=donors))
+        self._use(replace(self.setting, model=model, replacement=donors, limits=self._limits))
 
     def _use(self, setting: Setting) -> None:
         """Go on with another setting, of which nothing is known yet."""
@@ -171,12 +177,16 @@ class Evaluator:
             "values may differ in the last bits from those of another run. Lower max_memory= or "
             f"say tile={tile // 2} to have the same bits again."
         )
-        limits = self.setting.limits
-        smaller = replace(limits, tile=tile // 2, memory=limits.max_memory)
-        self.setting = replace(self.setting, limits=smaller)
-        self._probed, self._loop = replace(self.probed, setting=self.setting), None
+        self.use_tile(tile // 2)
         self.clock.tile_halvings += 1
         return True
+
+    def use_tile(self, rows: int) -> None:
+        """Go on with tiles of so many rows, as long as this model is asked; once probed."""
+        limits = self.setting.limits
+        own = replace(limits, tile=rows, memory=limits.max_memory)
+        self.setting = replace(self.setting, limits=own)
+        self._probed, self._loop = replace(self.probed, setting=self.setting), None
 
     def probe(self, table: Table, x: np.ndarray) -> Probed:
         """What the engine must know of the model; asked of it at the first call only."""

@@ -23,7 +23,6 @@ class Limits:
     tile: int | None = None
     batch_rows: int | None = None
     memory: int | None = None  # bytes, as given
-    tile_parts: int = 1  # by how much tiles are smaller than usual, where questions are short
     shares: bool = True  # whether equal hybrids of several instances are asked once
 
     @cached_property

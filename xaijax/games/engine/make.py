@@ -42,8 +42,8 @@ def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:
         most_rows=most_rows,
         default_tiles=TILES_PER_DISPATCH,
         max_memory=setting.max_memory,
-        tile_parts=setting.limits.tile_parts,
     )
+    assert model.apply is not None
     programs = Programs(
         model.apply,
         model.params,

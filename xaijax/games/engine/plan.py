@@ -61,19 +61,15 @@ def plan_sizes(
     most_rows: int,
     default_tiles: int,
     max_memory: int,
-    tile_parts: int = 1,
 ) -> Sizes:
     """Choose tile and tiles per dispatch; a pure function of its arguments.
-
-    tile_parts: by how much the tile is smaller than for one long stream.
 
     batch_rows is cut to what fits, and to the most rows that are asked for (where these are more
     than the default).
     """
     slot_bits = min(P, SLOT_BITS)
     per_row = itemsize * (2 * width + 3 * columns + outputs) + 16
-    own = tile_rows(max(width, columns), itemsize, platform)
-    rows = tile or max(SMALLEST_TILE, own // tile_parts)
+    rows = tile or tile_rows(max(width, columns), itemsize, platform)
     while tile is None and rows > SMALLEST_TILE and rows * per_row * 4 > max_memory:
         rows //= 2
     if rows * per_row > max_memory:

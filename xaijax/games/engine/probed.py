@@ -18,6 +18,7 @@ from xaijax.games.engine.clock import Clock
 from xaijax.games.engine.compiled import Compiled, Recipe
 from xaijax.games.engine.limits import power_below
 from xaijax.games.engine.setting import Setting
+from xaijax.games.measure.asked_model import Findings
 from xaijax_kernels.engine.tiles import multiplications
 from xaijax_kernels.structures.base import Layer, Structure
 from xaijax_kernels.structures.columnwise import largest
@@ -31,7 +32,7 @@ class Probed:
     """What is known of a setting once its model answered the probe."""
 
     setting: Setting  # its score is fitted to the model's outputs
-    findings: Any  # what the probe found; see `Model.probe`
+    findings: Findings
     clock: Clock
     asked_again: AskedAgain | None = None  # of a host model
 

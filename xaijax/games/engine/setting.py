@@ -18,6 +18,7 @@ import numpy as np
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.limits import Limits
 from xaijax.games.engine.plan import instances_at_a_time, rows_at_a_time
+from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.replacement import Replacement
 from xaijax.games.measure.score import Score
 from xaijax.players.players import Players
@@ -33,7 +34,7 @@ LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair 
 class Setting:
     """What the games of one explainer share before the model is asked."""
 
-    model: Any  # by its protocol: `models.Model`
+    model: AskedModel
     replacement: Replacement
     players: Players
     limits: Limits

@@ -7,7 +7,6 @@ a tile, L sizes in a block, T tiles in a dispatch.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
@@ -16,6 +15,7 @@ from jax.sharding import PartitionSpec as Spec
 
 from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, columns, shape
 from xaijax.games.engine.dispatch import Dispatches
+from xaijax.games.measure.asked_model import AskedModel
 from xaijax_kernels.engine.tiles import TILES_PER_DISPATCH, tile_rows, widest_layer
 from xaijax_kernels.structures.base import Structure
 from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
@@ -43,7 +43,7 @@ class WalkBackend:
 
     def __init__(
         self,
-        model: Any,
+        model: AskedModel,
         structure: Structure,
         outputs: int,
         donors: np.ndarray,

@@ -6,4 +6,5 @@ Reading order:
     quantity      a mean of scores over donors and rows, and an outer function of it
     score         `Score`: what is made of the answer to one row, and its bounds
     scores        the scores that QII's quantities are made of
+    asked_model   what is asked of a model: the contract that `xaijax.models` keeps
 """

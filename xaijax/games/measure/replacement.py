@@ -15,6 +15,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
+from xaijax.games.measure.asked_model import AskedModel
 from xaijax.tables.coded_table import CodedTable, Untranslatable
 from xaijax.tables.frame_table import FrameTable
 from xaijax.tables.frames import frame_labels, same_labels
@@ -112,7 +113,7 @@ class Replacement:
         table, codes = self.table.host.encode(self.rows)
         return replace(self, table=table, codes=codes[self.row], rows=None)
 
-    def for_model(self, model: Any) -> Replacement:
+    def for_model(self, model: AskedModel) -> Replacement:
         """The same rows for what a translated estimator's model settled to (`Model.settled`).
 
         Raises Untranslatable for rows that do not fit JAX.
@@ -123,7 +124,7 @@ class Replacement:
         return replace(self, table=table, codes=codes[self.row])
 
 
-def replacement_of(model: Any, background: Any, weights: Any) -> Replacement:
+def replacement_of(model: AskedModel, background: Any, weights: Any) -> Replacement:
     """Read the `background=` argument for a model.
 
     Raises InputError and InputTypeError for rows, names, shapes or weights that are not accepted.
@@ -141,7 +142,7 @@ def replacement_of(model: Any, background: Any, weights: Any) -> Replacement:
 
 
 def intervention_of(
-    model: Any, table: Table, pool: Any, weights: Any, kind: str = "rows"
+    model: AskedModel, table: Table, pool: Any, weights: Any, kind: str = "rows"
 ) -> Replacement:
     """Read the `pool=` of QII: donor rows, or a `Baseline`, read by the table of the data.
 
@@ -158,7 +159,7 @@ def intervention_of(
     return _replacement(model, table, rows, checked, kind)
 
 
-def pool_of(model: Any, data: Any, weights: Any) -> Replacement:
+def pool_of(model: AskedModel, data: Any, weights: Any) -> Replacement:
     """Read the `data=` and `weights=` of Anchors: the rows that perturbations are made of.
 
     Raises InputError and InputTypeError as `replacement_of`.
@@ -170,13 +171,14 @@ def pool_of(model: Any, data: Any, weights: Any) -> Replacement:
 
 
 def _replacement(
-    model: Any, table: Table, rows: Any, weights: tuple[np.ndarray, float | None], kind: str
+    model: AskedModel, table: Table, rows: Any, weights: tuple[np.ndarray, float | None], kind: str
 ) -> Replacement:
     w, total = weights
     kept = rows if isinstance(table, CodedTable) else None
     try:
         table, codes = table.encode(rows)
     except Untranslatable as reason:
+        assert model.comparison is not None
         model.comparison.to_host(str(reason))
         assert isinstance(table, CodedTable)
         kept = None
@@ -185,7 +187,7 @@ def _replacement(
     return Replacement(table, codes[row], w[row], total, row, len(rows), kind, kept)
 
 
-def table_of(model: Any, background: Any, name: str = "background") -> Table:
+def table_of(model: AskedModel, background: Any, name: str = "background") -> Table:
     """The table that reads such rows for a model; `name` is the argument they came as."""
     names = model.feature_names
     as_given = model.backend == "host" or model.reader is not None
@@ -216,7 +218,7 @@ def table_of(model: Any, background: Any, name: str = "background") -> Table:
     return FloatTable(shape, np.dtype("f8" if model.precision == "float64" else "f4"), names)
 
 
-def _read_for(model: Any, table: Table) -> Table:
+def _read_for(model: AskedModel, table: Table) -> Table:
     return table if model.backend == "host" else model.coded(table)
 
 

@@ -12,17 +12,35 @@ from typing import Any
 import jax
 import numpy as np
 
+from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import RAISE, Recipe, shape
+from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
+from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.programs import Programs
 from xaijax.games.engine.threads import THREADS
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.pulls import Pulls
+from xaijax_kernels.engine.tiles import SMALLEST_TILE
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects
 from xaijax_kernels.rules.pulls import PullShape, run_pulls
 
+# A round ends in a tile that is partly filled, and the last rounds are about few instances: with
+# tiles of the engine's size two fifths of the model rows of a search by draws were padding.
+TILE_PARTS = 4
 # Tiles of one dispatch: few programs, and a small question is not sent in a large array.
 LADDER = (4, 32, 256)
+
+
+def short_tiles(questions: Questions) -> Backend:
+    """The loop of these questions, with smaller tiles where a device's were not given; the first
+    call probes the model.
+    """
+    backend, evaluator = questions.backend(), questions.evaluator
+    if isinstance(backend, DeviceBackend) and evaluator.setting.limits.tile is None:
+        evaluator.use_tile(max(SMALLEST_TILE, backend.sizes.tile.rows // TILE_PARTS))
+        backend = questions.backend()
+    return backend
 
 
 class RuleDevice:

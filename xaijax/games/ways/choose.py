@@ -34,6 +34,7 @@ Letters: n instances, P players, C coalitions, L coalitions of a draw.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -45,8 +46,15 @@ from xaijax.games.ways.averaged import ByAveragedTables
 from xaijax.games.ways.closed_form import ByClosedForm, affine_head, closed_form
 from xaijax.games.ways.coming import Coming
 from xaijax.games.ways.corners import ByPairs
-from xaijax.games.ways.distinct_donors import Entries, entries_worth_it
+from xaijax.games.ways.distinct_donors import (
+    ByCrossing,
+    ByDistinctDonors,
+    Entries,
+    Means,
+    entries_worth_it,
+)
 from xaijax.games.ways.drawn import drawn_values
+from xaijax.games.ways.listed import ByCorners, ByList, ByRows, ListOfCoalitions, Masks
 from xaijax.games.ways.totals import Stretch, Totals, Weights
 
 
@@ -88,6 +96,38 @@ def semivalues(ask: Questions, quantity: Quantity, p: np.ndarray) -> list[Semiva
     weights = Weights(p)
     pairs = ByPairs(ask, weights)
     return [ByAveragedTables(ask, weights), pairs] if ask.structured else [pairs]
+
+
+class ListWay(Protocol):
+    """A way to the values of listed coalitions, of one game."""
+
+    @property
+    def structure(self) -> str | None:
+        """The name of what answers in place of the whole model; None: the model does."""
+        ...
+
+    def means(self, chosen: np.ndarray) -> Iterator[Means] | None:
+        """(instances, means over donors [n, C, K]) of the instances `chosen`; None: the next way
+        answers them.
+        """
+        ...
+
+
+def listed(ask: Questions, masks: Masks, K: int, few: bool) -> list[ListWay]:
+    """The ways to the values of coalitions, bool [C, P], in order; probes the model.
+
+    few: they are few, so that their distinct donors may be fewer than the list's rows.
+    """
+    own = masks[0 : len(masks)] if few else None
+    entries = None if own is None else entries_worth_it(ask, own)
+    if own is None or entries is None:
+        return [ByList(ask, in_parts(ask, masks, K))]
+    return [ByCrossing(ask, own, entries, K), ByDistinctDonors(ask, own, entries, K)]
+
+
+def in_parts(ask: Questions, masks: Masks, K: int) -> ListOfCoalitions:
+    """A list of coalitions, whose instances are asked by corners or by rows."""
+    return ListOfCoalitions(ask, [ByCorners(ask), ByRows(ask)], masks, K)
 
 
 def few_donors(ask: Questions, masks: np.ndarray) -> Entries | None:

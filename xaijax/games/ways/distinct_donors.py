@@ -22,6 +22,8 @@ from xaijax.games.ways.crossed import crossed
 
 WORTH = 0.75  # of the rows that the list would need
 
+Means = tuple[np.ndarray, np.ndarray]  # (instances, means over donors [n, C, K])
+
 
 @dataclass(frozen=True)
 class Entries:
@@ -107,25 +109,25 @@ def rows_of_list(ask: Questions, masks: np.ndarray) -> int:
     return len(entries_of(apart, codes, replacement.weights, ask.setting.code_players))
 
 
-def by_distinct(
-    ask: Questions, masks: np.ndarray, entries: Entries, chosen: np.ndarray, K: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(instances, means over donors [n, C, K]), one row for each donor that makes another."""
-    donors = agreement_codes(ask.setting.replacement.codes)
-    apart = np.flatnonzero(masks.any(axis=1))  # what keeps nothing is a donor, whoever x is
-    masks = np.concatenate([masks, np.ones((1, masks.shape[1]), bool)])
-    fits = min(ROWS_AT_A_TIME, ask.setting.max_memory // 8 // (32 + 16 * K))
-    step = max(1, min(ask.setting.rows_at_a_time, fits // len(entries)))
-    whole = None
-    if ask.crosses:
-        whole = crossed(ask, masks[:-1][apart], entries, chosen, K)
-    if whole is not None:
-        ask.structure = ask.probed.known.name
-    for first in range(0, len(chosen), step):
-        here = chosen[first : first + step]
-        if whole is not None:
-            yield here, _with_donors(ask, masks[:-1], apart, here, whole[first : first + step])
-            continue
+class ByDistinctDonors:
+    """One row for each donor that makes another, of a few coalitions bool [C, P]."""
+
+    structure: str | None = None
+
+    def __init__(self, ask: Questions, masks: np.ndarray, entries: Entries, K: int) -> None:
+        self._ask, self._masks, self._entries, self._K = ask, masks, entries, K
+
+    def means(self, chosen: np.ndarray) -> Iterator[Means]:
+        """Of the instances `chosen`."""
+        for here in stretches(self._ask, self._entries, chosen, self._K):
+            found = self._asked(here)
+            yield here, with_donors(self._ask, self._masks, here, found)
+
+    def _asked(self, here: np.ndarray) -> np.ndarray:
+        """Of the coalitions that keep something; [n, C of them, K]."""
+        ask, entries = self._ask, self._entries
+        donors = agreement_codes(ask.setting.replacement.codes)
+        masks = np.concatenate([self._masks, np.ones((1, ask.P), bool)])
         same = agreeing(entries, agreement_codes(ask.codes[here]), donors)
         instance, entry = np.nonzero(~same)
         unchanged = np.flatnonzero(same.any(axis=1))
@@ -138,21 +140,58 @@ def by_distinct(
             ),
             masks,
         )
-        values = np.empty((len(here), len(entries), K))
+        values = np.empty((len(here), len(entries), self._K))
         values[instance, entry] = answers[: len(instance)]
-        full = np.zeros((len(here), K))
+        full = np.zeros((len(here), self._K))
         full[unchanged] = answers[len(instance) :]
         place = np.nonzero(same)
         values[place] = full[place[0]]
-        yield here, _with_donors(ask, masks[:-1], apart, here, means(entries, values))
+        return means(entries, values)
 
 
-def _with_donors(
-    ask: Questions, masks: np.ndarray, apart: np.ndarray, here: np.ndarray, found: np.ndarray
+class ByCrossing:
+    """The same by the model's structure: instances beside distinct donors, see `crossed`."""
+
+    def __init__(self, ask: Questions, masks: np.ndarray, entries: Entries, K: int) -> None:
+        self._ask, self._masks, self._entries, self._K = ask, masks, entries, K
+
+    @property
+    def structure(self) -> str:
+        """What answers in place of the whole model."""
+        return self._ask.probed.known.name
+
+    def means(self, chosen: np.ndarray) -> Iterator[Means] | None:
+        """Of the instances `chosen`; None: the next way answers them."""
+        ask = self._ask
+        apart = self._masks[self._masks.any(axis=1)]
+        found = crossed(ask, apart, self._entries, chosen, self._K) if ask.crosses else None
+        return None if found is None else self._parts(chosen, found)
+
+    def _parts(self, chosen: np.ndarray, found: np.ndarray) -> Iterator[Means]:
+        first = 0
+        for here in stretches(self._ask, self._entries, chosen, self._K):
+            own = found[first : first + len(here)]
+            yield here, with_donors(self._ask, self._masks, here, own)
+            first += len(here)
+
+
+def stretches(ask: Questions, entries: Entries, chosen: np.ndarray, K: int) -> Iterator[np.ndarray]:
+    """Instances int [n] whose answers are held together."""
+    fits = min(ROWS_AT_A_TIME, ask.setting.max_memory // 8 // (32 + 16 * K))
+    step = max(1, min(ask.setting.rows_at_a_time, fits // len(entries)))
+    for first in range(0, len(chosen), step):
+        yield chosen[first : first + step]
+
+
+def with_donors(
+    ask: Questions, masks: np.ndarray, here: np.ndarray, found: np.ndarray
 ) -> np.ndarray:
-    """All coalitions [n, C, K]: those `apart`, and those that keep nothing."""
+    """All coalitions [n, C, K]: those that keep something, found, and those that keep nothing,
+    which are a donor, whoever x is.
+    """
+    apart = masks.any(axis=1)
     out = np.empty((len(here), len(masks), found.shape[2]))
     out[:, apart] = found
-    if len(apart) < len(masks):
-        out[:, np.flatnonzero(~masks.any(axis=1))] = ask.ends.of_donors(here)[:, None]
+    if not apart.all():
+        out[:, ~apart] = ask.ends.of_donors(here)[:, None]
     return out

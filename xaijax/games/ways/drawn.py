@@ -75,7 +75,6 @@ def drawn(
         by_draw = np.asarray(scores).swapaxes(1, 2)  # [T, D, L, K]
         found[first : first + count] = by_draw.reshape(-1, *by_draw.shape[2:])[:count]
         first += count
-    ask.structure = probed.known.name
     return found.reshape(*shape, L, -1)
 
 

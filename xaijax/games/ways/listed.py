@@ -5,15 +5,17 @@ Letters: N instances, B donors, C coalitions, P players, K outputs, k players th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
-from xaijax.games.engine.loop import Backend, Question, Stream
-from xaijax.games.engine.setting import Setting
+from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.loop import Backend
 from xaijax.games.ways.coming import Coming
-from xaijax_kernels.engine.lattice import LISTED, Pairs
+from xaijax_kernels.engine.lattice import LISTED
 from xaijax_kernels.engine.listed import ListedStream
 from xaijax_kernels.engine.tables import host_ranks
 
@@ -52,54 +54,119 @@ class WithWhole:
         return np.concatenate([own, self._whole]) if first <= C < last else own
 
 
-class Asking(Protocol):
-    """What a list needs of the game that asks it; `questions.Questions`."""
+@dataclass(frozen=True)
+class Part:
+    """What is asked together of a list: these instances, coalitions and donors."""
 
-    @property
-    def setting(self) -> Setting:
-        """What is asked about, by which limits."""
-        ...
+    instances: np.ndarray  # int [n], which of those asked
+    coalitions: slice
+    donors: np.ndarray  # int [B]
+    differs: np.ndarray | None  # bool [n, B, P]; None: nothing may be asked once for two
 
-    @property
-    def P(self) -> int:
-        """Players."""
-        ...
 
-    def pack(
-        self,
-        backend: Backend,
-        instance: np.ndarray,
-        donor: np.ndarray,
-        differs: np.ndarray,
-        listed: int | None = None,
-    ) -> Pairs:
-        """The stream of these pairs, counted."""
-        ...
+class ByCorners:
+    """A pair's corners, where they are fewer than the coalitions."""
 
-    def counted(self, stream: Stream) -> None:
-        """Add the stream's rows to the count."""
-        ...
+    def __init__(self, ask: Questions) -> None:
+        self._ask = ask
 
-    def question(
-        self,
-        stream: Stream,
-        rows: np.ndarray,
-        donors: np.ndarray,
-        backend: Backend,
-        masks: np.ndarray | None = None,
-    ) -> Question:
-        """What goes with the stream."""
-        ...
+    def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
+        """Which of n instances, by C coalitions at a time; bool [n]."""
+        if differs is None:
+            return np.zeros(n, bool)
+        return corner_rows(differs, C).sum(axis=1) <= WORTH * C * differs.shape[1]
+
+    def of(self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: Part) -> np.ndarray:
+        """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
+        ask, differs, donors = self._ask, part.differs, part.donors
+        assert differs is not None
+        n, B, _ = differs.shape
+        instance, donor = np.repeat(np.arange(n), B), np.tile(donors, n)
+        pairs = ask.pack(backend, instance, donor, differs, len(masks))
+        first = np.empty(n * B, np.int32)
+        first[pairs.order] = pairs.first
+        places = (
+            pairs.start_as_given.reshape(n, B),
+            (first >= LISTED).reshape(n, B),
+            host_ranks(differs),
+        )
+        return backend.pair_means(pairs, ask.question(pairs, rows, donors, backend, masks), places)
+
+    def coming(self, backend: Backend, C: int, part: Part) -> Coming:
+        """What `of` would ask for."""
+        assert part.differs is not None
+        n, B, _ = part.differs.shape
+        slot = 1 << backend.slot_bits
+        asked = corner_rows(part.differs, C)
+        held = int((-(-asked // slot) * slot).sum())
+        more = part.differs.sum(axis=2) > (C.bit_length() - 1)  # than C corners
+        kind = "mixed" if more.any() else "corners"
+        recipes = backend.pair_mean_recipes(kind, held, n, B, C)
+        return Coming(asked.sum(axis=1), backend.calls(held), recipes)
+
+
+class ByRows:
+    """One model row for each coalition and donor."""
+
+    def __init__(self, ask: Questions) -> None:
+        self._ask = ask
+
+    def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
+        """All of n instances."""
+        return np.ones(n, bool)
+
+    def of(self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: Part) -> np.ndarray:
+        """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
+        ask, donors = self._ask, part.donors
+        stream = ListedStream(
+            np.arange(len(rows), dtype=np.int32),
+            donors.astype(np.int32),
+            len(masks),
+            ask.P,
+            backend.slot_bits,
+        )
+        ask.counted(stream)
+        return backend.stream_means(stream, ask.question(stream, rows, donors, backend, masks))
+
+    def coming(self, backend: Backend, C: int, part: Part) -> Coming:
+        """What `of` would ask for."""
+        n, B, slot = len(part.instances), len(part.donors), 1 << backend.slot_bits
+        held = n * -(-C // slot) * slot * B
+        recipes = backend.stream_mean_recipes(held, B, C)
+        return Coming(np.full(n, C * B), backend.calls(held), recipes)
+
+
+class ByList:
+    """One row for each coalition and donor, or corners of pairs."""
+
+    structure: str | None = None
+
+    def __init__(self, ask: Questions, asked: ListOfCoalitions) -> None:
+        self._ask, self._asked = ask, asked
+
+    def means(self, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(instances, means over donors [n, C, K]) of the instances `chosen`."""
+        ask, backend = self._ask, self._ask.backend()
+        random = not ask.setting.model.deterministic
+        for first, differs in ask.differing(chosen):
+            own = chosen[first : first + len(differs)]
+            run = partial(self._asked.of, rows=own, differs=None if random else differs)
+            backend, found = ask.with_less_where_memory_is_short(backend, run)
+            yield own, ask.with_offset(found)
 
 
 class ListOfCoalitions:
     """The values of one list of coalitions, for a stretch of instances at a time."""
 
-    def __init__(self, game: Asking, masks: Masks, K: int) -> None:
-        """masks bool [C, P], or what gives such an array for a slice."""
-        self._game, self._masks = game, masks
-        self._weights = game.setting.replacement.weights
-        self._most = max(1, min(MOST_ROWS, game.setting.max_memory // 4 // (16 * K)))
+    def __init__(
+        self, ask: Questions, ways: Sequence[ByCorners | ByRows], masks: Masks, K: int
+    ) -> None:
+        """ways: each instance goes to the first that takes it; masks bool [C, P], or what gives
+        such an array for a slice.
+        """
+        self._ask, self._ways, self._masks = ask, ways, masks
+        self._B = len(ask.setting.replacement.weights)
+        self._most = max(1, min(MOST_ROWS, ask.setting.max_memory // 4 // (16 * K)))
         self._K = K
 
     def of(self, backend: Backend, rows: np.ndarray, differs: np.ndarray | None) -> np.ndarray:
@@ -108,98 +175,43 @@ class ListOfCoalitions:
         None: nothing may be asked once for two, since the model is random.
         """
         out = np.zeros((len(rows), len(self._masks), self._K))
-        for here, own, part, by_corners in self._parts(backend, len(rows), differs):
-            masks = self._masks[here]
-            if by_corners:
-                assert differs is not None
-                of_pairs = differs[part][:, own]
-                found = self._by_corners(backend, rows[part], masks, own, of_pairs)
-            else:
-                found = self._by_list(backend, rows[part], masks, own)
-            out[part, here] += found
+        for way, part in self._parts(backend, len(rows), differs):
+            masks = self._masks[part.coalitions]
+            found = way.of(backend, rows[part.instances], masks, part)
+            out[part.instances, part.coalitions] += found
         return out
 
     def coming(self, backend: Backend, rows: np.ndarray, differs: np.ndarray | None) -> Coming:
         """What `of` would ask for."""
         each, calls, recipes = np.zeros(len(rows), np.int64), 0, []
-        slot = 1 << backend.slot_bits
-        for here, own, part, by_corners in self._parts(backend, len(rows), differs):
-            C = min(here.stop, len(self._masks)) - here.start
-            if by_corners:
-                assert differs is not None
-                of_pairs = differs[part][:, own]
-                asked = corner_rows(of_pairs, C)
-                each[part] += asked.sum(axis=1)
-                held = int((-(-asked // slot) * slot).sum())
-                more = of_pairs.sum(axis=2) > (C.bit_length() - 1)  # than C corners
-                kind = "mixed" if more.any() else "corners"
-                recipes += backend.pair_mean_recipes(kind, held, len(part), len(own), C)
-            else:
-                each[part] += C * len(own)
-                held = len(part) * -(-C // slot) * slot * len(own)
-                recipes += backend.stream_mean_recipes(held, len(own), C)
-            calls += backend.calls(held)
+        for way, part in self._parts(backend, len(rows), differs):
+            here = part.coalitions
+            own = way.coming(backend, min(here.stop, len(self._masks)) - here.start, part)
+            each[part.instances] += own.rows
+            calls += own.calls
+            recipes += own.recipes
         return Coming(each, calls, recipes)
 
     def _parts(
         self, backend: Backend, n: int, differs: np.ndarray | None
-    ) -> Iterator[tuple[slice, np.ndarray, np.ndarray, bool]]:
-        """(coalitions, donors, instances int of n, whether by corners) that are asked together."""
-        slot, B = 1 << backend.slot_bits, len(self._weights)
+    ) -> Iterator[tuple[ByCorners | ByRows, Part]]:
+        """What is asked together, and the way that is taken."""
+        slot, B, C = 1 << backend.slot_bits, self._B, len(self._masks)
         fits = max(slot, self._most // B // slot * slot)
-        step = min(self._game.setting.listed, fits)
-        thrifty = np.zeros(n, bool)
-        if differs is not None:
-            # Corners are asked once for each part of the list.
-            C = min(step, len(self._masks))
-            thrifty = corner_rows(differs, C).sum(axis=1) <= WORTH * C * B
-        for c in range(0, len(self._masks), step):
-            padded = -(-min(step, len(self._masks) - c) // slot) * slot
+        step = min(self._ask.setting.listed, fits)
+        left, taken = np.arange(n), []
+        for way in self._ways:  # corners are asked once for each part of the list
+            places = way.takes(n, differs, min(step, C))[left]
+            taken.append((way, left[places]))
+            left = left[~places]
+        for c in range(0, C, step):
+            padded = -(-min(step, C - c) // slot) * slot
             donors = max(1, min(B, self._most // padded))
             together = max(1, self._most // (padded * donors))
             for b in range(0, B, donors):
                 own = np.arange(b, min(b + donors, B))
-                for by_corners in (False, True):
-                    for part in _pieces(np.flatnonzero(thrifty == by_corners), together):
-                        yield slice(c, c + step), own, part, by_corners
-
-    def _by_list(
-        self, backend: Backend, rows: np.ndarray, masks: np.ndarray, donors: np.ndarray
-    ) -> np.ndarray:
-        """One model row for each coalition and donor."""
-        game = self._game
-        stream = ListedStream(
-            np.arange(len(rows), dtype=np.int32),
-            donors.astype(np.int32),
-            len(masks),
-            game.P,
-            backend.slot_bits,
-        )
-        game.counted(stream)
-        return backend.stream_means(stream, game.question(stream, rows, donors, backend, masks))
-
-    def _by_corners(
-        self,
-        backend: Backend,
-        rows: np.ndarray,
-        masks: np.ndarray,
-        donors: np.ndarray,
-        differs: np.ndarray,
-    ) -> np.ndarray:
-        """A pair's corners, where they are fewer than the coalitions."""
-        game = self._game
-        n, B, _ = differs.shape
-        instance, donor = np.repeat(np.arange(n), B), np.tile(donors, n)
-        pairs = game.pack(backend, instance, donor, differs, len(masks))
-        first = np.empty(n * B, np.int32)
-        first[pairs.order] = pairs.first
-        places = (
-            pairs.start_as_given.reshape(n, B),
-            (first >= LISTED).reshape(n, B),
-            host_ranks(differs),
-        )
-        return backend.pair_means(pairs, game.question(pairs, rows, donors, backend, masks), places)
-
-
-def _pieces(rows: np.ndarray, size: int) -> list[np.ndarray]:
-    return [rows[i : i + size] for i in range(0, len(rows), size)]
+                for way, chosen in taken:
+                    for i in range(0, len(chosen), together):
+                        some = chosen[i : i + together]
+                        of_pairs = None if differs is None else differs[some][:, own]
+                        yield way, Part(some, slice(c, c + step), own, of_pairs)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,10 +27,6 @@ from xaijax.games.rules.spaces import SPACES
 from xaijax.methods.anchors.settings import fraction
 from xaijax.players.players import column_labels, players_from
 from xaijax.tables.rows import rows_of
-
-# A round ends in a tile that is partly filled, and the last rounds are about few instances: with
-# tiles of the engine's size two fifths of the model rows of a search by draws were padding.
-TILE_PARTS = 4
 
 
 class Problem:
@@ -115,7 +110,7 @@ class Problem:
             self.space = SPACES[perturbation](replacement, self.bins, flip, count)
         if self.bins is None:  # rules are about players, which have names of their own
             self.names = tuple(self.players.names)
-        limits = replace(limits_of(**options), tile_parts=TILE_PARTS)
+        limits = limits_of(**options)
         self.evaluator = Evaluator(self.asked_model, replacement, singles, limits)
         if self.space is not None:  # of each draw a donor, a weight, and flags of what it is asked
             self._refuse(64 * self.space.table_rows, f"table_rows={self.space.table_rows:,}")

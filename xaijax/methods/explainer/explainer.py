@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game, Survey
+from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.quantity import quantity_of
 from xaijax.games.measure.replacement import Baseline, replacement_of
 from xaijax.games.planned import Planned, nothing, semivalues, tables
@@ -149,13 +150,14 @@ class Explainer:
                 "xaijax.Explainer(xaijax.as_model(f), background)."
             )
         self.model = model
-        replacement = replacement_of(model, background, weights)
+        asked = cast(AskedModel, model)  # what as_model makes keeps both contracts
+        replacement = replacement_of(asked, background, weights)
         table = replacement.table
         self.players = players_from(players, table.feature_names, table.shape)
         self.weights, self.index = self._weights(index)
         refuse_index(self.estimator, self.index)
         limits = limits_of(batch_size, max_memory, devices, tile)
-        self._evaluator = Evaluator(model, replacement, self.players, limits, offsets=True)
+        self._evaluator = Evaluator(asked, replacement, self.players, limits, offsets=True)
         checks.on_devices(background, "background", self._evaluator.setting.devices)
 
     def __call__(self, X: Rows, progress: Progress = None) -> Explanation:
