@@ -137,8 +137,8 @@ ZOO = {
 # Each compiles two explainers: four seconds. These are the likeliest of a key, a derivative of
 # one's own, a loop, a branch, a callback and a narrow dtype; the others are slow tests.
 OFTEN = {
-    "a key that is held", "dropout", "custom_vjp", "while before the layer", "cond", "pure_callback",
-    "int4 weights",
+    "a key that is held", "dropout", "custom_vjp", "while before the layer", "cond",
+    "pure_callback", "int4 weights",
 }  # fmt: skip
 
 
