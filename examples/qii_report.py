@@ -27,7 +27,8 @@ def main(picture: str = "qii_profile.png") -> xj.Explanation:
         (OneHotEncoder(handle_unknown="ignore", sparse_output=False), texts),
         remainder="passthrough",
     )
-    forest = GradientBoostingClassifier(n_estimators=20, max_depth=2, learning_rate=1.0)
+    trees = {"n_estimators": 20, "max_depth": 2, "learning_rate": 1.0}
+    forest = GradientBoostingClassifier(**trees, random_state=0)
     model = xj.as_model(make_pipeline(encoder, forest).fit(X, y))
 
     # Which inputs carry the gap between women and men, beside sex itself? All pairs are asked.

@@ -9,7 +9,7 @@ import pytest
 from bench.cases import CASES
 from bench.environments import HERE
 
-NEED_ADULT = {"T3", "T5", "T6", "T11", "T12", "T24", "qii-table"}
+NEED_ADULT = {"T3", "T5", "T6", "T11", "T12", "T12-svm", "T24", "qii-table"}
 OWN_ENVIRONMENT = {"qii-sharp": "sharp", "gpu-captum": "captum"}
 # The newest shapiq for Python 3.11 is older than LeverageSHAP; the whole bench runs on a newer one.
 NO_PEER = ("shap is not installed", "shapiq is not installed", "this shapiq has no LeverageSHAP")
