@@ -49,6 +49,23 @@ def bound(backend: str, P: int, answers: np.ndarray) -> float:
     return 64 * u * max(float(P), float(np.abs(answers).max()))
 
 
+@BACKENDS
+def test_distinct_donors_of_few_coalitions_in_any_order(backend):
+    """What keeps nothing is a donor, whoever x is, and stands where it was put."""
+    P = 3
+    rng = np.random.default_rng(0)
+    donors, X = rng.integers(0, 2, (60, P)).astype(float), rng.integers(0, 2, (4, P)).astype(float)
+    for masks in ([[0, 0, 0], [1, 1, 0], [1, 0, 1]], [[1, 1, 0], [0, 0, 0], [1, 0, 1]]):
+        game = game_of(model_of(backend, P), X, donors, weights=None)
+        kept = np.array(masks, bool)
+        got = game.values(kept, distinct=True)
+        assert game.count.distinct < len(X) * len(kept) * len(donors) / 4  # donors were shared
+        answers = definition(P)(donors)
+        np.testing.assert_allclose(
+            got, game.values(kept), rtol=0, atol=2 * bound(backend, P, answers)
+        )
+
+
 @pytest.mark.parametrize("P, outputs", [(6, 3), (40, 1), (70, 3)])
 @pytest.mark.parametrize("kind", ["continuous", "agreeing"])
 @BACKENDS

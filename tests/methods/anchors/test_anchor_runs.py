@@ -115,6 +115,21 @@ def test_small_tiles_and_batches_change_nothing():
         assert told(found) == wanted
 
 
+def test_tiles_are_small_and_no_smaller_where_memory_is_short():
+    """A quarter of the engine's, halved only until four of them fit."""
+    W = np.random.default_rng(0).normal(size=(4, 16)).astype(np.float32)
+    model = xj.as_model(lambda z: jnp.tanh(z @ W).sum(axis=1), threshold=0.0, structure="plain")
+    wide = np.random.default_rng(1).normal(size=(64, 4)).astype(np.float32)
+    row = 4 * (2 * 16 + 3 * 4 + 1) + 16  # bytes of a row at work: width, columns, answers
+    engine = xj.Explainer(model, wide[:2])(wide[:1]).stats["tile"]
+    for memory, tile in (
+        (None, engine // 4),
+        (1 << 20, 1 << ((1 << 20) // (4 * row)).bit_length() - 1),
+    ):
+        anchors = xj.AnchorExplainer(model, wide, perturbation="joint", max_memory=memory)
+        assert anchors.explain(wide[:1], search="kl-lucb").stats["tile"] == tile
+
+
 def test_weights_change_the_space_and_the_coverage():
     """Rows of weight 0 are as if they were not there; "balanced" is the weights of the classes."""
     weights = np.r_[np.ones(16), np.zeros(8)]

@@ -7,5 +7,5 @@ Reading order:
     ends         the scores of the donors, and what hybrids are scored against
     whole_rows   the model's own answers to whole rows, against which a structure's are held
     refuse       what is refused: too many coalitions, too little memory, bad answers
-    asked        what these three are told of the game
+    asked        what ends, whole_rows and refuse use of the questions and the game
 """

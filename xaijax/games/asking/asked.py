@@ -1,4 +1,4 @@
-"""The questions of a game, and the game, as the files of this folder below them see these.
+"""What `ends`, `whole_rows` and `refuse` use of `Questions`, and of `Game`.
 
 Letters: N instances, P players, C code columns, K scores.
 """
@@ -16,7 +16,7 @@ from xaijax.games.measure.quantity import Quantity
 
 
 class WholeRows(Protocol):
-    """The model's own answers to the instances, float64 [N, K]."""
+    """The model's own answers to the instances, and what rounding allows; float64 [N, K] each."""
 
     @property
     def answers(self) -> np.ndarray:

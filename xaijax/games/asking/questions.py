@@ -90,11 +90,19 @@ class Questions:
 
     def backend(self) -> Backend:
         """The loop; the first call probes the model."""
+        return self.evaluator.backend(self.table_of_rows, self._few(), self.N)
+
+    def probe(self) -> Probed:
+        """What is known of the model; the first call probes it."""
+        return self.evaluator.probe(self.table_of_rows, self._few())
+
+    def _few(self) -> np.ndarray:
+        """Codes of instances for the probe."""
         few = self.codes[: PROBE_ROWS // 2]
         unknown = not self.evaluator.is_probed and self.setting.model.backend == "host"
         if unknown and len(few) < self.N:
             few = np.concatenate([few[:-1], self.codes[-1:]])  # which is asked late in the run
-        return self.evaluator.backend(self.table_of_rows, few, self.N)
+        return few
 
     def differing(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """(place of the first, bool [n, B, P]) for as many of `rows` as are planned together."""

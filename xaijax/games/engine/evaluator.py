@@ -136,7 +136,10 @@ class Evaluator:
         return model.original
 
     def _answer_by(self, model: AskedModel) -> None:
-        """Go on with what a translated estimator settled to; raises Untranslatable."""
+        """Go on with what a translated estimator settled to; raises Untranslatable.
+
+        By the limits as given: a smaller tile was for the model that is left.
+        """
         donors = self.setting.replacement.for_model(model)
         self._use(replace(self.setting, model=model, replacement=donors, limits=self._limits))
 
@@ -152,9 +155,8 @@ class Evaluator:
 
         A JAX model keeps the plan of the first call, so that no later one compiles again.
         """
-        host = self.setting.model.backend == "host"
-        probed = self.probe(table if host else self.setting.replacement.table, x)
-        if host:
+        probed = self.probe(table, x)
+        if self.setting.model.backend == "host":
             return host_backend(probed, self.setting.most_rows(N), table)
         if self._loop is None:
             self._loop = device_backend(probed, self.setting.most_rows(N))
@@ -182,16 +184,21 @@ class Evaluator:
         return True
 
     def use_tile(self, rows: int) -> None:
-        """Go on with tiles of so many rows, as long as this model is asked; once probed."""
+        """Use tiles of so many rows until another model answers. The model must be probed."""
         limits = self.setting.limits
         own = replace(limits, tile=rows, memory=limits.max_memory)
         self.setting = replace(self.setting, limits=own)
         self._probed, self._loop = replace(self.probed, setting=self.setting), None
 
     def probe(self, table: Table, x: np.ndarray) -> Probed:
-        """What the engine must know of the model; asked of it at the first call only."""
+        """What the engine must know of the model; asked of it at the first call only.
+
+        table: that knows the instances, of which x are codes.
+        """
         if self._probed is None:
             setting = self.setting
+            if setting.model.backend != "host":
+                table = setting.replacement.table
             # Of both kinds, since rows that are all alike would say nothing about neighbours.
             few = [setting.replacement.codes[: PROBE_ROWS // 2], x[: PROBE_ROWS // 2]]
             asked = np.concatenate(few)

@@ -11,15 +11,30 @@ from xaijax.core.threads import threads_of
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.host import ROWS_PER_CALL, HostBackend
 from xaijax.games.engine.limits import power_below
-from xaijax.games.engine.plan import plan_sizes
+from xaijax.games.engine.plan import bytes_of_row, fitting_tile, plan_sizes
 from xaijax.games.engine.probed import Probed
 from xaijax.games.engine.programs import Programs, make_mesh
 from xaijax.games.engine.setting import Setting
 from xaijax.games.engine.shared_rows import Sharing
 from xaijax.games.engine.walk import WalkBackend
 from xaijax.tables.table import Table
-from xaijax_kernels.engine.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, widest_layer
+from xaijax_kernels.engine.tiles import (
+    SMALLEST_TILE,
+    TILES_PER_DISPATCH,
+    tile_rows,
+    widest_layer,
+)
 from xaijax_kernels.structures.named import NAMED
+
+
+def part_of_tile(probed: Probed, parts: int) -> int:
+    """Rows of a tile that is smaller by `parts` than a device's usual one, where that fits."""
+    setting, probe = probed.setting, probed.findings
+    codes = setting.replacement.codes
+    width, columns = widest_layer(probe.jaxpr, probe.rows, NAMED), codes.shape[1]
+    whole = tile_rows(max(width, columns), codes.itemsize, setting.devices[0].platform)
+    per_row = bytes_of_row(codes.itemsize, width, columns, probed.outputs)
+    return fitting_tile(whole // parts, per_row, setting.max_memory)
 
 
 def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:

@@ -68,10 +68,10 @@ def plan_sizes(
     than the default).
     """
     slot_bits = min(P, SLOT_BITS)
-    per_row = itemsize * (2 * width + 3 * columns + outputs) + 16
-    rows = tile or tile_rows(max(width, columns), itemsize, platform)
-    while tile is None and rows > SMALLEST_TILE and rows * per_row * 4 > max_memory:
-        rows //= 2
+    per_row = bytes_of_row(itemsize, width, columns, outputs)
+    rows = tile or fitting_tile(
+        tile_rows(max(width, columns), itemsize, platform), per_row, max_memory
+    )
     if rows * per_row > max_memory:
         raise MemoryPlanError(
             f"max_memory={max_memory:,} bytes, but one tile of {rows} rows needs about "
@@ -91,6 +91,18 @@ def plan_sizes(
         columns,
         per_row,
     )
+
+
+def bytes_of_row(itemsize: int, width: int, columns: int, outputs: int) -> int:
+    """Of a tile at work."""
+    return itemsize * (2 * width + 3 * columns + outputs) + 16
+
+
+def fitting_tile(rows: int, bytes_per_row: int, max_memory: int) -> int:
+    """`rows`, halved until four tiles fit the memory; not below the smallest tile."""
+    while rows > SMALLEST_TILE and rows * bytes_per_row * 4 > max_memory:
+        rows //= 2
+    return max(SMALLEST_TILE, rows)
 
 
 def instances_at_a_time(donors: int, P: int, bytes_per_row: int, max_memory: int) -> int:

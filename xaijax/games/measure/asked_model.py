@@ -1,6 +1,6 @@
-"""What the engine asks of a model, and what a probe tells it: the contracts of `xaijax.models`.
+"""What games and methods ask of a model, and what a probe tells: the contracts of `xaijax.models`.
 
-The engine does not import that package, so that models and engine can be read apart.
+Games do not import that package, so that models and engine can be read apart.
 
 Letters: R rows, K outputs.
 """
@@ -119,7 +119,9 @@ class AskedModel(Protocol):
 
     @property
     def loop(self) -> str:
-        """The same before a translation is compared."""
+        """ "jax" or "host": which of the model's functions is set. A translation keeps "jax" also
+        where it was left for its estimator.
+        """
         ...
 
     @property

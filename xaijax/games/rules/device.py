@@ -14,14 +14,12 @@ import numpy as np
 
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import RAISE, Recipe, shape
-from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
-from xaijax.games.engine.loop import Backend
+from xaijax.games.engine.make import part_of_tile
 from xaijax.games.engine.programs import Programs
 from xaijax.games.engine.threads import THREADS
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.pulls import Pulls
-from xaijax_kernels.engine.tiles import SMALLEST_TILE
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects
 from xaijax_kernels.rules.pulls import PullShape, run_pulls
 
@@ -32,15 +30,11 @@ TILE_PARTS = 4
 LADDER = (4, 32, 256)
 
 
-def short_tiles(questions: Questions) -> Backend:
-    """The loop of these questions, with smaller tiles where a device's were not given; the first
-    call probes the model.
-    """
-    backend, evaluator = questions.backend(), questions.evaluator
-    if isinstance(backend, DeviceBackend) and evaluator.setting.limits.tile is None:
-        evaluator.use_tile(max(SMALLEST_TILE, backend.sizes.tile.rows // TILE_PARTS))
-        backend = questions.backend()
-    return backend
+def shorten_tiles(questions: Questions) -> None:
+    """Use smaller tiles on devices, where tile= was not given; probes the model."""
+    probed, evaluator = questions.probe(), questions.evaluator
+    if probed.setting.model.backend == "jax" and probed.setting.limits.tile is None:
+        evaluator.use_tile(part_of_tile(probed, TILE_PARTS))
 
 
 class RuleDevice:

@@ -18,7 +18,7 @@ from xaijax.games.measure.replacement import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax.games.rules import pulls
 from xaijax.games.rules.coverage import Cover, settled
-from xaijax.games.rules.device import RuleDevice, short_tiles
+from xaijax.games.rules.device import RuleDevice, shorten_tiles
 from xaijax.games.rules.host import RuleHost
 from xaijax.games.rules.known_draws import MOST_BITS, KnownDraws
 from xaijax.games.rules.pulls import satisfying
@@ -87,7 +87,7 @@ class RuleGame:
         self.bins = asker.space.bins.of(rows)  # int32 [N, F]
         self.prints = fingerprints(rows)  # uint64 [N]
         self.cover = Cover(asker.bins, self.bins, asker.space.weights)
-        short_tiles(self.questions)
+        shorten_tiles(self.questions)
         self.own = self._own()  # [N, A]
         self._subjects = self._made_subjects()
         self._agrees: np.ndarray | None = None

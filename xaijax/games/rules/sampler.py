@@ -22,7 +22,7 @@ from xaijax.games.engine.whose_rows import named_rows
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.bins import Bins
 from xaijax.games.rules.coverage import Cover
-from xaijax.games.rules.device import RuleDevice, short_tiles
+from xaijax.games.rules.device import RuleDevice, shorten_tiles
 from xaijax.games.rules.pulls import Pulls
 from xaijax.players.players import Players
 from xaijax.tables.coded_table import read_by
@@ -61,7 +61,7 @@ class SampledGame:
         N, columns = len(rows), self.questions.P
         who, zero = np.arange(N), np.zeros(N, np.int32)
         everything = np.ones((1, columns), bool)
-        short_tiles(self.questions)
+        shorten_tiles(self.questions)
         self.own = self.questions.rows_asked(who, who, zero, zero, everything, scored=False)
         self.rows_asked = 0
         self.bins = None if bins is None else bins.of(rows)

@@ -13,5 +13,5 @@ Reading order:
     crossed           the same by the model's structure: instances beside distinct donors
     drawn             scores of drawn hybrids, by an additive first layer
     plain             exact integer sums, one model row each, for private releases
-    coming            what a way would ask for, told before it does
+    coming            what a way would ask for, told before it does, and what it finds
 """

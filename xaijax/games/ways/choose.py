@@ -44,13 +44,11 @@ from xaijax.games.engine.player_values import Values
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.ways.averaged import ByAveragedTables
 from xaijax.games.ways.closed_form import ByClosedForm, affine_head, closed_form
-from xaijax.games.ways.coming import Coming
+from xaijax.games.ways.coming import Coming, Means
 from xaijax.games.ways.corners import ByPairs
 from xaijax.games.ways.distinct_donors import (
     ByCrossing,
     ByDistinctDonors,
-    Entries,
-    Means,
     entries_worth_it,
 )
 from xaijax.games.ways.drawn import drawn_values
@@ -128,14 +126,6 @@ def listed(ask: Questions, masks: Masks, K: int, few: bool) -> list[ListWay]:
 def in_parts(ask: Questions, masks: Masks, K: int) -> ListOfCoalitions:
     """A list of coalitions, whose instances are asked by corners or by rows."""
     return ListOfCoalitions(ask, [ByCorners(ask), ByRows(ask)], masks, K)
-
-
-def few_donors(ask: Questions, masks: np.ndarray) -> Entries | None:
-    """What each instance is asked of a few coalitions, bool [C, P]; None: it is asked the list.
-
-    Probes the model.
-    """
-    return entries_worth_it(ask, masks)
 
 
 def walked(ask: Questions) -> bool:

@@ -1,6 +1,6 @@
-"""What a way would ask for, told before it does.
+"""What a way would ask for, told before it does; and the form of what it finds.
 
-Letters: n instances.
+Letters: n instances, C coalitions, K scores.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from xaijax.games.engine.compiled import Recipe
+
+Means = tuple[np.ndarray, np.ndarray]  # (instances int [n], means over donors float64 [n, C, K])
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,10 @@ from xaijax.games.asking.ends import ROWS_AT_A_TIME
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.player_values import distinct
 from xaijax.games.measure.replacement import agreement_codes
+from xaijax.games.ways.coming import Means
 from xaijax.games.ways.crossed import crossed
 
 WORTH = 0.75  # of the rows that the list would need
-
-Means = tuple[np.ndarray, np.ndarray]  # (instances, means over donors [n, C, K])
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,8 @@ class ByDistinctDonors:
         """Of the coalitions that keep something; [n, C of them, K]."""
         ask, entries = self._ask, self._entries
         donors = agreement_codes(ask.setting.replacement.codes)
-        masks = np.concatenate([self._masks, np.ones((1, ask.P), bool)])
+        kept = self._masks[self._masks.any(axis=1)]  # those that entries number
+        masks = np.concatenate([kept, np.ones((1, ask.P), bool)])
         same = agreeing(entries, agreement_codes(ask.codes[here]), donors)
         instance, entry = np.nonzero(~same)
         unchanged = np.flatnonzero(same.any(axis=1))

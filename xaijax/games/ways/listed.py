@@ -14,7 +14,7 @@ import numpy as np
 
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.loop import Backend
-from xaijax.games.ways.coming import Coming
+from xaijax.games.ways.coming import Coming, Means
 from xaijax_kernels.engine.lattice import LISTED
 from xaijax_kernels.engine.listed import ListedStream
 from xaijax_kernels.engine.tables import host_ranks
@@ -60,8 +60,13 @@ class Part:
 
     instances: np.ndarray  # int [n], which of those asked
     coalitions: slice
-    donors: np.ndarray  # int [B]
-    differs: np.ndarray | None  # bool [n, B, P]; None: nothing may be asked once for two
+    donors: np.ndarray  # int [B], which of all
+    of_all: np.ndarray | None  # bool, of those asked and all donors; None: see `differs`
+
+    @property
+    def differs(self) -> np.ndarray | None:
+        """bool [n, B, P]; None: nothing may be asked once for two."""
+        return None if self.of_all is None else self.of_all[self.instances][:, self.donors]
 
 
 class ByCorners:
@@ -94,12 +99,13 @@ class ByCorners:
 
     def coming(self, backend: Backend, C: int, part: Part) -> Coming:
         """What `of` would ask for."""
-        assert part.differs is not None
-        n, B, _ = part.differs.shape
+        differs = part.differs
+        assert differs is not None
+        n, B, _ = differs.shape
         slot = 1 << backend.slot_bits
-        asked = corner_rows(part.differs, C)
+        asked = corner_rows(differs, C)
         held = int((-(-asked // slot) * slot).sum())
-        more = part.differs.sum(axis=2) > (C.bit_length() - 1)  # than C corners
+        more = differs.sum(axis=2) > (C.bit_length() - 1)  # than C corners
         kind = "mixed" if more.any() else "corners"
         recipes = backend.pair_mean_recipes(kind, held, n, B, C)
         return Coming(asked.sum(axis=1), backend.calls(held), recipes)
@@ -144,8 +150,8 @@ class ByList:
     def __init__(self, ask: Questions, asked: ListOfCoalitions) -> None:
         self._ask, self._asked = ask, asked
 
-    def means(self, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(instances, means over donors [n, C, K]) of the instances `chosen`."""
+    def means(self, chosen: np.ndarray) -> Iterator[Means]:
+        """Of the instances `chosen`."""
         ask, backend = self._ask, self._ask.backend()
         random = not ask.setting.model.deterministic
         for first, differs in ask.differing(chosen):
@@ -213,5 +219,4 @@ class ListOfCoalitions:
                 for way, chosen in taken:
                     for i in range(0, len(chosen), together):
                         some = chosen[i : i + together]
-                        of_pairs = None if differs is None else differs[some][:, own]
-                        yield way, Part(some, slice(c, c + step), own, of_pairs)
+                        yield way, Part(some, slice(c, c + step), own, differs)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.games.asking.questions import Questions
-from xaijax.games.rules.device import short_tiles
+from xaijax.games.rules.device import shorten_tiles
 from xaijax.methods.anchors.choice import rows_of_search
 from xaijax.methods.anchors.problem import Problem
 from xaijax.methods.anchors.settings import Settings
@@ -20,7 +20,8 @@ from xaijax.results.plan import Plan
 def plan_of_search(problem: Problem, settings: Settings, rows: Any) -> Plan:
     """What a search for the rules of these rows asks for, about; probes the model."""
     ask = Questions(problem.evaluator, rows, lambda done: None, asks=False)
-    backend, N = short_tiles(ask), ask.N
+    shorten_tiles(ask)
+    backend, N = ask.backend(), ask.N
     asked = np.ones(N, np.int64)  # f(x)
     calls = sum(backend.calls(n) for n in _parts(N, problem.evaluator.setting.rows_at_a_time))
     recipes = [backend.recipe("rows", scored=False)]

@@ -13,8 +13,9 @@ from xaijax.estimators.draws.fixed_pool import sizes
 from xaijax.estimators.draws.run import chunk_of
 from xaijax.games.game import Game
 from xaijax.games.planned import Planned, nothing, semivalues, tables, whole_rows
-from xaijax.games.ways.choose import few_donors, parts_of_draws
+from xaijax.games.ways.choose import parts_of_draws
 from xaijax.games.ways.coming import Coming
+from xaijax.games.ways.distinct_donors import entries_worth_it
 from xaijax.methods.planned import plan_of
 from xaijax.methods.qii.difference import kept_weights
 from xaijax.methods.qii.exact import needs_table
@@ -67,7 +68,7 @@ def _draws(game: Game, index: QiiIndex, plan: Draws, planned: Planned) -> None:
     recipes = [backend.recipe("rows")] if calls else []
     planned.add(np.arange(N), Coming(np.full(N, D * L), calls, recipes))
     ends = np.repeat([[False], [True]], game.P, axis=1)
-    entries = few_donors(game.ask, ends)
+    entries = entries_worth_it(game.ask, ends)
     B, asked = len(game.setting.replacement.codes), len(game.quantity.asked(game.N))
     each = 1 + (2 * B if entries is None else len(entries))
     planned.rows[:N] += -(-(each * asked + B) // N)
