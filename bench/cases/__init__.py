@@ -40,7 +40,7 @@ NUMBERED = (
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
-        *sorted(NUMBERED, key=lambda case: int(case.name[1:])),
+        *sorted(NUMBERED, key=lambda case: int(case.name[1:].partition("-")[0])),
         *qii.MORE,
         *wire.CASES,
         *estimators.CASES,
