@@ -200,6 +200,9 @@ class Game:
         )
         answers, allowed = whole.answers[chosen], whole.allowed[chosen]
         if score is not None:
+            if score.of_classes:  # numbers of two classes are further apart than half of 1
+                same = (allowed < 0.5) & (answers == np.rint(answers))
+                allowed = np.where(same, 0.0, allowed)
             moved = [np.asarray(score(answers + by, answers)) for by in (0, allowed, -allowed)]
             with np.errstate(invalid="ignore"):
                 allowed = np.fmax(abs(moved[1] - moved[0]), abs(moved[2] - moved[0]))

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
 from xaijax.games import game as games
@@ -220,6 +221,21 @@ def test_efficiency_comes_with_its_bound():
     ):
         stats = xj.QII(model, D, **given).explain().stats
         assert (stats["efficiency_residual"] <= stats["efficiency_bound"]).all()
+
+
+@pytest.mark.parametrize("quantity", ["individual", "rate"])
+def test_the_bound_of_a_decision_is_that_of_rounding(quantity):
+    """A structure that decides for the same class as the model has no value of 1 to allow."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4)).astype(np.float32)
+    y = np.where(X[:, 0] + X[:, 1] > 0, "yes", "no")
+    model = xj.as_model(LogisticRegression().fit(X, y))
+    far = np.abs(X[:, 0] + X[:, 1]) > 0.5  # from the decision
+    stats = xj.QII(model, X[far], quantity=quantity, pool=X[:20]).explain().stats
+    assert stats["structure"] is not None
+    # Sums of 20 means of zeros and ones, in float32 at the worst: far below a decision that flips.
+    assert stats["efficiency_bound"].max() < 1e-4
+    assert (stats["efficiency_residual"] <= stats["efficiency_bound"]).all()
 
 
 def test_frames_with_texts():

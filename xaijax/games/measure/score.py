@@ -25,6 +25,7 @@ class Score:
     reads_own: bool = False  # whether it looks at f(x)
     bounds: tuple[float, float] | None = None  # None: kept by the function itself
     distribution: bool = False  # whether a row of scores must have the sum 1
+    of_classes: bool = False  # whether answers are the numbers of classes
     slack: float = 0.0  # how far rounding may take a score, or the sum; see `fitted`
 
     def __call__(self, answers: Any, own: Any) -> Any:

@@ -8,7 +8,7 @@ Letters: R rows, K scores or columns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -130,14 +130,14 @@ def _of_labels(model: Any, interest: Interest, bounds: tuple[float, float]) -> O
         )
     decided, codes = model.decided()
     if interest.score is not None:
-        own = _own(interest, bounds)
+        own = replace(_own(interest, bounds), of_classes=True)
         return Outcome("label", decided, bounds, lambda _: own, model.classes, False)
     if interest.agrees:
-        same = Score(Agrees(), reads_own=True)
+        same = Score(Agrees(), reads_own=True, of_classes=True)
         return Outcome("label", decided, (0.0, 1.0), lambda _: same, model.classes, False)
 
     def score_for(label: Any) -> Score:
-        return Score(IsClass(codes.code(label)))
+        return Score(IsClass(codes.code(label)), of_classes=True)
 
     return Outcome("label", decided, (0.0, 1.0), score_for, model.classes, True)
 
