@@ -189,6 +189,20 @@ def test_qii(quantity: str, backend: str) -> None:
         assert set(plan.estimator) == {"sampled"}
 
 
+@pytest.mark.parametrize("scheme", ["fresh", "fixed-pool"])
+def test_draws_that_a_structure_answers_take_the_calls_that_are_said(scheme: str) -> None:
+    """The ends too are answered by tables of values; pools are asked row by row."""
+    model = xj.as_model(network)
+    drawn = xj.QII(
+        model, CODES, quantity="individual", outcome="score", samples=300, scheme=scheme,
+        bounds=(-9, 9),
+    )  # fmt: skip
+    plan, stats = drawn.plan(CODES[:5]), drawn.explain(CODES[:5]).stats
+    assert plan.structure == stats["structure"] == "first layer"
+    assert stats["model_calls"] <= plan.model_calls
+    assert plan.model_calls == 0 or scheme == "fixed-pool"
+
+
 def test_qii_plans_without_the_labels_of_the_data() -> None:
     counted = Counted()
     many = np.repeat(CODES, 100, axis=0)

@@ -193,7 +193,7 @@ class FederatedExplainer:
             X: rows [N, F], as of a call.
 
         Returns:
-            A `Plan`. The model is asked no more than its probe (32 rows).
+            A `Plan`. The model is asked no more than its probe.
 
         Raises:
             What a call raises before it asks.

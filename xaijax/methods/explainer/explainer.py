@@ -206,7 +206,7 @@ class Explainer:
             X: rows [N, *F], as of a call.
 
         Returns:
-            A `Plan`. The model is asked no more than its probe (32 rows); a translated estimator is
+            A `Plan`. The model is asked no more than its probe; a translated estimator is
             compared on its first rows.
 
         Raises:

@@ -72,4 +72,7 @@ def _draws(game: Game, index: QiiIndex, plan: Draws, planned: Planned) -> None:
     B, asked = len(game.setting.replacement.codes), len(game.quantity.asked(game.N))
     each = 1 + (2 * B if entries is None else len(entries))
     planned.rows[:N] += -(-(each * asked + B) // N)
-    planned.calls += backend.calls(each * asked) + backend.calls(B)
+    if game.ask.crosses and entries is not None:  # the ends are answered by tables of values
+        planned.structure = game.probed.known.name
+    else:
+        planned.calls += backend.calls(each * asked) + backend.calls(B)

@@ -320,7 +320,7 @@ class QII:
             X, index: as of `explain`.
 
         Returns:
-            A `Plan`; of draws the most. The model is asked no more than its probe (32 rows).
+            A `Plan`; of draws the most. The model is asked no more than its probe.
 
         Raises:
             What `explain` raises before it asks.
