@@ -33,7 +33,10 @@ def all_but(cases: Iterable[Case], slow: Iterable[Any]) -> list[Any]:
 
 
 def product(
-    axes: Mapping[str, Iterable[Case]], every: int = 2, often: Callable[..., bool] | None = None
+    axes: Mapping[str, Iterable[Case]],
+    every: int = 2,
+    often: Callable[..., bool] | None = None,
+    pairwise: bool = False,
 ) -> pytest.MarkDecorator:
     """The mark of all combinations, as stacked marks would give them, of which some are not slow.
 
@@ -43,9 +46,11 @@ def product(
         about one in so many, spread over all of them.
     often: says instead of `every` whether a combination is not slow. It is called with the values
         in their order.
+    pairwise: leave out the slow combinations that are not needed for any two values of two axes to
+        meet in some case. Most faults that hang on a combination hang on two of its values.
     """
     listed = [[_param(value) for value in values] for values in axes.values()]
-    chosen, seen = [], set()
+    chosen, seen = {}, set()
     for places in itertools.product(*(range(len(axis)) for axis in listed)):
         parts = [axis[place] for axis, place in zip(listed, places, strict=True)]
         values = [value for part in parts for value in part.values]
@@ -58,12 +63,30 @@ def product(
                 seen |= set(enumerate(places))
         else:
             case = _slow(case)
-        chosen.append(case)
+        chosen[places] = case
     for at, (name, axis) in enumerate(zip(axes, listed, strict=True)):
         for place, part in enumerate(axis):
             if (at, place) not in seen and not _is_slow(part):
                 raise ValueError(f"{name}: all cases of {part.values} are slow")
-    return pytest.mark.parametrize(_names(", ".join(axes)), chosen)
+    if pairwise:
+        chosen = _pairwise(chosen)
+    return pytest.mark.parametrize(_names(", ".join(axes)), list(chosen.values()))
+
+
+def _pairwise(cases: Mapping[tuple[int, ...], Any]) -> dict[tuple[int, ...], Any]:
+    """The cases, by the places of their values, without slow ones whose pairs others show."""
+    kept = {places for places, case in cases.items() if not _is_slow(case)}
+    met = {pair for places in kept for pair in _pairs(places)}
+    for places in cases:
+        if not met.issuperset(_pairs(places)):
+            kept.add(places)
+            met.update(_pairs(places))
+    return {places: case for places, case in cases.items() if places in kept}
+
+
+def _pairs(places: tuple[int, ...]) -> list[Any]:
+    """Two axes each, with the places of their values."""
+    return list(itertools.combinations(enumerate(places), 2))
 
 
 def _names(text: str) -> list[str]:

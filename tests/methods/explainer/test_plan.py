@@ -80,6 +80,7 @@ def of_run(explainer: xj.Explainer, rows: np.ndarray) -> tuple[Any, ...]:
         "rows": [pytest.param(X, id="continuous"), pytest.param(CODES, id="codes")],
     },
     every=3,
+    pairwise=True,
 )
 def test_a_plan_is_what_the_run_then_does(model: str, way: str, rows: np.ndarray) -> None:
     explainer = xj.Explainer(MODELS[model](), rows[:10], **WAYS[way])

@@ -122,6 +122,7 @@ CASES = [
         "backend": ["jax", "host"],
     },
     every=3,
+    pairwise=True,
 )
 def test_all_answers_are_the_definition(quantity, outcome, difference, rows, backend):
     data = SIX if rows == "agreeing" else CONTINUOUS

@@ -73,8 +73,11 @@ def _checked(
     answers, allowed = [], []
     agreement = probed.findings.agreement
     assert agreement is not None
-    for first in range(0, len(codes), ROWS):
-        some = np.asarray(codes[first : first + ROWS])
+    # Pieces of one size: few rows that are left over would go in the probe's small blocks.
+    pieces = -(-len(codes) // ROWS)
+    size = -(-len(codes) // max(pieces, 1)) or 1
+    for first in range(0, len(codes), size):
+        some = np.asarray(codes[first : first + size])
         found, own = _both(probed, some)
         spread = _spread(own, _ends(own) if ends is None else ends)
         slack = agreement.allowed(own, spread)

@@ -102,7 +102,10 @@ class Compiled:
 
     def head(self, structure: Structure, params: Any, rows: int, dtype: Any) -> Callable[..., Any]:
         """What follows the structure of a model, for so many rows at a time."""
-        hidden = jax.ShapeDtypeStruct((rows, jax.eval_shape(structure.of, params).width), dtype)
+        own = ("width", structure, _shapes((params,)))
+        if own not in self.kept:  # it takes as long as a small run to trace
+            self.kept[own] = jax.eval_shape(structure.of, params).width
+        hidden = jax.ShapeDtypeStruct((rows, self.kept[own]), dtype)
         return self.trace(("head", structure), structure.head, params, hidden)
 
 
