@@ -116,6 +116,8 @@ class Conversation:
                 f"takes {width:,}. Both need parts of the same split model."
             )
         answers.same(opened.state, width, opened.version)
+        if missing == [REFERENCE]:  # a request needs instances: some that were answered go again
+            missing += list(dict.fromkeys(places))[: opened.fewest]
         for number, asked in enumerate(batches(missing, batch, opened, self.who), 1):
             tokens, order = self._tokens(opened.key, asked)
             said = self._ask(
