@@ -54,7 +54,7 @@ def slots(
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.integers(0, 10**6),
     st.sampled_from([1, 2, 8, 64]),
@@ -87,7 +87,7 @@ def test_a_dense_layer_at_corners(
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.integers(0, 10**6),
     st.sampled_from([1, 4, 16]),

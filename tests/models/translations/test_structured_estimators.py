@@ -131,7 +131,7 @@ def test_the_structure_gives_the_values_of_the_estimator(
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 3), st.integers(1, 8), st.integers(0, 1000))
 def test_trees_of_all_depths(depth: int, targets: int, columns: int, seed: int) -> None:
     rows = data(seed, 400, columns)
@@ -153,7 +153,7 @@ def test_trees_of_all_depths(depth: int, targets: int, columns: int, seed: int) 
 
 
 @pytest.mark.slow
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(1, 12), st.integers(2, 4), st.integers(1, 5), st.integers(0, 1000))
 def test_forests_of_all_depths_and_classes(depth: int, K: int, trees: int, seed: int) -> None:
     """Of two classes one sum stands for both shares."""
