@@ -10,7 +10,14 @@ from bench.cases import CASES
 from bench.environments import HERE
 
 NEED_ADULT = {"T3", "T5", "T6", "T11", "T12", "T12-svm", "T24", "qii-table"}
-OWN_ENVIRONMENT = {"qii-sharp": "sharp", "gpu-captum": "captum"}
+OWN_ENVIRONMENT = {
+    "T13": "alibi",
+    "T14": "anchor-exp",
+    "T15": "alibi",
+    "T16": "alibi",
+    "qii-sharp": "sharp",
+    "gpu-captum": "captum",
+}
 # The newest shapiq for Python 3.11 is older than LeverageSHAP; the whole bench runs on a newer one.
 NO_PEER = ("shap is not installed", "shapiq is not installed", "this shapiq has no LeverageSHAP")
 NO_EXTRA = ("grpc is not installed",)
