@@ -206,3 +206,32 @@ def test_a_model_that_prints_is_explained_like_others():
     plain = xj.Explainer(xj.as_model(printing, structure="plain"), rows[:2])(rows)
     # Answers below 4, some hundred float32 roundings of which make a value.
     np.testing.assert_allclose(found.values, plain.values, rtol=0, atol=4 * 100 * 2.0**-24)
+
+
+LINEAR = {
+    "product": (lambda p, Z: Z @ p, np.ones(4)),
+    "a bias": (lambda p, Z: Z @ p["w"] + p["b"], {"w": np.arange(4.0), "b": np.float64(0.5)}),
+    "two products": (lambda p, Z: Z @ p[0] @ p[1], [np.arange(12.0).reshape(4, 3), np.ones(3)]),
+    "scaled": (lambda p, Z: ((Z - p[0]) / p[1]) @ p[2], [np.ones(4), np.full(4, 2.0), np.ones(4)]),
+    "einsum": (lambda p, Z: jnp.einsum("rf,fk->rk", Z, p), np.arange(12.0).reshape(4, 3)),
+    "a column": (lambda p, Z: Z @ p, np.arange(4.0)[:, None]),
+    "of both widths": (
+        lambda p, Z: Z @ p[0] @ p[1],
+        [np.arange(8.0).reshape(4, 2), np.ones(2, np.float32)],
+    ),
+    "numbers of Python": (lambda p, Z: Z @ jnp.array([1.0, 2.0, 3.0, 4.0]) * p, 2.0),
+}
+
+
+@pytest.mark.parametrize("form", LINEAR)
+def test_parameters_of_numpy_in_double_precision(form):
+    """They reach a program as float32, and so what is read of the trace step by step."""
+    f, params = LINEAR[form]
+    rng = np.random.default_rng(0)
+    background, rows = rng.normal(size=(9, 4)), rng.normal(size=(3, 4))
+    found = xj.Explainer(xj.as_model(f, params), background)(rows)
+    plain = xj.Explainer(xj.as_model(f, params, structure="plain"), background)(rows)
+    assert found.stats["structure"] == "additive"
+    # Sums of 4 float32 products below 50, and means of 9 x 2^4 of them: 64 roundings at most.
+    atol = 64 * 50 * 2.0**-24
+    np.testing.assert_allclose(found.values, plain.values, rtol=0, atol=atol)

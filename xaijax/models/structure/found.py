@@ -114,7 +114,9 @@ class FoundLayer:
         owner = np.arange(math.prod(self.shape)).reshape(self.shape)
         value = None if rows is None else jnp.asarray(rows, self.dtype).reshape(shape)
         stand_in = Rows(owner, shape, value)
-        arguments = [*jax.tree.leaves(params), stand_in]
+        # As a program gets them: NumPy's float64 as float32, where it is run step by step.
+        given = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in jax.tree.leaves(params)]
+        arguments = [*given, stand_in]
         (out,) = _run(trace.jaxpr, trace.consts, arguments, R, layer, Repeated())
         if isinstance(out, Rows):
             raise NoLayer
