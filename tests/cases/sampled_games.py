@@ -67,5 +67,6 @@ def estimate(name: str, index: str, budget: int, seed: int, tables: np.ndarray) 
     P = tables.shape[1].bit_length() - 1
     module = ESTIMATORS[name]
     state = module.init(P, named(index), budget, seed)
-    state, masks = module.step(state, module.units(P, named(index), budget))
+    state, new = module.step(state, module.units(P, named(index), budget))
+    masks = module.masks(state, new)
     return module.result(state, answers(tables, masks), tables[:, :1], tables[:, -1:])

@@ -21,7 +21,8 @@ INDICES = games.INDICES
 
 def drawn(P: int, index: str, budget: int, seed: int):
     state = permutation.init(P, named(index), budget, seed)
-    return permutation.step(state, permutation.units(P, named(index), budget))
+    state, cuts = permutation.step(state, permutation.units(P, named(index), budget))
+    return state, permutation.masks(state, cuts)
 
 
 def packed(masks: np.ndarray) -> list[bytes]:
@@ -48,7 +49,7 @@ def test_steps_and_budgets_nest(P, index):
     state, parts = permutation.init(P, named(index), 12 * P, 3), []
     for pairs in (1, 2, 2, 5, 1000):
         state, new = permutation.step(state, pairs)
-        parts.append(new)
+        parts.append(permutation.masks(state, new))
     np.testing.assert_array_equal(np.concatenate(parts), masks)
     np.testing.assert_array_equal(state.places, whole.places)
     smaller, fewer = drawn(P, index, 8 * P, seed=3)
@@ -86,7 +87,7 @@ def test_cuts_and_keys_give_the_masks():
     """Prefixes, or neighbours, one by one; also above 128 players, where keys are hashes."""
     for P, index in itertools.product((7, 150), INDICES):
         state, masks = drawn(P, index, 6 * P, seed=0)
-        _, cuts = permutation.step(permutation.init(P, named(index), 6 * P, 0), 100, as_masks=False)
+        _, cuts = permutation.step(permutation.init(P, named(index), 6 * P, 0), 100)
         for (pair, half, cut), mask in zip(cuts, masks, strict=True):
             if index == "shapley":
                 order = state.orders[pair][:: -1 if half else 1]
@@ -142,7 +143,7 @@ def test_orders_are_uniform():
 def test_wide_inputs_need_no_masks():
     P = 20_000
     state = permutation.init(P, named("shapley"), 4 * P, 0)
-    state, cuts = permutation.step(state, 2, as_masks=False)
+    state, cuts = permutation.step(state, 2)
     assert state.pairs == 2 and 2 * (P - 1) < len(cuts) <= 4 * (P - 1)
     weight = np.random.default_rng(0).normal(size=P)
     values = (permutation.masks(state, cuts[:50]) @ weight)[None, :, None]

@@ -1,7 +1,7 @@
 """The driver of the sampled estimators: coalitions shared by all instances, asked once.
 
-An estimator (`permutation`, `kernel`) says which coalitions come next and what their values give;
-here the game is asked, and with a tolerance each instance stops by its own intervals.
+An `Estimator` says which coalitions come next and what their values give; here the game is asked,
+and with a tolerance each instance stops by its own intervals.
 
 Letters: N instances, P players, C coalitions, K outputs.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,13 @@ import numpy as np
 from xaijax.core.errors import MemoryPlanError
 from xaijax.core.intervals import half_widths
 from xaijax.estimators import kernel, permutation
-from xaijax.estimators.kernel_design import SPARE
+from xaijax.estimators.estimator import Estimator
 from xaijax.estimators.result import Result
 from xaijax.games.game import Game
 from xaijax.games.planned import Planned, listed, walked
 from xaijax.players.index import Index
 
-METHODS: dict[str, ModuleType] = {"permutation": permutation, "kernel": kernel}
-LEAST_PAIRS = 8  # pairs at the first checkpoint: intervals from fewer are wild
+METHODS: dict[str, Estimator] = {"permutation": permutation, "kernel": kernel}
 
 
 @dataclass
@@ -118,7 +116,7 @@ class _Drawn:
 
     def __init__(
         self,
-        method: Any,
+        method: Estimator,
         P: int,
         index: Index,
         budget: int,
@@ -130,23 +128,22 @@ class _Drawn:
         units = method.units(P, index, budget)
         self._stops = [units]
         if checkpoints:
-            least = LEAST_PAIRS if method is permutation else P + SPARE
+            least = method.first_stop(P)
             doubled = range(64)
             self._stops = [s for i in doubled if (s := least << i) < units] + [units]
         self._state = method.init(P, index, budget, seed)
         self._kept: list[tuple[Any, np.ndarray]] = []
-        self.walks = walks and method is permutation and index.draws_orders
-        # Masks of orders are made a part at a time; where orders are walked, never.
-        self._step = {"as_masks": False} if method is permutation else {}
+        self.walks = walks and method.walks(index)
 
     def __iter__(self) -> Iterator[tuple[Any, np.ndarray, bool]]:
-        """(state, new coalitions, whether it is the last) for each checkpoint.
+        """(state, what is new in it, whether it is the last) for each checkpoint.
 
-        The coalitions are masks bool [C, P]; of permutations, `permutation.step`'s cuts.
+        `method.masks` makes coalitions of what is new, a part at a time; of orders that are walked,
+        never.
         """
         for i, stop in enumerate(self._stops):
             if i == len(self._kept):
-                self._state, new = self.method.step(self._state, stop, **self._step)
+                self._state, new = self.method.step(self._state, stop)
                 self._kept.append((self._state, new))
             yield *self._kept[i], i == len(self._stops) - 1
 
@@ -174,7 +171,7 @@ def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, tolerance: float | Non
                 out.base[left], out.full[left] = walked[:, 0, 1, -1], walked[:, 0, 0, -1]
             asked, pairs = _of_cuts(walked, new, pairs), len(state.orders)
         else:
-            asked = game.values(_Listed(state, new, game.P, first), rows[left])
+            asked = game.values(_Listed(drawn.method, state, new, game.P, first), rows[left])
             if first:
                 out.base[left], out.full[left], asked = asked[:, 0], asked[:, 1], asked[:, 2:]
         values = asked if first else np.concatenate([values, asked], axis=1)
@@ -203,9 +200,9 @@ def _span(values: np.ndarray, base: np.ndarray) -> np.ndarray:
 class _Listed:
     """Coalitions as bool [C, P], made when a part is asked for; the two ends come first."""
 
-    def __init__(self, state: Any, new: np.ndarray, P: int, ends: bool) -> None:
-        """new: masks bool [C, P], or the cuts of a `permutation.State`."""
-        self._state, self._new = state, new
+    def __init__(self, method: Estimator, state: Any, new: np.ndarray, P: int, ends: bool) -> None:
+        """new: of which `method.masks` makes coalitions; ends: whether the two ends are listed."""
+        self._method, self._state, self._new = method, state, new
         self._ends = np.repeat([[False], [True]], P, axis=1)[: 2 * ends]
 
     def __len__(self) -> int:
@@ -215,9 +212,8 @@ class _Listed:
         first, last, _ = part.indices(len(self))
         shift = len(self._ends)
         new = self._new[max(0, first - shift) : max(0, last - shift)]
-        if isinstance(self._state, permutation.State):
-            new = permutation.masks(self._state, new)
-        return np.concatenate([self._ends[first:last], new])
+        own = self._method.masks(self._state, new)
+        return np.concatenate([self._ends[first:last], own])
 
 
 def _of_cuts(walked: np.ndarray, cuts: np.ndarray, first: int) -> np.ndarray:

@@ -88,6 +88,21 @@ def init(P: int, index: Index, budget: int, seed: int) -> State:
     raise ValueError(f"{ATTEMPTS} draws of {fewest} pairs leave a value of {P} undetermined")
 
 
+def first_stop(P: int) -> int:
+    """Pairs at the first checkpoint: those that determine the values, and some for their errors."""
+    return P + design.SPARE
+
+
+def walks(index: Index) -> bool:
+    """No orders are drawn."""
+    return False
+
+
+def masks(state: State, new: np.ndarray) -> np.ndarray:
+    """What `step` returns are the coalitions."""
+    return new
+
+
 def step(state: State, pairs: int) -> tuple[State, np.ndarray]:
     """Goes on until `pairs` pairs are drawn in all, at least those that determine the values.
 
@@ -100,8 +115,8 @@ def step(state: State, pairs: int) -> tuple[State, np.ndarray]:
     count = max(min(count, units(P, index, budget)), state.pairs)
     sizes, sets = design.draw(P, index, budget, state.seed, state.attempt, count)
     new = sets[state.pairs :]
-    masks = np.stack([new, ~new], axis=1).reshape(-1, P)
-    return replace(state, sizes=sizes, sets=sets), masks
+    both = np.stack([new, ~new], axis=1).reshape(-1, P)
+    return replace(state, sizes=sizes, sets=sets), both
 
 
 def result(state: State, values: np.ndarray, empty: np.ndarray, full: np.ndarray) -> Result:

@@ -26,6 +26,7 @@ from xaijax_kernels.games import sampling
 
 # A coalition met again costs nothing, so with few players more pairs can be drawn, to an end.
 REREAD, ENOUGH = 4, 8
+LEAST_PAIRS = 8  # at the first checkpoint
 
 
 @dataclass(frozen=True)
@@ -101,19 +102,27 @@ def init(P: int, index: Index, budget: int, seed: int) -> State:
     )
 
 
-def step(state: State, pairs: int, as_masks: bool = True) -> tuple[State, np.ndarray]:
+def first_stop(P: int) -> int:
+    """Pairs at the first checkpoint: intervals from fewer are wild."""
+    return LEAST_PAIRS
+
+
+def walks(index: Index) -> bool:
+    """Whether orders are drawn, which a first layer may walk."""
+    return index.draws_orders
+
+
+def step(state: State, pairs: int) -> tuple[State, np.ndarray]:
     """Goes on until `pairs` pairs are drawn in all, or the next one would exceed the budget.
 
-    Returns the coalitions not asked before, masks bool [C_new, P], or with as_masks=False what
-    `masks` makes them of: int32 [C_new, 3], (pair, 0 or 1 for its second half, size of the prefix
-    of the order or of the reversed order). For Banzhaf the last is 0 for S itself, i + 1 for S xor
-    {i}.
+    Returns the coalitions not asked before as cuts, of which `masks` makes them: int32 [C_new, 3],
+    (pair, 0 or 1 for its second half, size of the prefix of the order or of the reversed order).
+    For Banzhaf the last is 0 for S itself, i + 1 for S xor {i}.
     """
     P, first = state.P, state.pairs
     stop = min(pairs, units(P, state.index, state.budget))
     if state.used_up or stop <= first:
-        empty = np.zeros((0, 3), np.int32)
-        return state, masks(state, empty) if as_masks else empty
+        return state, np.zeros((0, 3), np.int32)
     draw = sampling.orders if state.index.draws_orders else sampling.coalitions
     drawn = draw(state.seed, P, first, stop)
     table, total = sampling.player_keys(state.seed, P), np.bitwise_xor.reduce
@@ -144,7 +153,7 @@ def step(state: State, pairs: int, as_masks: bool = True) -> tuple[State, np.nda
         used_up=used_up,
     )
     asked = np.concatenate([np.zeros((0, 3), np.int32), *cuts]).astype(np.int32)
-    return new_state, masks(new_state, asked) if as_masks else asked
+    return new_state, asked
 
 
 def _prefix_keys(table: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -152,7 +152,7 @@ class SizeLimited:
 
 LARGEST_P = 1_000  # C(P - 1, s) and 2^-(P - 1) are normal float64 numbers
 
-IndexLike = str | SizeLimited | Callable[[int], float]
+IndexLike = Literal["shapley", "banzhaf"] | SizeLimited | Callable[[int], float] | str
 
 
 def index_weights(index: IndexLike, P: int) -> tuple[np.ndarray, str]:

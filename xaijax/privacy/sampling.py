@@ -13,12 +13,13 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
+from xaijax.core.typing import Rows
 from xaijax.results.subsample import Subsample
 from xaijax.tables.rows import rows_of
 
 
 @public
-def subsample(data: Any, rate: float) -> Subsample:
+def subsample(data: Rows, rate: float) -> Subsample:
     """Draw rows for a private release so that nobody knows which; `QII` takes them as data.
 
     round(rate D) of the D rows, at least one, are drawn without replacement by the operating
@@ -57,13 +58,13 @@ def subsample(data: Any, rate: float) -> Subsample:
         raise InputError(f"rate must be above 0 and at most 1, got {rate!r}.")
     if isinstance(data, Subsample):
         raise InputError("data is a Subsample already. Draw from the full data.")
-    given = data
+    rows: Any = data
     if not rows_of(data).is_frame:
-        data = checks.as_array(data, "data")
-    if len(data) < 2:
-        raise InputError(f"data has {len(data)} rows; at least 2 are needed to draw from.")
-    count = max(1, round(float(rate) * len(data)))
+        rows = checks.as_array(data, "data")
+    if len(rows) < 2:
+        raise InputError(f"data has {len(rows)} rows; at least 2 are needed to draw from.")
+    count = max(1, round(float(rate) * len(rows)))
     # In the random order of the draw: sorted, a record that is replaced by another one of the draw
     # would move all rows between them to another place in the model's batches.
-    drawn = secrets.SystemRandom().sample(range(len(data)), count)
-    return Subsample(data, np.array(drawn), given)
+    drawn = secrets.SystemRandom().sample(range(len(rows)), count)
+    return Subsample(rows, np.array(drawn), data)

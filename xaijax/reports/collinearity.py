@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -62,9 +62,18 @@ ERRORS = (
 )
 
 
+class FittedAEC(Protocol):
+    """What the page asks of a fitted `xaijax.AEC`."""
+
+    @property
+    def explanation_(self) -> Explanation:
+        """Its effects."""
+        ...
+
+
 @public
 def collinearity_report(
-    aec: Any,
+    aec: FittedAEC | Explanation,
     shapley: Explanation,
     path: str | os.PathLike[str],
     aec_nmr: float | None = None,
@@ -107,7 +116,7 @@ def collinearity_report(
         ...     xj.collinearity_report(aec, shapley, f"{folder}/page.html").name
         'page.html'
     """
-    effects = getattr(aec, "explanation_", aec)
+    effects: Any = getattr(aec, "explanation_", aec)
     for name, one in (("aec", effects), ("shapley", shapley)):
         if not isinstance(one, Explanation):
             raise InputTypeError(f"{name}: got {_named(one)}; pass {ACCEPTED[name]}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import os
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.core.public import public
+from xaijax.core.typing import Frame
 from xaijax.plots import style
 from xaijax.plots.profile import largest, profile
 from xaijax.results import wording
@@ -27,7 +29,9 @@ DPI, TOP = 160, 5
 
 @public
 def transparency_report(
-    explanation: Explanation, path: str | os.PathLike[str], profile: Any = None
+    explanation: Explanation,
+    path: str | os.PathLike[str],
+    profile: Frame | Sequence[Mapping[str, Any]] | None = None,
 ) -> Path:
     """Write one HTML page that tells one person, or two compared, what influenced a decision.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -90,7 +90,7 @@ class Rule:
         """Positions of the columns that the rule is about."""
         return tuple(p[0] for p in self.predicates)
 
-    def applies(self, X: Any) -> np.ndarray:
+    def applies(self, X: Rows) -> np.ndarray:
         """Which rows satisfy the rule.
 
         Args:
@@ -121,7 +121,7 @@ class Rule:
             if lost:
                 raise InputError(f"X has no column {lost[0]!r}, which the rule is about.")
             places = {j: labels.index(self.names[j]) for j in self.features}
-            rows = len(X)
+            rows = len(given.given)
         else:
             X = checks.as_array(X, "X") if _numbers(X) else np.asarray(X)
             given = rows_of(X)
@@ -246,7 +246,13 @@ class Rules(Sequence[Rule]):
     def __len__(self) -> int:
         return len(self.rules)
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: int | np.integer) -> Rule: ...
+    @overload
+    def __getitem__(self, key: slice | Sequence[int] | np.ndarray) -> Rules: ...
+    def __getitem__(
+        self, key: int | np.integer | slice | Sequence[int] | np.ndarray
+    ) -> Rule | Rules:
         """A rule; of a slice, a list of positions or a bool mask: Rules."""
         if isinstance(key, int | np.integer):
             return self.rules[key]

@@ -17,7 +17,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
-from xaijax.core.typing import ArrayLike
+from xaijax.core.typing import ArrayLike, Rows
 from xaijax.federated.guest.arguments import parts_of, reference_row, secret_of
 from xaijax.federated.guest.audit import AuditLog
 from xaijax.federated.guest.counts import QueryCounts
@@ -88,7 +88,7 @@ class Guest:
 
     def __init__(
         self,
-        rows: Any,
+        rows: Rows,
         identifiers: Iterable[str | int],
         parts: Part | FunctionPart | Mapping[str, Part | FunctionPart | None] | None,
         reference: Literal["median"] | ArrayLike = "median",

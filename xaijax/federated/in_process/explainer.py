@@ -202,7 +202,7 @@ class FederatedExplainer:
             self._refuse_large(self._united)
         return self._united.plan(X)
 
-    def check(self, X: Any) -> None:
+    def check(self, X: Rows) -> None:
         """Raise InputError or InputTypeError for instances that a call would not accept."""
         self._united.check(X)
 

@@ -5,10 +5,12 @@ takes it.
 
 1. closed form, where the model's trace shows one (additive models, sums of trees): every instance,
    no hybrid is asked.
-2. averaged tables, where the model's structure answers corners: instances that differ from every
-   donor in every player.
+2. averaged tables, where the model's structure answers corners on a device: instances that differ
+   from every donor in every player. They need four donors at least, 2^P rows that fit a tile, and
+   a score that is no vector of chances.
 3. pairs: all others, by the 2^k corners of a pair that differs in k players; answered by the
-   structure where it spares enough of the model, else by the model.
+   structure where its products are at least a 32nd of the model's (`Probed.spares`), else by the
+   model.
 
 **All coalitions**, where an outer function acts on the mean or a table is asked for: full tables,
 made of the corners of pairs as in 3.
@@ -24,8 +26,12 @@ made of the corners of pairs as in 3.
 **Orders** of players: walked by a first layer, where it may be (`Questions.walks`); else as listed
 coalitions.
 
-**Drawn hybrids** of QII: by an additive first layer, where its parts fit the memory; else a row
-each. **Private sums**: one row each, in places that follow from sizes alone (`plain`).
+**Drawn hybrids** of QII: by an additive first layer, where its parts fit the memory and a draw has
+few coalitions (`drawn.drawn_values`); else a row each. **Private sums**: one row each, in places
+that follow from sizes alone (`plain`).
+
+**The two ends** of a game, nothing kept and f(x), are asked with the coalitions where these are
+asked; else apart (`asking/ends.py`), by a table of the players' values where the structure adds.
 
 A structure answers only rows whose numbers are finite, and never where the score looks at f(x).
 

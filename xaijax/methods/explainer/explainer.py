@@ -237,7 +237,7 @@ class Explainer:
         evaluator.setting.refuse_too_little_memory()
         return rows, game, survey, choice
 
-    def check(self, X: Any) -> None:
+    def check(self, X: Rows) -> None:
         """Raise InputError or InputTypeError for instances that a call would not accept."""
         self._evaluator.setting.replacement.table.read(X, "X", self.model.allow_nan)
 

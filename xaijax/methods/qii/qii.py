@@ -213,7 +213,7 @@ class QII:
 
     def influence(
         self, S: Iterable[int | str] | np.ndarray, X: Rows | None = None, return_std: bool = False
-    ) -> Any:
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """The influence iota(S) of a set of players.
 
         Args:
@@ -239,7 +239,7 @@ class QII:
         X: Rows | None = None,
         direct: bool = False,
         return_std: bool = False,
-    ) -> Any:
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """What replacing player i adds to the influence of S: iota(S + i) - iota(S).
 
         With "subtract" this is Q(S) - Q(S + i) (definition 3 of the paper).
