@@ -48,5 +48,7 @@ Progress: TypeAlias = "bool | None"
 Estimator: TypeAlias = Literal["auto", "exact", "permutation", "kernel"]
 # Who plays: {"name": [columns]}, [[columns], ...], or whole numbers shaped like one instance.
 PlayerSpec: TypeAlias = "Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]] | ArrayLike"
+# Of each instance: all outputs (None), the largest, or the one of this class label or number [N].
+Outputs: TypeAlias = "Literal['predicted'] | ArrayLike | None"
 # All local devices (None), so many of them, or a list of `jax.Device`.
 Devices: TypeAlias = "int | Sequence[Any] | None"

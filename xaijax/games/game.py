@@ -54,12 +54,14 @@ class Game:
         progress: Callable[[int], None] = lambda rows: None,
         asks: bool = True,
         encoded: Callable[[], tuple[Table, np.ndarray]] | None = None,
+        own: np.ndarray | None = None,
     ) -> None:
         """rows: instances as read by the evaluator's table; progress(model rows done); asks: False
-        where the game is only planned, encoded: for rows whose codes are kept; see `Questions`.
+        where the game is only planned, encoded: for rows whose codes are kept, own: what the score
+        looks at beside an answer; see `Questions`.
         """
         self.evaluator, self.quantity = evaluator, quantity
-        self.ask = Questions(evaluator, rows, progress, asks=asks, encoded=encoded)
+        self.ask = Questions(evaluator, rows, progress, asks=asks, encoded=encoded, own=own)
         self.structure: str | None = None  # what answered instead of the whole model, if anything
         self.largest = np.zeros(len(self.ask.codes), np.int64)  # players that differ, once surveyed
 

@@ -40,9 +40,9 @@ def nothing(game: Game) -> Planned:
 
 
 def whole_rows(game: Game, planned: Planned) -> None:
-    """Add f(x) of each instance, where the score looks at it."""
+    """Add f(x) of each instance, where the score looks at it and nobody gave it."""
     score, backend = game.setting.score, game.ask.backend()
-    if score is None or not score.reads_own:
+    if score is None or not score.reads_own or game.ask.own is not None:
         return
     step = game.setting.rows_at_a_time
     for first in range(0, game.N, step):

@@ -10,17 +10,10 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public
-from xaijax.models.adapters.flax_equinox import (
-    equinox_module,
-    flax_module,
-    is_equinox,
-    is_flax,
-    refuse_unsupported,
-)
-from xaijax.models.adapters.functions import plain_function
-from xaijax.models.adapters.sklearn import estimator, is_estimator, told
+from xaijax.models.adapters.libraries import source as read
+from xaijax.models.adapters.sklearn import told
 from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_raw, selector
@@ -54,6 +47,7 @@ def as_model(
     precision: Literal["float32", "tf32", "float64"] = "float32",
     structure: FirstLayer | Literal["plain"] | None = None,
     nonfinite: Literal["raise", "propagate"] = "raise",
+    state: Any = None,
 ) -> Model:
     """Make a `Model`, which every explainer takes, of a function or a fitted estimator.
 
@@ -64,12 +58,14 @@ def as_model(
     Args:
         f: the model, a function of rows [R, *F]. One of: a JAX function f(X), or f(params, X) with
             `params`, written for a batch; any NumPy callable, with backend="host"; a fitted
-            scikit-learn estimator or Pipeline, or another object with `predict`; a Flax linen pair
-            (module, variables); an Equinox module, written for one instance. A `Model` comes back
-            as it is, if no option is given.
-        params: pytree of arrays or None. An argument of the compiled function, never a constant in
-            it. Arrays that a JAX function closes over are read once, when it is traced, as by
-            `jax.jit`. To change arrays later, pass them here and use `Model.replace`.
+            scikit-learn estimator or Pipeline, or another object with `predict`; a module of a
+            neural library, or the path of an ONNX file (docs/networks.md has each in five lines).
+            A module is read in inference form and is not changed. A `Model` comes back as it is,
+            if no option is given.
+        params: pytree of arrays or None; the variables of a Flax linen module, the params of a
+            Haiku function. An argument of the compiled function, never a constant in it. Arrays
+            that a JAX function closes over are read once, when it is traced, as by `jax.jit`. To
+            change arrays later, pass them here and use `Model.replace`.
         backend: where the model runs.
             "auto" (the default): an estimator runs in JAX if it has a translation
             (`register_translation`), and the two are compared on all rows that are explained. Where
@@ -113,6 +109,7 @@ def as_model(
             nothing; the model answers whole rows. It is compared with the model on probe rows and
             mixtures of them. stats["structure"] says what answered.
         nonfinite: "raise": a NaN or infinite answer is an error. "propagate": it passes through.
+        state: of an Equinox module or a Haiku function that has one. Read, never written.
 
     Returns:
         A `Model`.
@@ -135,7 +132,7 @@ def as_model(
         _check_no_options(dict(locals()))
         return f
     _check_choices(backend, precision, nonfinite)
-    source = _source(f, params, backend)
+    source = read(f, params, state, backend)
     known = _known_classes(source, options.check_classes(classes))
     chosen = options.check_output_option(output, known)
     chosen = source.default if chosen is None else chosen
@@ -252,25 +249,6 @@ def _translated(
         compiled={},
         **fields(found, whole),
     )
-
-
-def _source(f: Any, params: Any, backend: str) -> Source:
-    """Ask the adapters, the most particular first."""
-    if is_flax(f):
-        return flax_module(f, params, backend)
-    refuse_unsupported(f)
-    if is_equinox(f):
-        return equinox_module(f, params, backend)
-    if isinstance(f, type):
-        raise InputTypeError(f"f= must be a model; got the class {f.__name__}. Pass an instance.")
-    if is_estimator(f):
-        return estimator(f, params, backend)
-    if not callable(f):
-        raise InputTypeError(
-            f"f= must be a function of rows, a fitted estimator, a Flax (module, variables) pair "
-            f"or an Equinox module; got {type(f).__name__} {came(f)}."
-        )
-    return plain_function(f, params, backend)
 
 
 def _head(source: Source, output: Any) -> Callable[..., Any]:

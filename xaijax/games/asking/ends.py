@@ -44,8 +44,8 @@ class Ends:
             scores = distinct if score is None else np.asarray(score(distinct, None))
             refuse_bad_scores(setting, scores, donors)
             return np.repeat(weights[None] @ scores, len(here), axis=0)
-        own, _, place = _distinct_rows(self._answers_of_rows(here))
-        step = max(1, ROWS_AT_A_TIME // len(distinct))
+        own, _, place = _distinct_rows(self._beside(here))
+        step = max(1, ROWS_AT_A_TIME // distinct.size)
         parts = []
         for n in range(0, len(own), step):
             some = own[n : n + step]
@@ -68,8 +68,16 @@ class Ends:
         zero, none = np.zeros(B, np.int32), np.zeros((1, self._ask.P), bool)
         return self._ask.rows_asked(np.zeros(1, int), zero, np.arange(B), zero, none, False)
 
-    def _answers_of_rows(self, here: np.ndarray) -> np.ndarray:
-        """The model's answers to the instances `here` themselves, [n, A]."""
+    def _beside(self, here: np.ndarray) -> np.ndarray:
+        """What the score looks at beside an answer: f(x) [n, A] of the instances `here`, or what
+        the score makes of it.
+        """
+        score = self._ask.setting.score
+        assert score is not None
+        if score.made_of_own is not None:
+            own = self._ask.instances(here).own
+            assert own is not None
+            return own
         values = values_of(self._ask.probed, self._ask.codes) if self._ask.crosses else None
         if values is not None:
             answers = whole(self._ask.probed, values, values.of_rows[here])

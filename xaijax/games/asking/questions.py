@@ -49,22 +49,24 @@ class Questions:
         first: int = 0,
         asks: bool = True,
         encoded: Callable[[], tuple[Table, np.ndarray]] | None = None,
+        own: np.ndarray | None = None,
     ) -> None:
         """rows: instances as read by the evaluator's table; progress(model rows done); first: which
         row of X the first is, for messages. asks: False for a plan, for which the model is asked
         nothing but its probe, and a translation compared on no more than its first rows. encoded:
-        gives what `Evaluator.encoded` makes of these rows, where somebody keeps it.
+        gives what `Evaluator.encoded` makes of these rows, where somebody keeps it. own: what the
+        score looks at beside an answer, [N, A]; None: f(x), or what the score makes of it.
         """
         before_jax()
         self.first, self.asks = first, asks
         self.evaluator, self._progress = evaluator, progress
         evaluator.follow()
         evaluator.setting.refuse_large_tile()
-        own = evaluator.encoded(rows, hold=asks) if encoded is None else encoded()
-        self.table_of_rows, self.codes = own  # codes [N, C]
+        read = evaluator.encoded(rows, hold=asks) if encoded is None else encoded()
+        self.table_of_rows, self.codes = read  # codes [N, C]
         self.count = Count()
         self._largest: np.ndarray | None = None  # [N + B]
-        self._own: np.ndarray | None = None  # f(x), where the score looks at it
+        self._own = own  # where the score looks at f(x)
         self._whole: WholeAnswers | None = None
         self.ends = Ends(self)
 
@@ -227,6 +229,11 @@ class Questions:
         """Whether the model's structure answers corners."""
         return self.probed.spares and self.solved
 
+    @property
+    def own(self) -> np.ndarray | None:
+        """What the score looks at beside an answer, [N, A], once an instance was asked."""
+        return self._own
+
     def question(
         self,
         stream: Stream,
@@ -326,6 +333,8 @@ class Questions:
                 place = np.arange(len(some))
                 parts.append(self.rows_asked(some, place, zero, zero, masks, scored=False))
             self._own = np.concatenate(parts)
+            if score.made_of_own is not None:
+                self._own = score.made_of_own(self._own)
         return Instances(self.codes[here], self._own[here], here + self.first)
 
     def with_less_where_memory_is_short(

@@ -49,8 +49,14 @@ class Probed:
 
     @property
     def found(self) -> Structure | None:
-        """What is known of the model beyond its answers; None: nothing."""
+        """What is known of the model beyond its answers; None: nothing.
+
+        Nor where the score looks at something made of f(x): that is passed to whole rows only.
+        """
+        score = self.setting.score
         if self.setting.model.backend == "host":  # where a translation was left
+            return None
+        if score is not None and score.made_of_own is not None:
             return None
         return self.findings.structure
 

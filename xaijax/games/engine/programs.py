@@ -100,7 +100,8 @@ class Programs:
         listed = capacity(coalitions, self.listed), words
         dtype, own = self.donors.dtype, None
         if self.reads_own(scored):
-            own = shape(self.same, s.instances, self._outputs, dtype=dtype)
+            assert score is not None
+            own = shape(self.same, s.instances, score.beside(self._outputs), dtype=dtype)
         run = partial(
             run_tiles,
             self.traced() if known is None else self._head(known, s.tile.rows),

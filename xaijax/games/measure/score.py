@@ -26,6 +26,7 @@ class Score:
     bounds: tuple[float, float] | None = None  # None: kept by the function itself
     distribution: bool = False  # whether a row of scores must have the sum 1
     of_classes: bool = False  # whether answers are the numbers of classes
+    made_of_own: Callable[[np.ndarray], np.ndarray] | None = None  # f(x) [N, A] -> [N, 1]
     slack: float = 0.0  # how far rounding may take a score, or the sum; see `fitted`
 
     def __call__(self, answers: Any, own: Any) -> Any:
@@ -53,6 +54,10 @@ class Score:
         if self.distribution:
             kept &= abs(scores.sum(axis=1, keepdims=True) - 1) <= self.slack
         return kept
+
+    def beside(self, answers: int) -> int:
+        """Numbers of f(x) that it looks at, of a model of so many answers."""
+        return answers if self.made_of_own is None else 1
 
     def count(self, answers: int) -> int:
         """K for a model of so many answers."""

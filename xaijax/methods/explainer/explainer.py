@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -15,7 +16,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputTypeError
 from xaijax.core.intervals import half_widths
 from xaijax.core.public import public_class
-from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Progress, Rows
+from xaijax.core.typing import ArrayLike, Devices, Model, Outputs, PlayerSpec, Progress, Rows
 from xaijax.estimators.driver import METHODS, Sampled, plan_sampled, sampled
 from xaijax.estimators.exact import Estimate, exact
 from xaijax.games.asking.long_runs import tell_long_run, why_long
@@ -23,9 +24,10 @@ from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game, Survey
 from xaijax.games.measure.asked_model import AskedModel
+from xaijax.games.measure.chosen import chosen_column, read_outputs, refuse_columns
 from xaijax.games.measure.quantity import quantity_of
 from xaijax.games.measure.replacement import Baseline, replacement_of
-from xaijax.games.planned import Planned, nothing, semivalues, tables
+from xaijax.games.planned import Planned, nothing, semivalues, tables, whole_rows
 from xaijax.methods.explainer.choice import ESTIMATORS, Choice, choose, refuse_index
 from xaijax.methods.explainer.record import Answer, explanation
 from xaijax.methods.planned import plan_of
@@ -157,19 +159,25 @@ class Explainer:
         self.weights, self.index = self._weights(index)
         refuse_index(self.estimator, self.index)
         limits = limits_of(batch_size, max_memory, devices, tile)
-        self._evaluator = Evaluator(asked, replacement, self.players, limits, offsets=True)
+        self._parts = asked, replacement, self.players, limits
+        self._evaluator = Evaluator(*self._parts, offsets=True)
         checks.on_devices(background, "background", self._evaluator.setting.devices)
 
-    def __call__(self, X: Rows, progress: Progress = None) -> Explanation:
+    def __call__(self, X: Rows, progress: Progress = None, outputs: Outputs = None) -> Explanation:
         """Explain the instances X.
 
         Args:
             X: rows [N, *F] of the background's shape.
+            outputs: one output for each instance, of a model with several. "predicted": the largest
+                of its answer to the instance, the first of equal ones. Or class labels or column
+                numbers [N]. It is chosen where the model runs, so that a thousand outputs cost as
+                much as one. stats["outputs"] has the columns. None: all outputs.
             progress: None (a bar in terminals and notebooks once a run takes a while), True or
                 False.
 
         Returns:
-            An `Explanation` with values [N, P], or [N, P, K] of a model with K outputs.
+            An `Explanation` with values [N, P], or [N, P, K] of a model with K outputs and without
+            outputs=.
 
         Raises:
             InputError, InputTypeError: rows that are not accepted. EnumerationLimitError: more than
@@ -188,8 +196,8 @@ class Explainer:
         def progressed(done: int) -> None:
             bar.update(done)
 
-        rows, game, survey, choice = self._begun(X, progressed)
-        evaluator = self._evaluator
+        rows, game, survey, choice = self._begun(X, progressed, outputs=outputs)
+        evaluator = game.evaluator
         rows_coming = self._tell_long_run(game, survey, choice)
         bar = progress_bar(progress, rows_coming)
         before = evaluator.clock.copy()
@@ -199,11 +207,12 @@ class Explainer:
         seconds = time.perf_counter() - started
         return explanation(self, X, rows, game, choice, answer, before, seconds)
 
-    def plan(self, X: Rows) -> Plan:
+    def plan(self, X: Rows, outputs: Outputs = None) -> Plan:
         """What explaining X would ask for, told before it is asked.
 
         Args:
             X: rows [N, *F], as of a call.
+            outputs: as of a call.
 
         Returns:
             A `Plan`. The model is asked no more than its probe; a translated estimator is
@@ -212,8 +221,9 @@ class Explainer:
         Raises:
             What a call raises before it asks.
         """
-        _, game, survey, choice = self._begun(X, lambda rows: None, asks=False)
+        _, game, survey, choice = self._begun(X, lambda rows: None, False, outputs)
         planned = nothing(game)
+        whole_rows(game, planned)
         own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
         if len(own):
             self._plan_enumerated(game, own, planned)
@@ -224,18 +234,30 @@ class Explainer:
         return plan_of(game, planned, names)
 
     def _begun(
-        self, X: Any, progressed: Callable[[int], None], asks: bool = True
+        self, X: Any, progressed: Callable[[int], None], asks: bool = True, outputs: Any = None
     ) -> tuple[Any, Game, Survey, Choice]:
         """(rows as read, their game, what exact values ask, who answers); refuses what it can."""
-        evaluator = self._evaluator
-        evaluator.setting.refuse_overflow(checks.rows_given(X))
+        evaluator = self._evaluator if outputs is None else self._of_one_output
+        N = checks.rows_given(X)
+        evaluator.setting.refuse_overflow(N)
         rows = evaluator.setting.replacement.table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.setting.devices)
-        game = Game(evaluator, rows, self.quantity, progressed, asks)
+        own = None if outputs is None else read_outputs(outputs, N, self.model.classes)
+        game = Game(evaluator, rows, self.quantity, progressed, asks, own=own)
         survey = game.survey()
         choice = choose(game, survey, self.estimator, named(self.index), self.budget)
         evaluator.setting.refuse_too_little_memory()
+        if own is not None:
+            refuse_columns(own, game.ask.probe().findings.outputs)
         return rows, game, survey, choice
+
+    @cached_property
+    def _of_one_output(self) -> Evaluator:
+        """The evaluator of `outputs=`, with programs of its own."""
+        asked, donors, players, limits = self._parts
+        if asked.original is not None:  # it may have settled to the estimator since
+            donors = donors.for_model(asked.settled())
+        return Evaluator(asked, donors, players, limits, score=chosen_column())
 
     def check(self, X: Rows) -> None:
         """Raise InputError or InputTypeError for instances that a call would not accept."""

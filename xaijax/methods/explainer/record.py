@@ -110,7 +110,7 @@ def explanation(
 ) -> Explanation:
     """Put values, stats and provenance together; before: the clock when the run began."""
     evaluator = game.evaluator
-    scalar = evaluator.probed.findings.scalar
+    scalar = game.outputs == 1  # one number a row, or one output for each instance
     errors = answer.std_errors
     return Explanation(
         values=answer.values[:, :, 0] if scalar else answer.values,
@@ -118,7 +118,7 @@ def explanation(
         std_errors=errors if errors is None or not scalar else errors[:, :, 0],
         data=rows.array if isinstance(rows, MappedRows) else rows,
         feature_names=asked.players.names,
-        output_names=evaluator.probed.findings.output_names,
+        output_names=None if scalar else evaluator.probed.findings.output_names,
         exact=errors is None,
         kind=asked.index,
         stats=_stats(asked, X, game, choice, answer, before, seconds),
@@ -166,6 +166,8 @@ def _stats(
         stats["coalitions"] = answer.coalitions
         stats["dof"] = answer.dof
         stats["tolerance"] = asked.tolerance
+    if game.ask.own is not None:
+        stats["outputs"] = game.ask.own[:, 0].astype(np.int64)
     game.refuse_other(answer.full)
     stats["checked_rows"] = 0 if game.structure is None else game.N + B
     if named(asked.index).efficient and (answer.std_errors is None or choice.sampler):

@@ -2,7 +2,15 @@
 
 Reading order:
 
-    sklearn        scikit-learn estimators and Pipelines, as the host runs them
-    flax_equinox   Flax and Equinox modules, traced by JAX
-    functions      plain functions, traced by JAX or run on the host
+    libraries    which adapter reads a model
+    sklearn      scikit-learn estimators and Pipelines, as the host runs them
+    flax_linen   Flax linen: (module, variables), TrainState
+    flax_nnx     Flax nnx modules
+    haiku        Haiku's transformed functions
+    equinox      Equinox modules, with their state where they have one
+    keras        Keras 3 models, on JAX or on the host
+    torch        PyTorch modules, on the host
+    onnx         ONNX files, on the host
+    modules      what the adapters of neural libraries share
+    functions    plain functions, traced by JAX or run on the host
 """

@@ -1,0 +1,124 @@
+"""`outputs=`: for each instance the values of its own output, a column of all outputs' values."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+
+import xaijax as xj
+
+N, F, K, B = 12, 5, 7, 4
+RNG = np.random.default_rng(0)
+W, V = RNG.normal(size=(F, 8)), RNG.normal(size=(8, K))
+X, BACKGROUND = RNG.normal(size=(N, F)), RNG.normal(size=(B, F))
+
+
+def f(Z):
+    return jax.nn.softmax(jnp.tanh(Z @ W) @ V)
+
+
+def on_host(Z):
+    return np.asarray(f(Z))
+
+
+MODELS = {
+    "jax": lambda **given: xj.as_model(f, structure="plain", **given),
+    "layer": lambda **given: xj.as_model(f, **given),
+    "host": lambda **given: xj.as_model(on_host, backend="host", **given),
+}
+SAMPLED = {"estimator": "permutation", "budget": 20}
+
+
+@pytest.mark.parametrize("options", [{}, SAMPLED], ids=["exact", "sampled"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_predicted_output_is_its_column_of_all(kind, options):
+    explainer = xj.Explainer(MODELS[kind](), BACKGROUND, **options)
+    every, own = explainer(X), explainer(X, outputs="predicted")
+    best = np.asarray(f(X)).argmax(1)
+    assert len(set(best.tolist())) > 2  # the instances differ in their class
+    assert np.array_equal(own.stats["outputs"], best)
+    assert own.values.shape == (N, F) and own.output_names is None
+    rows = np.arange(N)
+    # Sums of at most 2^5 B chances below 1, in float32 and in two orders: some units of 2^-24.
+    close = {"rtol": 0, "atol": 64 * 2.0**-24}
+    np.testing.assert_allclose(own.values, every.values[rows, :, best], **close)
+    np.testing.assert_allclose(own.base_values, every.base_values[rows, best], **close)
+    if options:
+        np.testing.assert_allclose(own.std_errors, every.std_errors[rows, :, best], **close)
+    given = explainer(X, outputs=best)
+    assert np.array_equal(given.values, own.values)
+
+
+def test_labels_of_rows():
+    names = [f"class {k}" for k in range(K)]
+    model = MODELS["jax"](classes=names)
+    explainer = xj.Explainer(model, BACKGROUND)
+    chosen = RNG.integers(0, K, N)
+    by_name = explainer(X, outputs=[names[k] for k in chosen])
+    every = explainer(X)
+    np.testing.assert_allclose(
+        by_name.values, every.values[np.arange(N), :, chosen], rtol=0, atol=64 * 2.0**-24
+    )
+    plan = explainer.plan(X, outputs=[names[k] for k in chosen])
+    assert plan.model_rows.sum() == by_name.stats["model_rows"]
+
+
+def test_the_plan_counts_the_rows_that_are_predicted():
+    explainer = xj.Explainer(MODELS["jax"](), BACKGROUND)
+    plan = explainer.plan(X, outputs="predicted")
+    run = explainer(X, outputs="predicted")
+    assert plan.model_rows.sum() == run.stats["model_rows"]
+    assert explainer.plan(X).model_rows.sum() == run.stats["model_rows"] - N
+
+
+def test_one_instance_of_a_row_beside_others():
+    explainer = xj.Explainer(MODELS["jax"](), BACKGROUND)
+    whole, part = explainer(X, outputs="predicted"), explainer(X[5:7], outputs="predicted")
+    assert np.array_equal(whole.values[5:7], part.values)
+
+
+@pytest.mark.parametrize(
+    "outputs, error, message",
+    [
+        ("best", xj.InputError, "'predicted' or one output for each"),
+        (3, xj.InputError, "one output for each of the 12"),
+        ([0] * (N - 1), xj.InputError, r"shape \(11,\)"),
+        ([K] * N, xj.InputError, "names column 7 for X row 0"),
+        ([-1] * N, xj.InputError, "names column -1"),
+        ([0.5] * N, xj.InputTypeError, "column numbers"),
+        ([True] * N, xj.InputTypeError, "column numbers"),
+        (["a"] * N, xj.InputTypeError, "Give as_model classes="),
+    ],
+)
+def test_refused(outputs, error, message):
+    with pytest.raises(error, match=message):
+        xj.Explainer(MODELS["jax"](), BACKGROUND)(X, outputs=outputs)
+
+
+def test_unknown_labels_and_models_of_one_output():
+    model = MODELS["jax"](classes=list("abcdefg"))
+    with pytest.raises(xj.InputError, match="must hold class labels"):
+        xj.Explainer(model, BACKGROUND)(X, outputs=["z"] * N)
+    lone = xj.as_model(lambda Z: jnp.tanh(Z @ W)[:, 0])
+    for outputs in ("predicted", [0] * N):
+        with pytest.raises(xj.InputError, match="Leave it out"):
+            xj.Explainer(lone, BACKGROUND)(X, outputs=outputs)
+
+
+def test_a_translated_estimator_and_its_labels():
+    y = np.array(["low", "mid", "high"])[np.digitize(BACKGROUND.sum(1), [-1, 1])]
+    rows = np.concatenate([BACKGROUND, X])
+    y = np.array(["low", "mid", "high"])[np.digitize(rows.sum(1), [-1, 1])]
+    forest = RandomForestClassifier(5, random_state=0).fit(rows, y)
+    explainer = xj.Explainer(xj.as_model(forest), BACKGROUND)
+    own = explainer(X, outputs="predicted")
+    best = forest.predict_proba(X).argmax(1)
+    every = explainer(X)
+    np.testing.assert_allclose(
+        own.values, every.values[np.arange(N), :, best], rtol=0, atol=64 * 2.0**-24
+    )
+    by_label = explainer(X, outputs=forest.classes_[best])
+    assert np.array_equal(by_label.values, own.values)

@@ -1,0 +1,356 @@
+"""Modules of neural libraries: their own answers in inference form, and the module untouched."""
+
+from __future__ import annotations
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xaijax as xj
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.models import as_model
+
+KEY = jax.random.key(0)
+F, H, K = 4, 6, 3
+X = np.asarray(jax.random.normal(KEY, (20, F)), np.float64)
+NARROW = X.astype(np.float32)
+# float32 answers of two orders of summation: some units in the last place of numbers near 1.
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
+
+
+@pytest.fixture(scope="module")
+def pair():
+    nn = pytest.importorskip("flax.linen")
+    module = nn.Sequential([nn.Dense(8), nn.relu, nn.Dense(3), nn.softmax])
+    return module, module.init(KEY, jnp.zeros((1, F)))
+
+
+class TestLinen:
+    nn = pytest.importorskip("flax.linen")
+
+    def test_answers_and_labels(self, pair):
+        module, variables = pair
+        model = as_model((module, variables), output="proba", classes=["a", "b", "c"])
+        expected = np.asarray(module.apply(variables, NARROW))
+        assert (model.backend, model.name) == ("jax", "Sequential")
+        np.testing.assert_allclose(model.predict(X), expected, rtol=1e-5)
+        labels = np.array(list("abc"))[expected.argmax(axis=1)]
+        np.testing.assert_array_equal(model.labels(X), labels)
+        zeros = model.replace(params=jax.tree.map(jnp.zeros_like, variables))
+        np.testing.assert_allclose(zeros.predict(X), 1 / 3, rtol=1e-6)
+
+    def test_two_arguments_are_the_pair(self, pair):
+        assert np.array_equal(as_model(*pair).predict(X), as_model(pair).predict(X))
+
+    def test_a_train_state(self, pair):
+        optax = pytest.importorskip("optax")
+        train_state = pytest.importorskip("flax.training.train_state")
+        module, variables = pair
+        state = train_state.TrainState.create(
+            apply_fn=module.apply, params=variables["params"], tx=optax.sgd(0.1)
+        )
+        model = as_model(state)
+        assert model.name == "Sequential"
+        assert np.array_equal(model.predict(X), as_model(pair).predict(X))
+
+    def test_norms_and_dropout_in_inference_form(self):
+        nn = self.nn
+
+        class Net(nn.Module):
+            @nn.compact
+            def __call__(self, x, train: bool = True):
+                x = nn.BatchNorm(use_running_average=not train)(nn.Dense(H)(x))
+                return nn.Dense(K)(nn.Dropout(0.5, deterministic=not train)(nn.relu(x)))
+
+        module = Net()
+        variables = module.init(KEY, jnp.zeros((1, F)), train=False)
+        expected = np.asarray(module.apply(variables, NARROW, train=False))
+        np.testing.assert_allclose(as_model(module, variables).predict(X), expected, **CLOSE)
+
+    def test_the_mode_of_a_field(self):
+        nn = self.nn
+
+        class Net(nn.Module):
+            train: bool = True
+
+            @nn.compact
+            def __call__(self, x):
+                return nn.Dropout(0.5, deterministic=not self.train)(nn.Dense(K)(x))
+
+        quiet = Net(train=False)
+        module = Net()
+        variables = quiet.init(KEY, jnp.zeros((1, F)))
+        expected = np.asarray(quiet.apply(variables, NARROW))
+        np.testing.assert_allclose(as_model(module, variables).predict(X), expected, **CLOSE)
+        assert module.train
+
+    @pytest.mark.parametrize("layer", ["norm", "dropout"])
+    def test_a_mode_that_cannot_be_changed_is_refused(self, layer):
+        nn = self.nn
+        made = {
+            "norm": lambda: nn.BatchNorm(use_running_average=False),
+            "dropout": lambda: nn.Dropout(0.5, deterministic=False),
+        }[layer]
+
+        class Net(nn.Module):
+            @nn.compact
+            def __call__(self, x):
+                return made()(nn.Dense(K)(x))
+
+        module = Net()
+        variables = module.init({"params": KEY, "dropout": KEY}, jnp.zeros((2, F)))
+        with pytest.raises(InputTypeError, match="in training mode.*train=False"):
+            as_model(module, variables).predict(X)
+
+    def test_mistakes(self, pair):
+        module, variables = pair
+        for f in (module, (module,), (module, 3)):
+            with pytest.raises(InputTypeError, match="module, variables"):
+                as_model(f)
+        with pytest.raises(InputError, match="params"):
+            as_model((module, variables["params"]))
+        for options in ({"backend": "host"}, {"params": variables}, {"state": 1}):
+            with pytest.raises(InputError, match=next(iter(options))):
+                as_model(pair, **options)
+
+    def test_a_module_of_more_than_rows_names_what_to_write(self):
+        nn = self.nn
+
+        class Masked(nn.Module):
+            @nn.compact
+            def __call__(self, x, mask):
+                return nn.Dense(K)(x * mask)
+
+        variables = Masked().init(KEY, jnp.zeros((1, F)), jnp.ones(F))
+        with pytest.raises(InputTypeError, match="takes mask beside rows.*module.apply"):
+            as_model(Masked(), variables)
+
+
+class TestNnx:
+    nnx = pytest.importorskip("flax.nnx")
+
+    def net(self):
+        nnx = self.nnx
+
+        class Net(nnx.Module):
+            def __init__(self, rngs):
+                self.first = nnx.Linear(F, H, rngs=rngs)
+                self.norm = nnx.BatchNorm(H, rngs=rngs)
+                self.drop = nnx.Dropout(0.5, rngs=rngs)
+                self.last = nnx.Linear(H, K, rngs=rngs)
+
+            def __call__(self, x):
+                return self.last(self.drop(nnx.relu(self.norm(self.first(x)))))
+
+        module = Net(nnx.Rngs(0))
+        module(NARROW)  # in training mode: moves the running averages away from zero and one
+        return module
+
+    def test_in_inference_mode_and_untouched(self):
+        nnx = self.nnx
+        module = self.net()
+        before = jax.tree.map(
+            np.asarray, nnx.to_pure_dict(nnx.state(module, nnx.Not(nnx.RngState)))
+        )
+        model = as_model(module)
+        found = model.predict(X)
+        after = jax.tree.map(np.asarray, nnx.to_pure_dict(nnx.state(module, nnx.Not(nnx.RngState))))
+        assert jax.tree.all(jax.tree.map(np.array_equal, before, after))
+        assert not module.norm.use_running_average and not module.drop.deterministic
+        quiet = nnx.clone(module)
+        quiet.eval()
+        np.testing.assert_allclose(found, quiet(NARROW), **CLOSE)
+        assert (model.backend, model.name) == ("jax", "Net")
+
+    def test_other_params(self):
+        model = as_model(self.nnx.Linear(F, K, rngs=self.nnx.Rngs(0)))
+        zeros = model.replace(params=jax.tree.map(jnp.zeros_like, model.params))
+        assert np.array_equal(zeros.predict(X), np.zeros((20, K)))
+
+    def test_refused(self):
+        nnx = self.nnx
+
+        class Masked(nnx.Module):
+            def __call__(self, x, mask):
+                return (x * mask).sum(1)
+
+        with pytest.raises(InputTypeError, match=r"takes mask beside rows.*nnx.split\(module\)"):
+            as_model(Masked())
+        for options in ({"backend": "host"}, {"params": {}}, {"state": 1}):
+            with pytest.raises(InputError, match=next(iter(options))):
+                as_model(nnx.Linear(F, K, rngs=nnx.Rngs(0)), **options)
+
+
+class TestEquinox:
+    eqx = pytest.importorskip("equinox")
+
+    def test_in_inference_mode_and_mapped_over_rows(self):
+        eqx = self.eqx
+        keys = jax.random.split(KEY, 2)
+        linear = [eqx.nn.Linear(F, H, key=keys[0]), eqx.nn.Linear(H, 2, key=keys[1])]
+        module = eqx.nn.Sequential([linear[0], eqx.nn.Dropout(0.5), linear[1]])
+        model = as_model(module)
+        quiet = eqx.nn.inference_mode(module)
+        expected = np.stack([np.asarray(quiet(x)) for x in NARROW])
+        np.testing.assert_allclose(model.predict(X), expected, **CLOSE)
+        assert "mapped over rows" in repr(model)
+        doubled = jax.tree.map(lambda leaf: 2 * leaf, eqx.filter(module, eqx.is_array))
+        # Two linear layers with doubled weights and biases: 4 W2 W1 x + 4 W2 b1 + 2 b2.
+        shifted = 4 * expected - 2 * np.asarray(module.layers[2].bias)
+        other = model.replace(params=doubled)
+        np.testing.assert_allclose(other.predict(X), shifted, rtol=1e-4, atol=1e-5)
+        # A wrapper takes what it wraps: a batch.
+        wrapped = as_model(eqx.filter_jit(eqx.filter_vmap(quiet)))
+        np.testing.assert_allclose(wrapped.predict(X), expected, **CLOSE)
+        with pytest.raises(InputError, match="structure"):
+            model.replace(params=module)
+        with pytest.raises(InputError, match="backend="):
+            as_model(module, backend="host")
+
+    def stateful(self):
+        eqx = self.eqx
+
+        class Normed(eqx.Module):
+            linear: eqx.nn.Linear
+            norm: eqx.nn.BatchNorm
+
+            def __init__(self, key):
+                self.linear = eqx.nn.Linear(F, H, key=key)
+                self.norm = eqx.nn.BatchNorm(H, axis_name="batch", mode="ema")
+
+            def __call__(self, x, state):
+                out, state = self.norm(jnp.tanh(self.linear(x)), state)
+                return out.sum(), state
+
+        module, state = eqx.nn.make_with_state(Normed)(KEY)
+        trained = jax.vmap(module, axis_name="batch", in_axes=(0, None), out_axes=(0, None))
+        return module, trained(NARROW, state)[1]
+
+    def test_a_state_is_read_and_never_written(self):
+        module, state = self.stateful()
+        quiet = self.eqx.nn.inference_mode(module)
+        expected = np.asarray(jax.vmap(lambda x: quiet(x, state)[0])(NARROW))
+        forms = [as_model(module, state=state), as_model(module, state), as_model((module, state))]
+        for model in forms:
+            np.testing.assert_allclose(model.predict(X), expected, **CLOSE)
+            assert np.array_equal(model.predict(X), model.predict(X))
+
+    def test_refused(self):
+        eqx = self.eqx
+        module, state = self.stateful()
+        with pytest.raises(InputTypeError, match="Normed, which takes state.*state=state"):
+            as_model(module)
+        with pytest.raises(InputError, match="given twice"):
+            as_model((module, state), state=state)
+        with pytest.raises(InputError, match="Linear does not"):
+            as_model(eqx.nn.Linear(F, K, key=KEY), state=state)
+        layers = [eqx.nn.Linear(F, 3, key=KEY), eqx.nn.BatchNorm(3, "batch", mode="ema")]
+        for nest in (lambda one: one, lambda one: eqx.nn.Sequential([one])):
+            make = eqx.nn.make_with_state(lambda nest=nest: nest(eqx.nn.Sequential(layers)))
+            with pytest.raises(InputTypeError, match="Sequential, which takes state"):
+                as_model(make()[0])
+
+        class Noisy(eqx.Module):
+            def __call__(self, x, key):
+                return x.sum() + jax.random.normal(key)
+
+        with pytest.raises(InputTypeError, match="Noisy, which takes key beside a row.*Close over"):
+            as_model(Noisy())
+
+    def test_a_state_that_may_be_left_out(self):
+        eqx = self.eqx
+
+        class Optional(eqx.Module):
+            index: eqx.nn.StateIndex
+
+            def __call__(self, x, state=None, *, key=None):
+                return x.sum()
+
+        model = as_model(Optional(eqx.nn.StateIndex(jnp.zeros(()))))
+        assert xj.Explainer(model, X[:5])(X).stats["structure"] == "additive"
+
+
+@pytest.fixture(scope="module")
+def hk():
+    return pytest.importorskip("haiku")
+
+
+class TestHaiku:
+    def test_a_transformed_function(self, hk):
+        made = hk.transform(lambda x: hk.Linear(K)(jnp.tanh(hk.Linear(H)(x))))
+        params = made.init(KEY, jnp.zeros((1, F)))
+        expected = np.asarray(made.apply(params, None, NARROW))
+        model = as_model(made, params)
+        np.testing.assert_allclose(model.predict(X), expected, **CLOSE)
+        keyless = as_model(hk.without_apply_rng(made), params)
+        assert np.array_equal(keyless.predict(X), model.predict(X))
+        zeros = model.replace(params=jax.tree.map(jnp.zeros_like, params))
+        assert np.array_equal(zeros.predict(X), np.zeros((20, K)))
+
+    def test_a_state(self, hk):
+        def net(x, training=False):
+            normed = hk.BatchNorm(True, True, 0.9)(hk.Linear(H)(x), is_training=training)
+            return hk.Linear(K)(normed)
+
+        made = hk.transform_with_state(net)
+        params, state = made.init(KEY, jnp.zeros((1, F)), True)
+        state = jax.tree.map(lambda leaf: leaf + 1, state)
+        expected = np.asarray(made.apply(params, state, None, NARROW)[0])
+        np.testing.assert_allclose(
+            as_model(made, params, state=state).predict(X), expected, **CLOSE
+        )
+        with pytest.raises(InputTypeError, match="params and state"):
+            as_model(made, params)
+
+    def test_refused(self, hk):
+        made = hk.transform(hk.Linear)
+        for options in ({}, {"params": {}, "state": {}}):
+            with pytest.raises(InputTypeError, match="params alone"):
+                as_model(made, **options)
+        with pytest.raises(InputError, match="backend="):
+            as_model(made, {}, backend="host")
+
+
+@pytest.fixture(scope="module")
+def keras():
+    os.environ.setdefault("KERAS_BACKEND", "jax")  # read once, when it is imported
+    keras = pytest.importorskip("keras")
+    if keras.backend.backend() != "jax":
+        pytest.skip("Keras runs on another backend here; KERAS_BACKEND=jax")
+    return keras
+
+
+class TestKeras:
+    def test_in_inference_form(self, keras):
+        layers = keras.layers
+        net = keras.Sequential(
+            [
+                keras.Input((F,)),
+                layers.Dense(H),
+                layers.BatchNormalization(),
+                layers.Dropout(0.5),
+                layers.Dense(K),
+            ]
+        )
+        net(NARROW, training=True)  # moves the running averages
+        expected = np.asarray(net(NARROW, training=False))
+        model = as_model(net)
+        assert model.backend == "jax"
+        np.testing.assert_allclose(model.predict(X), expected, **CLOSE)
+        host = as_model(net, backend="host")
+        np.testing.assert_allclose(host.predict(X), expected, **CLOSE)
+        params = {"trainable": [0 * one for one in model.params["trainable"]]}
+        zeros = model.replace(params=params | {"fixed": model.params["fixed"]})
+        assert np.array_equal(zeros.predict(X), np.zeros((20, K)))
+        np.testing.assert_allclose(np.asarray(net(NARROW, training=False)), expected, **CLOSE)
+
+    def test_refused(self, keras):
+        with pytest.raises(InputError, match="Call it once"):
+            as_model(keras.Sequential([keras.layers.Dense(K)]))
+        one, two = keras.Input((F,)), keras.Input((F,))
+        both = keras.Model([one, two], keras.layers.Add()([one, two]))
+        with pytest.raises(InputTypeError, match="of 2 inputs"):
+            as_model(both)

@@ -1,0 +1,71 @@
+"""ONNX files: what onnxruntime answers, and files that are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from xaijax.core.errors import InputError
+from xaijax.models import as_model
+
+F = 4
+X = np.random.default_rng(0).normal(size=(20, F))
+NARROW = X.astype(np.float32)
+# float32 answers of two orders of summation: some units in the last place of numbers near 10.
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def onnx():
+    pytest.importorskip("onnxruntime", reason="needs the extra [onnx]")
+    return pytest.importorskip("onnx")
+
+
+class TestOnnx:
+    def write(self, onnx, path, rows="rows", outputs=1):
+        """x W, and its larger column where two outputs are asked for."""
+        make, kind = onnx.helper, onnx.TensorProto
+        weights = np.arange(F * 2, dtype=np.float32).reshape(F, 2)
+        nodes = [make.make_node("MatMul", ["x", "w"], ["chances"])]
+        made = [make.make_tensor_value_info("chances", kind.FLOAT, [rows, 2])]
+        if outputs == 2:
+            nodes += [make.make_node("ArgMax", ["chances"], ["label"], axis=1, keepdims=0)]
+            made = [make.make_tensor_value_info("label", kind.INT64, [rows]), *made]
+        graph = make.make_graph(
+            nodes,
+            "product",
+            [make.make_tensor_value_info("x", kind.FLOAT, [rows, F])],
+            made,
+            [onnx.numpy_helper.from_array(weights, "w")],
+        )
+        opset = [make.make_opsetid("", 17)]
+        onnx.save(make.make_model(graph, opset_imports=opset, ir_version=8), path)
+        return NARROW @ weights
+
+    def test_one_array(self, onnx, tmp_path):
+        path = tmp_path / "product.onnx"
+        expected = self.write(onnx, path)
+        for given in (path, str(path)):
+            model = as_model(given)
+            assert (model.backend, model.name) == ("host", "product.onnx")
+            np.testing.assert_allclose(model.predict(X), expected, **CLOSE)
+
+    def test_a_label_and_chances(self, onnx, tmp_path):
+        path = tmp_path / "both.onnx"
+        expected = self.write(onnx, path, outputs=2)
+        np.testing.assert_allclose(as_model(path).predict(X), expected, **CLOSE)
+        labels = as_model(path, output="label").predict(X)
+        np.testing.assert_array_equal(labels, expected.argmax(1))
+
+    def test_refused(self, onnx, tmp_path):
+        fixed = tmp_path / "fixed.onnx"
+        self.write(onnx, fixed, rows=1)
+        with pytest.raises(InputError, match="batches of 1 rows only.*dynamic_axes"):
+            as_model(fixed)
+        with pytest.raises(FileNotFoundError, match="no such file"):
+            as_model(tmp_path / "none.onnx")
+        (tmp_path / "empty.onnx").write_bytes(b"not a network")
+        with pytest.raises(InputError, match="no ONNX file"):
+            as_model(tmp_path / "empty.onnx")
+        with pytest.raises(InputError, match="backend='jax'"):
+            as_model(fixed, backend="jax")

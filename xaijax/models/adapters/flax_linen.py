@@ -1,0 +1,112 @@
+"""Flax linen: a module with its variables, or a TrainState, traced by JAX in inference form."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.models.adapters.functions import checked_params
+from xaijax.models.adapters.modules import (
+    INFERENCE,
+    in_inference,
+    module_source,
+    refuse_missing,
+    refuse_options,
+)
+from xaijax.models.base.options import came
+from xaijax.models.base.source import Source
+
+
+def is_linen(f: Any) -> bool:
+    """Whether f is a Flax linen module, a tuple that starts with one, or a TrainState."""
+    linen = sys.modules.get("flax.linen")
+    first = f[0] if isinstance(f, tuple) and f else f
+    return linen is not None and (isinstance(first, linen.Module) or _is_train_state(f))
+
+
+def linen_module(f: Any, params: Any, state: Any, backend: str) -> Source:
+    """A linen module and its variables, or a TrainState; written for a batch."""
+    if _is_train_state(f):
+        refuse_options("Flax", backend, params, state)
+        return _of_train_state(f)
+    if not isinstance(f, tuple) and params is not None:
+        f, params = (f, params), None
+    refuse_options("Flax", backend, params, state)
+    if not (isinstance(f, tuple) and len(f) == 2):
+        raise InputTypeError(
+            "f= for Flax must come with its variables, as_model(module, variables) or the pair "
+            f"(module, variables), variables as module.init returned them; got {came(f)}."
+        )
+    given, variables = f
+    if not hasattr(variables, "keys"):
+        raise InputTypeError(
+            f"f= for Flax must be (module, variables) with variables a dict of collections such as "
+            f"{{'params': ...}}; got {type(variables).__name__}."
+        )
+    if not any(name in variables for name in ("params", "batch_stats")) and len(variables):
+        raise InputError(
+            f"f= for Flax must hold the whole variables, {{'params': ...}}; got the collections "
+            f"{came(list(variables))}. Pass (module, {{'params': params}})."
+        )
+    module: Any = _inference_form(given)
+    name = type(module).__name__
+    apply = module.apply
+    call: Any = type(module).__call__ if callable(module) else apply
+    refuse_missing(
+        call,
+        2,
+        f"the Flax module {name}",
+        "as_model(lambda variables, X: module.apply(variables, X, {more}), variables).",
+    )
+    return _source(name, apply, in_inference(call), checked_params(variables))
+
+
+def _of_train_state(state: Any) -> Source:
+    """The module of a TrainState by its `apply_fn`, which takes variables and a batch."""
+    apply = state.apply_fn
+    module = getattr(apply, "__self__", None)
+    linen = sys.modules["flax.linen"]
+    name, mode = getattr(apply, "__name__", "apply_fn"), in_inference(apply)
+    if isinstance(module, linen.Module):
+        module = _inference_form(module)
+        name, mode, apply = type(module).__name__, in_inference(type(module).__call__), module.apply
+    variables = {"params": state.params}
+    if getattr(state, "batch_stats", None) is not None:
+        variables["batch_stats"] = state.batch_stats
+    return _source(name, apply, mode, checked_params(variables))
+
+
+def _source(name: str, apply: Callable[..., Any], mode: dict[str, bool], variables: Any) -> Source:
+    def head(variables: Any, rows: Any) -> Any:
+        flax = sys.modules["flax.errors"]
+        try:
+            return apply(variables, rows, **mode)
+        except (flax.ModifyScopeVariableError, flax.InvalidRngError) as exc:
+            raise InputTypeError(
+                f"f= is the Flax module {name} in training mode: it writes its variables or draws "
+                f"random numbers when it answers ({type(exc).__name__}). Pass it in inference "
+                f"form: as_model(lambda variables, X: module.apply(variables, X, train=False), "
+                f"variables), with what your module calls its mode in place of train."
+            ) from exc
+
+    return module_source("a Flax module, traced by JAX", name, head, variables)
+
+
+def _inference_form(module: Any) -> Any:
+    """A copy whose own fields say inference; a field that is None is said in the call."""
+    fields = {field.name for field in dataclasses.fields(module) if field.init}
+    said = {
+        name: value
+        for name, value in INFERENCE.items()
+        if name in fields and isinstance(getattr(module, name, None), bool)
+    }
+    return module.clone(**said) if said else module
+
+
+def _is_train_state(f: Any) -> bool:
+    found = sys.modules.get("flax.training.train_state")
+    return found is not None and isinstance(f, found.TrainState) and not inspect.isclass(f)

@@ -1,0 +1,56 @@
+"""Haiku: a transformed function with its params, and its state where it has one."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.models.adapters.functions import checked_params
+from xaijax.models.adapters.modules import module_source
+from xaijax.models.base.source import Source
+
+
+def is_haiku(f: Any) -> bool:
+    """Whether f is what `hk.transform` or `hk.transform_with_state` returns."""
+    haiku = sys.modules.get("haiku")
+    return haiku is not None and isinstance(f, (haiku.Transformed, haiku.TransformedWithState))
+
+
+def haiku_function(f: Any, params: Any, state: Any, backend: str) -> Source:
+    """A transformed function of a batch, with its params and, of TransformedWithState, its state.
+
+    It is asked without a random key, so that a function that draws is refused by Haiku.
+    """
+    stateful = isinstance(f, sys.modules["haiku"].TransformedWithState)
+    recipe = "as_model(transformed, params, state=state)" if stateful else "as_model(f, params)"
+    if params is None or stateful == (state is None):
+        raise InputTypeError(
+            f"f= is Haiku's {type(f).__name__}, which goes with "
+            f"{'params and state' if stateful else 'params alone'}: {recipe}, as its init returned "
+            f"them."
+        )
+    if backend == "host":
+        raise InputError(
+            "backend='host' is not accepted for Haiku functions, which JAX traces. Say "
+            "backend='auto' or 'jax'."
+        )
+    taken = list(inspect.signature(f.apply).parameters)
+    key = (None,) if "rng" in taken else ()  # hk.without_apply_rng leaves it out
+
+    if stateful:
+
+        def head(params: Any, rows: Any) -> Any:
+            return f.apply(params["params"], params["state"], *key, rows)[0]
+
+        given = {"params": params, "state": state}
+    else:
+
+        def head(params: Any, rows: Any) -> Any:
+            return f.apply(params, *key, rows)
+
+        given = params
+    return module_source(
+        "a Haiku function, traced by JAX", type(f).__name__, head, checked_params(given)
+    )

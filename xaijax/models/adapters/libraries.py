@@ -1,0 +1,54 @@
+"""Which adapter reads a model: the most particular is asked first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xaijax.core.errors import InputTypeError
+from xaijax.models.adapters.equinox import equinox_module, is_equinox
+from xaijax.models.adapters.flax_linen import is_linen, linen_module
+from xaijax.models.adapters.flax_nnx import is_nnx, nnx_module
+from xaijax.models.adapters.functions import plain_function
+from xaijax.models.adapters.haiku import haiku_function, is_haiku
+from xaijax.models.adapters.keras import is_keras, keras_model
+from xaijax.models.adapters.onnx import is_onnx, onnx_file
+from xaijax.models.adapters.sklearn import estimator, is_estimator
+from xaijax.models.adapters.torch import is_torch, torch_module
+from xaijax.models.base.options import came
+from xaijax.models.base.source import Source
+
+Adapter = tuple[Callable[[Any], bool], Callable[[Any, Any, Any, str], Source]]
+
+# (whether f is of this library, without importing it; what reads f, params=, state=, backend=)
+ADAPTERS: list[Adapter] = [
+    (is_onnx, onnx_file),
+    (is_linen, linen_module),
+    (is_nnx, nnx_module),
+    (is_haiku, haiku_function),
+    (is_equinox, equinox_module),
+    (is_keras, keras_model),
+    (is_torch, torch_module),
+]
+
+
+def source(f: Any, params: Any, state: Any, backend: str) -> Source:
+    """What its adapter finds out about f.
+
+    Raises InputError and InputTypeError for a model that none of them takes.
+    """
+    for takes, read in ADAPTERS:
+        if takes(f):
+            return read(f, params, state, backend)
+    if state is not None:
+        raise InputTypeError("state= goes with Equinox modules and Haiku functions. Leave it out.")
+    if isinstance(f, type):
+        raise InputTypeError(f"f= must be a model; got the class {f.__name__}. Pass an instance.")
+    if is_estimator(f):
+        return estimator(f, params, backend)
+    if not callable(f):
+        raise InputTypeError(
+            f"f= must be a function of rows, a fitted estimator, a module of Flax, Equinox, Haiku, "
+            f"Keras or PyTorch, or the path of an ONNX file; got {type(f).__name__} {came(f)}."
+        )
+    return plain_function(f, params, backend)

@@ -1,0 +1,85 @@
+"""What the adapters of neural libraries share: inference form, arguments refused, the `Source`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.models.base.options import WORDS
+from xaijax.models.base.source import Source
+
+# What a module's own signature may call its mode, and what it is when the module is not trained.
+INFERENCE = {
+    "train": False,
+    "training": False,
+    "is_training": False,
+    "inference": True,
+    "deterministic": True,
+    "use_running_average": True,
+}
+
+
+def in_inference(call: Callable[..., Any]) -> dict[str, bool]:
+    """The keywords of `call` that say its mode, set to inference."""
+    return {name: INFERENCE[name] for name in _parameters(call) if name in INFERENCE}
+
+
+def missing(call: Callable[..., Any], first: int) -> list[str]:
+    """Arguments without a default that `call` takes beside its first ones and its mode."""
+    varied = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [
+        name
+        for name, one in list(_parameters(call).items())[first:]
+        if one.default is inspect.Parameter.empty
+        and one.kind not in varied
+        and name not in INFERENCE
+    ]
+
+
+def refuse_missing(call: Callable[..., Any], first: int, told: str, way: str) -> None:
+    """Raise InputTypeError where `call` must be given more than rows; `way` says what to write."""
+    more = missing(call, first)
+    if more:
+        raise InputTypeError(
+            f"f= is {told}, which takes {', '.join(more)} beside rows. Give them in a function of "
+            f"rows: {way.format(more=', '.join(more))}"
+        )
+
+
+def refuse_options(library: str, backend: str, params: Any = None, state: Any = None) -> None:
+    """Raise InputError for arguments that a module of the library does not take."""
+    for name, value in (("params", params), ("state", state)):
+        if value is not None:
+            raise InputError(
+                f"{name}= is not accepted for a {library} module, which brings its own. Leave it "
+                f"out; model.replace(params=...) sets new ones."
+            )
+    if backend == "host":
+        raise InputError(
+            f"backend='host' is not accepted for {library} modules, which JAX traces. Say "
+            f"backend='auto' or 'jax'."
+        )
+
+
+def module_source(
+    reason: str, name: str, head: Callable[..., Any], params: Any = None, backend: str = "jax"
+) -> Source:
+    """A module's `Source`: one head for all words of `output=`."""
+    return Source(
+        backend=backend,
+        reason=reason,
+        name=name,
+        heads=dict.fromkeys(WORDS, head),
+        default="value",
+        columns="value",
+        params=params,
+    )
+
+
+def _parameters(call: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    try:
+        return dict(inspect.signature(call).parameters)
+    except (TypeError, ValueError):  # compiled callables tell no signature
+        return {}

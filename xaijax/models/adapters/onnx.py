@@ -1,0 +1,99 @@
+"""ONNX files, run by onnxruntime on the host."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.optional import require
+from xaijax.models.adapters.modules import module_source, refuse_options
+from xaijax.models.base.options import WORDS
+from xaijax.models.base.source import Source
+
+DTYPES = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+}
+
+
+def is_onnx(f: Any) -> bool:
+    """Whether f names an ONNX file."""
+    return isinstance(f, (str, os.PathLike)) and str(f).endswith(".onnx")
+
+
+def onnx_file(f: Any, params: Any, state: Any, backend: str) -> Source:
+    """A file of one input whose first axis is rows. Of a label and chances, "proba" is the default.
+
+    Raises ImportError where onnxruntime is not installed, InputError for a file that it cannot
+    read or that has other inputs or outputs.
+    """
+    refuse_options("ONNX", "auto", params, state)
+    if backend == "jax":
+        raise InputError("backend='jax' is not available for ONNX files, which onnxruntime runs.")
+    path = Path(f)
+    if not path.exists():
+        raise FileNotFoundError(f"f={str(path)!r}: there is no such file.")
+    runtime: Any = require("onnxruntime", "xaijax[onnx]")
+    try:
+        session = runtime.InferenceSession(str(path), providers=runtime.get_available_providers())
+    except Exception as exc:
+        raise InputError(
+            f"f={str(path)!r} is no ONNX file that onnxruntime can run: {exc}"
+        ) from exc
+    taken, dtype = _input(session, path)
+    heads, default = _heads(session, taken, dtype, path)
+    source = module_source(
+        "an ONNX file, run by onnxruntime", path.name, heads[default], None, "host"
+    )
+    return dataclasses.replace(source, heads=heads, default=default, columns=default)
+
+
+def _input(session: Any, path: Path) -> tuple[str, Any]:
+    """The name and the dtype of the one input."""
+    inputs = session.get_inputs()
+    if len(inputs) != 1:
+        raise InputTypeError(
+            f"f={path.name!r} has the inputs {[one.name for one in inputs]}, and rows are one "
+            f"array. Write a function of one array that splits it and runs the session, with "
+            f"backend='host'."
+        )
+    (one,) = inputs
+    if one.type not in DTYPES:
+        raise InputTypeError(f"f={path.name!r} takes {one.type}; accepted: {', '.join(DTYPES)}.")
+    if one.shape and isinstance(one.shape[0], int):
+        raise InputError(
+            f"f={path.name!r} takes batches of {one.shape[0]} rows only. Export it with a first "
+            f"axis of any length (dynamic_axes or dynamic_shapes of the exporter)."
+        )
+    return one.name, DTYPES[one.type]
+
+
+def _heads(
+    session: Any, taken: str, dtype: Any, path: Path
+) -> tuple[dict[str, Callable[[Any], Any]], str]:
+    """What each word of `output=` asks, and the default."""
+    outputs = session.get_outputs()
+
+    def asked(name: str) -> Callable[[Any], Any]:
+        return lambda rows: session.run([name], {taken: np.asarray(rows, dtype)})[0]
+
+    if len(outputs) == 1:
+        return dict.fromkeys(WORDS, asked(outputs[0].name)), "value"
+    numbers = [one for one in outputs if one.type in DTYPES]
+    if len(outputs) == 2 and len(numbers) == 2 and len(numbers[1].shape or ()) == 2:
+        return {"label": asked(outputs[0].name), "proba": asked(outputs[1].name)}, "proba"
+    told = [f"{one.name}: {one.type}" for one in outputs]
+    raise InputTypeError(
+        f"f={path.name!r} has the outputs {told}; accepted are one array, or a label and an array "
+        f"of chances (export a scikit-learn classifier with options={{'zipmap': False}})."
+    )
