@@ -56,9 +56,7 @@ def keras() -> xj.Model:
     os.environ.setdefault("KERAS_BACKEND", "jax")  # read once, when it is imported
     keras = pytest.importorskip("keras")
     dense = keras.layers.Dense
-    return xj.as_model(
-        keras.Sequential([keras.Input((F,)), dense(H, "tanh"), dense(K, "softmax")])
-    )
+    return xj.as_model(keras.Sequential([keras.Input((F,)), dense(H, "tanh"), dense(K, "softmax")]))
 
 
 NETWORKS = [linen, nnx, haiku, equinox, keras]

@@ -49,9 +49,23 @@ def xaijax_gaussian_sums(
         rows = rows - middle
         squares = (rows * rows).sum(axis=1)[:, None] + of_centres
         distances = jnp.maximum(squares - 2 * (rows @ centres.T), 0)
-        return jnp.exp(-gamma * distances) @ coefficients + intercept
+        return _sums(jnp.exp(-gamma * distances), coefficients) + intercept
 
     return in_blocks(few, rows)
+
+
+def _sums(factors: jax.Array, coefficients: jax.Array) -> jax.Array:
+    """factors [R, L] in [0, 1] @ coefficients [L, A], with few of its digits lost in between.
+
+    Both are split into whole multiples of 2^-6 of their largest and what is left. Products of the
+    multiples have 12 bits, so that up to 2^12 of float32's 24 bits add up without rounding; what
+    is left is 2^-7 as large, and so is what its sums lose.
+    """
+    _, power = jnp.frexp(jnp.abs(coefficients).max(axis=0, initial=0))
+    unit = jnp.ldexp(jnp.ones_like(coefficients, shape=power.shape) / 64, power)
+    coarse, whole = jnp.round(factors * 64) / 64, jnp.round(coefficients / unit) * unit
+    fine = coarse @ (coefficients - whole) + (factors - coarse) @ coefficients
+    return coarse @ whole + fine
 
 
 @partial(jax.jit, static_argnames=("walk",))

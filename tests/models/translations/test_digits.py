@@ -22,7 +22,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVR
+from sklearn.svm import SVC, SVR
 from sklearn.tree import DecisionTreeRegressor
 
 import xaijax as xj
@@ -101,6 +101,22 @@ def test_rows_that_show_no_spread_are_answered_by_the_estimator(rows: np.ndarray
     np.testing.assert_allclose(
         model.predict(rows), fitted.predict(rows), rtol=0, atol=SHARE * spread
     )
+
+
+def test_a_machine_of_thousands_of_vectors_keeps_its_digits_in_jax() -> None:
+    """scikit-learn sorts the vectors by class: added up so, the sum rounds far from its end.
+
+    In that order, without splitting, the answers are off by 7e-5 of their spread, ours by 2e-6.
+    """
+    rng = np.random.default_rng(8)
+    rows = rng.normal(size=(4_000, P)).astype("f4")
+    noisy = rows[:, 0] + rng.normal(scale=3.0, size=len(rows)) > 0
+    fitted = SVC(gamma=0.3).fit(rows, noisy)
+    assert len(fitted.support_) > 3_000
+    model = xj.as_model(fitted)
+    scores = fitted.decision_function(rows)
+    np.testing.assert_allclose(model.predict(rows), scores, rtol=0, atol=SHARE / 2 * np.ptp(scores))
+    assert model.backend == "jax"
 
 
 SCALED = {

@@ -18,9 +18,10 @@ from xaijax.tables.coded_table import Untranslatable
 from xaijax_kernels.structures.named import xaijax_gaussian_sums
 
 
-def _kernel(estimator: Any, columns: Columns) -> tuple[dict[str, np.ndarray], Any]:
+def _kernel(
+    estimator: Any, vectors: np.ndarray, columns: Columns
+) -> tuple[dict[str, np.ndarray], Any]:
     """(params with "vectors" [V, F], (params, rows) -> k(row, vector) [R, V])."""
-    vectors = dense(estimator.support_vectors_)
     gamma, power, shift = estimator._gamma, estimator.degree, estimator.coef0
     name = estimator.kernel
     params = {
@@ -45,10 +46,12 @@ def _machine(
 ) -> tuple[Any, Head]:
     """(params, scores): kernel @ coefficients [V, P] + bias [P]; less: of bias."""
     bias = columns.number(estimator._intercept_ - less)
+    order = _mixed(coefficients)
+    vectors, coefficients = dense(estimator.support_vectors_)[order], coefficients[order]
     if estimator.kernel == "rbf":
         parts = {
             # Distances do not change where all is moved.
-            "vectors": columns.number(dense(estimator.support_vectors_) - columns.taken()),
+            "vectors": columns.number(vectors - columns.taken()),
             "gamma": columns.number(estimator._gamma),
             "coefficients": columns.number(coefficients),
             "bias": bias,
@@ -59,13 +62,28 @@ def _machine(
             return xaijax_gaussian_sums(rows, *own)
 
         return parts, sums
-    params, kernel = _kernel(estimator, columns)
+    params, kernel = _kernel(estimator, vectors, columns)
     params["coefficients"], params["bias"] = columns.number(coefficients), bias
 
     def scores(params: Any, rows: Any) -> Any:
         return kernel(params, rows) @ params["coefficients"] + params["bias"]
 
     return params, scores
+
+
+def _mixed(coefficients: np.ndarray) -> np.ndarray:
+    """An order of the vectors [V] in which coefficients [V, P] of each sign are spread evenly.
+
+    scikit-learn sorts vectors by class: a sum over thousands goes far below 0 and back, and rounds
+    to the digits of its farthest point. With 5,231 vectors of Adult it lost 7e-5 of the answers'
+    spread, spread evenly 6e-6.
+    """
+    place = np.empty(len(coefficients))
+    signs, group = np.unique(np.sign(coefficients), axis=0, return_inverse=True)
+    for g in range(len(signs)):
+        own = np.flatnonzero(group.reshape(-1) == g)
+        place[own] = (np.arange(len(own)) + 0.5) / len(own)
+    return np.argsort(place, kind="stable")
 
 
 @translates("SVR", "NuSVR")
