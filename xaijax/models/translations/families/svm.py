@@ -17,13 +17,14 @@ from xaijax.models.translations.registry import Head, Translation, translates
 from xaijax.tables.coded_table import Untranslatable
 from xaijax_kernels.structures.named import xaijax_gaussian_sums
 
+_KERNELS = ("linear", "poly", "rbf", "sigmoid")
+
 
 def _kernel(
     estimator: Any, vectors: np.ndarray, columns: Columns
 ) -> tuple[dict[str, np.ndarray], Any]:
     """(params with "vectors" [V, F], (params, rows) -> k(row, vector) [R, V])."""
     gamma, power, shift = estimator._gamma, estimator.degree, estimator.coef0
-    name = estimator.kernel
     params = {
         "vectors": columns.number(vectors),
         "gamma": columns.number(gamma),
@@ -34,10 +35,7 @@ def _kernel(
         "poly": lambda params, x: (params["gamma"] * x + params["shift"]) ** power,
         "sigmoid": lambda params, x: jnp.tanh(params["gamma"] * x + params["shift"]),
     }
-    if callable(name) or name not in of_product:
-        shown = "a function" if callable(name) else repr(name)
-        raise Untranslatable(f"its kernel, {shown}, has no translation")
-    chosen = of_product[name]
+    chosen = of_product[estimator.kernel]
     return params, lambda params, rows: chosen(params, rows @ params["vectors"].T)
 
 
@@ -45,6 +43,10 @@ def _machine(
     estimator: Any, coefficients: np.ndarray, columns: Columns, less: Any = 0.0
 ) -> tuple[Any, Head]:
     """(params, scores): kernel @ coefficients [V, P] + bias [P]; less: of bias."""
+    if callable(estimator.kernel) or estimator.kernel not in _KERNELS:
+        # Before its vectors are looked at: a precomputed kernel keeps none.
+        shown = "a function" if callable(estimator.kernel) else repr(estimator.kernel)
+        raise Untranslatable(f"its kernel, {shown}, has no translation")
     bias = columns.number(estimator._intercept_ - less)
     order = _mixed(coefficients)
     vectors, coefficients = dense(estimator.support_vectors_)[order], coefficients[order]
