@@ -51,6 +51,7 @@ def test_intervals_cover(name, index, times, low, high):
     assert (share > low).all() and (share < high).all(), share  # with these seeds, without slack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(games.ESTIMATORS))
 def test_broken_errors_do_not_cover(name):
     """The check sees errors 30 % too small or 50 % too large at a tenth of the seeds.
@@ -91,6 +92,7 @@ def test_bias_is_within_sampling_noise():
         assert np.abs(z).max() < 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", some_slow(games.INDICES))
 def test_bias_of_the_kernel_is_small_and_goes(index):
     """A ratio of two estimates is biased by O(1 / pairs): squared, a small part of the error.

@@ -156,6 +156,7 @@ def test_errors_are_unknown_with_few_pairs(index):
         assert np.isfinite(got.std_errors).all() == known and (got.dof >= 1).all()
 
 
+@pytest.mark.slow
 def test_many_players_do_not_overflow():
     for P, index in itertools.product((128, 1030), INDICES):
         budget = kernel.smallest_budget(P, named(index)) + 2 * P

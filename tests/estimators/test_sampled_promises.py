@@ -102,6 +102,7 @@ def test_every_instance_is_asked_the_same_coalitions_once_within_the_budget(inde
     assert got.stats["padded_rows"] == 0
 
 
+@pytest.mark.slow
 def test_the_default_budget():
     model = xj.as_model(lambda X: X.sum(axis=1))
     for players, budget in ((20, 2088), (1100, 4400)):
@@ -230,6 +231,7 @@ def test_auto_is_exact_up_to_as_many_corners_as_the_budget_asks_rows():
         assert run(x, base[:1], f, budget=None).exact == fits
 
 
+@pytest.mark.slow
 def test_auto_takes_the_kernel_from_16_coalitions_a_player_up_to_128_players():
     model = xj.as_model(lambda X: X.sum(axis=1))
     for players, budget, sampler in (

@@ -120,6 +120,7 @@ def test_the_repr_says_how_sure(mixed):
     assert "no standard errors for 4 of 6 instances: fewer than 2 antithetic pairs" in without
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("structure", "rows"), some_slow([(None, 1), ("plain", 2**10)]))
 def test_twenty_thousand_players_are_shown_and_saved(tmp_path, structure, rows):
     """2^20,000 has 6,021 digits, more than Python makes a text of."""

@@ -208,6 +208,7 @@ def test_noise_is_a_function_of_secret_row_version_and_epsilon() -> None:
     assert len(keys) == 7
 
 
+@pytest.mark.slow
 def test_noise_has_the_distribution_that_is_said() -> None:
     """Discrete Laplace, by a chi-square test; false alarms: one in ten millions of secrets.
 

@@ -295,6 +295,7 @@ class After:
         return reply
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", some_slow(["killed", "hangs"]))
 def test_a_guest_lost_in_mid_sweep_and_resumed(
     how: str, folder: Path, tls: dict[str, fd.Tls], tmp_path: Path

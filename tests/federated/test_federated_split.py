@@ -145,6 +145,7 @@ def test_the_split_network_is_as_accurate_as_the_joint_one() -> None:
     assert ours > (without == y[test]).mean() + 0.005  # the guest's part is not idle
 
 
+@pytest.mark.slow
 def test_the_network_learns_across_parties() -> None:
     X, y = labelled(3_000)
     split = fd.split_network(X[:2_500], y[:2_500], {"shop": GUEST}, steps=1_200, batch=256)
@@ -154,6 +155,7 @@ def test_the_network_learns_across_parties() -> None:
     assert np.abs(split.parts["shop"].answers(rest[:, GUEST])).max() <= 1
 
 
+@pytest.mark.slow
 def test_files_hold_numbers_and_come_back(tmp_path: Path) -> None:
     X, y = labelled(200)
     for kind, split in (

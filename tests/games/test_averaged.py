@@ -118,6 +118,7 @@ def test_players_of_several_columns(tables):
     assert tables == [5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["machine", "forest"])
 def test_estimators_go_by_tables(kind, tables):
     rng = np.random.default_rng(1)
@@ -137,6 +138,7 @@ def test_estimators_go_by_tables(kind, tables):
     assert tables == [4]
 
 
+@pytest.mark.slow
 def test_who_agrees_with_a_donor_goes_by_pairs_and_bits_stay(tables):
     """A row's bits hang on the row and the donors: not on how many go by tables beside it."""
     X, donors = drawn(60, 48, 5)
@@ -192,6 +194,7 @@ def test_bad_answers_are_named_as_without_tables(tables):
     assert tables == [5]
 
 
+@pytest.mark.slow
 def test_scores_that_are_no_distribution_are_named_as_without_tables(tables):
     X, donors = drawn(6, 32, 4)
     found = []

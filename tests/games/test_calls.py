@@ -49,6 +49,7 @@ def test_a_jax_model_is_traced_twice_per_explainer(kind, link):
     np.testing.assert_array_equal(new.values, fresh(X[:5], progress=False).values)
 
 
+@pytest.mark.slow
 @often.product({"kind": ["continuous", "few"], "batch_size": ["auto", 1, 1000, 5000]})
 def test_dispatches_of_a_jax_model(kind, batch_size):
     X, donors = games.rows(N, P, kind, 1), games.rows(B, P, kind, 2)

@@ -43,6 +43,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "host"])
 def test_batch_size_order_and_neighbours(backend):
     X, donors = data()

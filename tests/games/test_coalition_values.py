@@ -167,6 +167,7 @@ def test_missing_numbers_agree_with_each_other(backend):
     assert game.count.distinct == planned_rows(differing_players(*marked), C).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["continuous", "few"])
 @BACKENDS
 def test_little_memory_cuts_coalitions_donors_and_instances(backend, kind, monkeypatch):
@@ -195,6 +196,7 @@ def test_little_memory_cuts_coalitions_donors_and_instances(backend, kind, monke
         assert game.count.distinct == 5 * B * C
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=25, deadline=None, derandomize=True)
 def test_whatever_the_sizes_and_agreements(data):

@@ -68,6 +68,7 @@ def test_draws_have_the_values_of_whole_rows(way: str, options: dict[str, Any]) 
     assert got.stats["model_calls"] < wanted.stats["model_calls"]
 
 
+@pytest.mark.slow
 def test_individuals_and_the_parts_of_a_disparity() -> None:
     for options in ({"quantity": "actual"}, {"quantity": "disparity", "members": MEMBERS}):
         got, wanted = asked(None, "unary", **options), asked("plain", "unary", **options)

@@ -58,6 +58,7 @@ def samples(rows, size, **more):
         yield xj.QII(model, drawn, players={"both": [0, 1]}, quantity="rate", **more).unary()
 
 
+@pytest.mark.slow
 def test_a_subsample_is_amplified_and_no_more(monkeypatch, record_property):
     worlds = []
     for rows in ([1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]):
@@ -87,6 +88,7 @@ def of_samples(worlds, size, monkeypatch, **more):
     return (*out, scale)
 
 
+@pytest.mark.slow
 def test_a_subsample_with_a_public_pool_shows_no_more(monkeypatch, record_property):
     worlds = [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]
     pool = oracles.bits([3, 0])

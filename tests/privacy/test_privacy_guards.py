@@ -22,6 +22,7 @@ def told(explanation):
     return [str(one.message) for one in caught]
 
 
+@pytest.mark.slow
 def test_copies_of_rows_of_the_data_are_told_to_the_curator_only():
     """All rows of X= or pool= equal to rows of the data: a warning, and no part of the copy."""
     away = D + 2
@@ -64,6 +65,7 @@ def test_copies_of_rows_of_a_frame_are_told():
         assert len(found) == warned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [(1, 2), (-1, 1), (3, 4), (0, 1)])
 def test_whether_it_is_released_does_not_depend_on_the_labels_that_came(labels):
     """Of classes that were not declared 1 is positive, whichever labels the data show."""

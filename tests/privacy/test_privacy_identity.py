@@ -214,6 +214,7 @@ def test_a_model_that_cannot_be_known_is_never_answered_from_the_ledger(ledger):
             assert private.mechanism["charged"] and not private.mechanism["free_again"]
 
 
+@pytest.mark.slow
 def test_a_model_that_is_known_is_answered_free_of_charge(ledger):
     models = [
         lambda: xj.as_model(LogisticRegression().fit(D, Y)),

@@ -50,6 +50,7 @@ def test_a_release_is_charged_once_and_told_again(path):
     assert oct(path.stat().st_mode & 0o777) == "0o600"
 
 
+@pytest.mark.slow
 def test_what_differs_is_charged(path):
     ledger = xj.privacy.Ledger(path, 100.0)
     other = D.copy()

@@ -42,6 +42,7 @@ def chi_square(draws, scale, cells=60):
     return chi2.sf(gap[used].sum(), used.sum() - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.6, 3.7, 1000.25, 345678.9])
 def test_noise_is_discrete_laplace(scale):
     draws = np.array(mechanism.noisy([0] * DRAWS, scale))
@@ -164,6 +165,7 @@ def reached(start: list[str]) -> set[str]:
     return done
 
 
+@pytest.mark.slow
 def test_noise_has_one_source():
     """Of all files of the release, and of all that these import."""
     ours = [name for name in library_modules() if name.startswith("xaijax.privacy")]

@@ -94,6 +94,7 @@ def tried(path, text):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("top", sorted(json.loads(TEXT)))
 def test_no_change_of_a_field_gives_a_raw_error(top, tmp_path):
     path, read = tmp_path / "rules.json", []

@@ -153,6 +153,7 @@ def hidden(rows):
     return jnp.tanh(jnp.where(rows > 0, rows, 0) @ WIDE).sum(1)
 
 
+@pytest.mark.slow
 def test_the_same_in_another_process():
     script = (
         "import test_merge_models as t\n"

@@ -115,6 +115,7 @@ def test_rows_are_drawn_with_replacement_and_equally():
     assert not np.array_equal(times[0], times[1])
 
 
+@pytest.mark.slow
 def test_standard_errors_are_right_for_a_slope_of_normal_data():
     """Against repeated samples: 200 tables of 400 rows, 100 replicates each.
 

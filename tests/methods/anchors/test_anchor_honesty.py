@@ -74,6 +74,7 @@ def test_rules_apply_to_the_rows_they_were_made_of(bins):
             np.testing.assert_array_equal(rule.applies(frame), loaded.applies(TENTHS))
 
 
+@pytest.mark.slow
 def test_cuts_and_own_predicates_are_read_as_the_data_are():
     for model in both():
         anchors = xj.AnchorExplainer(model, TENTHS, bins={0: [0.3, 0.6]})
@@ -148,6 +149,7 @@ def test_padding_is_counted_apart():
         assert stats["padded_rows"] > 0 and asked <= sum(rows) <= asked + probes
 
 
+@pytest.mark.slow
 def test_fresh_draws_are_for_the_rows_of_the_rules():
     for model in both():
         anchors = xj.AnchorExplainer(model, TENTHS)

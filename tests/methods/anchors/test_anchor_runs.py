@@ -108,6 +108,7 @@ def test_rounds_of_a_host_model_are_calls():
     assert len(calls) <= calls_of_rounds + 8
 
 
+@pytest.mark.slow
 def test_small_tiles_and_batches_change_nothing():
     wanted = told(explainer(perturbation="row").explain(DATA, search="exact"))
     for tile in (256, 1024):
@@ -115,6 +116,7 @@ def test_small_tiles_and_batches_change_nothing():
         assert told(found) == wanted
 
 
+@pytest.mark.slow
 def test_tiles_are_small_and_no_smaller_where_memory_is_short():
     """A quarter of the engine's, halved only until four of them fit."""
     W = np.random.default_rng(0).normal(size=(4, 16)).astype(np.float32)

@@ -100,6 +100,7 @@ MODEL = xj.as_model(
 SMALL = 1e-12
 
 
+@pytest.mark.slow
 @FEW
 @given(ROWS)
 def test_of_individuals_and_their_mean(data):

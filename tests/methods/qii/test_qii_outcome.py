@@ -92,6 +92,7 @@ def test_a_lone_chance_is_of_the_second_class(backend, classes, second):
     np.testing.assert_allclose(of(model, positive), shapley(score, D[0]), rtol=0, atol=atol)
 
 
+@pytest.mark.slow
 @BACKENDS
 def test_a_selected_column_of_a_jax_model_too(backend):
     def f(rows):
@@ -210,6 +211,7 @@ def test_bounds_hold_where_answers_that_are_not_finite_pass(nonfinite):
         xj.QII(model, D, quantity=lambda a, o: a[:, 0], outcome="score").unary(D[:1])
 
 
+@pytest.mark.slow
 def test_many_classes_in_float32_sum_to_one():
     """The tolerance grows with the classes: a softmax of a thousand is a distribution."""
     W = RNG.normal(size=(3, 1000)).astype(np.float32) * 3

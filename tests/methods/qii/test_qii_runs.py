@@ -53,6 +53,7 @@ def test_bits_of_any_chance_do_not_depend_on_the_company(outcome):
     np.testing.assert_array_equal(qii.explain((D + 0.1)[::-1], index=chance).values, whole[::-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantity", ["actual", "disparity"])
 def test_bits_do_not_depend_on_the_company(quantity):
     model = xj.as_model(f, output="label")
@@ -280,6 +281,7 @@ def test_labels_of_every_kind_of_model():
         np.testing.assert_array_equal(decided.predict(D), expected)
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_randomised_classifier_is_told():
     """Its vector of chances: errors that are those of many runs; no table, no distance of it."""
     noise = np.random.default_rng(0)

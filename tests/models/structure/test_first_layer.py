@@ -107,6 +107,7 @@ def test_an_additive_model_is_exact() -> None:
     assert got.std_errors is not None and got.std_errors.max() <= 1e-5 * span
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tile", [256, 1024])
 def test_donors_in_segments_and_instances_in_groups(
     tile: int, monkeypatch: pytest.MonkeyPatch
@@ -151,6 +152,7 @@ def test_link_selected_output_and_new_params() -> None:
     close(got.values, wanted.values, P, 10.0)
 
 
+@pytest.mark.slow
 def test_without_params_and_with_images() -> None:
     params, f, weights, head = network(8, (16, 5, 1), "tanh")
 
@@ -176,6 +178,7 @@ def test_without_params_and_with_images() -> None:
     assert sampled(X[:1]).stats["structure"] is None
 
 
+@pytest.mark.slow
 def test_tolerance_walks_on() -> None:
     P = 24
     plain, layered = both(9, (P, 10, 1))
@@ -212,6 +215,7 @@ def test_a_structure_that_is_not_the_models_is_refused() -> None:
         xj.as_model(lambda X: X[:, 0], backend="host", structure=xj.FirstLayer(weights, head))
 
 
+@pytest.mark.slow
 def test_answers_that_are_not_finite_are_refused() -> None:
     P = 20
     params, f, weights, head = network(11, (P, 4, 1), "relu")
@@ -246,6 +250,7 @@ def turned(weights: Any) -> Any:
     return other
 
 
+@pytest.mark.slow
 def test_the_check_is_of_the_spread_and_not_of_the_level() -> None:
     """Beside answers of 1e5 a wrong layer is refused all the same, and a right one is not."""
     P = 12

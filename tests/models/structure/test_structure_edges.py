@@ -66,6 +66,7 @@ def test_one_donor_with_a_large_number(large: float) -> None:
     np.testing.assert_allclose(got.values, truth[..., 0], rtol=0, atol=16 * 2.0**-24)
 
 
+@pytest.mark.slow
 def test_orders_are_not_walked_past_a_large_number() -> None:
     w = RNG.normal(size=(30, 3)).astype(np.float32) / 5
     rows, background = (RNG.normal(size=(n, 30)).astype(np.float32) for n in (2, 4))
@@ -105,6 +106,7 @@ def test_models_of_one_column() -> None:
         np.testing.assert_allclose(got.values[:, 0], truth, rtol=0, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_far_donor_of_a_radial_machine() -> None:
     model = SVC(gamma=1.0).fit(X, SCORE > 0)
     background = X[:6].copy()

@@ -154,6 +154,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @often.product({"structure": [None, "plain"], "name": ASKED})
 def test_every_way_to_ask_adds_the_offset(name: str, structure: str | None, far: Any) -> None:
     """Values, and base values, where the offset drops out and where it does not."""
@@ -174,6 +175,7 @@ def test_orders_that_are_walked_add_the_offset() -> None:
     assert found.stats["structure"] == "first layer"
 
 
+@pytest.mark.slow
 def test_one_of_several_targets() -> None:
     fitted = FORESTS().fit(X, np.stack([Y, X[:, 0]], axis=1) + [0.0, 1e6])
     model = xj.as_model(fitted, output=1)
@@ -193,6 +195,7 @@ def test_guests_of_a_federation(far: Any) -> None:
     np.testing.assert_allclose(found.base_values, wanted.base_values, rtol=0, atol=SHARE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [False, True])
 def test_a_decision_by_threshold_is_that_of_the_host(before: bool, far: Any) -> None:
     """What is compared with a threshold inside a program cannot be short of the offset."""

@@ -13,6 +13,7 @@ from xaijax_kernels.neighbours import AT_ONCE, nearest
 POWERS = [1.0, 2.0, 3.0, float("inf")]
 
 
+@pytest.mark.slow
 @often.product(
     {"V, F, k": [(7, 3, 7), (3000, 1, 5), (AT_ONCE + 5, 12, 3), (5000, 70, 8)], "power": POWERS}
 )

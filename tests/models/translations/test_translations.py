@@ -215,6 +215,7 @@ def test_values_of_an_explanation_are_those_of_the_host(name):
     np.testing.assert_allclose(found.base_values, wanted.base_values, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_influences_on_the_decided_class_are_those_of_the_host():
     kind = KINDS["ordinal forest"]
     unary = []
