@@ -50,7 +50,7 @@ def f(rows):
         ("players", ["nobody"], E),
         ("players", [[0, 0]], E),
         ("players", [0, 2, 2], E),
-        ("players", [-1, 0, 1], E),
+        ("players", [-2, 0, 1], E),
         ("players", [0, 1, 10**15], E),
         ("players", np.array([0, 1]), E),
         ("players", np.array([0.0, 1.0, 2.0]), T),

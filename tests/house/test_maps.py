@@ -33,7 +33,6 @@ UNTYPED = {
     "xaijax/methods/qii/problem.py": 1,
     "xaijax/methods/qii/recount.py": 1,
     "xaijax/models/asking/findings.py": 5,
-    "xaijax/models/asking/rows.py": 2,
     "xaijax/models/structure/agreement.py": 4,
     "xaijax/models/structure/declared.py": 1,
     "xaijax/models/translations/settled.py": 3,

@@ -35,6 +35,7 @@ from xaijax_kernels.engine.hybrids import (
     hybrid_rows,
     kept_players,
     listed_masks,
+    of_columns,
     ranks,
 )
 from xaijax_kernels.engine.listed import group_means, list_means
@@ -155,6 +156,7 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
         return hybrid_rows(x, donors, None, P, BITS, slots)
 
     Q = 48
+    bools_of_players = jax.ShapeDtypeStruct((S, P), bool)
     masks = u32(Q, 1)
 
     def listed(x: Any, donors: Any, slots: Any, masks: Any, kind: str) -> Any:
@@ -166,6 +168,7 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
         yield "kept_players", partial(kept_players, P, BITS, kind=kind), arguments[2:]
     yield "corner_masks", partial(corner_masks, P, BITS), (i32(S, SLOT_COLUMNS),)
     yield "listed_masks", partial(listed_masks, P, BITS), (i32(S, SLOT_COLUMNS), masks)
+    yield "of_columns", of_columns, (bools_of_players, i32(2 * P))
     yield "group_means", partial(group_means, slot=16), (f32(8 * R, K), f32(B))
     bools = (jax.ShapeDtypeStruct((N, B), bool), jax.ShapeDtypeStruct((Q, P), bool))
     places = (i32(N, B), bools[0], i32(N, B, P), bools[1], f32(B))

@@ -35,11 +35,12 @@ def fingerprint(game: Game) -> str:
 
     Functions are compared by their code, defaults and what they close over, and by the numbers,
     texts and arrays that they read by a global name or hold. A sampler's rows are draws, and left
-    out.
+    out, as is what a function makes of the instances.
     """
     setting, quantity = game.setting, game.quantity
     digest = _of_donors(setting.replacement).copy()
-    for given in (setting.score, quantity.outer, quantity.combine):
+    stand_ins = getattr(setting.replacement.table, "stand_ins", None)
+    for given in (setting.score, quantity.outer, quantity.combine, stand_ins):
         for part in _parts(given, DEEP):
             digest.update(part)
     return digest.hexdigest()
@@ -71,7 +72,7 @@ def _of_model(probed: Probed) -> str | None:
 
 def _rows(replacement: Replacement) -> Iterator[bytes]:
     """The donors as they were read, and their weights: the same whether JAX or the host asks."""
-    if replacement.kind == "sampler":
+    if replacement.kind in ("sampler", "function"):
         return
     replacement = replacement.on_host()
     yield replacement.weights.tobytes()

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.threads import in_order, threads_of
 from xaijax.core.typing import Rows
@@ -24,8 +23,9 @@ from xaijax.models.asking.findings import (
 )
 from xaijax.models.asking.host import call_host, guarded
 from xaijax.models.asking.labels import decide, named
+from xaijax.models.asking.leaves import of_codes
 from xaijax.models.asking.predict import run_jax
-from xaijax.models.asking.rows import host_rows, jax_rows, parts
+from xaijax.models.asking.rows import answered_by, parts
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_finite, check_labels, check_output
 from xaijax.models.base.trace import Selected
@@ -34,7 +34,7 @@ from xaijax.models.identity.identity import identity, mark
 from xaijax.models.translations.columns import Reader
 from xaijax.models.translations.settled import reason_of, recentred_copy, settled_to
 from xaijax.models.translations.translated import COMPARED, Comparison, Made
-from xaijax.tables.coded_table import CodedTable, Untranslatable
+from xaijax.tables.coded_table import CodedTable
 from xaijax_kernels.structures.base import Structure
 
 _KEEP: Any = object()
@@ -96,7 +96,7 @@ class Model:
     @property
     def backend(self) -> str:
         """ "jax" or "host": where it runs, as far as is known before a translation is compared."""
-        return "host" if self._sent_away else self.loop
+        return "host" if self.sent_away else self.loop
 
     @property
     def reason(self) -> str:
@@ -104,7 +104,8 @@ class Model:
         return reason_of(self)
 
     @property
-    def _sent_away(self) -> bool:
+    def sent_away(self) -> bool:
+        """For the engine: whether a comparison has sent a translated estimator to the host."""
         return self.comparison is not None and self.comparison.reason is not None
 
     def settled(self, rows: tuple[Any, ...] = ()) -> Model:
@@ -136,6 +137,10 @@ class Model:
         reader = self.settled().reader
         return table if reader is None else CodedTable(table, reader)
 
+    def of_codes(self, table: Any) -> Model:
+        """The model that the engine asks, of what the table makes of codes."""
+        return of_codes(self, table)
+
     def predict(self, X: Rows) -> np.ndarray:
         """The model's output for rows X.
 
@@ -150,9 +155,9 @@ class Model:
             ModelOutputError: not one number, or K, a row; NaN or infinity with nonfinite="raise".
             TimeoutError: a call took too long. The model's own exceptions come through unchanged.
         """
-        model, rows = self._rows(X)
+        model, rows = answered_by(self, X)
         if model is not self:
-            return model.predict(X)
+            return model.predict(rows)
         if self.loop == "jax":
             raw = run_jax(self.compiled, "apply", self._traced(self.apply), self.params, rows)
             values = self._whole(raw.astype(np.float64))
@@ -182,9 +187,9 @@ class Model:
         if self.decide is not None or self.output == "label":
             return self._own_labels(X)
         one_column = self.output not in WORDS and self.threshold is not None
-        model, rows = self._rows(X)
+        model, rows = answered_by(self, X)
         if model is not self:
-            return model.labels(X)
+            return model.labels(rows)
         if one_column:
             scores = self.predict(X)
         elif self.loop == "jax":
@@ -336,27 +341,6 @@ class Model:
     def _unlayered(self) -> str | None:  # of a copy with another answer than a declared head's
         return self.structure if isinstance(self.structure, str) else None
 
-    def _rows(self, X: Any) -> tuple[Model, Any]:
-        """(which model answers, X as it takes them)."""
-        if self.reader is None:
-            return self, (jax_rows if self.loop == "jax" else host_rows)(self, X)
-        if self._sent_away:
-            return self.settled(), None
-        self.refuse_changed()
-        rows = host_rows(self, X)
-        if self.comparison is not None:
-            model = self.settled(() if self.comparison.done else (rows,))
-            model = model if self.comparison.decided else self.original or model
-            if model is not self:
-                return model, None
-        try:
-            return self, self.reader.codes(rows)
-        except Untranslatable as reason:
-            if self.comparison is None:
-                raise InputError(f"X: {self.name} cannot run in JAX on it: {reason}.") from None
-            self.comparison.to_host(str(reason))
-            return self.settled(), None
-
     def _whole(self, answers: np.ndarray) -> np.ndarray:
         """Answers of JAX in float64, with what they are short of."""
         return answers if self.offset is None else answers + self.offset
@@ -374,9 +358,9 @@ class Model:
         return np.concatenate(list(in_order(ask, cut, threads_of(self.thread_safe))))
 
     def _own_labels(self, X: Any) -> np.ndarray:
-        model, rows = self._rows(X)
+        model, rows = answered_by(self, X)
         if model is not self:
-            return model.labels(X)
+            return model.labels(rows)
         if self.loop == "jax":
             function = self._traced(self.decide or self.scores)
             key = "scores" if self.decide is None else "decide"

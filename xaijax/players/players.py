@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 
+NAMED = 3  # entries of which a player's name is made
+
 
 @dataclass(frozen=True)
 class Players:
     """P players over F columns (the flattened instance)."""
 
-    of_column: np.ndarray  # int64 [F], the player that owns each column
+    of_column: np.ndarray  # int64 [F], the player that owns each column; -1: none, never replaced
     names: tuple[str, ...]  # [P]
 
     @property
@@ -39,6 +42,30 @@ class Players:
         return np.flatnonzero(self.of_column == player)
 
 
+@dataclass(frozen=True)
+class OwnPlayers:
+    """P players of which each instance has its own entries, or none."""
+
+    of_entry: np.ndarray  # int64 [N, F], the player that owns each entry; -1: never replaced
+    names: tuple[str, ...]  # [P]
+
+    @property
+    def count(self) -> int:
+        """P."""
+        return len(self.names)
+
+    @cached_property
+    def present(self) -> np.ndarray:
+        """Whether an instance has entries of a player, bool [N, P]."""
+        found = np.zeros((len(self.of_entry), self.count + 1), bool)
+        found[np.arange(len(found))[:, None], self.of_entry] = True  # the last column: of nobody
+        return found[:, :-1]
+
+    def all_columns(self) -> tuple[tuple[int, ...], ...]:
+        """None that all instances share."""
+        return ((),) * self.count
+
+
 def players_from(
     players: Any, feature_names: Sequence[str] | None, shape: tuple[int, ...]
 ) -> Players:
@@ -46,7 +73,8 @@ def players_from(
 
     None: each column by itself. {"name": [columns]} or [[columns], ...]: the groups in the order
     given, then the columns that no group names, in column order. An integer array shaped like one
-    instance: the player of each entry, numbered 0..P-1 without holes.
+    instance: the player of each entry, numbered 0..P-1 without holes; -1: never replaced.
+    See also `own_players`.
     Raises InputError for overlaps, holes and unknown columns, InputTypeError for other types.
     """
     F = math.prod(shape)
@@ -117,19 +145,54 @@ def _from_groups(groups: Iterable[tuple[str, Any]], labels: Sequence[str], F: in
     return Players(of_column, tuple(names))
 
 
+def own_players(numbers: np.ndarray) -> OwnPlayers:
+    """The players of the entries of each instance, by their numbers [N, F]."""
+    return OwnPlayers(_numbered(numbers), player_names(int(numbers.max()) + 1))
+
+
+def player_names(P: int) -> tuple[str, ...]:
+    """Of players that have numbers only."""
+    return tuple(f"player {p}" for p in range(P))
+
+
+def players_numbered(numbers: np.ndarray, labels: Sequence[str]) -> Players:
+    """The players of entries by their numbers [F], as of an array of `players_from`.
+
+    A player is named by the places of its entries, where these are three at most.
+    """
+    flat = _numbered(numbers)
+    names = []
+    for p in range(int(flat.max()) + 1):
+        own = np.flatnonzero(flat == p).tolist()
+        names.append("+".join(labels[c] for c in own) if len(own) <= NAMED else f"player {p}")
+    return Players(flat, tuple(names))
+
+
 def _from_mask(mask: np.ndarray, shape: tuple[int, ...]) -> Players:
     if mask.dtype.kind not in "iu":
         raise InputTypeError(f"players as an array must hold integers, got dtype {mask.dtype}.")
     if mask.shape != shape:
         raise InputError(
-            f"players has shape {mask.shape}, but one instance has {shape}; they must be the same."
+            f"players has shape {mask.shape}, but one instance has {shape}; they must be the same, "
+            "or players has a numbering for each instance, [N, *F]."
         )
-    flat = mask.reshape(-1).astype(np.int64)
-    P = int(flat.max()) + 1
-    missing = np.setdiff1d(np.arange(min(P, len(flat) + 1)), flat)
-    if flat.min() < 0 or len(missing):
-        wrong = (
-            "negative numbers occur" if flat.min() < 0 else f"{missing[:5].tolist()} are missing"
+    flat = _numbered(mask.reshape(-1))
+    return Players(flat, player_names(int(flat.max()) + 1))
+
+
+def _numbered(mask: np.ndarray) -> np.ndarray:
+    """Whose each entry is, as int64; refuses numbers with holes."""
+    flat = mask.astype(np.int64)
+    P = int(flat.max(initial=-1)) + 1
+    if P == 0:
+        raise InputError(
+            "players: all entries are -1, never replaced; at least one player is needed."
         )
-        raise InputError(f"players must be numbered 0..P-1 without holes; {wrong}.")
-    return Players(flat, tuple(f"player {p}" for p in range(P)))
+    missing = np.setdiff1d(np.arange(min(P, flat.size + 1)), flat)
+    if flat.min() < -1 or len(missing):
+        wrong = f"{flat.min()} occurs" if flat.min() < -1 else f"{missing[:5].tolist()} are missing"
+        raise InputError(
+            "players must be numbered 0..P-1 without holes, and -1 where an entry is never "
+            f"replaced; {wrong}."
+        )
+    return flat

@@ -17,7 +17,7 @@ from xaijax.core.public import public, public_class
 from xaijax.results import convert, private_explanation, summary
 from xaijax.results.files import npz
 from xaijax.results.freeze import check_shape, floats, names, read_only
-from xaijax.results.player_data import check_columns, player_columns, take_rows
+from xaijax.results.player_data import check_columns, frozen_rows, player_columns, take_rows
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.selection import Selection, resolve, split_key, take
 from xaijax.tables.rows import rows_of
@@ -45,7 +45,7 @@ class Explanation:
             of enumerated ones of a random model: 0 for exact instances, NaN where there is no
             degree of freedom. None: the values are exact, or no error is known. Of `AEC`, errors of
             a bootstrap.
-        data: array [N, *F], a frame as it was given, or None. The instances.
+        data: array [N, *F], a frame or several arrays as they were given, or None. The instances.
         feature_names: tuple of str [P]. Names of the players, all different. (), the default,
             becomes ("player 0", "player 1", ...).
         output_names: tuple of str [K], all different, or None where `values` are [N, P]. None with
@@ -64,6 +64,8 @@ class Explanation:
             of P tuples: the positions of each player's columns in `data` (of its entries in C order
             where instances have more than one axis). Without it a frame's columns are found by the
             players' names, and an array whose instances have P entries has one for each player.
+        present: bool [N, P], or None where every instance has all players. Whether an instance has
+            entries of a player; the value of one that it lacks is 0.
 
     Raises:
         InputError: arrays whose shapes do not fit each other, or names that repeat.
@@ -96,6 +98,7 @@ class Explanation:
     kind: str = "shapley"
     stats: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    present: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         values = floats("values", self.values)
@@ -111,12 +114,8 @@ class Explanation:
             std_errors = floats("std_errors", std_errors)
             check_shape("std_errors", std_errors.shape, values.shape)
         data = self.data
-        if data is not None and not rows_of(data).is_frame:
-            data = read_only(np.asarray(data))
-            if data.dtype.kind == "c":
-                raise InputTypeError(f"data is complex ({data.dtype}); real numbers are needed.")
         if data is not None:
-            check_shape("data (its first axis)", data.shape[:1], (N,))
+            data = frozen_rows(data, N)
         if not isinstance(self.kind, str):
             raise InputTypeError(f"kind: got {type(self.kind).__name__}; a text is needed.")
         features = self.feature_names
@@ -125,6 +124,10 @@ class Explanation:
         outputs = self.output_names
         if K is not None and outputs is None:
             outputs = tuple(f"output {k}" for k in range(K))
+        present = self.present
+        if present is not None:
+            present = read_only(np.asarray(present, bool))
+            check_shape("present", present.shape, (N, P))
         stats = {key: read_only(value) for key, value in self.stats.items()}
         frozen: dict[str, Any] = {
             "values": values,
@@ -139,6 +142,7 @@ class Explanation:
             "exact": bool(self.exact),
             "stats": MappingProxyType(stats),
             "provenance": MappingProxyType(dict(self.provenance)),
+            "present": present,
         }
         for name, value in frozen.items():
             object.__setattr__(self, name, value)
@@ -191,6 +195,7 @@ class Explanation:
             "values": self.values[rows][:, players],
             "base_values": self.base_values[rows],
             "std_errors": None if self.std_errors is None else self.std_errors[rows][:, players],
+            "present": None if self.present is None else self.present[rows][:, players],
             "data": take_rows(self.data, rows),
             "feature_names": take(self.feature_names, players),
             "instance_names": self.instance_names and take(self.instance_names, rows),
@@ -222,7 +227,7 @@ class Explanation:
         """The provenance entry that keeps some of the players tied to their columns of `data`."""
         given = self.provenance.get("player_columns")
         if given is None:
-            if not isinstance(self.data, np.ndarray):
+            if self.data is None or rows_of(self.data).is_frame:
                 return {}  # nothing to tie, or a frame: its columns are found by name
             found = player_columns(self.data, self.feature_names, None)
             given = [() if j is None else (j,) for j in found]
@@ -335,7 +340,8 @@ class Explanation:
                 that has no exact form in the file.
             InputTypeError: `path` is not a path.
         """
-        npz.write(path, {f.name: getattr(self, f.name) for f in fields(self)})
+        kept = {f.name: getattr(self, f.name) for f in fields(self)}
+        npz.write(path, {n: one for n, one in kept.items() if n != "present" or one is not None})
 
 
 @public

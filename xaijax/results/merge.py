@@ -122,6 +122,7 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
         kind=parts[0].kind,
         stats=_join([_stats(part, parts) for part in parts], _join_stat(parts)),
         provenance=_join([part.provenance for part in parts], lambda _, values: _same(values)),
+        present=_present(parts),
     )
 
 
@@ -203,6 +204,18 @@ def _require_equal(field: str, values: Sequence[Any]) -> None:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _present(parts: Sequence[Explanation]) -> np.ndarray | None:
+    if all(part.present is None for part in parts):
+        return None
+    every = [np.ones(part.shape[:2], bool) for part in parts]
+    return np.concatenate(
+        [
+            one if part.present is None else part.present
+            for one, part in zip(every, parts, strict=True)
+        ]
+    )
 
 
 def _std_errors(parts: Sequence[Explanation]) -> np.ndarray | None:

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.results.freeze import check_shape, read_only
 from xaijax.results.selection import Selection
 from xaijax.tables.rows import rows_of
+
+
+def frozen_rows(data: Any, N: int) -> Any:
+    """Arrays of N rows as views that cannot be written; a frame as it is."""
+    rows = rows_of(data)
+    if rows.kind == "tree":
+        data = jax.tree.map(lambda leaf: read_only(np.asarray(leaf)), data)
+        shape: tuple[int, ...] = (len(rows),)
+    elif rows.is_frame:
+        shape = data.shape
+    else:
+        data = read_only(np.asarray(data))
+        shape = data.shape
+        if data.dtype.kind == "c":
+            raise InputTypeError(f"data is complex ({data.dtype}); real numbers are needed.")
+    check_shape("data (its first axis)", shape[:1], (N,))
+    return data
 
 
 def take_rows(data: Any, rows: Selection) -> Any:
@@ -41,7 +59,7 @@ def player_columns(
     if rows.is_frame:
         labels = [str(label) for label in rows.labels]
         return [labels.index(name) if labels.count(name) == 1 else None for name in feature_names]
-    if data.ndim > 1 and math.prod(data.shape[1:]) == len(feature_names):
+    if rows.width == len(feature_names):
         return list(range(len(feature_names)))
     return [None] * len(feature_names)
 
@@ -52,7 +70,7 @@ def check_columns(given: Any, P: int, data: Any) -> None:
     Raises:
         InputError: it does not.
     """
-    width = np.inf if data is None else math.prod(data.shape[1:])
+    width = np.inf if data is None else rows_of(data).width
     try:
         fits = len(given) == P and all(
             isinstance(c, int | np.integer) and 0 <= c < width for own in given for c in own
@@ -94,7 +112,7 @@ def concatenate(parts: Sequence[Any]) -> Any:
         raise InputError(f"data: the parts are of different kinds, {', '.join(sorted(kinds))}.")
     rows = rows_of(parts[0])
     if not rows.is_frame:
-        if len({part.shape[1:] for part in parts}) > 1:
+        if len({rows_of(part).instance for part in parts}) > 1:
             raise InputError("data: the parts have instances of different shapes.")
     elif len({tuple(rows_of(part).labels) for part in parts}) > 1:
         raise InputError("data: the parts have different columns.")

@@ -49,6 +49,8 @@ class CodedTable:
         """The numbers as they are."""
         return codes
 
+    asked = decode
+
 
 def read_by(table: Table) -> Table:
     """What reads rows for this table: the table of the host, where they are then made numbers."""

@@ -91,6 +91,8 @@ class FrameTable:
 
         return pl.DataFrame(taken)
 
+    asked = decode
+
 
 def _pandas_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray]:
     """(levels with the column's new values added, the column's codes)."""

@@ -5,6 +5,7 @@ Letters: M rows, F columns.
 
 from __future__ import annotations
 
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -38,6 +39,21 @@ class GivenRows(ABC):
     @abstractmethod
     def labels(self) -> list[Any]:
         """[F], the columns' labels as given; an array has none."""
+
+    @property
+    def instance(self) -> Any:
+        """What one row is shaped like."""
+        return self.given.shape[1:]
+
+    @property
+    def first(self) -> Any:
+        """The first row alone: without the axis of rows, or a frame of one row."""
+        return self.part(0, 1) if self.is_frame else self.given[0]
+
+    @property
+    def width(self) -> int:
+        """F, the entries of one row; 0 of what has no rows."""
+        return math.prod(self.given.shape[1:]) if len(self.given.shape) > 1 else 0
 
     @abstractmethod
     def take(self, places: Any, counted: bool = False) -> Any:

@@ -12,6 +12,7 @@ from xaijax.core.errors import InputError
 from xaijax.tables.given_rows import GivenRows
 from xaijax.tables.pandas_rows import PandasRows
 from xaijax.tables.polars_rows import PolarsRows
+from xaijax.tables.tree_rows import TreeRows
 
 
 class ArrayRows(GivenRows):
@@ -98,7 +99,8 @@ class ArrayRows(GivenRows):
         return np.full(array.shape[1:], np.nan, dtype)
 
 
-KINDS: tuple[type[GivenRows], ...] = (PandasRows, PolarsRows)  # what none of them holds is an array
+# What none of them holds is an array.
+KINDS: tuple[type[GivenRows], ...] = (PandasRows, PolarsRows, TreeRows)
 
 
 def rows_of(given: Any) -> GivenRows:

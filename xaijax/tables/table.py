@@ -61,6 +61,10 @@ class Table(Protocol):
         """Rows as the model takes them, of codes [M, C]."""
         ...
 
+    def asked(self, codes: np.ndarray) -> Any:
+        """What the engine's model (`Model.of_codes`) is given of them; most often these rows."""
+        ...
+
 
 def one_nan(array: np.ndarray) -> np.ndarray:
     """The same array with all NaN made the one NaN, so that NaN equals NaN bit for bit."""
@@ -169,6 +173,8 @@ class FloatTable:
         """[M, *shape]."""
         return codes.reshape(len(codes), *self.shape)
 
+    asked = decode
+
 
 class WordTable:
     """Arrays for a host model; every dtype comes through unchanged."""
@@ -204,6 +210,8 @@ class WordTable:
         """[M, *shape] of the background's dtype."""
         flat = np.ascontiguousarray(codes).view(self.dtype)
         return flat.reshape(len(codes), *self.shape)
+
+    asked = decode
 
     def _words(self, rows: np.ndarray) -> np.ndarray:
         return _flat(rows).view(self.word)

@@ -77,10 +77,19 @@ def kept_players(
     return jnp.where(listed, by_list, corner_masks(P, slot_bits, slots))
 
 
+def of_columns(kept: jax.Array, players: jax.Array) -> jax.Array:
+    """What players [..., P] keep, for each of their columns; bool [..., F].
+
+    players: int32 [F], the player of each column; -1: always kept, -2: never.
+    """
+    none = jnp.zeros((*kept.shape[:-1], 1), bool)
+    return jnp.concatenate([kept, none, ~none], axis=-1)[..., players]
+
+
 def hybrid_rows(
     x: jax.Array,  # [N, F], unbatched over tiles, like donors
     donors: jax.Array,  # [B, F]
-    players: jax.Array | None,  # int32 [F], the player of each column; None: player j is column j
+    players: jax.Array | None,  # int32 [F], see `of_columns`; None: player j is column j
     P: int,
     slot_bits: int,
     slots: jax.Array,  # int32 [S, 3 + W]
@@ -90,6 +99,6 @@ def hybrid_rows(
     """The rows of one tile; [S 2^slot_bits, F]."""
     kept = kept_players(P, slot_bits, slots, masks, kind)
     if players is not None:
-        kept = kept[:, :, players]
+        kept = of_columns(kept, players)
     rows = jnp.where(kept, x[slots[:, 1]][:, None, :], donors[slots[:, 2]][:, None, :])
     return rows.reshape(-1, x.shape[1])

@@ -22,7 +22,7 @@ def differing(x: np.ndarray, donors: np.ndarray, players: np.ndarray, P: int) ->
     """Whether player p of instance n differs from donor b; bool [N, B, P].
 
     x [N, C], donors [B, C] are codes, compared bit for bit; players [C] is the player of each code
-    column. The caller has made all NaN one NaN.
+    column: -1 where it is always kept, -2 where it never is. The caller has made all NaN one NaN.
     """
     N, C = x.shape
     B = len(donors)
@@ -38,6 +38,11 @@ def differing(x: np.ndarray, donors: np.ndarray, players: np.ndarray, P: int) ->
         else:
             out[n : n + step] = np.logical_or.reduceat(unequal[..., order], starts, axis=-1)
     return out
+
+
+def kept_columns(kept: np.ndarray, players: np.ndarray) -> np.ndarray:
+    """What a coalition bool [P] keeps of the columns, bool [C]; players [C] as of `differing`."""
+    return np.append(kept, [False, True])[players]
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from xaijax.results.explanation import Explanation
 from xaijax.results.guest_worth import GuestWorth
 from xaijax.results.plan import Plan
 from xaijax.tables.rows import rows_of
+from xaijax.tables.tree_table import by_leaves
 
 END_WEIGHT = 1e4  # the authors'
 
@@ -142,9 +143,8 @@ class FederatedExplainer:
                 "estimator='wls' asks all coalitions; leave budget= and tolerance= out."
             )
         shown = source.as_rows(model.allow_nan) if isinstance(source, Baseline) else source
-        if isinstance(shown, np.ndarray):  # the caller's rows may change
-            shown = np.array(shown[0] if isinstance(source, Baseline) else shown)
-        self.reference_ = shown
+        shown = rows_of(shown).copy()  # the caller's rows may change
+        self.reference_ = rows_of(shown).first if isinstance(source, Baseline) else shown
         self._estimator, self._index = estimator, index
         self._common: dict[str, Any] = {
             "model": model,
@@ -376,10 +376,10 @@ def _parties(model: Any, source: Any, guests: Any) -> Parties:
     table = replacement_of(model, source, None).table
     if len(table.shape) != 1:
         raise InputError(
-            f"background has instances of shape {table.shape}; parties own columns of a table, so "
-            "rows [B, F] are needed."
+            f"background has shape [B, *{table.shape}]: parties own columns of a table [B, F]."
         )
-    return parties_of(guests, table.feature_names or column_labels(table.shape), remote=False)
+    labels = table.feature_names or column_labels(table.shape)
+    return parties_of(by_leaves(guests, table), labels, remote=False)
 
 
 def _end_weight(end_weight: Any, estimator: str, index: Any, model: Any) -> float:

@@ -114,5 +114,5 @@ def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parti
 
 def without(X: Any, columns: Sequence[int]) -> Any:
     """Rows X [N, F], an array or a frame, less some of its columns."""
-    kept = [c for c in range(X.shape[1]) if c not in set(columns)]
+    kept = [c for c in range(rows_of(X).width) if c not in set(columns)]
     return rows_of(X).columns_at(kept)

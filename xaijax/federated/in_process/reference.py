@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from xaijax.core import checks
@@ -18,6 +19,7 @@ from xaijax.games.measure.replacement import Baseline
 from xaijax.tables.frames import frame_labels, same_labels
 from xaijax.tables.rows import rows_of
 from xaijax.tables.series import is_labelled
+from xaijax.tables.tree import is_tree
 
 WORDS = ("median", "na")
 
@@ -40,7 +42,7 @@ def reference_of(reference: Any, background: Any, allow_nan: bool) -> tuple[Any,
         if reference == "median":
             # Taken here, once: of many rows it costs seconds.
             row = Baseline("median", background).as_rows(allow_nan)
-            return Baseline(row if rows_of(row).is_frame else row[0]), "median"
+            return Baseline(rows_of(row).first), "median"
         if not allow_nan:
             raise InputError(
                 "reference='na' needs a model that takes missing values: say "
@@ -56,6 +58,8 @@ def reference_of(reference: Any, background: Any, allow_nan: bool) -> tuple[Any,
         _same_columns(frame_labels(reference, "reference"), background)
         own = rows_of(reference).copy()  # it is read again when single columns are asked
         return (Baseline(own), "row") if len(own) == 1 else (own, "rows")
+    if is_tree(background):
+        return _of_tree(reference, background)
     rows = np.array(checks.as_array(reference, "reference"))
     if rows_of(background).is_frame:
         raise InputError(
@@ -74,6 +78,21 @@ def reference_of(reference: Any, background: Any, allow_nan: bool) -> tuple[Any,
     if rows.ndim == 1 or len(rows) == 1:
         return Baseline(rows.reshape(-1)), "row"
     return rows, "rows"
+
+
+def _of_tree(reference: Any, background: Any) -> tuple[Any, str]:
+    """The same, of rows in several arrays; what they hold is checked where they are read."""
+    given, wanted = rows_of(reference), rows_of(background)
+    ranks = [getattr(leaf, "ndim", 0) for leaf in jax.tree.leaves(reference)]
+    if ranks == [leaf.ndim - 1 for leaf in jax.tree.leaves(background)]:
+        return Baseline(jax.tree.map(np.array, reference)), "row"
+    if given.kind != wanted.kind:
+        raise InputError(
+            f"reference must be of the background's structure, {jax.tree.structure(background)}: "
+            "a row, or rows."
+        )
+    own = given.copy()
+    return (Baseline(given.first), "row") if len(given) == 1 else (own, "rows")
 
 
 def _same_columns(labels: Sequence[str], background: Any) -> None:

@@ -33,6 +33,8 @@ class Ends:
         f(x), once for each distinct answer.
         """
         setting = self._ask.setting
+        if setting.fixed:
+            return self._with_fixed(here)
         if self._donors is None:
             answers = self._answers_of_donors()
             distinct, first, place = _distinct_rows(answers)
@@ -55,6 +57,21 @@ class Ends:
             scores = scores.reshape(len(some), len(distinct), -1)
             parts.append(np.tensordot(scores, weights, axes=(1, 0)))
         return np.concatenate(parts)[place]
+
+    def _with_fixed(self, here: np.ndarray) -> np.ndarray:
+        """The same where columns of the instance are always kept: each is asked with each donor."""
+        setting, none = self._ask.setting, np.zeros((1, self._ask.P), bool)
+        donors = np.arange(len(setting.replacement.codes))
+        step = min(setting.rows_at_a_time, max(1, ROWS_AT_A_TIME // len(donors)))
+        parts = []
+        for first in range(0, len(here), step):
+            some = here[first : first + step]
+            place, donor = np.repeat(np.arange(len(some)), len(donors)), np.tile(donors, len(some))
+            zero = np.zeros(len(place), np.int32)
+            scores = self._ask.rows_asked(some, place, donor, zero, none)
+            scores = scores.reshape(len(some), len(donors), -1)
+            parts.append(np.tensordot(scores, setting.replacement.weights, axes=(1, 0)))
+        return np.concatenate(parts)
 
     def _answers_of_donors(self) -> np.ndarray:
         """The model's answers to the donors, [B, A]."""

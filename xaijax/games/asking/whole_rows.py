@@ -148,12 +148,12 @@ def _sensitivity(
     probed: Probed, codes: np.ndarray, own: np.ndarray, spread: np.ndarray
 ) -> np.ndarray:
     """How far rounding may take the structure's answers to rows [n, ..], by these rows; [n, K]."""
-    rows = probed.setting.replacement.table.decode(codes)
+    rows = probed.setting.replacement.table.asked(codes)
     moved = probed.setting.model.sensitivity(probed.structure, rows)
     assert probed.findings.agreement is not None
     return moved + probed.findings.agreement.steep(own, spread)
 
 
 def _both(probed: Probed, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    rows = probed.setting.replacement.table.decode(codes)
+    rows = probed.setting.replacement.table.asked(codes)
     return probed.setting.model.both_answers(probed.structure, rows)

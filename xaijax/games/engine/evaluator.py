@@ -54,7 +54,8 @@ class Evaluator:
         """
         before_jax()
         self._offsets = offsets and score is None
-        self.setting = Setting(model.settled(), replacement, players, limits, score)
+        asked = model.settled().of_codes(replacement.table)
+        self.setting = Setting(asked, replacement, players, limits, score)
         self._limits = limits  # as given
         self.setting.model.refuse_changed()
         self.clock = Clock()
@@ -202,7 +203,7 @@ class Evaluator:
             # Of both kinds, since rows that are all alike would say nothing about neighbours.
             few = [setting.replacement.codes[: PROBE_ROWS // 2], x[: PROBE_ROWS // 2]]
             asked = np.concatenate(few)
-            findings = setting.model.probe(table.decode(asked))
+            findings = setting.model.probe(table.asked(asked))
             self.clock.compile_seconds += findings.compile_seconds
             if setting.score is not None:  # refuses a model without its column
                 score = setting.score.fitted(findings.outputs, findings.answer_dtype)

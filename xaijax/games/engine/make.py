@@ -97,7 +97,7 @@ def host_backend(probed: Probed, most_rows: int, table: Table) -> HostBackend:
     model, codes = setting.model, setting.replacement.codes
 
     def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
-        answers = model.answer(table.decode(code_rows), first, K)
+        answers = model.answer(table.asked(code_rows), first, K)
         if probed.asked_again is not None:
             probed.asked_again(code_rows, answers, table)
         return answers

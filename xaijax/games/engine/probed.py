@@ -56,6 +56,8 @@ class Probed:
         score = self.setting.score
         if self.setting.model.backend == "host":  # where a translation was left
             return None
+        if self.setting.fixed:  # donors have no part of their own
+            return None
         if score is not None and score.made_of_own is not None:
             return None
         return self.findings.structure

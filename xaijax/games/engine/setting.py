@@ -53,6 +53,11 @@ class Setting:
         return None if plain else self.code_players
 
     @property
+    def fixed(self) -> bool:
+        """Whether some columns are always kept: what keeping no player gives hangs on them."""
+        return bool((self.players.of_column == -1).any())
+
+    @property
     def offset(self) -> np.ndarray | None:
         """What the model's answers are short of, float64 [] or [K]; None: nothing."""
         return self.model.offset

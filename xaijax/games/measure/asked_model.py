@@ -175,6 +175,11 @@ class AskedModel(Protocol):
         ...
 
     @property
+    def estimator(self) -> Any:
+        """The fitted object that is asked; None: a function or a network."""
+        ...
+
+    @property
     def input_shape(self) -> tuple[int, ...] | None:
         """Of one instance; None: a row of a table."""
         ...
@@ -209,6 +214,10 @@ class AskedModel(Protocol):
 
     def refuse_changed(self) -> None:
         """Raise InputError if a translated estimator has changed since."""
+        ...
+
+    def of_codes(self, table: Any) -> AskedModel:
+        """The one that is asked of what this table makes of codes."""
         ...
 
     def coded(self, table: Any) -> Any:

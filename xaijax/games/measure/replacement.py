@@ -6,9 +6,11 @@ Letters: B donor rows, F columns, C code columns.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import numpy as np
 
 from xaijax.core import checks
@@ -22,6 +24,8 @@ from xaijax.tables.frames import frame_labels, same_labels
 from xaijax.tables.rows import rows_of
 from xaijax.tables.series import is_labelled, row_of_numbers
 from xaijax.tables.table import FloatTable, Table, WordTable
+from xaijax.tables.tree import is_tree
+from xaijax.tables.tree_table import TreeTable
 
 
 @public_class
@@ -30,10 +34,13 @@ class Baseline:
 
     Give it as `background=` or `pool=`. `Baseline(row)` is that row. `Baseline("median", rows)` and
     `Baseline("mean", rows)` are one row that is computed from many, column by column.
+    `Baseline(function)` makes a row for each instance: a blurred image, its mean colour, a sentence
+    of masks with its padding kept. It is for `background=` of `Explainer`.
 
     Args:
         row: "median", "mean", or the row itself: an array [F] (or shaped like one instance), a
-            frame of one row, or a pandas Series of numbers.
+            frame of one row, or a pandas Series of numbers. Or a function of the rows X, a copy of
+            them as the model takes them, that returns as many of the same shape.
         rows: rows [B, *F], an array or a frame; with "median" and "mean" only. The value of a
             frame's column that is not numeric is its most frequent one, the first in sorted order
             where there are several. A NaN is refused, unless the model was made with
@@ -67,8 +74,19 @@ class Baseline:
     def __repr__(self) -> str:
         return f"Baseline({self.row!r}, rows)" if isinstance(self.row, str) else "Baseline(row)"
 
+    @property
+    def of_each(self) -> Callable[[Any], Any] | None:
+        """The function that makes a row for each instance, if that is what was given."""
+        holds_rows = hasattr(self.row, "__array__") or is_tree(self.row)
+        return self.row if callable(self.row) and not holds_rows else None
+
     def as_rows(self, allow_nan: bool, name: str = "background") -> Any:
         """The one row as a batch: array [1, *F], or a frame of one row."""
+        if self.of_each is not None:
+            raise InputError(
+                f"{name}: Baseline(function) makes a row for each instance, which only "
+                "background= of Explainer takes. Give one row, or background rows."
+            )
         if isinstance(self.row, str):
             return rows_of(self.rows).summary(self.row, name, allow_nan)
         if rows_of(self.row).is_frame:
@@ -77,6 +95,8 @@ class Baseline:
             return self.row
         if is_labelled(self.row):
             return row_of_numbers(self.row, name)
+        if is_tree(self.row) or isinstance(self.row, Mapping | tuple):
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.row)
         return checks.as_array(self.row, name)[None]
 
 
@@ -90,7 +110,7 @@ class Replacement:
     weights_sum: float | None  # of the weights as given; None: none were
     row: np.ndarray  # int64 [B], place of each donor among the background rows given
     rows_given: int  # background rows before those of weight 0 were dropped
-    kind: str  # "rows" | "baseline" | "sampler"
+    kind: str  # "rows" | "baseline" | "sampler" | "function"
     rows: Any = None  # of a translated estimator: the donor rows as it takes them itself
 
     @property
@@ -124,21 +144,28 @@ class Replacement:
         return replace(self, table=table, codes=codes[self.row])
 
 
-def replacement_of(model: AskedModel, background: Any, weights: Any) -> Replacement:
+def replacement_of(model: AskedModel, background: Any, weights: Any, X: Any = None) -> Replacement:
     """Read the `background=` argument for a model.
+
+    X: the instances, where the background is a function of them (`Baseline.of_each`).
 
     Raises InputError and InputTypeError for rows, names, shapes or weights that are not accepted.
     """
     if isinstance(background, Baseline):
         if weights is not None:
             raise InputError("weights belong to background rows; a Baseline is one row.")
+        if background.of_each is not None:
+            table = table_of(model, X, "X")
+            rows = table.read(rows_of(X).part(0, 1), "X", model.allow_nan)
+            return _replacement(model, table, rows, (np.ones(1), None), "function")
         rows = background.as_rows(model.allow_nan)
     else:
         rows = background
-    table = table_of(model, rows)
-    rows = table.read(rows, "background", model.allow_nan)
     kind = "baseline" if isinstance(background, Baseline) else "rows"
-    return _replacement(model, table, rows, checks.row_weights(weights, len(rows)), kind)
+    # Rows in place of one row are a mistake, and not an image.
+    table = table_of(model, rows, images=kind == "rows")
+    rows = table.read(rows, "background", model.allow_nan)
+    return _replacement(model, table, rows, checks.row_weights(weights, len(rows_of(rows))), kind)
 
 
 def intervention_of(
@@ -155,7 +182,7 @@ def intervention_of(
         raise InputError("pool_weights belong to pool rows; a Baseline is one row.")
     given = pool.as_rows(model.allow_nan, "pool") if constant else pool
     rows = table.read(given, "pool", model.allow_nan, "the data")
-    checked = checks.row_weights(weights, len(rows), "pool_weights", "the pool")
+    checked = checks.row_weights(weights, len(rows_of(rows)), "pool_weights", "the pool")
     return _replacement(model, table, rows, checked, kind)
 
 
@@ -166,7 +193,7 @@ def pool_of(model: AskedModel, data: Any, weights: Any) -> Replacement:
     """
     table = table_of(model, data, "data")
     rows = table.read(data, "data", model.allow_nan, "the model")
-    checked = checks.row_weights(weights, len(rows), "weights", "the data")
+    checked = checks.row_weights(weights, len(rows_of(rows)), "weights", "the data")
     return _replacement(model, table, rows, checked, "rows")
 
 
@@ -184,11 +211,24 @@ def _replacement(
         kept = None
         table, codes = table.host.encode(rows)
     row = np.flatnonzero(w > 0)
-    return Replacement(table, codes[row], w[row], total, row, len(rows), kind, kept)
+    return Replacement(table, codes[row], w[row], total, row, len(codes), kind, kept)
 
 
-def table_of(model: AskedModel, background: Any, name: str = "background") -> Table:
-    """The table that reads such rows for a model; `name` is the argument they came as."""
+def table_of(
+    model: AskedModel, background: Any, name: str = "background", images: bool = True
+) -> Table:
+    """The table that reads such rows for a model; `name` is the argument they came as.
+
+    images: whether rows of more than one axis are taken as they come, without input_shape=.
+    """
+    if is_tree(background):
+        if model.input_shape is not None or model.feature_names is not None:
+            raise InputError(
+                f"{name} is rows in several arrays, but input_shape= and feature_names= of "
+                "as_model are of one array. Leave them out."
+            )
+        on_host = model.backend == "host"
+        return TreeTable.of(background, name, None if on_host else _numbers_of(model))
     names = model.feature_names
     as_given = model.backend == "host" or model.reader is not None
     if rows_of(background).is_frame:
@@ -206,7 +246,10 @@ def table_of(model: AskedModel, background: Any, name: str = "background") -> Ta
         names = labels
     else:
         array = checks.as_array(background, name)
-        shape = checks.rows_of(array, name, model.input_shape).shape[1:]
+        wanted = model.input_shape
+        if wanted is None and images and array.ndim > 2 and model.estimator is None:
+            wanted = array.shape[1:]  # images, say: as they come
+        shape = checks.rows_of(array, name, wanted).shape[1:]
         if names is not None and len(names) != math.prod(shape):
             raise InputError(
                 f"feature_names has {len(names)} names, but the {name} has "
@@ -215,7 +258,11 @@ def table_of(model: AskedModel, background: Any, name: str = "background") -> Ta
         checks.unique_names(names or (), "feature_names")
         if as_given:
             return _read_for(model, WordTable(shape, array.dtype, names))
-    return FloatTable(shape, np.dtype("f8" if model.precision == "float64" else "f4"), names)
+    return FloatTable(shape, _numbers_of(model), names)
+
+
+def _numbers_of(model: AskedModel) -> np.dtype:
+    return np.dtype("f8" if model.precision == "float64" else "f4")
 
 
 def _read_for(model: AskedModel, table: Table) -> Table:

@@ -118,7 +118,7 @@ class Bins:
         """The bins of rows (array [M, F] or frame); int32 [M, F]."""
         given = rows_of(rows)
         found = [one.bins(given.column(one.place)) for one in self.columns]
-        return np.stack(found, axis=1) if found else np.zeros((len(rows), 0), np.int32)
+        return np.stack(found, axis=1) if found else np.zeros((len(given), 0), np.int32)
 
     def refuse_unseen(self, rows: Any, bins: np.ndarray) -> None:
         """Raise InputError for a category that the data do not have; bins [N, F] of the rows X."""

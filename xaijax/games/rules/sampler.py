@@ -58,7 +58,7 @@ class SampledGame:
         self._table, self.rows = read_by(evaluator.setting.replacement.table), rows
         self.questions = Questions(evaluator, rows, lambda done: None, first)
         self.prints = fingerprints(rows)
-        N, columns = len(rows), self.questions.P
+        N, columns = len(rows_of(rows)), self.questions.P
         who, zero = np.arange(N), np.zeros(N, np.int32)
         everything = np.ones((1, columns), bool)
         shorten_tiles(self.questions)
@@ -110,9 +110,10 @@ class SampledGame:
             raise InputTypeError(
                 f"perturbation: the sampler must return rows, got {type(made).__name__}."
             )
-        if len(made) != len(who):
+        if len(rows_of(made)) != len(who):
             raise InputError(
-                f"perturbation: the sampler was asked for {len(who):,} rows and made {len(made):,}."
+                f"perturbation: the sampler was asked for {len(who):,} rows and made "
+                f"{len(rows_of(made)):,}."
             )
         rows = self._table.read(
             made, "perturbation", self.evaluator.setting.model.allow_nan, "the data"
@@ -126,8 +127,8 @@ class SampledGame:
             assert self.bins is not None
             changed = self.read_bins.of(rows) != self.bins[who]
         else:
-            flat = rows.reshape(len(rows), -1)
-            own = self.rows.reshape(self.N, -1)[who]
+            flat = rows_of(rows).matrix().reshape(len(who), -1)
+            own = rows_of(self.rows).matrix().reshape(self.N, -1)[who]
             moved = flat != own
             order = np.argsort(self._players.of_column, kind="stable")
             starts = np.searchsorted(self._players.of_column[order], np.arange(self.F))
@@ -163,10 +164,10 @@ class SampledGame:
 
     def _by_host(self, rows: Any, who: np.ndarray) -> np.ndarray:
         backend: Any = self.questions.backend()
-        call = backend.rows_per_call
+        call, M = backend.rows_per_call, len(rows_of(rows))
 
         def ask(first: int) -> np.ndarray:
-            places = np.arange(first, min(first + call, len(rows)))
+            places = np.arange(first, min(first + call, M))
             some = rows_of(rows).take(places, counted=True)
             try:
                 return self.evaluator.setting.model.answer(some, first, self.own.shape[1])
@@ -175,7 +176,7 @@ class SampledGame:
                 error.add_note(f"xaijax: these are drawn around X {own}")
                 raise
 
-        calls = range(0, len(rows), call)
+        calls = range(0, M, call)
         backend.clock.model_calls += len(calls)
         return np.concatenate(list(in_order(ask, calls, backend.threads)))
 

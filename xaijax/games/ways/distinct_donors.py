@@ -20,6 +20,7 @@ from xaijax.games.engine.player_values import distinct
 from xaijax.games.measure.replacement import agreement_codes
 from xaijax.games.ways.coming import Means
 from xaijax.games.ways.crossed import crossed
+from xaijax_kernels.engine.lattice import kept_columns
 
 WORTH = 0.75  # of the rows that the list would need
 
@@ -44,7 +45,7 @@ def entries_of(
     """masks bool [C, P], True = kept; donors [B, code columns] as whole numbers, weights [B]."""
     coalition, donor, weight, columns = [], [], [], []
     for c, kept in enumerate(masks):
-        replaced = ~kept[code_players]
+        replaced = ~kept_columns(kept, code_players)
         if replaced.any():
             first, place = distinct(donors[:, replaced])
         else:

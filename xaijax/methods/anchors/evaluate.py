@@ -18,6 +18,7 @@ from xaijax.methods.anchors.search import Found
 from xaijax.methods.anchors.settings import DEFAULTS, one_row
 from xaijax.methods.anchors.support import refuse_empty, refuse_strangers
 from xaijax.results.rules import Rules
+from xaijax.tables.rows import rows_of
 from xaijax_kernels.rules.bernoulli import lower
 
 
@@ -110,8 +111,9 @@ def measured_again(problem: Problem, rules: Any, X: Any, draws: int, seed: int) 
     if seed == problem.seed:
         raise InputError(f"seed={seed} is that of the search; its draws are not fresh. Change it.")
     rows = problem.read(X)
-    if len(rows) != len(rules):
-        raise InputError(f"X has {len(rows)} rows, but there are {len(rules)} rules.")
+    N = len(rows_of(rows))
+    if N != len(rules):
+        raise InputError(f"X has {N} rows, but there are {len(rules)} rules.")
     refuse_strangers(problem, rules, rows)
     kept = np.zeros((len(rules), problem.F), bool)
     for n, rule in enumerate(rules):

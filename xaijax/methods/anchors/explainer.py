@@ -26,6 +26,7 @@ from xaijax.methods.anchors.support import refuse_unsupported
 from xaijax.methods.progress import progress_bar
 from xaijax.results.plan import Plan
 from xaijax.results.rules import Rule, Rules
+from xaijax.tables.rows import rows_of
 
 
 @public_class
@@ -263,11 +264,11 @@ class AnchorExplainer:
         started, before = time.perf_counter(), problem.evaluator.clock.copy()
         rules: list[Rule] = []
         rounds = asked = 0
-        with progress_bar(progress, len(rows), "instances") as bar:
+        with progress_bar(progress, len(rows_of(rows)), "instances") as bar:
             for _, game in problem.games(rows, settings.coverage_samples, beam):
                 problem.refuse_answers(game.own)
                 if not rules:
-                    tell_long_search(problem, game, settings, len(rows))
+                    tell_long_search(problem, game, settings, len(rows_of(rows)))
                 refuse_unsupported(problem, game, len(rules))
                 found = run_search(game, settings, problem.seed, bar.update)
                 rules += found_rules(problem, game, found, chosen, self.target)
@@ -275,8 +276,8 @@ class AnchorExplainer:
                 asked += game.rows_asked + game.questions.count.distinct
         asked -= problem.evaluator.clock.spared_rows - before.spared_rows
         seconds = time.perf_counter() - started
-        reason = "as asked" if search != "auto" else self._choice.reason
-        how = {"rounds": rounds, "model_rows": asked, "seconds": seconds, "reason": reason}
+        how = {"rounds": rounds, "model_rows": asked, "seconds": seconds}
+        how["reason"] = "as asked" if search != "auto" else self._choice.reason
         return record(rules, problem, settings, before, how)
 
     def plan(
@@ -374,9 +375,8 @@ class AnchorExplainer:
         """
         count = checks.whole_number(samples, "samples")
         seed = checks.whole_number(seed, "seed", least=0)
-        problem = self._problem
-        problem.refuse_draws(count, f"samples={count:,}")
-        return measured_again(problem, rules, X, count, seed)
+        self._problem.refuse_draws(count, f"samples={count:,}")
+        return measured_again(self._problem, rules, X, count, seed)
 
     def _settings(self, search: Any, given: dict[str, Any]) -> Settings:
         """The arguments of a search, read."""

@@ -138,7 +138,7 @@ class Problem:
     def games(self, rows: Any, coverage_samples: int, beam: int, seed: int | None = None) -> Any:
         """(first place, game) of as many instances as fit the memory together."""
         step = self.at_a_time(beam, coverage_samples)
-        for first in range(0, len(rows), step):
+        for first in range(0, len(rows_of(rows)), step):
             some = rows_of(rows).part(first, first + step)
             yield first, self.game(some, coverage_samples, seed, first)
 

@@ -25,6 +25,8 @@ from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game, Survey
 from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.chosen import chosen_column, read_outputs, refuse_columns
+from xaijax.games.measure.own_rows import with_own
+from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import quantity_of
 from xaijax.games.measure.replacement import Baseline, replacement_of
 from xaijax.games.planned import Planned, nothing, semivalues, tables, whole_rows
@@ -33,7 +35,6 @@ from xaijax.methods.explainer.record import Answer, explanation
 from xaijax.methods.planned import plan_of
 from xaijax.methods.progress import progress_bar
 from xaijax.players.index import IndexLike, index_weights, named
-from xaijax.players.players import players_from
 from xaijax.results.explanation import Explanation
 from xaijax.results.plan import Plan
 
@@ -53,11 +54,16 @@ class Explainer:
 
     Args:
         model: `xaijax.Model`, made by `as_model`.
-        background: rows [B, *F] that the values of absent players come from: an array, or a frame
-            for a host model; or a `Baseline`, one row.
+        background: rows [B, *F] that the values of absent players come from: an array, a frame for
+            a host model, or several arrays [B, ...] in a dict, tuple or other pytree, as the model
+            takes them; or a `Baseline`: one row, or one for each instance.
         players: who plays. None: each column is a player. {"name": [columns]}, [[columns], ...] or
             whole numbers [*F] that say which group each entry belongs to: groups of columns; a
-            column that no group names is a player of its own.
+            column that no group names is a player of its own. Number -1: never replaced. Numbers
+            [N, *F] are of the entries of each instance: segments of an image, words of a sentence.
+            A player that an instance lacks has the value 0, see `Explanation.present`. Of rows in
+            several arrays: a container of the same structure with such numbers for each of them,
+            one for a whole array, or None for one whose entries are players each.
         index: "shapley", "banzhaf", `SizeLimited(k)` (coalitions of at most k kept players), or a
             function w(s), the weight of what a player adds to one single set of s others.
         estimator: how the values are found.
@@ -69,7 +75,8 @@ class Explainer:
             complements, drawn by leverage (Musco and Witter 2025). Both give standard errors.
             "auto" (the default) decides for each instance, before the model is called: "exact" if
             the sum above is at most B (budget + 2), or B 2^16 when budget is None; else "kernel" if
-            the budget (of None the default one) is at least 16 P and P <= 128; else "permutation".
+            the budget (of None the default one) is at least 16 P and P <= 128, and no instance
+            lacks a player; else "permutation".
             `SizeLimited` and functions are never sampled: what cannot be enumerated is an
             EnumerationLimitError. A random model (deterministic=False) is never given to "kernel",
             and all its players count as differing. To be enumerated, at most 24 players may differ
@@ -152,16 +159,27 @@ class Explainer:
                 "xaijax.Explainer(xaijax.as_model(f), background)."
             )
         self.model = model
-        asked = cast(AskedModel, model)  # what as_model makes keeps both contracts
-        replacement = replacement_of(asked, background, weights)
-        table = replacement.table
-        self.players = players_from(players, table.feature_names, table.shape)
+        limits = limits_of(batch_size, max_memory, devices, tile)
+        self._given = background, weights, players, index, limits
+        self._evaluator: Evaluator | None = None
+        self._of_each = background.of_each if isinstance(background, Baseline) else None
+        if self._of_each is None:
+            self._open()
+
+    def _open(self, X: Any = None) -> Evaluator:
+        """Read the arguments that hang on the rows' shape: the background's, or that of X."""
+        if self._evaluator is not None:
+            return self._evaluator
+        background, weights, players, index, limits = self._given
+        asked = cast(AskedModel, self.model)  # what as_model makes keeps both contracts
+        donors = replacement_of(asked, background, weights, X)
+        self.players = players_of_rows(players, donors.table)
         self.weights, self.index = self._weights(index)
         refuse_index(self.estimator, self.index)
-        limits = limits_of(batch_size, max_memory, devices, tile)
-        self._parts = asked, replacement, self.players, limits
-        self._evaluator = Evaluator(*self._parts, offsets=True)
-        checks.on_devices(background, "background", self._evaluator.setting.devices)
+        self._parts = asked, *with_own(asked, donors, self.players, self._of_each), limits
+        self._evaluator = evaluator = Evaluator(*self._parts, offsets=True)
+        checks.on_devices(background, "background", evaluator.setting.devices)
+        return evaluator
 
     def __call__(self, X: Rows, progress: Progress = None, outputs: Outputs = None) -> Explanation:
         """Explain the instances X.
@@ -237,8 +255,9 @@ class Explainer:
         self, X: Any, progressed: Callable[[int], None], asks: bool = True, outputs: Any = None
     ) -> tuple[Any, Game, Survey, Choice]:
         """(rows as read, their game, what exact values ask, who answers); refuses what it can."""
-        evaluator = self._evaluator if outputs is None else self._of_one_output
         N = checks.rows_given(X)
+        evaluator = self._open(X)
+        evaluator = evaluator if outputs is None else self._of_one_output
         evaluator.setting.refuse_overflow(N)
         rows = evaluator.setting.replacement.table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.setting.devices)
@@ -261,7 +280,8 @@ class Explainer:
 
     def check(self, X: Rows) -> None:
         """Raise InputError or InputTypeError for instances that a call would not accept."""
-        self._evaluator.setting.replacement.table.read(X, "X", self.model.allow_nan)
+        table = self._open(X).setting.replacement.table
+        table.read(X, "X", self.model.allow_nan)
 
     def _answer(self, game: Game, choice: Choice) -> Answer:
         """The exact and the sampled instances, each in one go."""

@@ -111,6 +111,11 @@ def explanation(
     """Put values, stats and provenance together; before: the clock when the run began."""
     evaluator = game.evaluator
     scalar = game.outputs == 1  # one number a row, or one output for each instance
+    present = getattr(asked.players, "present", None)
+    if present is not None:  # a random model's noise is no value of a player that is not there
+        answer.values[~present] = 0.0
+        if answer.std_errors is not None:
+            answer.std_errors[~present] = 0.0
     errors = answer.std_errors
     return Explanation(
         values=answer.values[:, :, 0] if scalar else answer.values,
@@ -123,6 +128,7 @@ def explanation(
         kind=asked.index,
         stats=_stats(asked, X, game, choice, answer, before, seconds),
         provenance=_provenance(asked, game, choice),
+        present=present,
     )
 
 

@@ -89,7 +89,8 @@ def pool_rows(
 
 def prior_of(rows: Any, players: Players, weights: np.ndarray) -> np.ndarray:
     """`binary_prior` of rows as read, or as the model takes them."""
-    return binary_prior(rows_of(rows).matrix().reshape(len(rows), -1), players, weights)
+    matrix = rows_of(rows).matrix()
+    return binary_prior(matrix.reshape(len(matrix), -1), players, weights)
 
 
 def binary_prior(rows: np.ndarray, players: Players, weights: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 
 from xaijax.games.engine.shared_rows import hashes
 from xaijax.games.measure.replacement import Baseline, Replacement, agreement_codes
+from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import is_same, shares_memory
 from xaijax.tables.table import Table
 
@@ -41,16 +42,16 @@ def pool_is_data(rows: Any, replacement: Replacement) -> bool:
 
     rows: the data as read. Weights do not count: rows of the data stay such, however weighted.
     """
-    if replacement.kind != "rows" or replacement.rows_given != len(rows):
+    if replacement.kind != "rows" or replacement.rows_given != len(rows_of(rows)):
         return False
     own = replacement.table.encode(rows)[1]
     kept = replacement.row
-    return same_rows(own[kept] if len(kept) < len(rows) else own, replacement.codes)
+    return same_rows(own[kept] if len(kept) < len(own) else own, replacement.codes)
 
 
 def is_data(table: Table, X: Any, data: Any) -> bool:
     """Whether rows X are those of the data, both as read."""
-    if X is data or len(X) != len(data):
+    if X is data or len(rows_of(X)) != len(rows_of(data)):
         return X is data
     table, own = table.encode(data)  # one encoding of both: codes of a frame's texts compare
     return same_rows(own, table.encode(X)[1])

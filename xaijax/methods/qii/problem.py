@@ -16,6 +16,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game
+from xaijax.games.measure.players_of_rows import shared_players
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement import intervention_of, table_of
 from xaijax.methods.qii.arguments import (
@@ -40,9 +41,10 @@ from xaijax.methods.qii.subsample import (
     sample_facts,
     sample_of,
 )
-from xaijax.players.players import column_labels, players_from
+from xaijax.players.players import column_labels
 from xaijax.results.subsample import Subsample
 from xaijax.tables.coded_table import CodedTable, read_by
+from xaijax.tables.rows import rows_of
 from xaijax.tables.table import Table
 
 
@@ -104,7 +106,7 @@ class Problem:
         refuse_sample_weights(self.subsample, pool, data_weights, pool_weights)
         table = table_of(model, data, "data")
         self.data = table.read(data, "data", model.allow_nan, "the model")
-        D = len(self.data)
+        D = len(rows_of(self.data))
         self.weights, given = checks.row_weights(data_weights, D, "data_weights", "the data")
         if pool is None:
             pool_weights = data_weights if pool_weights is None else pool_weights
@@ -112,9 +114,9 @@ class Problem:
         replacement = intervention_of(model, table, donors, pool_weights, kind)
         self.table = read_by(replacement.table)  # compares rows as they are, not as JAX rounds them
         labels = self.table.feature_names or tuple(column_labels(table.shape))
-        self.players = players_from(players, self.table.feature_names, table.shape)
+        self.players = shared_players(players, self.table)
         asked = data if self.subsample is None else self.subsample.full
-        self.full_mask = members_of(members, self.interest, asked, labels, len(asked))
+        self.full_mask = members_of(members, self.interest, asked, labels, len(rows_of(asked)))
         self.mask = members_drawn(self.full_mask, self.subsample, self.interest)
         self.groups = groups_of(self.interest, self.mask, self.weights)
         self.sample = None if self.subsample is None else sample_of(self.subsample, self.full_mask)
@@ -180,7 +182,7 @@ class Problem:
             parts.append(f"positive={(last if known is None else known)!r}")
         parts.append(f"difference={self.difference!r}")
         weighted = " (weighted)" if self.facts["data_weights"] == "given" else ""
-        parts += [f"{len(self.data):,} data rows{weighted}", self._pool_described()]
+        parts += [f"{len(rows_of(self.data)):,} data rows{weighted}", self._pool_described()]
         parts.append("exact" if self.samples is None else f"samples={self.samples:,}")
         if self.samples is not None:
             parts.append(f"scheme={self.scheme!r}")

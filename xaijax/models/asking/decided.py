@@ -16,6 +16,7 @@ from xaijax.models.asking.labels import decide, decided_place
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_labels, check_output
 from xaijax.models.base.trace import DTYPES
+from xaijax.tables.rows import rows_of
 
 
 class Decider(Protocol):
@@ -129,8 +130,8 @@ def decided(model: Decider) -> tuple[Callable[..., Any], Codes]:
     def call(rows: Any) -> np.ndarray:
         raw = function(rows)
         if own:
-            return codes.of(check_labels(raw, len(rows), model.name))
-        scores = check_output(raw, len(rows), model.name)
+            return codes.of(check_labels(raw, len(rows_of(rows)), model.name))
+        scores = check_output(raw, len(rows_of(rows)), model.name)
         sound = np.isfinite(scores).reshape(len(scores), -1).all(axis=1)
         labels = codes.of(decide(scores, model.output, model.classes, model.threshold))
         return np.where(sound, labels, np.nan)

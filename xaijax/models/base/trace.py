@@ -36,14 +36,20 @@ def traced(function: TracedFunction, precision: str, name: str) -> TracedFunctio
                 raise failure from exc
             if not isinstance(exc, XaiError):
                 exc.add_note(
-                    f"xaijax: raised while JAX traced {name} with rows of shape {rows.shape}, "
-                    f"{rows.dtype}. A function that is not written in jax.numpy needs "
+                    f"xaijax: raised while JAX traced {name} with rows of shape {_told(rows)}. "
+                    f"A function that is not written in jax.numpy needs "
                     f"as_model(f, backend='host')."
                 )
             raise
-        return _checked(raw, rows.shape[0], name)
+        return _checked(raw, jax.tree.leaves(rows)[0].shape[0], name)
 
     return whole
+
+
+def _told(rows: Any) -> str:
+    if hasattr(rows, "shape"):
+        return f"{rows.shape}, {rows.dtype}"
+    return str(jax.tree.map(lambda leaf: f"{leaf.shape}, {leaf.dtype}", rows))
 
 
 class Selected:

@@ -1,0 +1,54 @@
+"""Players and baselines that each instance has for itself, as the engine asks of them.
+
+Letters: N instances, C code columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.games.measure.asked_model import AskedModel
+from xaijax.games.measure.replacement import Replacement
+from xaijax.players.players import OwnPlayers, Players
+from xaijax.tables.coded_table import CodedTable
+from xaijax.tables.own_table import OwnTable
+
+
+def with_own(
+    model: AskedModel,
+    donors: Replacement,
+    players: Players | OwnPlayers,
+    stand_ins: Callable[[Any], Any] | None,
+) -> tuple[Replacement, Players]:
+    """(donors, players) of codes that say what each instance has for itself; see `OwnTable`.
+
+    stand_ins(rows) -> the baseline of each; None: absent players take the donors' entries.
+    """
+    own = isinstance(players, OwnPlayers)
+    if not own and stand_ins is None:
+        return donors, players
+    if isinstance(donors.table, CodedTable):
+        raise InputError(
+            f"{model.name} is an estimator translated to JAX, which takes no players and no "
+            "baselines for each instance. Say backend='host' in as_model."
+        )
+    table = OwnTable(
+        inner=donors.table,
+        owner=np.repeat(
+            1 + (players.of_entry if isinstance(players, OwnPlayers) else players.of_column),
+            donors.table.codes_per_column,
+            axis=-1,
+        ),
+        P=players.count,
+        stand_ins=stand_ins,
+        word=donors.codes.dtype,
+        allow_nan=model.allow_nan,
+        in_jax=model.loop == "jax",
+    )
+    codes = table.of_donors(donors.codes)
+    return replace(donors, table=table, codes=codes), Players(table.players, players.names)

@@ -1,0 +1,111 @@
+"""Who plays, of the argument `players=` and the rows that it is of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.players.players import (
+    OwnPlayers,
+    Players,
+    own_players,
+    players_from,
+    players_numbered,
+)
+from xaijax.tables.table import Table
+from xaijax.tables.tree import Layout
+from xaijax.tables.tree_table import TreeTable, by_leaves
+
+
+def players_of_rows(players: Any, table: Table) -> Players | OwnPlayers:
+    """Read the `players=` argument for rows of a table.
+
+    An array of whole numbers [N, *F] numbers the entries of each instance for itself. Of rows in
+    several arrays players is also a container of the same structure, with numbers for each leaf:
+    shaped like a row of it, like N rows, one for all its entries, or None (each of its entries is a
+    player). Leaves may share numbers. In groups of columns the name of a leaf means all its
+    entries. Else see `players_from`.
+    """
+    if isinstance(table, TreeTable):
+        numbers = None if players is None else _in_line(players, table)
+        if numbers is None:
+            return players_from(by_leaves(players, table), table.feature_names, table.shape)
+        if numbers.ndim == 2:
+            return own_players(numbers)
+        return _named_by_leaves(players_numbered(numbers, table.layout.labels), table.layout)
+    rank = getattr(players, "ndim", None)
+    if rank == len(table.shape) + 1 and players.shape[1:] == table.shape:
+        given = np.asarray(players)
+        if given.dtype.kind in "iu":
+            return own_players(given.reshape(len(given), -1))
+    return players_from(players, table.feature_names, table.shape)
+
+
+def shared_players(players: Any, table: Table) -> Players:
+    """The same where all instances share the players; raises InputError for others."""
+    found = players_of_rows(players, table)
+    if isinstance(found, OwnPlayers):
+        raise InputError(
+            "players numbers the entries of each instance, which only Explainer takes. Give one "
+            "numbering for all rows."
+        )
+    return found
+
+
+def _in_line(players: Any, table: TreeTable) -> np.ndarray | None:
+    """Numbers of all entries, int64 [F] or [N, F]; None where the players are given as groups."""
+    leaves, structure = jax.tree.flatten(players, is_leaf=lambda one: one is None)
+    if structure != table.layout.structure:
+        if any(hasattr(one, "dtype") for one in leaves):
+            raise InputError(
+                f"players has arrays in the structure {structure}, but one row has "
+                f"{table.layout.structure}. Give numbers for every leaf: -1 for one that is never "
+                "replaced, None for one whose entries are players each."
+            )
+        return None
+    layout = table.layout
+    rows = zip(leaves, layout.names, layout.shapes, strict=True)
+    given = [_whole(one, name, shape) for one, name, shape in rows]
+    free = max((int(one.max(initial=-1)) for one in given if one is not None), default=-1) + 1
+    parts = []
+    for one, shape in zip(given, layout.shapes, strict=True):
+        parts.append(np.arange(free, free + math.prod(shape)) if one is None else one)
+        free += math.prod(shape) if one is None else 0
+    instances = {len(one) for one in parts if one.ndim == 2}
+    if len(instances) > 1:
+        told = ", ".join(f"{n!r} {p.shape}" for n, p in zip(layout.names, parts, strict=True))
+        raise InputError(f"players is of other numbers of instances in its leaves: {told}.")
+    lead = tuple(instances)
+    return np.concatenate([np.broadcast_to(p, (*lead, p.shape[-1])) for p in parts], axis=-1)
+
+
+def _named_by_leaves(players: Players, layout: Layout) -> Players:
+    """A player that is all of one leaf is called like it."""
+    names = list(players.names)
+    for leaf, own in zip(layout.names, np.split(players.of_column, layout.ends[:-1]), strict=True):
+        p = int(own[0])
+        if p >= 0 and (own == p).all() and len(own) == (players.of_column == p).sum():
+            names[p] = leaf
+    return replace(players, names=tuple(names))
+
+
+def _whole(given: Any, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Numbers of the players of one leaf, [F] or [N, F]; None stays None."""
+    if given is None:
+        return None
+    own = np.asarray(given)
+    of_each = own.ndim == len(shape) + 1 and own.shape[1:] == shape
+    if own.dtype.kind not in "iu" or not (of_each or own.shape in (shape, ())):
+        raise InputError(
+            f"players: the leaf {name!r} needs whole numbers of shape {shape}, as one row has, or "
+            f"of such a shape for each of N instances, or one number; got {own.dtype} of shape "
+            f"{own.shape}."
+        )
+    if of_each:
+        return own.reshape(len(own), -1)
+    return np.broadcast_to(own, shape).reshape(-1)

@@ -1,0 +1,137 @@
+"""`OwnTable`: rows of which each has its own players, or its own baseline.
+
+The engine knows one numbering of players and one list of donors. So a row of codes says more here:
+
+    [ P marks | C codes of the row | C codes of what stands in for it | C owners ]
+
+Mark p is 1 while player p is kept. A coalition keeps and replaces marks alone. All else is always
+kept (the stand-ins of donors: always replaced), and what the marks say is done where the model is
+asked (`mixed`). Owners are there only where each row has its own players.
+
+Letters: M rows, N instances, P players, C code columns of the table within.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.tables.rows import rows_of
+from xaijax.tables.table import Table
+
+
+@dataclass(frozen=True, eq=False)
+class OwnTable:
+    """A table around another; `read` and `encode` are of instances, `of_donors` of donors."""
+
+    inner: Table
+    owner: np.ndarray  # int64 [C] or [N, C], 1 + the player of each code column; 0: never replaced
+    P: int
+    stand_ins: Callable[[Any], Any] | None  # (rows) -> the baseline of each; None: the donors
+    word: np.dtype  # of the codes within
+    allow_nan: bool
+    in_jax: bool
+    codes_per_column = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of what is asked in JAX: the codes of one row."""
+        return (self.P + (2 + self._of_each) * self.owner.shape[-1],)
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """[F]."""
+        return self.inner.feature_names
+
+    @property
+    def _of_each(self) -> bool:
+        return self.owner.ndim == 2
+
+    @property
+    def key(self) -> Any:
+        """Equal for tables that make the same rows of codes."""
+        owner = None if self._of_each else self.owner.tobytes()
+        return "own", getattr(self.inner, "key", self.inner.shape), self.P, owner
+
+    @property
+    def players(self) -> np.ndarray:
+        """The player of each code column, int64; -1: always kept, -2: never."""
+        C = self.owner.shape[-1]
+        stand_ins = -2 if self.stand_ins is None else -1
+        parts = [np.arange(self.P), np.full(C, -1), np.full(C, stand_ins)]
+        return np.concatenate(parts + [np.full(C, -1)] * self._of_each)
+
+    def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> Any:
+        """Rows as the table within reads them, as many as there are numberings."""
+        rows = self.inner.read(X, name, allow_nan, owner)
+        found = len(rows_of(rows))
+        if self._of_each and found != len(self.owner):
+            raise InputError(
+                f"players numbers the entries of {len(self.owner):,} instances, but {name} has "
+                f"{found:,} rows. Give players [N, *F] of these rows, or [*F] for all of them."
+            )
+        return rows
+
+    def encode(self, rows: Any) -> tuple[OwnTable, np.ndarray]:
+        """Codes of all N instances, as `read` gave them."""
+        inner, own = self.inner.encode(rows)
+        own = stand_in = np.asarray(own)
+        changed = np.ones(own.shape, bool)
+        if self.stand_ins is not None:
+            inner, stand_in = inner.encode(self._stood_in(rows))
+            changed = _bits(own) != _bits(np.asarray(stand_in))
+        # A player whose entries are all as in the baseline has nothing to keep, as one that the
+        # instance lacks.
+        owner = np.broadcast_to(self.owner, own.shape)
+        place = np.arange(len(own))[:, None] * (self.P + 1) + owner
+        times = np.bincount(place[changed], minlength=len(own) * (self.P + 1))
+        plays = times.reshape(-1, self.P + 1)[:, 1:] > 0
+        return replace(self, inner=inner), self._joined(plays, own, stand_in, owner)
+
+    def of_donors(self, codes: np.ndarray) -> np.ndarray:
+        """Codes of donors, of theirs by the table within [B, C]."""
+        marks = np.zeros((len(codes), self.P))
+        return self._joined(marks, codes, codes, np.ones(codes.shape))
+
+    def _joined(self, marks: Any, own: Any, stand_in: Any, owner: Any) -> np.ndarray:
+        # Codes of one or two bytes could not hold every owner.
+        dtype = self.word if self.word.itemsize >= 4 else np.dtype("u4")
+        parts = [marks, own, stand_in] + [owner] * self._of_each
+        return np.concatenate([part.astype(dtype) for part in parts], axis=1)
+
+    def asked(self, codes: np.ndarray) -> Any:
+        """The codes as they are in JAX; on the host what the table within makes of them."""
+        return codes if self.in_jax else self.inner.asked(self.mixed(codes))
+
+    def decode(self, codes: Any) -> Any:
+        """Rows as the model takes them; traced by JAX, or NumPy's."""
+        return self.inner.decode(self.mixed(codes))
+
+    def mixed(self, codes: Any) -> Any:
+        """Codes of the table within, [M, C]: the row's where kept, else its stand-in's."""
+        xp = np if isinstance(codes, np.ndarray) else jnp
+        P, C = self.P, self.owner.shape[-1]
+        kept = xp.concatenate([xp.ones((len(codes), 1), bool), codes[:, :P] > 0], axis=1)
+        if self._of_each:
+            kept = xp.take_along_axis(kept, codes[:, P + 2 * C :].astype(np.int32), axis=1)
+        else:
+            kept = kept[:, self.owner]
+        return xp.where(kept, codes[:, P : P + C], codes[:, P + C : P + 2 * C]).astype(self.word)
+
+    def _stood_in(self, rows: Any) -> Any:
+        assert self.stand_ins is not None
+        name = "what the function of Baseline returned"
+        found = self.inner.read(self.stand_ins(rows_of(rows).copy()), name, self.allow_nan, "X")
+        given, made = len(rows_of(rows)), len(rows_of(found))
+        if made != given:
+            raise InputError(f"{name} has {made:,} rows; X has {given:,}. Return one for each.")
+        return found
+
+
+def _bits(codes: np.ndarray) -> np.ndarray:
+    return codes.view(f"i{codes.itemsize}") if codes.dtype.kind == "f" else codes

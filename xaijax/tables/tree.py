@@ -1,0 +1,114 @@
+"""Rows as a pytree: arrays that share their first axis, in a dict, a named tuple, a list and so on.
+
+Letters: M rows, L leaves, F entries of one row in all leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+
+
+def is_tree(given: Any) -> bool:
+    """Whether these are rows in several arrays.
+
+    Lists and tuples are, where one of their entries has two axes or more; else they are read as one
+    array, a list of rows say. All other containers that JAX knows are.
+    """
+    if given is None or hasattr(given, "__array__"):
+        return False
+    if isinstance(given, list) or (isinstance(given, tuple) and not hasattr(given, "_fields")):
+        return any(is_tree(one) or len(getattr(one, "shape", ())) > 1 for one in given)
+    return isinstance(given, Mapping) or not jax.tree_util.all_leaves([given])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a row is made of leaves, and in which order its F entries stand when they are in a line.
+
+    Two layouts are equal, and have one hash, where rows of one are rows of the other.
+    """
+
+    structure: Any  # a PyTreeDef
+    names: tuple[str, ...]  # [L], of the leaves
+    shapes: tuple[tuple[int, ...], ...]  # [L], of one row; () where a row has one number
+    dtypes: tuple[np.dtype, ...]  # [L], as the model takes them
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """[L], where each leaf ends in the line of entries."""
+        return tuple(np.cumsum([math.prod(shape) for shape in self.shapes]).tolist())
+
+    @property
+    def entries(self) -> int:
+        """F."""
+        return self.ends[-1]
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """[F], names of all entries: "age" of a leaf of numbers, else "ids[3]"."""
+        return tuple(
+            name if shape == () else f"{name}[{','.join(map(str, place))}]"
+            for name, shape in zip(self.names, self.shapes, strict=True)
+            for place in np.ndindex(*shape)
+        )
+
+    def tree(self, line: Any, made: Callable[[Any, np.dtype], Any]) -> Any:
+        """Rows of codes [M, F], cut into leaves; made(codes of a leaf [M, *shape], dtype)."""
+        starts = (0, *self.ends[:-1])
+        leaves = [
+            made(line[:, start:end].reshape(len(line), *shape), dtype)
+            for start, end, shape, dtype in zip(
+                starts, self.ends, self.shapes, self.dtypes, strict=True
+            )
+        ]
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+def named_leaves(given: Any) -> tuple[list[str], list[Any], Any]:
+    """(names, leaves, structure) of a tree; a leaf is named by its place, "text.ids" say."""
+    found, structure = jax.tree_util.tree_flatten_with_path(given)
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in found]
+    return (
+        ["x" + n if n[:1].isdigit() else n for n in names],
+        [leaf for _, leaf in found],
+        structure,
+    )
+
+
+def arrays_of(given: Any, argument: str) -> tuple[list[str], list[np.ndarray], Any]:
+    """(names, arrays, structure) of a tree of arrays of numbers with one number of rows.
+
+    Raises InputError and InputTypeError, which name the leaf.
+    """
+    names, leaves, structure = named_leaves(given)
+    if not leaves:
+        raise InputError(f"{argument} is a {type(given).__name__} without arrays.")
+    arrays = []
+    for name, leaf in zip(names, leaves, strict=True):
+        if not hasattr(leaf, "shape"):
+            raise InputTypeError(
+                f"{argument}: the leaf {name!r} is a {type(leaf).__name__}; an array is needed "
+                "whose first axis is rows."
+            )
+        array = checks.as_array(leaf, f"{argument}: the leaf {name!r}", "Encode it first.")
+        if array.ndim == 0 or 0 in array.shape:
+            raise InputError(
+                f"{argument}: the leaf {name!r} has shape {array.shape}; at least one row and one "
+                "entry are needed, the first axis being rows."
+            )
+        arrays.append(array)
+    rows = {len(array) for array in arrays}
+    if len(rows) > 1:
+        told = ", ".join(f"{n!r} {len(a)}" for n, a in zip(names, arrays, strict=True))
+        raise InputError(f"{argument}: all leaves need the same number of rows; they have {told}.")
+    return names, arrays, structure
