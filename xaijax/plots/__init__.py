@@ -6,9 +6,14 @@ Reading order:
     beeswarm      every instance a dot, every player a row
     waterfall     one instance, from the base value player by player
     profile       one person or two: their data beside signed bars
+    images        a grid of images, output by output
     image         one image: values of players at their pixels
+    tokens        one sentence: its words coloured by their values
+    kept          what a rule keeps of an image or of a sentence
     correlation   the correlations of the columns that an AEC was fitted on
     worth         what each party's columns are worth
+    pixels        players at their pixels: what pictures of images share
+    words         words in lines, each on a ground of its own
     style         what all pictures share: colours, checks, names, the players that are shown
 """
 
@@ -16,8 +21,22 @@ from xaijax.plots.bar import bar as bar
 from xaijax.plots.beeswarm import beeswarm as beeswarm
 from xaijax.plots.correlation import correlation as correlation
 from xaijax.plots.image import image as image
+from xaijax.plots.images import images as images
+from xaijax.plots.kept import kept as kept
 from xaijax.plots.profile import profile as profile
+from xaijax.plots.tokens import tokens as tokens
 from xaijax.plots.waterfall import waterfall as waterfall
 from xaijax.plots.worth import worth as worth
 
-__all__ = ["bar", "beeswarm", "correlation", "image", "profile", "waterfall", "worth"]
+__all__ = [
+    "bar",
+    "beeswarm",
+    "correlation",
+    "image",
+    "images",
+    "kept",
+    "profile",
+    "tokens",
+    "waterfall",
+    "worth",
+]

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import math
-import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
-from xaijax.core.optional import require
+from xaijax.core.errors import InputError
 from xaijax.core.public import public
-from xaijax.plots import style
+from xaijax.plots import pixels, style
 from xaijax.results.explanation import Explanation
-from xaijax.results.player_data import player_columns
-from xaijax.tables.rows import rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
-
-CHANNELS = (1, 3, 4)  # grey, colours, colours with opacity
+    from numpy.typing import ArrayLike
 
 
 @public
@@ -31,6 +25,7 @@ def image(
     *,
     output: int | str | None = None,
     shape: tuple[int, ...] | None = None,
+    players: ArrayLike | None = None,
     limit: float | None = None,
     cmap: str | Colormap | None = None,
     colorbar: bool = True,
@@ -53,6 +48,8 @@ def image(
         output: name or position of one output. Needed with K outputs.
         shape: (H, W) or (H, W, C) of the instance, or None. Needed if the data are flat rows, or
             if there are none.
+        players: whole numbers [H, W], the player of each pixel, or None. Needed where instances
+            have players of their own. A line goes around each player; -1 is nobody.
         limit: positive float or None. The end of the colour scale, to compare pictures. None: the
             largest |value|.
         cmap: a matplotlib colour map or its name, such as "RdBu_r". None: blue, white, orange.
@@ -84,11 +81,14 @@ def image(
             "choose one, explanation[0]."
         )
     one = style.one_output(explanation, output, "image")
-    lattice = _shape(one, shape)
-    columns = _columns(one, math.prod(lattice))
-    values = _on_pixels(one.values[0], columns, lattice)
-    limit, colours = _limit(limit, values), _colour_map(cmap)
-    bright = _bright(one.data, lattice) if outline and one.data is not None else None
+    lattice = pixels.shape_of(one, shape)
+    owner = pixels.numbering(players, *lattice[:2])
+    columns = pixels.columns_of(one, math.prod(lattice), owner, lattice)
+    values = pixels.on_pixels(one.values[0], columns, lattice)
+    limit, colours = pixels.limit_of(limit, values), pixels.colour_map(cmap)
+    bright = None
+    if outline and one.data is not None and owner is None:
+        bright = pixels.bright_pixels(one.data, lattice)
 
     axes = style.new_axes(ax, 8, width=4.6 if colorbar else 4.0)
     picture = axes.imshow(
@@ -100,162 +100,19 @@ def image(
     )
     half = style.half_widths(one)
     if half is not None:
-        widths = _on_pixels(half[0], columns, lattice, unknown=math.inf)
-        if _hatch(axes, (np.abs(values) <= widths) & (widths > 0)):
+        widths = pixels.on_pixels(half[0], columns, lattice, unknown=math.inf)
+        if pixels.hatch(axes, (np.abs(values) <= widths) & (widths > 0)):
             note = "hatched: the 95 %\ninterval contains 0"
             axes.set_xlabel(note, color=style.TEXT, fontsize=8.5)
-    if bright is not None:
-        _outline(axes, bright)
+    edges = bright if owner is None else owner + 1
+    if edges is not None:
+        pixels.outline(axes, edges)
     if colorbar:
-        _colour_bar(axes, picture, style.value_name(one))
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_color(style.LINE)
+        pixels.colour_bar(axes, picture, style.value_name(one), fraction=0.046, pad=0.03)
+    pixels.bare(axes)
     title = style.title_of_one(one)
     if title is not None:
         axes.set_title(
             style.elide(title, 40), loc="left", fontsize=10.5, color=style.TEXT, parse_math=False
         )
     return axes
-
-
-def _shape(one: Explanation, shape: Any) -> tuple[int, ...]:
-    """(H, W) or (H, W, C) of the instance."""
-    if shape is not None:
-        try:
-            shape = tuple(operator.index(size) for size in shape)
-        except TypeError as error:
-            raise InputTypeError(f"shape: got {shape!r}; pass (H, W) or (H, W, C).") from error
-        if not _is_image(shape):
-            raise InputError(f"shape: got {shape}; pass (H, W) or (H, W, C) with C of {CHANNELS}.")
-        size = None if one.data is None else math.prod(one.data.shape[1:])
-        if size is not None and size != math.prod(shape):
-            raise InputError(
-                f"shape: {shape} has {math.prod(shape):,} entries; the instance has {size:,}."
-            )
-        return shape
-    if one.data is None:
-        raise InputError("explanation: it holds no data; pass shape=(H, W) of the image.")
-    found = tuple(one.data.shape[1:])
-    if rows_of(one.data).is_frame or not _is_image(found):
-        raise InputError(
-            f"explanation: its instances have shape {found}, which is no image; accepted are "
-            f"(H, W) and (H, W, C) with C of {CHANNELS}. For flat rows pass shape=(H, W)."
-        )
-    return found
-
-
-def _is_image(shape: tuple[int, ...]) -> bool:
-    known = len(shape) == 2 or (len(shape) == 3 and shape[2] in CHANNELS)
-    return known and min(shape) > 0
-
-
-def _columns(one: Explanation, F: int) -> list[np.ndarray]:
-    """The places of each player [P] among the F entries of the instance."""
-    given = one.provenance.get("player_columns")
-    if given is None:
-        P = len(one.feature_names)
-        framed = rows_of(one.data).is_frame
-        found = player_columns(one.data, one.feature_names, None) if framed else list(range(P))
-        if None in found or P != F:
-            raise InputError(
-                f"explanation: it has {P:,} players for {F:,} entries of the image and does not "
-                "say which entries each has; provenance['player_columns'] is missing."
-            )
-        given = [(j,) for j in found]
-    columns = [np.asarray(c, np.intp) for c in given]
-    if max((int(c.max()) for c in columns if len(c)), default=0) >= F:
-        raise InputError(f"shape: {F:,} entries are fewer than the players cover.")
-    return columns
-
-
-def _on_pixels(
-    numbers: np.ndarray, columns: list[np.ndarray], shape: tuple[int, ...], unknown: float = np.nan
-) -> np.ndarray:
-    """numbers [P] of the players at their pixels [H, W]; NaN where there is no player."""
-    H, W, *channels = shape
-    out = np.zeros(H * W)
-    covered = np.zeros(H * W, bool)
-    for number, own in zip(numbers, columns, strict=True):
-        pixels = np.unique(own // math.prod(channels))
-        out[pixels] += unknown if np.isnan(number) else number
-        covered[pixels] = True
-    return np.where(covered, out, np.nan).reshape(H, W)
-
-
-def _limit(limit: Any, values: np.ndarray) -> float:
-    if limit is None:
-        return float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
-    if isinstance(limit, bool) or not isinstance(limit, int | float | np.integer | np.floating):
-        raise InputTypeError(f"limit: got {limit!r}; pass a positive number or None.")
-    if not 0 < limit < math.inf:
-        raise InputError(f"limit: got {limit!r}; pass a positive number or None.")
-    return float(limit)
-
-
-def _colour_map(cmap: Any) -> Any:
-    colors = require("matplotlib.colors", "xaijax[plots]")
-    if cmap is None:
-        ends = (style.DOWN, "#ffffff", style.UP)
-        cmap = colors.LinearSegmentedColormap.from_list("down to up", ends)
-        return cmap.with_extremes(bad=style.LINE)
-    try:
-        return require("matplotlib", "xaijax[plots]").colormaps.get_cmap(cmap)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"cmap: {cmap!r} is no colour map of matplotlib.") from error
-
-
-def _hatch(axes: Axes, chosen: np.ndarray) -> bool:
-    """Hatch the chosen pixels [H, W] as one surface; whether there are any."""
-    path = require("matplotlib.path", "xaijax[plots]").Path
-    patches = require("matplotlib.patches", "xaijax[plots]")
-    squares = [
-        path([(x, y), (x + 1, y), (x + 1, y + 1), (x, y + 1), (x, y)], closed=True)
-        for y, x in np.argwhere(chosen) - 0.5
-    ]
-    if squares:
-        whole = path.make_compound_path(*squares)
-        patch = patches.PathPatch(
-            whole, fill=False, linewidth=0, hatch="////", edgecolor=style.GREY
-        )
-        axes.add_patch(patch)
-    return bool(squares)
-
-
-def _bright(data: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """The pixels [H, W] above the middle between the darkest and the brightest."""
-    try:
-        levels = checks.real_numbers(data, "data").reshape(shape)
-    except (TypeError, ValueError) as error:
-        raise InputError("explanation: its data are no numbers; pass outline=False.") from error
-    if levels.ndim == 3:
-        levels = levels[..., :3].mean(axis=2)
-    finite = levels[np.isfinite(levels)]
-    middle = (finite.min() + finite.max()) / 2 if finite.size else 0.0
-    return levels > middle
-
-
-def _outline(axes: Axes, inside: np.ndarray) -> None:
-    """A line along the edges between pixels inside and outside; bool [H, W]."""
-    H, W = inside.shape
-    padded = np.pad(inside, 1)
-    segments = [
-        ((x - 0.5, y - 0.5), (x - 0.5, y + 0.5))
-        for y, x in np.argwhere(padded[1:-1, 1:] != padded[1:-1, :-1])
-    ]
-    segments += [
-        ((x - 0.5, y - 0.5), (x + 0.5, y - 0.5))
-        for y, x in np.argwhere(padded[1:, 1:-1] != padded[:-1, 1:-1])
-    ]
-    lines = require("matplotlib.collections", "xaijax[plots]").LineCollection(
-        segments, colors=style.TEXT, linewidths=1.1 if max(H, W) <= 64 else 0.6, capstyle="round"
-    )
-    axes.add_collection(lines, autolim=False)
-
-
-def _colour_bar(axes: Axes, picture: Any, label: str) -> None:
-    bar = axes.figure.colorbar(picture, ax=axes, fraction=0.046, pad=0.03)
-    bar.ax.tick_params(labelsize=8.5, colors=style.TEXT, length=2)
-    bar.set_label(label, fontsize=9, color=style.TEXT)
-    bar.outline.set_visible(False)

@@ -1,0 +1,147 @@
+"""A grid of images: each beside the values of its players, output by output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.optional import require
+from xaijax.core.public import public
+from xaijax.plots import pixels, style
+from xaijax.results.explanation import Explanation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike
+
+MOST_IMAGES, MOST_OUTPUTS = 20, 10
+INCHES = 1.5  # of one image
+
+
+@public
+def images(
+    explanation: Explanation,
+    *,
+    outputs: Sequence[int | str] | None = None,
+    shape: tuple[int, ...] | None = None,
+    players: ArrayLike | None = None,
+    limit: float | None = None,
+    cmap: str | Colormap | None = None,
+) -> Figure:
+    """Images in rows: first the image, then the values of its players, a column for each output.
+
+    All values have one scale, from -limit (blue) over 0 (white) to limit (orange). A pixel shows
+    its player's value; if pixels have channels, the sum over the players that have a channel of it.
+    A pixel that no player covers is grey. Over each picture stands the model's answer, the base
+    value plus the values; over the first column the image's name, if it has one.
+
+    Args:
+        explanation: `Explanation` of at most 20 images, values [N, P] or [N, P, K]; data [N, H, W]
+            or [N, H, W, C] with C of 1, 3 or 4.
+        outputs: names or positions of the outputs to draw. None: all, at most 10.
+        shape: (H, W) or (H, W, C) of one image, or None. Needed if the data are flat rows.
+        players: whole numbers [H, W] or [N, H, W], the player of each pixel, or None. Needed where
+            images have players of their own. A line goes around each player; -1 is nobody.
+        limit: positive float or None. The end of the colour scale. None: the largest |value|.
+        cmap: a matplotlib colour map or its name, such as "RdBu_r". None: blue, white, orange.
+
+    Returns:
+        The matplotlib `Figure`; its first axes are the pictures, row by row.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted; too many images or outputs;
+            data that are no images.
+        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> data = np.array([[[0.0, 1.0], [1.0, 0.0]]])
+        >>> values = np.array([[[1.0, -1.0], [0.5, 0.0], [0.0, 0.0], [2.0, 1.0]]])
+        >>> explanation = xj.Explanation(values, np.zeros((1, 2)), data=data)
+        >>> figure = xj.plots.images(explanation)
+        >>> figure.axes[1].images[0].get_array().tolist()
+        [[1.0, 0.5], [0.0, 2.0]]
+    """
+    style.check(explanation, 1)
+    N = len(explanation)
+    if N > MOST_IMAGES:
+        raise InputError(
+            f"explanation: it has {N:,} instances and a grid shows at most {MOST_IMAGES}; choose "
+            f"some, explanation[:{MOST_IMAGES}]."
+        )
+    if explanation.data is None:
+        raise InputError("explanation: it holds no data, so there are no images to draw.")
+    columns = _outputs(explanation, outputs)
+    lattice = pixels.shape_of(explanation, shape)
+    H, W = lattice[:2]
+    owners = [pixels.numbering(players, H, W, n, N) for n in range(N)]
+    drawn = np.stack([[_values(one[n], lattice, owners[n]) for one in columns] for n in range(N)])
+    limit, colours = pixels.limit_of(limit, drawn), pixels.colour_map(cmap)
+
+    pyplot = require("matplotlib.pyplot", "xaijax[plots]")
+    wide, high = 1 + len(columns), INCHES * H / max(H, W)
+    size = (INCHES * wide + 0.9, (high + 0.3) * N + 0.4)
+    figure, grid = pyplot.subplots(N, wide, figsize=size, squeeze=False, layout="constrained")
+    picture = None
+    for n in range(N):
+        grid[n, 0].imshow(
+            pixels.shown(np.asarray(explanation.data)[n], lattice),
+            cmap="gray",
+            interpolation="nearest",
+        )
+        if explanation.instance_names is not None:
+            _title(grid[n, 0], style.elide(explanation.instance_names[n], 18))
+        for k, one in enumerate(columns):
+            picture = grid[n, 1 + k].imshow(
+                np.ma.masked_invalid(drawn[n, k]),
+                cmap=colours,
+                vmin=-limit,
+                vmax=limit,
+                interpolation="nearest",
+            )
+            answer = one.base_values[n] + one.values[n].sum()
+            name = style.title_of(one) if len(columns) > 1 or outputs is not None else None
+            said = f"{answer:.3g}" if name is None else f"{style.elide(name[8:], 12)}: {answer:.3g}"
+            _title(grid[n, 1 + k], said)
+    for n, axes in np.ndenumerate(grid):
+        pixels.bare(axes)
+        if owners[n[0]] is not None:
+            pixels.outline(axes, owners[n[0]] + 1)
+    pixels.colour_bar(list(grid.flat), picture, style.value_name(explanation), shrink=0.9, pad=0.02)
+    return figure
+
+
+def _outputs(explanation: Explanation, outputs: Any) -> list[Explanation]:
+    """An explanation [N, P] for each column of the grid."""
+    names = explanation.output_names
+    if isinstance(outputs, str) or not isinstance(outputs, Sequence | np.ndarray | None):
+        raise InputTypeError(f"outputs: got {outputs!r}; pass a list of names or positions.")
+    if names is None:
+        if outputs is not None:
+            raise InputError("outputs: the explanation has one output; leave it out.")
+        return [explanation]
+    chosen = list(range(len(names))) if outputs is None else list(outputs)
+    if not 1 <= len(chosen) <= MOST_OUTPUTS:
+        raise InputError(
+            f"outputs: {len(chosen):,} were chosen and a grid shows 1 to {MOST_OUTPUTS}; pass a "
+            "list of names or positions."
+        )
+    return [style.one_output(explanation, one, "images") for one in chosen]
+
+
+def _values(one: Explanation, lattice: tuple[int, ...], owner: np.ndarray | None) -> np.ndarray:
+    places = pixels.columns_of(one, math.prod(lattice), owner, lattice)
+    return pixels.on_pixels(one.values[0], places, lattice)
+
+
+def _title(axes: Axes, text: str) -> None:
+    axes.set_title(text, fontsize=8.5, color=style.TEXT, pad=3, parse_math=False)

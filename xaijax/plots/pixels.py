@@ -1,0 +1,223 @@
+"""Players at their pixels: shapes, numberings, colours and lines that pictures of images share."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.optional import require
+from xaijax.plots import style
+from xaijax.results.explanation import Explanation
+from xaijax.results.player_data import player_columns
+from xaijax.tables.rows import rows_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CHANNELS = (1, 3, 4)  # grey, colours, colours with opacity
+
+
+def shape_of(one: Explanation, shape: Any) -> tuple[int, ...]:
+    """(H, W) or (H, W, C) of the instance."""
+    if shape is not None:
+        try:
+            shape = tuple(operator.index(size) for size in shape)
+        except TypeError as error:
+            raise InputTypeError(f"shape: got {shape!r}; pass (H, W) or (H, W, C).") from error
+        if not is_image(shape):
+            raise InputError(f"shape: got {shape}; pass (H, W) or (H, W, C) with C of {CHANNELS}.")
+        size = None if one.data is None else math.prod(one.data.shape[1:])
+        if size is not None and size != math.prod(shape):
+            raise InputError(
+                f"shape: {shape} has {math.prod(shape):,} entries; the instance has {size:,}."
+            )
+        return shape
+    if one.data is None:
+        raise InputError("explanation: it holds no data; pass shape=(H, W) of the image.")
+    found = tuple(one.data.shape[1:])
+    if rows_of(one.data).is_frame or not is_image(found):
+        raise InputError(
+            f"explanation: its instances have shape {found}, which is no image; accepted are "
+            f"(H, W) and (H, W, C) with C of {CHANNELS}. For flat rows pass shape=(H, W)."
+        )
+    return found
+
+
+def is_image(shape: tuple[int, ...]) -> bool:
+    """Whether rows of this shape are images."""
+    known = len(shape) == 2 or (len(shape) == 3 and shape[2] in CHANNELS)
+    return known and min(shape) > 0
+
+
+def columns_of(
+    one: Explanation, F: int, owner: np.ndarray | None = None, shape: tuple[int, ...] = ()
+) -> list[np.ndarray]:
+    """The places of each player [P] among the F entries of the instance; owner: see `numbering`."""
+    if owner is not None:
+        return columns_numbered(owner, len(one.feature_names), math.prod(shape[2:]))
+    given = one.provenance.get("player_columns")
+    if given is None:
+        P = len(one.feature_names)
+        framed = rows_of(one.data).is_frame
+        found = player_columns(one.data, one.feature_names, None) if framed else list(range(P))
+        if None in found or P != F:
+            raise InputError(
+                f"explanation: it has {P:,} players for {F:,} entries of the image and does not "
+                "say which entries each has; provenance['player_columns'] is missing."
+            )
+        given = [(j,) for j in found]
+    columns = [np.asarray(c, np.intp) for c in given]
+    if not any(len(c) for c in columns):
+        raise InputError(
+            "explanation: each instance has players of its own. Say whose each pixel is: players=, "
+            "whole numbers [H, W]."
+        )
+    if max((int(c.max()) for c in columns if len(c)), default=0) >= F:
+        raise InputError(f"shape: {F:,} entries are fewer than the players cover.")
+    return columns
+
+
+def on_pixels(
+    numbers: np.ndarray, columns: list[np.ndarray], shape: tuple[int, ...], unknown: float = np.nan
+) -> np.ndarray:
+    """numbers [P] of the players at their pixels [H, W]; NaN where there is no player."""
+    H, W, *channels = shape
+    out = np.zeros(H * W)
+    covered = np.zeros(H * W, bool)
+    for number, own in zip(numbers, columns, strict=True):
+        pixels = np.unique(own // math.prod(channels))
+        out[pixels] += unknown if np.isnan(number) else number
+        covered[pixels] = True
+    return np.where(covered, out, np.nan).reshape(H, W)
+
+
+def limit_of(limit: Any, values: np.ndarray) -> float:
+    """The end of the colour scale."""
+    if limit is None:
+        return float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+    if isinstance(limit, bool) or not isinstance(limit, int | float | np.integer | np.floating):
+        raise InputTypeError(f"limit: got {limit!r}; pass a positive number or None.")
+    if not 0 < limit < math.inf:
+        raise InputError(f"limit: got {limit!r}; pass a positive number or None.")
+    return float(limit)
+
+
+def colour_map(cmap: Any) -> Any:
+    """The colour map of a name, or blue, white, orange."""
+    colors = require("matplotlib.colors", "xaijax[plots]")
+    if cmap is None:
+        ends = (style.DOWN, "#ffffff", style.UP)
+        cmap = colors.LinearSegmentedColormap.from_list("down to up", ends)
+        return cmap.with_extremes(bad=style.LINE)
+    try:
+        return require("matplotlib", "xaijax[plots]").colormaps.get_cmap(cmap)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"cmap: {cmap!r} is no colour map of matplotlib.") from error
+
+
+def hatch(axes: Axes, chosen: np.ndarray) -> bool:
+    """Hatch the chosen pixels [H, W] as one surface; whether there are any."""
+    path = require("matplotlib.path", "xaijax[plots]").Path
+    patches = require("matplotlib.patches", "xaijax[plots]")
+    squares = [
+        path([(x, y), (x + 1, y), (x + 1, y + 1), (x, y + 1), (x, y)], closed=True)
+        for y, x in np.argwhere(chosen) - 0.5
+    ]
+    if squares:
+        whole = path.make_compound_path(*squares)
+        patch = patches.PathPatch(
+            whole, fill=False, linewidth=0, hatch="////", edgecolor=style.GREY
+        )
+        axes.add_patch(patch)
+    return bool(squares)
+
+
+def bright_pixels(data: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """The pixels [H, W] above the middle between the darkest and the brightest."""
+    try:
+        levels = checks.real_numbers(data, "data").reshape(shape)
+    except (TypeError, ValueError) as error:
+        raise InputError("explanation: its data are no numbers; pass outline=False.") from error
+    if levels.ndim == 3:
+        levels = levels[..., :3].mean(axis=2)
+    finite = levels[np.isfinite(levels)]
+    middle = (finite.min() + finite.max()) / 2 if finite.size else 0.0
+    return levels > middle
+
+
+def outline(axes: Axes, labels: np.ndarray, colour: str = style.TEXT) -> None:
+    """A line along the edges between pixels of different labels, int or bool [H, W]; around the
+    image where these are not 0.
+    """
+    H, W = labels.shape
+    padded = np.pad(labels, 1)
+    segments = [
+        ((x - 0.5, y - 0.5), (x - 0.5, y + 0.5))
+        for y, x in np.argwhere(padded[1:-1, 1:] != padded[1:-1, :-1])
+    ]
+    segments += [
+        ((x - 0.5, y - 0.5), (x + 0.5, y - 0.5))
+        for y, x in np.argwhere(padded[1:, 1:-1] != padded[:-1, 1:-1])
+    ]
+    lines = require("matplotlib.collections", "xaijax[plots]").LineCollection(
+        segments, colors=colour, linewidths=1.1 if max(H, W) <= 64 else 0.6, capstyle="round"
+    )
+    axes.add_collection(lines, autolim=False)
+
+
+def colour_bar(axes: Any, picture: Any, label: str, **layout: float) -> None:
+    """The colour scale beside axes, one or several."""
+    figure = picture.axes.figure
+    bar = figure.colorbar(picture, ax=axes, **layout)
+    bar.ax.tick_params(labelsize=8.5, colors=style.TEXT, length=2)
+    bar.set_label(label, fontsize=9, color=style.TEXT)
+    bar.outline.set_visible(False)
+
+
+def numbering(players: Any, H: int, W: int, n: int = 0, N: int = 1) -> np.ndarray | None:
+    """Whose pixels are, int [H, W], of instance n of N; -1: nobody's. None where none was given."""
+    if players is None:
+        return None
+    given = np.asarray(players)
+    if given.dtype.kind not in "iu":
+        raise InputTypeError(f"players: got dtype {given.dtype}; whole numbers [H, W] are needed.")
+    if given.shape == (N, H, W):
+        return given[n]
+    if given.shape != (H, W):
+        raise InputError(
+            f"players: got shape {given.shape}; the player of each pixel is needed, ({H}, {W}), or "
+            f"of each image, ({N}, {H}, {W})."
+        )
+    return given
+
+
+def columns_numbered(owner: np.ndarray, P: int, channels: int) -> list[np.ndarray]:
+    """The places of each player [P] among the entries of an image, of a numbering [H, W]."""
+    if owner.max() >= P:
+        raise InputError(f"players: number {owner.max()} is none of the {P:,} players.")
+    whose = np.repeat(owner.reshape(-1), channels)
+    return [np.flatnonzero(whose == p) for p in range(P)]
+
+
+def shown(data: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """One image as matplotlib draws it: [H, W], or [H, W, 3 or 4] between 0 and 1."""
+    levels = checks.real_numbers(data, "data").reshape(shape).astype(float)
+    if levels.ndim == 3 and levels.shape[2] == 1:
+        levels = levels[..., 0]
+    low, high = np.nanmin(levels), np.nanmax(levels)
+    if levels.ndim == 3 and (low < 0 or high > 1):
+        levels = (levels - low) / ((high - low) or 1.0)
+    return levels
+
+
+def bare(axes: Axes) -> None:
+    """No ticks, and a light frame."""
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_color(style.LINE)
