@@ -61,6 +61,14 @@ class OwnPlayers:
         found[np.arange(len(found))[:, None], self.of_entry] = True  # the last column: of nobody
         return found[:, :-1]
 
+    def refuse_others(self, N: int) -> None:
+        """Raise InputError for another number of instances."""
+        if N != len(self.of_entry):
+            raise InputError(
+                f"players numbers the entries of {len(self.of_entry):,} instances, but X has "
+                f"{N:,} rows. Give players [N, *F] of these rows, or [*F] for all of them."
+            )
+
     def all_columns(self) -> tuple[tuple[int, ...], ...]:
         """None that all instances share."""
         return ((),) * self.count

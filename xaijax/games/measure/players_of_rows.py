@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +23,10 @@ from xaijax.tables.tree import Layout
 from xaijax.tables.tree_table import TreeTable, by_leaves
 
 
-def players_of_rows(players: Any, table: Table) -> Players | OwnPlayers:
-    """Read the `players=` argument for rows of a table.
+def players_of_rows(
+    players: Any, table: Table, names: Sequence[str] | None = None
+) -> Players | OwnPlayers:
+    """Read the `players=` argument for rows of a table; names: [F], where others than its own.
 
     An array of whole numbers [N, *F] numbers the entries of each instance for itself. Of rows in
     several arrays players is also a container of the same structure, with numbers for each leaf:
@@ -43,7 +46,7 @@ def players_of_rows(players: Any, table: Table) -> Players | OwnPlayers:
         given = np.asarray(players)
         if given.dtype.kind in "iu":
             return own_players(given.reshape(len(given), -1))
-    return players_from(players, table.feature_names, table.shape)
+    return players_from(players, names or table.feature_names, table.shape)
 
 
 def shared_players(players: Any, table: Table) -> Players:

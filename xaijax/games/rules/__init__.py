@@ -4,6 +4,7 @@ Reading order:
 
     game          `RuleGame`: the rules of N instances, asked in any of the built-in spaces
     sampler       the same in a space of a person's own: a sampler makes the rows
+    players_space   players that are kept as they are; free ones are drawn or masked
     spaces        the perturbation spaces that are built in, a class each
     space         what a space is: which rows stand beside x once a rule's columns are kept
     bins          what "the same" means in a column, and a rule's predicates

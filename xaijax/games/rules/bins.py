@@ -220,6 +220,7 @@ def bins_of(data: Any, names: Sequence[str], categories: Any, bins: Any) -> Bins
     named, called = _categories(categories, names)
     cuts = _cuts(bins, names)
     columns = []
+    ids = rows_of(data).kind == "tree"  # whose whole numbers are names, of words say
     for j, name in enumerate(names):
         values = rows_of(data).column(j)
         numeric = values.dtype.kind in "iuf"
@@ -234,7 +235,7 @@ def bins_of(data: Any, names: Sequence[str], categories: Any, bins: Any) -> Bins
             edges = cuts.get(j)
             if edges is not None and single:
                 edges = _increasing(np.array([as_read(v, True) for v in edges]), name)
-        elif cuts is not None and not categorical:
+        elif cuts is not None and not categorical and not (ids and values.dtype.kind in "iu"):
             edges = np.unique(np.nanpercentile(values.astype(np.float64), cuts))
             edges = edges[np.isfinite(edges)]
         distinct = () if edges is not None else _distinct(values, numeric)

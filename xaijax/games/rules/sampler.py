@@ -23,8 +23,9 @@ from xaijax.games.measure.score import Score
 from xaijax.games.rules.bins import Bins
 from xaijax.games.rules.coverage import Cover
 from xaijax.games.rules.device import RuleDevice, shorten_tiles
+from xaijax.games.rules.players_space import PlayerSpace
 from xaijax.games.rules.pulls import Pulls
-from xaijax.players.players import Players
+from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.coded_table import read_by
 from xaijax.tables.fingerprints import fingerprints
 from xaijax.tables.rows import rows_of
@@ -41,9 +42,9 @@ class SampledGame:
         self,
         evaluator: Evaluator,
         score: Score,
-        sampler: Callable[..., Any],
+        sampler: Callable[..., Any] | PlayerSpace,
         bins: Bins | None,
-        players: Players,
+        players: Players | OwnPlayers,
         seed: int,
         coverage_samples: int,
         rows: Any,
@@ -64,6 +65,13 @@ class SampledGame:
         shorten_tiles(self.questions)
         self.own = self.questions.rows_asked(who, who, zero, zero, everything, scored=False)
         self.rows_asked = 0
+        self._owner: Any = None  # of each code column, where a `PlayerSpace` draws
+        if isinstance(sampler, PlayerSpace):
+            donors = evaluator.setting.replacement
+            self._owner = sampler.owner(donors.table.codes_per_column, first, N)
+            self._drawn_from, self._others = sampler.others(
+                self.questions.table_of_rows, rows, donors.codes, donors.weights
+            )
         self.bins = None if bins is None else bins.of(rows)
         self.cover = None if bins is None else self._covered(coverage_samples)
         self._loop: RuleDevice | None = None
@@ -80,6 +88,8 @@ class SampledGame:
 
     def allowed(self) -> np.ndarray:
         """Players that may be in an instance's rule; bool [N, P]."""
+        if isinstance(self._sampler, PlayerSpace):
+            return self._sampler.present(self.questions.first, self.N)
         return np.ones((self.N, self.F), bool)
 
     def hits(
@@ -96,15 +106,29 @@ class SampledGame:
             part = slice(at, at + ROWS)
             q = question[part]
             who = instance[q]
-            rows = self._drawn(who, rules[q], keys[q], draw[part])
-            agrees[part] = self._asked(rows, who)
+            agrees[part] = self._agrees(who, rules[q], keys[q], draw[part])
         self.rows_asked += len(question)
         return np.bincount(question, agrees, minlength=len(draws)).astype(np.int64)
+
+    def _agrees(
+        self, who: np.ndarray, kept: np.ndarray, keys: np.ndarray, draw: np.ndarray
+    ) -> np.ndarray:
+        """Whether the model agrees for draws around the instances `who`; bool [M]."""
+        if not isinstance(self._sampler, PlayerSpace):
+            return self._asked(self._drawn(who, kept, keys, draw), who)
+        u = uniforms(self._seed, self.prints[who], keys, draw, self.F)
+        owner = self._owner if self._owner.ndim == 1 else self._owner[who]
+        own = self.questions.codes[who]
+        codes = self._sampler.drawn(own, owner, self._others, who, kept, u)
+        if self.evaluator.setting.model.backend == "jax":
+            return self._scored(self._by_device(codes, who), who)
+        return self._scored(self._by_host(self._drawn_from.asked(codes), who), who)
 
     def _drawn(self, who: np.ndarray, kept: np.ndarray, keys: np.ndarray, draw: np.ndarray) -> Any:
         """Rows of the sampler, checked."""
         u = uniforms(self._seed, self.prints[who], keys, draw, self.F)
         around = rows_of(self.rows).take(who, counted=True)
+        assert not isinstance(self._sampler, PlayerSpace)
         made = self._sampler(around, kept.copy(), u)
         if not hasattr(made, "__len__"):
             raise InputTypeError(
@@ -123,6 +147,7 @@ class SampledGame:
 
     def _refuse_broken(self, rows: Any, who: np.ndarray, kept: np.ndarray) -> None:
         """Raise InputError where the sampler did not keep what the rule keeps."""
+        assert isinstance(self._players, Players)
         if self.read_bins is not None:
             assert self.bins is not None
             changed = self.read_bins.of(rows) != self.bins[who]
@@ -150,10 +175,15 @@ class SampledGame:
             self.evaluator.setting.model.backend == "jax"
         ):  # unless a translation is left for these rows
             codes = self.evaluator.encoded(rows)[1]
-        if self.evaluator.setting.model.backend == "host":
-            scores = self._score(self._by_host(rows, who), self.own[who])[:, 0]
-        else:
-            scores = self._by_device(codes, who)
+        if self.evaluator.setting.model.backend != "host":
+            return self._scored(self._by_device(codes, who), who)
+        if rows_of(rows).kind == "tree":  # which the engine asks by codes
+            table, codes = self._table.encode(rows)
+            rows = table.asked(codes)
+        return self._scored(self._by_host(rows, who), who)
+
+    def _scored(self, scores: np.ndarray, who: np.ndarray) -> np.ndarray:
+        """Whether the scores [M] of draws around the instances `who` say "agrees"."""
         if not np.isfinite(scores).all() and self.evaluator.setting.model.nonfinite != "propagate":
             n = int(who[np.flatnonzero(~np.isfinite(scores))[0]]) + self.questions.first
             raise ModelOutputError(
@@ -178,7 +208,8 @@ class SampledGame:
 
         calls = range(0, M, call)
         backend.clock.model_calls += len(calls)
-        return np.concatenate(list(in_order(ask, calls, backend.threads)))
+        answers = np.concatenate(list(in_order(ask, calls, backend.threads)))
+        return self._score(answers, self.own[who])[:, 0]
 
     def _by_device(self, codes: Any, who: np.ndarray) -> np.ndarray:
         """The same by tiles: the rows [M, C] are the donors, and no column is kept."""

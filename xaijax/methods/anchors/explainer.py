@@ -46,8 +46,8 @@ class AnchorExplainer:
     Args:
         model: `xaijax.Model`, made by `as_model`, deterministic. A classifier; with `tolerance`, a
             model of one number a row.
-        data: rows [B, F] that the rows z are made of: an array, or a frame for a host model. With a
-            sampler also rows [B, *F], images for example.
+        data: rows [B, F] that the rows z are made of: an array, or a frame for a host model. Also
+            images [B, *F], and several arrays as of `Explainer`: whole numbers go by equality.
         feature_names: names [F] of an array's columns, or None. None: those of the frame, or x0,
             x1, ... for an array.
         categories: None, [columns] or {column: names}. Columns that are compared by equality, not
@@ -68,6 +68,8 @@ class AnchorExplainer:
             "joint": the kept columns together from a random data row that satisfies A, the free
             columns from a second random row, which may be the same.
             "conditional": a random data row that satisfies A.
+            A `Baseline`, one row or one for each instance: x itself, in which each free player has
+            the baseline's entries with chance `flip_probability` (masked words, blurred pixels).
             A sampler f(X [M, *F], kept bool [M, P], u float64 [M, P]) -> rows [M, *F]: row m is
             drawn around X[m]. It must leave a kept column in its bin, and a kept player of
             `players` as it is. It must use the uniform numbers u and nothing else that is random.
@@ -81,19 +83,17 @@ class AnchorExplainer:
         weights: float [B], "balanced" or None. Weights of the data rows, in draws and in coverage.
             "balanced": each predicted class has the same total weight; not with `tolerance`. None:
             equal ones. A sampler takes none.
-        players: for samplers: groups of columns that rules are about, such as superpixels, as of
-            `Explainer`. Their coverage is None. None: each column by itself.
+        players: what rules are about, as of `Explainer`: superpixels, words; with "row", "flip", a
+            `Baseline` or a sampler. A rule keeps them as they are, and its coverage is None.
         target: str or None. Name of what is predicted, for the sentence ("Survived").
         table_rows: int. Draws in the table of search="table".
         max_memory: int or None. Bytes that a run may plan with. None: half of what is free when
             first needed, or the environment's `XAIJAX_MEMORY_LIMIT`.
         devices: None (all local JAX devices), a number of them, or a list of `jax.Device`.
-        tile: int or None. Model rows that are answered together, a power of two from 256. None:
-            chosen from the widths of the model's layers.
+        tile: int or None. Model rows answered together, a power of two from 256. None: chosen.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted. The model is not called before
-            the first explanation.
+        InputError, InputTypeError: an argument that is not accepted, before the model is called.
         MemoryPlanError: a table that does not fit into `max_memory`.
 
     Example:

@@ -16,16 +16,18 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError, MemoryPlanError
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.limits import limits_of
-from xaijax.games.measure.replacement import pool_of
+from xaijax.games.measure.players_of_rows import players_of_rows
+from xaijax.games.measure.replacement import Baseline, pool_of
 from xaijax.games.measure.score import Score
 from xaijax.games.measure.scores import Agrees, Within
 from xaijax.games.rules.bins import Bins, bins_of
 from xaijax.games.rules.game import RuleAsker, RuleGame
+from xaijax.games.rules.players_space import PlayerSpace, space_of_players
 from xaijax.games.rules.sampler import SampledGame, check_sampler
 from xaijax.games.rules.space import Perturbation
 from xaijax.games.rules.spaces import SPACES
 from xaijax.methods.anchors.settings import fraction
-from xaijax.players.players import column_labels, players_from
+from xaijax.players.players import OwnPlayers, Players, column_labels, players_from
 from xaijax.tables.rows import rows_of
 
 
@@ -71,8 +73,9 @@ class Problem:
                 raise InputError(
                     "weights='balanced' is of classes; with tolerance= there are none."
                 )
-        sampled = not isinstance(perturbation, str)
-        if sampled and weights is not None:
+        masked = isinstance(perturbation, Baseline)
+        sampled = not masked and not isinstance(perturbation, str)
+        if (sampled or masked) and weights is not None:
             raise InputError(
                 "weights= are of the data rows that are drawn; a sampler draws its own. Leave them "
                 "out, or weigh within the sampler."
@@ -81,33 +84,32 @@ class Problem:
         table = replacement.table
         self.table, self.B = table, replacement.rows_given
         self.names = _names(feature_names, table, data)
-        self.players = players_from(
-            players, self.names if len(table.shape) == 1 else None, table.shape
+        self.players = players_of_rows(
+            players, table, self.names if len(table.shape) == 1 else None
         )
-        if not sampled and not self.players.single:
+        if sampled and isinstance(self.players, OwnPlayers):
             raise InputError(
-                "players= groups columns for a sampler; a rule of perturbation="
-                f"{perturbation!r} is about single columns. Leave it out, or give a sampler."
+                "players numbers the entries of each instance, which a sampler cannot know. Give "
+                "one numbering, or perturbation='row', 'flip' or a Baseline."
             )
+        single = isinstance(self.players, Players) and self.players.single
         singles = players_from(None, None, table.shape)
-        self.sampler: Callable[..., Any] | None = None
+        self.sampler: Callable[..., Any] | PlayerSpace | None = None
         self.space: Perturbation | None = None
         self.bins: Bins | None = None
-        rows = replacement.as_read
-        if self.players.single and len(table.shape) == 1:
-            self.bins = bins_of(rows, self.names, categories, bins)
+        if single and len(table.shape) == 1 and not masked:
+            self.bins = bins_of(replacement.as_read, self.names, categories, bins)
+        flip = fraction(flip_probability, "flip_probability", top=True)
         if sampled:
             self.sampler = check_sampler(perturbation)
+        elif self.bins is None:
+            if self.balanced:
+                raise InputError("weights='balanced' is for rules of single columns; give numbers.")
+            self.sampler = space_of_players(self.players, perturbation, flip, model.allow_nan)
         else:
-            checks.one_of(perturbation, "perturbation", tuple(SPACES))
-            if self.bins is None:
-                raise InputError(
-                    f"perturbation={perturbation!r} is for tables [B, F]; rows of shape "
-                    f"{table.shape} need a sampler f(X, kept, u) and players=."
-                )
-            flip = fraction(flip_probability, "flip_probability", top=True)
+            named = checks.one_of(perturbation, "perturbation", tuple(SPACES))
             count = checks.whole_number(table_rows, "table_rows")
-            self.space = SPACES[perturbation](replacement, self.bins, flip, count)
+            self.space = SPACES[named](replacement, self.bins, flip, count)
         if self.bins is None:  # rules are about players, which have names of their own
             self.names = tuple(self.players.names)
         limits = limits_of(**options)
@@ -125,12 +127,16 @@ class Problem:
     @property
     def space_name(self) -> str:
         """As messages and the provenance have it."""
+        if isinstance(self.sampler, PlayerSpace):
+            return self.sampler.NAME
         return "sampler" if self.space is None else self.space.NAME
 
     def read(self, X: Any) -> Any:
         """The rows X, checked; raises the error family."""
         rows = self.table.read(X, "X", self.model.allow_nan, "the data")
         rows = rows[:] if not isinstance(rows, np.ndarray) and hasattr(rows, "then") else rows
+        if isinstance(self.players, OwnPlayers):
+            self.players.refuse_others(len(rows_of(rows)))
         if self.bins is not None:
             self.bins.refuse_unseen(rows, self.bins.of(rows))
         return rows

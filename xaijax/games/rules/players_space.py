@@ -1,0 +1,126 @@
+"""Rules of players that are kept as they are: superpixels of an image, words of a sentence.
+
+| space | a free player of a row z |
+|---|---|
+| row | has the entries of one random data row, the same for all free players |
+| flip | has them with chance p, and else stays |
+| masked | has those of a baseline with chance p, and else stays |
+
+A draw is made of uniform numbers alone, one a player; that of player 0 says the data row too.
+
+Letters: M rows, N instances, P players, C code columns, B data rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError
+from xaijax.games.measure.replacement import Baseline
+from xaijax.games.rules.spaces import SPACES
+from xaijax.players.players import OwnPlayers, Players
+from xaijax.tables.coded_table import read_by
+from xaijax.tables.rows import rows_of
+from xaijax.tables.table import Table
+
+
+@dataclass(frozen=True)
+class Others:
+    """What stands in for free players, as codes."""
+
+    rows: np.ndarray  # [B, C] one of which is drawn, or [N, C] the one of each instance
+    weights: np.ndarray | None  # float64 [B], sum 1; None: rows are of each instance
+
+
+@dataclass(frozen=True)
+class PlayerSpace:
+    """What stands in for free players, and how often."""
+
+    NAME: str  # "row", "flip" or "masked"
+    players: Players | OwnPlayers
+    chance: float  # of a free player
+    baseline: Baseline | None  # of "masked"
+    allow_nan: bool
+
+    def owner(self, per_column: int, first: int, N: int) -> np.ndarray:
+        """The player of each code column, int [C], or [N, C] of the instances from `first` on."""
+        if isinstance(self.players, OwnPlayers):
+            own = self.players.of_entry[first : first + N]
+        else:
+            own = self.players.of_column
+        return np.repeat(own, per_column, axis=-1)
+
+    def present(self, first: int, N: int) -> np.ndarray:
+        """Which players an instance has, bool [N, P]."""
+        if isinstance(self.players, OwnPlayers):
+            return self.players.present[first : first + N]
+        return np.ones((N, self.players.count), bool)
+
+    def others(
+        self, table: Table, rows: Any, donors: np.ndarray, weights: np.ndarray
+    ) -> tuple[Table, Others]:
+        """(a table that knows all of them, what stands in for free players of these rows).
+
+        table: that knows the rows and the donors [B, C], which have weights [B].
+        """
+        if self.baseline is None:
+            return table, Others(donors, weights)
+        reader, function = read_by(table), self.baseline.of_each
+        if function is None:
+            given, name = self.baseline.as_rows(self.allow_nan, "perturbation"), "perturbation"
+        else:
+            name = "what the function of Baseline returned"
+            given = function(rows_of(rows).copy())
+        read = reader.read(given, name, self.allow_nan, "the data")
+        wanted = 1 if function is None else len(rows_of(rows))
+        if len(rows_of(read)) != wanted:
+            raise InputError(f"{name} has {len(rows_of(read)):,} rows; {wanted:,} are needed.")
+        table, codes = table.encode(read)
+        return table, Others(codes, np.ones(1) if function is None else None)
+
+    def drawn(
+        self,
+        own: np.ndarray,
+        owner: np.ndarray,
+        others: Others,
+        who: np.ndarray,
+        kept: np.ndarray,
+        u: np.ndarray,
+    ) -> np.ndarray:
+        """Codes [M, C] of draws around the rows own [M, C] of the instances who [M].
+
+        owner: [C] or [M, C]; kept: bool [M, P]; u: between 0 and 1, [M, P].
+        """
+        stand_in, coin = who, u
+        if others.weights is not None:
+            ends = np.cumsum(others.weights)
+            at = u[:, 0] * ends[-1]
+            stand_in = np.minimum(np.searchsorted(ends, at, "right"), len(ends) - 1)
+            # What is left of the number, once it has said the row, is uniform again.
+            left = 1 - (ends[stand_in] - at) / others.weights[stand_in]
+            coin = np.concatenate([left[:, None], u[:, 1:]], axis=1)
+        free = ~kept & (coin < self.chance)
+        free = np.concatenate([free, np.zeros((len(free), 1), bool)], axis=1)  # -1: nobody's
+        places = np.broadcast_to(owner, own.shape) % free.shape[1]
+        return np.where(np.take_along_axis(free, places, axis=1), others.rows[stand_in], own)
+
+
+def space_of_players(
+    players: Players | OwnPlayers, perturbation: Any, chance: float, allow_nan: bool
+) -> PlayerSpace:
+    """The space of `perturbation=`, a name or a `Baseline`; raises InputError for other names."""
+    if isinstance(perturbation, Baseline):
+        return PlayerSpace("masked", players, chance, perturbation, allow_nan)
+    checks.one_of(perturbation, "perturbation", tuple(SPACES))
+    if perturbation not in ("row", "flip"):
+        raise InputError(
+            "players= groups columns for a sampler f(X, kept, u), a Baseline, perturbation='row' "
+            f"or 'flip', as do images; a rule of perturbation={perturbation!r} is about single "
+            "columns of a table [B, F]. Say one of these."
+        )
+    part = chance if perturbation == "flip" else 1.0  # of "row" all free players are replaced
+    return PlayerSpace(perturbation, players, part, None, allow_nan)
