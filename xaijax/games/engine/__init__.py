@@ -14,6 +14,7 @@ Reading order:
     shared_rows     hybrids that several instances share, asked of a host model once
     setting         `Setting`: model, replacement, players, score and limits, frozen
     programs        the programs that hold a JAX model, and the sums of their answers
+    placement       where arrays stand: tiles dealt to devices, or a model that spans its own
     plan            tile, tiles per dispatch and instances at a time, by sizes alone
     dispatch        the dispatch loop: tiles dealt to devices, read some dispatches later
     threads         dispatches to a CPU that run at the same time

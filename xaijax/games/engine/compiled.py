@@ -43,6 +43,7 @@ class Recipe:
     remedy: str = RAISE
     ahead: int = 0  # results that wait beside the one at work
     donate: tuple[int, ...] = ()
+    results: Any = None  # the sharding of what it gives; None: as the compiler likes
 
     @cached_property
     def name(self) -> tuple[Any, ...]:
@@ -62,7 +63,9 @@ class Compiled:
         """The program, compiled the first time; raises MemoryPlanError where it does not fit."""
         if recipe.name not in self.kept:
             started = time.perf_counter()
-            jitted = jax.jit(recipe.function, donate_argnums=recipe.donate)
+            jitted = jax.jit(
+                recipe.function, donate_argnums=recipe.donate, out_shardings=recipe.results
+            )
             compiled = jitted.lower(*recipe.arguments).compile()
             self.kept[recipe.name] = Program(compiled, program_bytes(compiled))
             self.clock.compile_seconds += time.perf_counter() - started

@@ -58,6 +58,7 @@ class Evaluator:
         self.setting = Setting(asked, replacement, players, limits, score)
         self._limits = limits  # as given
         self.setting.model.refuse_changed()
+        self.setting.refuse_other_devices()
         self.clock = Clock()
         self.fits = 0  # of a host estimator, that were seen since the first
         self._compared = False  # the first rows of a translation, with its estimator's answers
@@ -99,7 +100,10 @@ class Evaluator:
         the first rows and the first donors are compared.
         """
         if not isinstance(self.setting.replacement.table, CodedTable):
-            return self.setting.replacement.table.encode(rows)
+            found = self.setting.replacement.table.encode(rows)
+            if hold:
+                self.setting.model.hold(rows, found[1], of_first=False)
+            return found
         first, donors = not self._compared, self.setting.replacement
         model = self._taken(self.setting.model.settled((donors.rows, rows) if first else ()))
         self._compared = True

@@ -19,11 +19,12 @@ from xaijax_kernels.engine.tiles import SMALLEST_TILE
 class Limits:
     """What a run may use."""
 
-    devices: tuple[Any, ...]  # that tiles are split over
+    devices: tuple[Any, ...]  # that tiles are split over, where the model spans none of its own
     tile: int | None = None
     batch_rows: int | None = None
     memory: int | None = None  # bytes, as given
     shares: bool = True  # whether equal hybrids of several instances are asked once
+    named: bool = False  # whether devices= was given
 
     @cached_property
     def max_memory(self) -> int:
@@ -42,7 +43,7 @@ def limits_of(
     rows = None if tile is None else tile_of(tile)
     own = tuple(devices_of(devices))
     memory = None if max_memory is None else checks.whole_number(max_memory, "max_memory")
-    return Limits(own, rows, batch_rows, memory)
+    return Limits(own, rows, batch_rows, memory, named=devices is not None)
 
 
 def stated_limit() -> int | None:

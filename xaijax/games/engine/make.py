@@ -11,9 +11,10 @@ from xaijax.core.threads import threads_of
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.host import ROWS_PER_CALL, HostBackend
 from xaijax.games.engine.limits import power_below
+from xaijax.games.engine.placement import placed
 from xaijax.games.engine.plan import bytes_of_row, fitting_tile, plan_sizes
 from xaijax.games.engine.probed import Probed
-from xaijax.games.engine.programs import Programs, make_mesh
+from xaijax.games.engine.programs import Programs
 from xaijax.games.engine.setting import Setting
 from xaijax.games.engine.shared_rows import Sharing
 from xaijax.games.engine.walk import WalkBackend
@@ -40,18 +41,19 @@ def part_of_tile(probed: Probed, parts: int) -> int:
 def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:
     """The loop of a traced model, planned for most_rows."""
     setting, probe = probed.setting, probed.findings
-    model, codes, devices = setting.model, setting.replacement.codes, setting.devices
+    model, codes = setting.model, setting.replacement.codes
+    placement = placed(setting.devices, model.params)
     sizes = plan_sizes(
         width=widest_layer(probe.jaxpr, probe.rows, NAMED),
         itemsize=codes.itemsize,
-        platform=devices[0].platform,
+        platform=setting.devices[0].platform,
         shape=setting.replacement.table.shape,
         P=setting.players.count,
         outputs=probed.outputs,
         dtype=codes.dtype.name,
         donors=len(codes),
         columns=codes.shape[1],
-        devices=len(devices),
+        devices=placement.mesh.size,
         tile=setting.limits.tile,
         batch_rows=setting.limits.batch_rows,
         most_rows=most_rows,
@@ -66,7 +68,7 @@ def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:
         sizes,
         setting.players_of_codes,
         codes,
-        make_mesh(devices),
+        placement,
         setting.listed,
         setting.score,
         probe.outputs,
@@ -86,7 +88,7 @@ def walker(probed: Probed) -> WalkBackend:
         setting.replacement.codes,
         setting.replacement.weights,
         setting.instances_at_a_time,
-        make_mesh(setting.devices),
+        placed(setting.devices, setting.model.params),
         probed.compiled,
     )
 

@@ -6,7 +6,7 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,11 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as Spec
 
 from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD
+from xaijax.games.engine.placement import Placement
 from xaijax.games.engine.plan import Sizes, capacity
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.tiles import SMALLEST_TILE, TileShape, over_tiles, run_tiles
@@ -39,7 +38,7 @@ class Programs:
         sizes: Sizes,
         players: np.ndarray | None,
         donors: np.ndarray,
-        mesh: Mesh,
+        placement: Placement,
         listed: int,
         score: Score | None = None,
         outputs: int = 1,
@@ -52,9 +51,10 @@ class Programs:
 
         structure: what is known of the model; None: nothing.
         """
-        self.sizes, self.mesh, self.compiled, self.listed = sizes, mesh, compiled, listed
-        self.same, self.split = NamedSharding(mesh, Spec()), NamedSharding(mesh, Spec("tiles"))
-        self.params = jax.device_put(params, self.same)
+        self.sizes, self.compiled, self.listed = sizes, compiled, listed
+        self.mesh, self.same, self.split = placement.mesh, placement.same, placement.split
+        self.results = placement.results
+        self.params = placement.params(params)
         self.donors = jax.device_put(donors, self.same)
         self.players = None if players is None else jax.device_put(players, self.same)
         self._apply, self._look = apply, look
@@ -129,6 +129,7 @@ class Programs:
             what=f"a dispatch of {s.tiles} tiles of {tile.rows} rows",
             remedy=f"{RAISE[:-1]}, or lower batch_size= or tile= (at least {SMALLEST_TILE}).",
             ahead=LOOK_AHEAD,
+            results=self.results,
         )
 
     def traced(self) -> Callable[[Any, jax.Array], jax.Array]:
@@ -146,7 +147,7 @@ class Programs:
         run = partial(mean_tables, known.of, head, score, kept, means, self.mesh)
         key = ("averaged", known, score, means)
         what = "a dispatch of averaged tables"
-        return Recipe(key, run, arguments, what=what, ahead=LOOK_AHEAD)
+        return Recipe(key, run, arguments, what=what, ahead=LOOK_AHEAD, results=self.results)
 
     def _head(self, known: Structure, rows: int) -> Callable[[Any, jax.Array], jax.Array]:
         """The rest of a model whose structure is known, for the rows that it takes at a time."""
@@ -161,9 +162,5 @@ class Programs:
         dims = (s.tiles, s.tile.rows, s.tile.outputs)
         values = shape(self.split, *dims, dtype=s.tile.dtype)
         whole = over_tiles(function, self.mesh, (True, *split))
-        return Recipe((key,), whole, (values, *arguments), what="a sum of answers")
-
-
-def make_mesh(devices: Sequence[Any]) -> Mesh:
-    """One axis, over which tiles are split."""
-    return Mesh(np.array(devices), ("tiles",))
+        what = "a sum of answers"
+        return Recipe((key,), whole, (values, *arguments), what=what, results=self.results)

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core.errors import MemoryPlanError
+from xaijax.core.errors import InputError, MemoryPlanError
 from xaijax.games.engine.limits import Limits
+from xaijax.games.engine.placement import mesh_of
 from xaijax.games.engine.plan import instances_at_a_time, rows_at_a_time
 from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.replacement import Replacement
@@ -67,10 +68,20 @@ class Setting:
         """Bytes the run may plan with."""
         return self.limits.max_memory
 
-    @property
+    @cached_property
     def devices(self) -> tuple[Any, ...]:
-        """That tiles are split over."""
-        return self.limits.devices
+        """That tiles are split over, or that a model with sharded parameters spans."""
+        mesh = mesh_of(self.model.params) if self.model.loop == "jax" else None
+        return self.limits.devices if mesh is None else tuple(mesh.devices.flat)
+
+    def refuse_other_devices(self) -> None:
+        """Raise InputError where devices= names others than sharded parameters stand on."""
+        if self.limits.named and set(self.limits.devices) != set(self.devices):
+            raise InputError(
+                f"devices={[str(d) for d in self.limits.devices]}, but the parameters of "
+                f"{self.model.name} are sharded over {[str(d) for d in self.devices]}. Leave "
+                "devices= out: the model stays where it is."
+            )
 
     @property
     def row_bytes(self) -> int:

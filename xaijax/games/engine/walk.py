@@ -10,11 +10,10 @@ from functools import partial
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as Spec
 
 from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, columns, shape
 from xaijax.games.engine.dispatch import Dispatches
+from xaijax.games.engine.placement import Placement
 from xaijax.games.measure.asked_model import AskedModel
 from xaijax_kernels.engine.tiles import TILES_PER_DISPATCH, tile_rows, widest_layer
 from xaijax_kernels.structures.base import Structure
@@ -39,7 +38,7 @@ def walk_shape(P: int, B: int, K: int, rows: int, dtype: str) -> WalkShape:
 
 
 class WalkBackend:
-    """Runs walks on the devices of `mesh`."""
+    """Runs walks on the devices of `placement`."""
 
     def __init__(
         self,
@@ -49,15 +48,17 @@ class WalkBackend:
         donors: np.ndarray,
         donor_weights: np.ndarray,
         instances: int,
-        mesh: Mesh,
+        placement: Placement,
         compiled: Compiled,
     ) -> None:
         """donors [B, P]; instances: rows of x on the device at a time."""
         self._model, self._structure = model, structure
+        mesh = placement.mesh
         self._compiled, self._mesh = compiled, mesh
         self._instances = instances
-        self._same, self._split = NamedSharding(mesh, Spec()), NamedSharding(mesh, Spec("tiles"))
-        self._params = jax.device_put(model.params, self._same)
+        self._same, self._split = placement.same, placement.split
+        self._results = placement.results
+        self._params = placement.params(model.params)
         B, P = donors.shape
         self._count = B
         rows = self._head_rows(outputs, donors.dtype, mesh.devices.flat[0].platform)
@@ -169,4 +170,5 @@ class WalkBackend:
             what=f"a dispatch of {self.tiles} tiles of walks",
             remedy=f"{RAISE[:-1]}, or leave structure= out.",
             ahead=LOOK_AHEAD,
+            results=self._results,
         )

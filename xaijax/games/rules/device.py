@@ -120,5 +120,6 @@ class RuleDevice:
             what="a dispatch of pulls",
             remedy=f"{RAISE[:-1]}, or lower tile=.",
             ahead=LOOK_AHEAD,
+            results=p.results,
         )
         return p.compiled.program(recipe)
