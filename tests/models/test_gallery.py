@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -59,7 +62,54 @@ def keras() -> xj.Model:
     return xj.as_model(keras.Sequential([keras.Input((F,)), dense(H, "tanh"), dense(K, "softmax")]))
 
 
-NETWORKS = [linen, nnx, haiku, equinox, keras]
+def plain(params: Any, rows: Any) -> Any:
+    hidden = jnp.tanh(rows @ params["first"] + params["bias"])
+    return jax.nn.softmax(hidden @ params["last"])
+
+
+@functools.cache
+def numbers() -> dict[str, np.ndarray]:
+    """Trained ones of `plain`, for libraries that JAX does not train."""
+    shapes = {"first": (F, H), "bias": (H,), "last": (H, K)}
+    keys = jax.random.split(KEY, 3)
+    start = {n: jax.random.normal(k, s) / 2 for k, (n, s) in zip(keys, shapes.items(), strict=True)}
+    return jax.tree.map(np.asarray, trained(xj.as_model(plain, start)).params)
+
+
+def torch() -> xj.Model:
+    torch = pytest.importorskip("torch")
+    own = {name: torch.tensor(value) for name, value in numbers().items()}
+    first, last = torch.nn.Linear(F, H), torch.nn.Linear(H, K, bias=False)
+    first.load_state_dict({"weight": own["first"].T, "bias": own["bias"]})
+    last.load_state_dict({"weight": own["last"].T})
+    return xj.as_model(torch.nn.Sequential(first, torch.nn.Tanh(), last, torch.nn.Softmax(1)))
+
+
+def onnx() -> xj.Model:
+    pytest.importorskip("onnxruntime", reason="needs the extra [onnx]")
+    onnx = pytest.importorskip("onnx")
+    make, kind = onnx.helper, onnx.TensorProto
+    nodes = [
+        make.make_node("MatMul", ["rows", "first"], ["a"]),
+        make.make_node("Add", ["a", "bias"], ["b"]),
+        make.make_node("Tanh", ["b"], ["c"]),
+        make.make_node("MatMul", ["c", "last"], ["d"]),
+        make.make_node("Softmax", ["d"], ["chances"], axis=1),
+    ]
+    ends = [
+        make.make_tensor_value_info(n, kind.FLOAT, ["n", w])
+        for n, w in [("rows", F), ("chances", K)]
+    ]
+    held = [onnx.numpy_helper.from_array(value, name) for name, value in numbers().items()]
+    graph = make.make_graph(nodes, "network", ends[:1], ends[1:], held)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.onnx"
+        opset = [make.make_opsetid("", 17)]
+        onnx.save(make.make_model(graph, opset_imports=opset, ir_version=8), path)
+        return xj.as_model(path)  # the file is read once
+
+
+NETWORKS = [linen, nnx, haiku, equinox, keras, torch, onnx]
 
 
 def trained(model: xj.Model) -> xj.Model:
@@ -92,7 +142,8 @@ def trained(model: xj.Model) -> xj.Model:
 
 @pytest.fixture(scope="module", params=NETWORKS, ids=lambda make: make.__name__)
 def network(request: Any) -> xj.Model:
-    model = trained(request.param())
+    model = request.param()
+    model = trained(model) if model.backend == "jax" else model
     assert (model.predict(X).argmax(1) == Y).mean() > 0.8  # it has learned the rule
     return model
 
@@ -127,3 +178,9 @@ def test_other_methods_and_pictures(network):
     assert influence.values.shape == (len(FEW), F) and np.isfinite(influence.values).all()
     rules = xj.AnchorExplainer(network, X).explain(FEW, threshold=0.8)
     assert [rule.prediction for rule in rules] == network.labels(FEW).tolist()
+    shares = xj.FederatedExplainer(network, BACKGROUND, guests={"lab": [2, 3]})(FEW)
+    united = {"x0": [0], "x1": [1], "lab": [2, 3]}
+    median = xj.Baseline("median", BACKGROUND)
+    same = xj.Explainer(network, median, players=united)(FEW)
+    # The same 2^3 hybrids of each instance, by two ways of asking.
+    np.testing.assert_allclose(shares.values, same.values, rtol=0, atol=2.0**-18)

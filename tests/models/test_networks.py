@@ -350,7 +350,21 @@ class TestKeras:
     def test_refused(self, keras):
         with pytest.raises(InputError, match="Call it once"):
             as_model(keras.Sequential([keras.layers.Dense(K)]))
-        one, two = keras.Input((F,)), keras.Input((F,))
-        both = keras.Model([one, two], keras.layers.Add()([one, two]))
-        with pytest.raises(InputTypeError, match="of 2 inputs"):
-            as_model(both)
+        both = self.of_two_inputs(keras)
+        for model in (as_model(both), as_model(both, backend="host")):
+            with pytest.raises(InputTypeError, match=r"takes 2 arrays.*\['left', 'right'\]"):
+                model.predict(X)
+
+    def of_two_inputs(self, keras):
+        one, two = keras.Input((F,), name="left"), keras.Input((2,), name="right")
+        joined = keras.layers.Concatenate()([one, two])
+        return keras.Model({"left": one, "right": two}, keras.layers.Dense(K)(joined))
+
+    def test_several_inputs(self, keras):
+        both = self.of_two_inputs(keras)
+        rows = {"left": NARROW, "right": NARROW[:, :2] ** 2}
+        expected = np.asarray(both(rows, training=False))
+        for model in (as_model(both), as_model(both, backend="host")):
+            np.testing.assert_allclose(model.predict(rows), expected, **CLOSE)
+        found = xj.Explainer(as_model(both), {n: leaf[:3] for n, leaf in rows.items()})(rows)
+        assert found.values.shape == (20, F + 2, K)

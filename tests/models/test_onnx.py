@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xaijax.core.errors import InputError
+import xaijax as xj
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models import as_model
 
 F = 4
@@ -56,6 +57,41 @@ class TestOnnx:
         np.testing.assert_allclose(as_model(path).predict(X), expected, **CLOSE)
         labels = as_model(path, output="label").predict(X)
         np.testing.assert_array_equal(labels, expected.argmax(1))
+
+    def test_several_arrays(self, onnx, tmp_path):
+        """Embeddings of ids, times a number each."""
+        make, kind = onnx.helper, onnx.TensorProto
+        table = np.arange(10, dtype=np.float32).reshape(5, 2)
+        nodes = [
+            make.make_node("Gather", ["table", "ids"], ["found"]),
+            make.make_node("Mul", ["found", "by"], ["answer"]),
+        ]
+        info = make.make_tensor_value_info
+        taken = [info("ids", kind.INT64, ["n"]), info("by", kind.FLOAT, ["n", 2])]
+        graph = make.make_graph(
+            nodes,
+            "look-up",
+            taken,
+            [info("answer", kind.FLOAT, ["n", 2])],
+            [onnx.numpy_helper.from_array(table, "table")],
+        )
+        path = tmp_path / "two.onnx"
+        opset = [make.make_opsetid("", 17)]
+        onnx.save(make.make_model(graph, opset_imports=opset, ir_version=8), path)
+        rows = {"ids": np.array([0, 3, 4]), "by": np.ones((3, 2))}
+        model = as_model(path)
+        assert np.array_equal(model.predict(rows), table[rows["ids"]])
+        assert np.array_equal(model.predict([rows["ids"], rows["by"]]), table[rows["ids"]])
+        values = xj.Explainer(model, {"ids": np.array([1]), "by": np.zeros((1, 2))})(rows).values
+        # The baseline's answers are its entry times 0.
+        np.testing.assert_allclose(values.sum(axis=1), table[rows["ids"]], rtol=0, atol=1e-6)
+        for wrong in (
+            np.ones((3, 2)),
+            {"ids": rows["ids"]},
+            {"ids": rows["ids"], "to": rows["by"]},
+        ):
+            with pytest.raises(InputTypeError, match=r"takes the arrays \['ids', 'by'\]"):
+                model.predict(wrong)
 
     def test_refused(self, onnx, tmp_path):
         fixed = tmp_path / "fixed.onnx"

@@ -23,6 +23,7 @@ from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.model import Model
 from xaijax.models.structure import declared
 from xaijax.models.structure.declared import FirstLayer
+from xaijax.models.translations.bridged import Bridged
 from xaijax.models.translations.centre import Centre
 from xaijax.models.translations.translated import Comparison, InJax, Made, head_of, in_jax
 from xaijax.tables.coded_table import Untranslatable
@@ -166,6 +167,8 @@ def as_model(
     if source.backend == "jax":
         whole = traced(head, precision, source.name)
         apply = Selected(whole, select, precision)
+        if source.own is not None:
+            fields["comparison"] = Bridged(source.name, whole, source.params, source.own)
         return Model(loop="jax", apply=apply, scores=whole, params=source.params, **fields)
     fields["estimator"] = source.estimator
     call = head if select is None else _selecting(head, select, source.name)

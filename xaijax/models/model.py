@@ -31,6 +31,7 @@ from xaijax.models.base.outputs import check_finite, check_labels, check_output
 from xaijax.models.base.trace import Selected
 from xaijax.models.changes import checked_change
 from xaijax.models.identity.identity import identity, mark
+from xaijax.models.translations.bridged import Bridged
 from xaijax.models.translations.columns import Reader
 from xaijax.models.translations.settled import reason_of, recentred_copy, settled_to
 from xaijax.models.translations.translated import COMPARED, Comparison, Made
@@ -87,7 +88,7 @@ class Model:
     structure: Structure | str | None = None  # jax: declared (structure/declared.py), or "plain"
     name: str = "model"
     original: Model | None = None  # of a translated estimator: the estimator, on the host
-    comparison: Comparison | None = None
+    comparison: Comparison | Bridged | None = None
     reader: Reader | None = None
     offset: np.ndarray | None = None  # float64 [] or [K], what `apply` and `scores` are short of
     recentred: Callable[[Model, Made], Model] | None = None  # this model by another translation
@@ -246,6 +247,8 @@ class Model:
         for name, value in changes.items():
             changes[name] = checked_change(self, name, value)
         self.refuse_changed()
+        if self.original is None and "params" in changes:
+            changes["comparison"] = None  # they are no longer those of a bridged module
         if self.original is not None:
             # With other parameters it is no longer the estimator's translation.
             own = {"comparison": None, "original": None}

@@ -9,7 +9,7 @@ Reading order:
     haiku        Haiku's transformed functions
     equinox      Equinox modules, with their state where they have one
     keras        Keras 3 models, on JAX or on the host
-    torch        PyTorch modules, on the host
+    torch        PyTorch modules, on the host or through torchax
     onnx         ONNX files, on the host
     modules      what the adapters of neural libraries share
     functions    plain functions, traced by JAX or run on the host

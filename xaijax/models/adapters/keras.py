@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import jax
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
@@ -19,7 +20,8 @@ def is_keras(f: Any) -> bool:
 
 
 def keras_model(f: Any, params: Any, state: Any, backend: str) -> Source:
-    """A built Keras model of one input, in inference mode; its variables are not touched.
+    """A built Keras model in inference mode; its variables are not touched. A model of several
+    inputs is given rows in a dict by their names, or in a list in their order.
 
     Its params are {"trainable": [...], "fixed": [...]}, the values of its variables in its order.
     """
@@ -30,11 +32,6 @@ def keras_model(f: Any, params: Any, state: Any, backend: str) -> Source:
         raise InputError(
             f"f= is the Keras model {name}, which has no variables yet. Call it once on a few rows "
             f"before as_model."
-        )
-    if len(getattr(f, "inputs", None) or [None]) > 1:
-        raise InputTypeError(
-            f"f= is the Keras model {name} of {len(f.inputs)} inputs, and rows are one array. "
-            f"Write a function of one array that splits it and calls the model."
         )
     used = keras.backend.backend()
     if used != "jax" or backend == "host":
@@ -48,11 +45,16 @@ def keras_model(f: Any, params: Any, state: Any, backend: str) -> Source:
             reason = f"Keras runs on {used}; with KERAS_BACKEND=jax it is traced"
 
         def called(rows: Any) -> np.ndarray:
-            return keras.ops.convert_to_numpy(f(np.asarray(rows, np.float32), training=False))
+            if refused := _other_rows(f, rows):
+                raise InputTypeError(f"the Keras model {name} {refused}")
+            given = jax.tree.map(_narrow, rows)
+            return keras.ops.convert_to_numpy(f(given, training=False))
 
         return module_source(reason, name, called, backend="host")
 
     def head(params: Any, rows: Any) -> Any:
+        if refused := _other_rows(f, rows):
+            raise InputTypeError(f"the Keras model {name} {refused}")
         return f.stateless_call(params["trainable"], params["fixed"], rows, training=False)[0]
 
     values = {
@@ -60,3 +62,21 @@ def keras_model(f: Any, params: Any, state: Any, backend: str) -> Source:
         "fixed": [one.value for one in f.non_trainable_variables],
     }
     return module_source("a Keras model, traced by JAX", name, head, values)
+
+
+def _narrow(leaf: Any) -> np.ndarray:
+    """Numbers in float32, as Keras keeps its own; whole numbers and bools as they are."""
+    array = np.asarray(leaf)
+    return array.astype(np.float32) if array.dtype.kind == "f" else array
+
+
+def _other_rows(f: Any, rows: Any) -> str | None:
+    """What is wrong with rows of a model whose inputs are known; None: nothing."""
+    inputs = getattr(f, "inputs", None) or [None]
+    if len(inputs) == len(jax.tree.leaves(rows)):
+        return None
+    names = [getattr(one, "name", "rows") for one in inputs]
+    return (
+        f"takes {len(inputs)} arrays, but rows have {len(jax.tree.leaves(rows))}. Give X and the "
+        f"background as a dict of the inputs {names}, or as a list in this order."
+    )

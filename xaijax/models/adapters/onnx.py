@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
@@ -32,7 +33,8 @@ def is_onnx(f: Any) -> bool:
 
 
 def onnx_file(f: Any, params: Any, state: Any, backend: str) -> Source:
-    """A file of one input whose first axis is rows. Of a label and chances, "proba" is the default.
+    """A file whose inputs have rows of any number as their first axis. Of a label and chances,
+    "proba" is the default.
 
     Raises ImportError where onnxruntime is not installed, InputError for a file that it cannot
     read or that has other inputs or outputs.
@@ -50,42 +52,49 @@ def onnx_file(f: Any, params: Any, state: Any, backend: str) -> Source:
         raise InputError(
             f"f={str(path)!r} is no ONNX file that onnxruntime can run: {exc}"
         ) from exc
-    taken, dtype = _input(session, path)
-    heads, default = _heads(session, taken, dtype, path)
+    heads, default = _heads(session, _inputs(session, path), path)
     source = module_source(
         "an ONNX file, run by onnxruntime", path.name, heads[default], None, "host"
     )
     return dataclasses.replace(source, heads=heads, default=default, columns=default)
 
 
-def _input(session: Any, path: Path) -> tuple[str, Any]:
-    """The name and the dtype of the one input."""
-    inputs = session.get_inputs()
-    if len(inputs) != 1:
+def _inputs(session: Any, path: Path) -> dict[str, Any]:
+    """The dtype of each input, by its name."""
+    for one in session.get_inputs():
+        if one.type not in DTYPES:
+            raise InputTypeError(
+                f"f={path.name!r} takes {one.type} as {one.name!r}; accepted: {', '.join(DTYPES)}."
+            )
+        if one.shape and isinstance(one.shape[0], int):
+            raise InputError(
+                f"f={path.name!r} takes batches of {one.shape[0]} rows only. Export it with a "
+                "first axis of any length (dynamic_axes or dynamic_shapes of the exporter)."
+            )
+    return {one.name: DTYPES[one.type] for one in session.get_inputs()}
+
+
+def _feeds(rows: Any, inputs: dict[str, Any], path: Path) -> dict[str, np.ndarray]:
+    """What the session is given, by name; rows: one array, a dict by name, or a list in order."""
+    leaves = jax.tree.leaves(rows)
+    given = rows if isinstance(rows, Mapping) else dict(zip(inputs, leaves, strict=False))
+    if set(given) != set(inputs) or len(leaves) != len(inputs):
+        came = sorted(map(str, rows)) if isinstance(rows, Mapping) else len(leaves)
         raise InputTypeError(
-            f"f={path.name!r} has the inputs {[one.name for one in inputs]}, and rows are one "
-            f"array. Write a function of one array that splits it and runs the session, with "
-            f"backend='host'."
+            f"f={path.name!r} takes the arrays {list(inputs)}, but rows have {came}. Give X and "
+            "the background as a dict of these names, or as a list in this order."
         )
-    (one,) = inputs
-    if one.type not in DTYPES:
-        raise InputTypeError(f"f={path.name!r} takes {one.type}; accepted: {', '.join(DTYPES)}.")
-    if one.shape and isinstance(one.shape[0], int):
-        raise InputError(
-            f"f={path.name!r} takes batches of {one.shape[0]} rows only. Export it with a first "
-            f"axis of any length (dynamic_axes or dynamic_shapes of the exporter)."
-        )
-    return one.name, DTYPES[one.type]
+    return {name: np.asarray(given[name], dtype) for name, dtype in inputs.items()}
 
 
 def _heads(
-    session: Any, taken: str, dtype: Any, path: Path
+    session: Any, inputs: dict[str, Any], path: Path
 ) -> tuple[dict[str, Callable[[Any], Any]], str]:
     """What each word of `output=` asks, and the default."""
     outputs = session.get_outputs()
 
     def asked(name: str) -> Callable[[Any], Any]:
-        return lambda rows: session.run([name], {taken: np.asarray(rows, dtype)})[0]
+        return lambda rows: session.run([name], _feeds(rows, inputs, path))[0]
 
     if len(outputs) == 1:
         return dict.fromkeys(WORDS, asked(outputs[0].name)), "value"

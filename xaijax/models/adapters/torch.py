@@ -1,11 +1,15 @@
-"""PyTorch modules, called on the host in inference mode."""
+"""PyTorch modules: called on the host in inference mode, or traced by JAX through torchax."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
+import importlib
+import importlib.util
 import sys
 from typing import Any
 
+import jax
 import numpy as np
 
 from xaijax.core.errors import InputError
@@ -25,12 +29,13 @@ def is_torch(f: Any) -> bool:
 
 
 def torch_module(f: Any, params: Any, state: Any, backend: str) -> Source:
-    """A module written for a batch: a copy of it in `eval()`, under `torch.inference_mode`, on the
-    device where its parameters are.
+    """A module written for a batch: a copy of it in `eval()`.
+
+    On the host it runs under `torch.inference_mode`, on the device where its parameters are. With
+    backend="jax" torchax turns it into a function that JAX traces, and the module's own answers
+    are what that one is compared with.
     """
     refuse_options("PyTorch", "auto", params, state)
-    if backend == "jax":
-        raise InputError("backend='jax' is not available for PyTorch modules; leave it out.")
     torch: Any = sys.modules["torch"]
     name = type(f).__name__
     refuse_missing(
@@ -44,13 +49,40 @@ def torch_module(f: Any, params: Any, state: Any, backend: str) -> Source:
     mode = in_inference(f.forward)
     held = next((one for one in module.parameters() if one.is_floating_point()), torch.empty(0))
 
+    def tensor(leaf: Any) -> Any:
+        given = torch.from_numpy(np.array(leaf))  # a copy: PyTorch knows no read-only memory
+        return given.to(held.device, held.dtype if given.is_floating_point() else None)
+
     def called(rows: Any) -> np.ndarray:
-        given = torch.from_numpy(np.array(rows))  # a copy: PyTorch knows no read-only memory
-        given = given.to(held.device, held.dtype if given.is_floating_point() else None)
         with torch.inference_mode():
-            answers = module(given, **mode)
+            answers = module(jax.tree.map(tensor, rows), **mode)
         return (
             answers.float().cpu().numpy() if answers.is_floating_point() else answers.cpu().numpy()
         )
 
-    return module_source("a PyTorch module, called on the host", name, called, backend="host")
+    if backend == "jax":
+        return _traced(module, mode, called, name)
+    reason = "a PyTorch module, called on the host"
+    if importlib.util.find_spec("torchax") is not None:
+        reason += "; backend='jax' traces it by torchax"
+    return module_source(reason, name, called, backend="host")
+
+
+def _traced(module: Any, mode: dict[str, bool], called: Any, name: str) -> Source:
+    """The module as torchax gives it to JAX; raises InputError where torchax cannot be used."""
+    try:
+        torchax: Any = importlib.import_module("torchax")
+    except Exception as reason:  # a torchax that is too old for this PyTorch raises what it meets
+        raise InputError(
+            f"backend='jax' is not available for the PyTorch module {name}: torchax, which gives "
+            f"it to JAX, cannot be imported here ({type(reason).__name__}: {reason}). Install "
+            "a torchax that fits this PyTorch, or leave backend= out: the module then runs on "
+            "the host."
+        ) from reason
+    values, function = torchax.extract_jax(module.cpu())
+
+    def head(params: Any, rows: Any) -> Any:
+        return function(params, (rows,), mode)
+
+    source = module_source("a PyTorch module, traced by JAX through torchax", name, head, values)
+    return dataclasses.replace(source, own=called)

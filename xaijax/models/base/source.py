@@ -26,3 +26,4 @@ class Source:
     classes: tuple[Any, ...] | None = None
     feature_names: tuple[str, ...] | None = None
     estimator: Any = None  # the fitted object that all heads are methods of
+    own: Callable[..., Any] | None = None  # rows -> what a traced module of another library answers

@@ -3,6 +3,7 @@
 Reading order:
 
     settled      who answers after the comparison: the translation, or the estimator
+    bridged      a module of another library that JAX traces, compared with itself
     translated   a translation as a model, and its comparison with the estimator
     families/    the translations, a file per family of estimators
     registry     the registry: `register_translation`, and which translation a class has
