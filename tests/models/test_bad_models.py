@@ -43,6 +43,10 @@ def failing(rows):
     return f(rows)
 
 
+def of_whole_batches(rows):
+    return f(rows.reshape(32, rows.shape[1]))
+
+
 def random(rows):
     draw = np.random.default_rng().normal
     if isinstance(rows, np.ndarray):
@@ -78,6 +82,7 @@ MODELS = [
     ("54", writing, ValueError, "read-only", {}, ("host",)),
     ("54 JAX", writing, xj.InputTypeError, "writes into its input", {}, ("jax",)),
     ("55", failing, KeyError, "no such row", {}, ("host",)),
+    ("whole batches", of_whole_batches, M, "takes 32 rows, but not.*any number", {}, ("jax",)),
     ("57", branching, xj.InputTypeError, "Python control flow.*backend='host'", {}, ("jax",)),
 ]
 

@@ -198,6 +198,12 @@ def test_what_is_made_of_an_explanation_takes_several_arrays(tmp_path: Any) -> N
     assert shap_data.iloc[0] == rows["ids"][0, 0]
 
 
+class OwnFrame:
+    """Rows without one dtype, as a frame has them."""
+
+    shape = (2, L)
+
+
 REFUSED = {
     "lengths": ({"ids": np.zeros((2, L), int), "words": np.ones((3, L), bool)}, "same number"),
     "structure": ({"ids": np.zeros((2, L), int)}, "structure"),
@@ -208,6 +214,11 @@ REFUSED = {
     "no rows": ({"ids": np.zeros((0, L), int), "words": np.ones((0, L), bool)}, "row"),
     "a list": ({"ids": [[1, 2, 3, 4]], "words": np.ones((1, L), bool)}, "'ids"),
     "an array": (np.zeros((2, 8)), "structure|array"),
+    "nothing": ({"ids": np.zeros((2, L), int), "words": None}, "'words' is None"),
+    "a frame": (
+        {"ids": OwnFrame(), "words": np.ones((2, L), bool)},
+        "'ids' is a OwnFrame.*to_numpy",
+    ),
 }
 
 
@@ -233,6 +244,22 @@ def test_other_players_are_refused(name: str) -> None:
     players, said = BAD_PLAYERS[name]
     with pytest.raises(xj.XaiError, match=said):
         xj.Explainer(xj.as_model(of_tokens), tokens(B, 2), players=players)
+
+
+def test_one_output_of_each_instance() -> None:
+    rows, donors = tokens(N, 1), tokens(B, 2)
+
+    def model(z: Any) -> Any:
+        return jnp.stack([of_tokens(z), 0.25 + 0 * of_tokens(z)], axis=1)
+
+    explain = xj.Explainer(xj.as_model(model), donors, players=PLAYERS)
+    every, own = explain(rows), explain(rows, outputs="predicted")
+    best = xj.as_model(model).predict(rows).argmax(axis=1)
+    assert set(best) == {0, 1} and np.array_equal(own.stats["outputs"], best)
+    np.testing.assert_array_equal(own.values, every.values[np.arange(N), :, best])
+    np.testing.assert_array_equal(explain(rows, outputs=best).values, own.values)
+    with pytest.raises(xj.InputError, match=f"each of the {N} instances"):
+        explain(rows, outputs=[0])
 
 
 def test_a_player_may_own_entries_of_several_leaves() -> None:

@@ -183,7 +183,8 @@ def rows_of(
 
 def rows_given(X: Any) -> int:
     """Rows of an argument that is not checked yet; 0 where that cannot be told."""
-    shape = getattr(X, "shape", None)
+    leaves = [X] if hasattr(X, "shape") else jax.tree.leaves(X)
+    shape = getattr(leaves[0], "shape", None) if leaves else None
     return int(shape[0]) if isinstance(shape, tuple) and shape else 0
 
 

@@ -90,15 +90,23 @@ def arrays_of(given: Any, argument: str) -> tuple[list[str], list[np.ndarray], A
 
     Raises InputError and InputTypeError, which name the leaf.
     """
+    empty = jax.tree_util.tree_flatten_with_path(given, is_leaf=lambda one: one is None)[0]
+    for path, leaf in empty:
+        if leaf is None:
+            name = jax.tree_util.keystr(path, simple=True, separator=".")
+            raise InputTypeError(
+                f"{argument}: the leaf {name!r} is None; an array is needed whose first axis is "
+                "rows. Leave it out of the container, or close over what is the same in all rows."
+            )
     names, leaves, structure = named_leaves(given)
     if not leaves:
         raise InputError(f"{argument} is a {type(given).__name__} without arrays.")
     arrays = []
     for name, leaf in zip(names, leaves, strict=True):
-        if not hasattr(leaf, "shape"):
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             raise InputTypeError(
                 f"{argument}: the leaf {name!r} is a {type(leaf).__name__}; an array is needed "
-                "whose first axis is rows."
+                "whose first axis is rows (of a frame: frame.to_numpy())."
             )
         array = checks.as_array(leaf, f"{argument}: the leaf {name!r}", "Encode it first.")
         if array.ndim == 0 or 0 in array.shape:

@@ -37,6 +37,7 @@ from xaijax.methods.progress import progress_bar
 from xaijax.players.index import IndexLike, index_weights, named
 from xaijax.results.explanation import Explanation
 from xaijax.results.plan import Plan
+from xaijax.tables.rows import rows_of
 
 
 @public_class
@@ -255,13 +256,14 @@ class Explainer:
         self, X: Any, progressed: Callable[[int], None], asks: bool = True, outputs: Any = None
     ) -> tuple[Any, Game, Survey, Choice]:
         """(rows as read, their game, what exact values ask, who answers); refuses what it can."""
-        N = checks.rows_given(X)
         evaluator = self._open(X)
         evaluator = evaluator if outputs is None else self._of_one_output
-        evaluator.setting.refuse_overflow(N)
+        evaluator.setting.refuse_overflow(checks.rows_given(X))
         rows = evaluator.setting.replacement.table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.setting.devices)
-        own = None if outputs is None else read_outputs(outputs, N, self.model.classes)
+        own = None
+        if outputs is not None:
+            own = read_outputs(outputs, len(rows_of(rows)), self.model.classes)
         game = Game(evaluator, rows, self.quantity, progressed, asks, own=own)
         survey = game.survey()
         choice = choose(game, survey, self.estimator, named(self.index), self.budget)

@@ -22,11 +22,14 @@ def traced(function: TracedFunction, precision: str, name: str) -> TracedFunctio
     """`function` with the wanted matrix precision, its answer checked and [R, 1] made [R].
 
     Raises, while it is traced: InputTypeError where the function cannot be traced,
-    ModelOutputError where its answer is not [R] or [R, K] numbers. An exception of the function's
-    own comes through unchanged, with a note.
+    ModelOutputError where its answer is not [R] or [R, K] numbers, or where it takes one number of
+    rows but not another. Any other exception of the function's own comes through unchanged, with a
+    note.
     """
+    taken: list[int] = []  # a number of rows that was traced
 
     def whole(params: Any, rows: Any) -> Any:
+        count = jax.tree.leaves(rows)[0].shape[0]
         try:
             with jax.default_matmul_precision(MATMUL[precision]):
                 raw = function(params, rows)
@@ -34,14 +37,24 @@ def traced(function: TracedFunction, precision: str, name: str) -> TracedFunctio
             failure = explain_trace_failure(exc, name)
             if failure is not exc:
                 raise failure from exc
+            if taken and taken[0] != count and not isinstance(exc, XaiError):
+                raise ModelOutputError(
+                    f"{name} takes {taken[0]} rows, but not {count}: {exc}. A model must take any "
+                    f"number of rows: write X.shape[0], or -1 in a reshape, in place of a size of "
+                    f"batches, or ask it in whole batches by a function of your own with "
+                    f"as_model(f, backend='host')."
+                ) from exc
             if not isinstance(exc, XaiError):
                 exc.add_note(
                     f"xaijax: raised while JAX traced {name} with rows of shape {_told(rows)}. "
                     f"A function that is not written in jax.numpy needs "
-                    f"as_model(f, backend='host')."
+                    f"as_model(f, backend='host'); one that takes batches of one size only must "
+                    f"be made to take any number of rows."
                 )
             raise
-        return _checked(raw, jax.tree.leaves(rows)[0].shape[0], name)
+        answer = _checked(raw, count, name)
+        taken[:] = taken or [count]
+        return answer
 
     return whole
 
