@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.asking.host import read_only
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.source import Source
+from xaijax.models.identity.same_function import key_of
 
 
 def plain_function(f: Callable[..., Any], params: Any, backend: str) -> Source:
@@ -29,11 +31,13 @@ def plain_function(f: Callable[..., Any], params: Any, backend: str) -> Source:
         return _source("host", "backend='host' was said", name, f)
     if params is None:
         _check_arity(f, ("X",))
-        return _source("jax", "a function, traced by JAX", name, lambda _, rows: f(rows))
+        source = _source("jax", "a function, traced by JAX", name, lambda _, rows: f(rows))
+        return dataclasses.replace(source, same=key_of(f))
     params = checked_params(params)
     _check_arity(f, ("params", "X"))
     reason = "a function of params and rows, traced by JAX"
-    return _source("jax", reason, name, lambda params, rows: f(params, rows), params)
+    source = _source("jax", reason, name, lambda params, rows: f(params, rows), params)
+    return dataclasses.replace(source, same=key_of(f))
 
 
 def function_name(f: Any) -> str:

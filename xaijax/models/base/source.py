@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,4 +26,5 @@ class Source:
     classes: tuple[Any, ...] | None = None
     feature_names: tuple[str, ...] | None = None
     estimator: Any = None  # the fitted object that all heads are methods of
+    same: Hashable | None = None  # equal for sources with the same heads; None: cannot be told
     own: Callable[..., Any] | None = None  # rows -> what a traced module of another library answers
