@@ -39,9 +39,10 @@ from xaijax_kernels.engine.hybrids import (
     ranks,
 )
 from xaijax_kernels.engine.listed import group_means, list_means
+from xaijax_kernels.engine.one_output import LEAST_COLUMNS, one_output
 from xaijax_kernels.engine.reduce import reduce_pairs, reduce_pieces
 from xaijax_kernels.engine.tables import put
-from xaijax_kernels.engine.tiles import TileShape, over_tiles, run_tiles, traced_once
+from xaijax_kernels.engine.tiles import TileShape, Traced, over_tiles, run_tiles
 from xaijax_kernels.games.semivalues import semivalue, shapley_weights
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, mixed, perturbed, place_of
 from xaijax_kernels.rules.pulls import PullShape, filled, pack_bits, run_pulls
@@ -92,11 +93,17 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
         partial(run_tiles, network, shape, mesh),
         (NETWORK, f32(N, P), f32(B, P), i32(P), split(i32(devices)), slots),
     )
-    once = traced_once(network, NETWORK, f32(R, P))
+    once = Traced(network, NETWORK, f32(R, P))
     yield (
         "run_tiles",
         partial(run_tiles, once, shape, mesh, kind="mixed"),
         (NETWORK, f32(N, P), f32(B, P), i32(P), split(i32(devices)), slots, u32(48, 1)),
+    )
+    lone = TileShape((P,), P, BITS, S, 1, "float32")
+    yield (
+        "run_tiles",
+        partial(run_tiles, once.one_output, lone, mesh, chosen=True),
+        (NETWORK, f32(N, P), f32(B, P), i32(P), split(i32(devices)), slots, None, f32(N, 1)),
     )
     yield from pulls(mesh, split, T)
     yield from averaging(mesh, split, T)
@@ -176,6 +183,9 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     yield "hybrid_rows", rows, (f32(N, P), f32(B, P), i32(P), i32(S, SLOT_COLUMNS))
     yield "hybrid_rows", one_each, (u32(N, P), u32(B, P), i32(S, SLOT_COLUMNS))
     yield "ranks", partial(ranks, P=P), (u32(S, 1),)
+    wide = (f32(P, 8), f32(8), f32(8, LEAST_COLUMNS))
+    trace = jax.make_jaxpr(network)(wide, f32(R, P))
+    yield "one_output", partial(one_output, trace), (wide, f32(R, P), i32(R))
     yield "put", put, (f32(8 * R, K), f32(4, R, K), i32(4), i32())
     named = Space(P, "own", listed=True, named=True)
     arguments = (*pool_and_subjects(), i32(S, 4 + P + 3))
@@ -206,7 +216,7 @@ CASES = [
     )
 ]
 # These take arrays of JAX, but only hand them over: nothing of theirs is compiled.
-HOST_SIDE = {"run_on_host", "traced_once"}
+HOST_SIDE = {"run_on_host"}
 # These take a function of arrays; the kernels that call them are listed.
 INSIDE = {"compensated"}
 

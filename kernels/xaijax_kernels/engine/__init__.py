@@ -9,7 +9,9 @@ Reading order:
     single_rows   a row stream in which each row names its own instance, donor and coalition
     hybrids       rows with some players' columns from the instance and the others from the donor
     lattice       which players differ for a pair, and how pairs become a stream of model rows
+    one_output    one output of each row, by a trace of which the others are not made
     reduce        from the values of a dispatch to one semivalue per pair, on the device
+    steps         the steps of a trace: which treat each number by itself, and how one is taken
     operations    how many operations a model takes for a row, counted in its trace
     memory        bytes that are free, and bytes that a compiled program needs
 """

@@ -20,6 +20,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as Spec
 
 from xaijax_kernels.engine.hybrids import hybrid_rows, slot_players
+from xaijax_kernels.engine.one_output import one_output
 
 TILES_PER_DISPATCH = 32
 SMALLEST_TILE = 256
@@ -94,7 +95,7 @@ class TileShape:
 
 
 def run_tiles(
-    apply: Callable[[Any, jax.Array], jax.Array],
+    apply: Callable[..., jax.Array],
     shape: TileShape,
     mesh: Mesh,
     params: Any,
@@ -109,13 +110,15 @@ def run_tiles(
     score: Callable[[jax.Array, Any], jax.Array] | None = None,
     kept: Callable[[jax.Array], jax.Array] = jnp.isfinite,
     structure: Callable[[Any], Any] | None = None,
+    chosen: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
     """Evaluate the model on every tile; values [T, R, K], bad ones per tile int32 [T].
 
     apply(params, rows [R, *instance_shape]) -> [R, A]; score(answers [R, A], own [R, A] or None)
     -> [R, K], None: the answers themselves; kept(values [R, K]) -> bool, which of them are not
     bad. structure(params): what gives the corners of slots without their rows, see `structures`;
-    apply then is its head, [R, H] -> [R, A].
+    apply then is its head, [R, H] -> [R, A]. chosen: apply(params, rows, own [R, A]) -> [R, K]
+    looks at what the score would.
 
     The tiles are split over the devices of `mesh`; each device stops after its own number of
     tiles, the rest stay zero.
@@ -127,16 +130,17 @@ def run_tiles(
         def body(carry):
             t, values, bad = carry
             one = jax.lax.dynamic_index_in_dim(slots, t, keepdims=False)
+            mine = None if own is None else own[one[:, 1].repeat(1 << shape.slot_bits)]
             if known is None:
                 rows = hybrid_rows(x, donors, players, shape.P, shape.slot_bits, one, masks, kind)
-                out = apply(params, rows.reshape(shape.rows, *shape.instance_shape))
+                beside = (mine,) if chosen else ()
+                out = apply(params, rows.reshape(shape.rows, *shape.instance_shape), *beside)
             else:
                 by_bit = slot_players(shape.P, shape.slot_bits, one)
                 by_bit = by_bit if players is None else by_bit[:, :, players]
                 head = partial(apply, params)
                 out = known.corners(head, x[one[:, 1]], donors[one[:, 2]], by_bit)
             if score is not None:
-                mine = None if own is None else own[one[:, 1].repeat(1 << shape.slot_bits)]
                 out = score(out, mine)
             lost = jnp.sum(~kept(out), dtype=jnp.int32)
             return t + 1, values.at[t].set(out.astype(shape.dtype)), bad.at[t].set(lost)
@@ -150,21 +154,30 @@ def run_tiles(
     return on_one_device(params, x, donors, players, masks, own, tiles, slots)
 
 
-def traced_once(
-    apply: Callable[[Any, jax.Array], jax.Array],
-    params: Any,
-    rows: jax.ShapeDtypeStruct,
-    look: Callable[[Any, int], None] | None = None,
-) -> Callable[[Any, jax.Array], jax.Array]:
-    """`apply` for rows of this shape, traced here and nowhere again, in all programs.
+class Traced:
+    """A model, or its head, traced for rows of one shape: here, and in no program again."""
 
-    look(trace, R): sees the trace before it is used.
-    """
-    traced = jax.make_jaxpr(apply)(params, rows)
-    if look is not None:
-        look(traced, len(rows))
-    flat = jaxpr_as_fun(traced)
-    return lambda params, rows: flat(*jax.tree.leaves((params, rows)))[0]
+    def __init__(
+        self,
+        apply: Callable[[Any, jax.Array], jax.Array],
+        params: Any,
+        rows: jax.ShapeDtypeStruct,
+        look: Callable[[Any, int], None] | None = None,
+    ) -> None:
+        """look(trace, R): sees the trace before it is used."""
+        self._trace = jax.make_jaxpr(apply)(params, rows)
+        if look is not None:
+            look(self._trace, len(rows))
+        self._flat = jaxpr_as_fun(self._trace)
+
+    def __call__(self, params: Any, rows: jax.Array) -> jax.Array:
+        """Its answers [R, A]."""
+        out = self._flat(*jax.tree.leaves((params, rows)))[0]
+        return out[:, None] if out.ndim == 1 else out
+
+    def one_output(self, params: Any, rows: jax.Array, column: jax.Array) -> jax.Array:
+        """Of A outputs the one whose number [R, 1] stands beside the row, as [R, 1]."""
+        return one_output(self._trace, params, rows, column[:, 0].astype(jnp.int32))
 
 
 def over_tiles(

@@ -9,6 +9,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import xaijax as xj
+from xaijax_kernels.engine.one_output import LEAST_COLUMNS
 
 N, F, K, B = 12, 5, 7, 4
 RNG = np.random.default_rng(0)
@@ -78,6 +79,40 @@ def test_one_instance_of_a_row_beside_others():
     explainer = xj.Explainer(MODELS["jax"](), BACKGROUND)
     whole, part = explainer(X, outputs="predicted"), explainer(X[5:7], outputs="predicted")
     assert np.array_equal(whole.values[5:7], part.values)
+
+
+@pytest.mark.parametrize("options", [{}, SAMPLED], ids=["exact", "sampled"])
+def test_of_many_outputs_one_is_made(options):
+    wide = 4 * LEAST_COLUMNS
+    last = np.tile(V, (1, wide // K + 1))[:, :wide] * np.linspace(0.9, 1.1, wide)
+    model = xj.as_model(lambda Z: jnp.tanh(Z @ W) @ last, structure="plain")
+    explainer = xj.Explainer(model, BACKGROUND, **options)
+    every, own = explainer(X), explainer(X, outputs="predicted")
+    best = own.stats["outputs"]
+    assert np.array_equal(best, np.argmax(np.tanh(X @ W) @ last, axis=1))
+    # As above; an answer is at most the sum of its weights' sizes.
+    atol = 64 * 2.0**-24 * np.abs(last).sum(0).max()
+    close = {"rtol": 0, "atol": atol}
+    np.testing.assert_allclose(own.values, every.values[np.arange(N), :, best], **close)
+    part = explainer(X[3:5], outputs="predicted")
+    assert np.array_equal(part.values, own.values[3:5])
+
+
+@pytest.mark.parametrize("backend", ["jax", "host"])
+def test_what_is_not_chosen_may_be_not_finite(backend):
+    """Hybrids have no first output here; the rows themselves have."""
+    xp = jnp if backend == "jax" else np
+
+    def model(Z):
+        lost = xp.where(Z[:, :1] == Z[:, 1:2], 0.0, xp.nan)
+        return xp.concatenate([lost, Z[:, :1] + Z[:, 1:], 2 * Z[:, :1]], axis=1)
+
+    rows, donors = np.ones((3, 2), np.float32), np.zeros((2, 2), np.float32)
+    explainer = xj.Explainer(xj.as_model(model, backend=backend), donors)
+    own = explainer(rows, outputs=[1, 2, 1])
+    assert np.array_equal(own.values, [[1, 1], [2, 0], [1, 1]])
+    with pytest.raises(xj.ModelOutputError, match="returned nan"):
+        explainer(rows, outputs=[0, 1, 1])
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.clock import Clock
 from xaijax_kernels.engine.memory import program_bytes
-from xaijax_kernels.engine.tiles import traced_once
+from xaijax_kernels.engine.tiles import Traced
 from xaijax_kernels.structures.base import Structure
 
 RAISE = "Raise max_memory=."
@@ -93,14 +93,14 @@ class Compiled:
         params: Any,
         rows: jax.ShapeDtypeStruct,
         look: Callable[[Any, int], None] | None = None,
-    ) -> Callable[[Any, Any], Any]:
+    ) -> Traced:
         """A model, or its head, traced for such rows: one trace for all programs; [R, K] comes out.
 
         look(trace, rows): sees the trace before any program is made of it.
         """
         own = ("trace", *key, rows.shape, rows.dtype.name)
         if own not in self.kept:
-            self.kept[own] = columns(traced_once(apply, params, rows, look))
+            self.kept[own] = Traced(apply, params, rows, look)
         return self.kept[own]
 
     def head(self, structure: Structure, params: Any, rows: int, dtype: Any) -> Callable[..., Any]:

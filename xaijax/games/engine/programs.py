@@ -20,7 +20,7 @@ from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax.games.engine.placement import Placement
 from xaijax.games.engine.plan import Sizes, capacity
 from xaijax.games.measure.score import Score
-from xaijax_kernels.engine.tiles import SMALLEST_TILE, TileShape, over_tiles, run_tiles
+from xaijax_kernels.engine.tiles import SMALLEST_TILE, TileShape, Traced, over_tiles, run_tiles
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.structures.base import Structure
 
@@ -102,15 +102,21 @@ class Programs:
         if self.reads_own(scored):
             assert score is not None
             own = shape(self.same, s.instances, score.beside(self._outputs), dtype=dtype)
+        chosen = score is not None and score.chooses
+        if known is not None:
+            apply = self._head(known, s.tile.rows)
+        else:
+            apply = self.traced().one_output if chosen else self.traced()
         run = partial(
             run_tiles,
-            self.traced() if known is None else self._head(known, s.tile.rows),
+            apply,
             tile,
             self.mesh,
             kind=kind,
-            score=score,
+            score=None if chosen else score,
             kept=jnp.isfinite if score is None else score.kept,
             structure=None if known is None else known.of,
+            chosen=chosen,
         )
         arguments = (
             self.params,
@@ -132,7 +138,7 @@ class Programs:
             results=self.results,
         )
 
-    def traced(self) -> Callable[[Any, jax.Array], jax.Array]:
+    def traced(self) -> Traced:
         """The model for one tile of rows."""
         tile = self.sizes.tile
         rows = jax.ShapeDtypeStruct((tile.rows, *tile.instance_shape), self.donors.dtype)

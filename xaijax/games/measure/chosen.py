@@ -20,8 +20,8 @@ PREDICTED = "predicted"
 
 @dataclass(frozen=True)
 class ChosenColumn:
-    """The column whose number stands beside the row, as [R, 1]; within the compiled program, so
-    that K columns are made but only one is kept.
+    """The column whose number stands beside the row, as [R, 1]. In JAX the compiled program makes
+    no other, where the model's trace allows that (`engine/one_output.py` of the kernels).
     """
 
     def __call__(self, answers: Any, own: Any) -> Any:
@@ -46,7 +46,7 @@ def largest(answers: np.ndarray) -> np.ndarray:
 
 def chosen_column() -> Score:
     """The score of `outputs=`."""
-    return Score(ChosenColumn(), reads_own=True, made_of_own=largest)
+    return Score(ChosenColumn(), reads_own=True, made_of_own=largest, chooses=True)
 
 
 def read_outputs(outputs: Any, N: int, classes: Sequence[Any] | None) -> np.ndarray | None:

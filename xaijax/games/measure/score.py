@@ -27,16 +27,20 @@ class Score:
     distribution: bool = False  # whether a row of scores must have the sum 1
     of_classes: bool = False  # whether answers are the numbers of classes
     made_of_own: Callable[[np.ndarray], np.ndarray] | None = None  # f(x) [N, A] -> [N, 1]
+    chooses: bool = False  # whether it is the one answer whose number stands beside the row
     slack: float = 0.0  # how far rounding may take a score, or the sum; see `fitted`
 
     def __call__(self, answers: Any, own: Any) -> Any:
-        """[R, A] -> [R, K]; an answer that is not finite has a score that is NaN.
+        """[R, A] -> [R, K]; an answer that is not finite has a score that is NaN, unless another
+        one is chosen.
 
         What leaves the bounds by rounding alone is cut to them, what leaves them further stays as
         it is, for `kept` to tell.
         """
         xp = answers.__array_namespace__()
         scores = self.function(answers, own)
+        if self.chooses:
+            return scores
         scores = scores[:, None] if scores.ndim == 1 else scores
         if self.bounds is not None:
             inside = scores.clip(*self.bounds)

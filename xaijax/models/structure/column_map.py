@@ -22,14 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from xaijax_kernels.engine.steps import ELEMENTWISE, bound
+
 SMALL = 1 << 12  # numbers that are compared themselves; larger arrays must be one and the same
 NONE = -1  # the owner of a number that is the same for all rows
-ELEMENTWISE = frozenset(
-    "abs add and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy cos cosh "
-    "div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le log log1p "
-    "logistic lt max min mul ne neg nextafter not or pow rem reshard round rsqrt select_n sign sin "
-    "sinh sqrt square stop_gradient sub tan tanh xor".split()
-)
 MOVES = frozenset(
     "broadcast_in_dim concatenate dynamic_slice expand_dims gather pad reshape rev slice squeeze "
     "stack transpose".split()
@@ -72,18 +68,9 @@ def bare(x: Any) -> Any:
 def evaluated(equation: Any, inputs: list[Any]) -> list[Any]:
     """The outputs of one step, of numbers; known ones stay known while others are traced."""
     if any(isinstance(x, Tracer) for x in inputs):
-        return _bound(equation, inputs)
+        return bound(equation, inputs)
     with jax.ensure_compile_time_eval():
-        return _bound(equation, inputs)
-
-
-def _bound(equation: Any, inputs: list[Any]) -> list[Any]:
-    primitive = equation.primitive
-    options = primitive.get_bind_params(equation.params)
-    # jax 0.10 gives (functions, options), jax 0.12 the options alone.
-    functions, options = options if isinstance(options, tuple) else ((), options)
-    out = primitive.bind(*functions, *inputs, **options)
-    return list(out) if primitive.multiple_results else [out]
+        return bound(equation, inputs)
 
 
 def uniform(equation: Any, inputs: list[Any], R: int) -> bool:
@@ -193,7 +180,7 @@ def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarr
     if (R + 1) * names >= 2**31:
         raise NoLayer
     with jax.ensure_compile_time_eval():
-        moved = np.asarray(_bound(equation, [named(x, i) for i, x in enumerate(inputs)])[0])
+        moved = np.asarray(bound(equation, [named(x, i) for i, x in enumerate(inputs)])[0])
     filled = moved < 0  # what stands in for numbers out of bounds, or pads
     rows, owner = moved // names, moved % names - 1
     own = row.reshape(R, *[1] * (moved.ndim - 1))

@@ -32,17 +32,12 @@ from xaijax.models.structure.column_map import (
     uniform,
     with_rows,
 )
+from xaijax_kernels.engine.steps import CALLS
 from xaijax_kernels.structures.base import Affine, Layer
 from xaijax_kernels.structures.columnwise import Columnwise
 from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.named import NAMED
 
-CALLS = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-}
 WHOLE = (np.dtype("float32"), np.dtype("float64"))  # a layer of half precision rounds its own way
 MOST_SUMMED = 1 << 20  # numbers of the matrix that says which columns a sum adds up
 
