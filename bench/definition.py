@@ -45,6 +45,26 @@ def shapley(
     return phi
 
 
+def shapley_of_players(
+    predict: Callable[[np.ndarray], np.ndarray],
+    x: np.ndarray,
+    background: np.ndarray,
+    players: np.ndarray,
+) -> np.ndarray:
+    """The same [P] of players that have several columns; players int [F], -1: never replaced.
+
+    Hybrids are named by the row that each player is of: 0 for x, 1 + b for a background row.
+    """
+    rows, P = np.concatenate([x[None], background]), int(players.max()) + 1
+
+    def of_names(names: np.ndarray) -> np.ndarray:
+        own = np.where(players < 0, 0, names[:, players])
+        return predict(rows[own, np.arange(len(players))])
+
+    names = np.repeat(np.arange(1, len(rows))[:, None], P, axis=1)
+    return shapley(of_names, np.zeros(P, int), names)
+
+
 def efficiency(explanation: Any, outputs: np.ndarray) -> Agreement:
     """Base value plus values against the model's outputs [N] on the instances."""
     total = explanation.base_values + explanation.values.sum(axis=1)

@@ -27,17 +27,32 @@ def best_pass(
     once and passed over as often as the work asks, since the rows of all would not fit the memory.
     """
     rows = np.random.default_rng(3).standard_normal((drawn, width), dtype=np.float32)
+    return best_pass_of(apply, params, rows, rows_each, tiles)
+
+
+def best_pass_of(
+    apply: Callable[[Any, Any], jax.Array],
+    params: Any,
+    rows: Any,
+    rows_each: int,
+    tiles: Sequence[int],
+) -> tuple[Callable[[int], None], int]:
+    """The same over given rows, an array or a tree of arrays of a multiple of every tile."""
+    drawn = len(jax.tree.leaves(rows)[0])
     passed = jax.jit(lambda params, tiled: jax.lax.map(functools.partial(apply, params), tiled))
 
-    def over(tiled: jax.Array, count: int) -> None:
+    def tiled_by(tile: int) -> Any:
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf.reshape(-1, tile, *leaf.shape[1:])), rows)
+
+    def over(tiled: Any, count: int) -> None:
         for _ in range(max(1, round(count * rows_each / drawn))):
             passed(params, tiled).block_until_ready()
 
     def seconds(tile: int) -> float:
-        run = functools.partial(over, jnp.asarray(rows.reshape(-1, tile, width)))
+        run = functools.partial(over, tiled_by(tile))
         count = -(-4 * drawn // rows_each)  # a few passes
         run(count)
         return min(timed(run, count)[0] for _ in range(3))
 
     best = min(tiles, key=seconds)
-    return functools.partial(over, jnp.asarray(rows.reshape(-1, best, width))), best
+    return functools.partial(over, tiled_by(best)), best

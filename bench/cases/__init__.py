@@ -13,6 +13,7 @@ from bench.cases import (
     gpu_captum,
     growth,
     host,
+    networks,
     process,
     qii,
     sampled,
@@ -36,6 +37,7 @@ NUMBERED = (
     *qii.CASES,
     *structures.CASES,
     *anchors.CASES,
+    *networks.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case

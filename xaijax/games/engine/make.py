@@ -23,6 +23,7 @@ from xaijax_kernels.engine.tiles import (
     SMALLEST_TILE,
     TILES_PER_DISPATCH,
     tile_rows,
+    weights_of,
     widest_layer,
 )
 from xaijax_kernels.structures.named import NAMED
@@ -59,6 +60,7 @@ def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:
         most_rows=most_rows,
         default_tiles=TILES_PER_DISPATCH,
         max_memory=setting.max_memory,
+        weights=None if probed.found is not None else weights_of(probe.jaxpr),
     )
     assert model.apply is not None
     programs = Programs(
