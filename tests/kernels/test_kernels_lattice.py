@@ -12,7 +12,14 @@ from jax.sharding import Mesh
 
 from xaijax_kernels.engine import lattice, tables
 from xaijax_kernels.engine.hybrids import ABSENT, hybrid_rows, ranks
-from xaijax_kernels.engine.tiles import TileShape, run_tiles, tile_rows, widest_layer
+from xaijax_kernels.engine.tiles import (
+    TileShape,
+    rows_of_wide,
+    run_tiles,
+    tile_rows,
+    weights_of,
+    widest_layer,
+)
 
 
 def some_codes(rows: int, columns: int, seed: int) -> np.ndarray:
@@ -138,6 +145,38 @@ def test_tile_is_a_power_of_two_within_bounds(platform):
         assert rows & (rows - 1) == 0 and 256 <= rows <= 1 << 17
         assert rows == tile_rows(width, 4, platform)
     assert tile_rows(64, 4, "cpu") == 16384
+
+
+@pytest.mark.parametrize(
+    "rows, width, weights, platform, expected",
+    [
+        (256, 2_048, 0, "cpu", 256),  # 2^19 numbers
+        (256, 2_049, 0, "cpu", 128),
+        (256, 8_192, 5_000, "cpu", 64),
+        (256, 10**6, 0, "cpu", 32),
+        (256, 8_192, 1 << 20, "cpu", 256),  # the weights are as many as half of the numbers
+        (256, 8_192, 1 << 18, "cpu", 64),
+        (512, 8_192, 0, "cpu", 512),  # not by this: it was chosen
+        (256, 8_192, 5_000, "gpu", 256),
+    ],
+)
+def test_tiles_of_wide_rows(rows, width, weights, platform, expected):
+    assert rows_of_wide(rows, width, weights, 4, platform) == expected
+    assert rows_of_wide(rows, width // 2, weights // 2, 8, platform) in (expected, 2 * expected)
+
+
+def test_weights_are_those_of_parameters_and_constants():
+    table = jnp.ones((7, 3))
+
+    def model(params, x):
+        return jax.jit(lambda y: y @ params["w"])(x) @ table
+
+    rows = jax.ShapeDtypeStruct((32, 5), jnp.float32)
+    params = {"w": jnp.ones((5, 7)), "not read": jnp.ones(2)}
+    assert weights_of(jax.make_jaxpr(model)(params, rows).jaxpr) in (
+        37,
+        58,
+    )  # constants are inlined
 
 
 def test_widest_layer_sees_into_inner_functions():
