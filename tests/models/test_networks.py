@@ -165,6 +165,20 @@ class TestNnx:
         np.testing.assert_allclose(found, quiet(NARROW), **CLOSE)
         assert (model.backend, model.name) == ("jax", "Net")
 
+    def test_images_as_they_come(self):
+        """A network says itself which rows it takes: input_shape= is for those who want a check."""
+        conv = self.nnx.Conv(1, 2, (3, 3), rngs=self.nnx.Rngs(0))
+        images = np.random.default_rng(0).normal(size=(5, 4, 6, 1)).astype("f4")
+        expected = np.asarray(conv(images)).mean(axis=(1, 2))
+        mean = self.nnx.Sequential(conv, lambda z: z.mean(axis=(1, 2)))
+        model = as_model(mean)
+        np.testing.assert_allclose(model.predict(images), expected, **CLOSE)
+        np.testing.assert_array_equal(model.labels(images), expected.argmax(axis=1))
+        with pytest.raises(InputError, match="input_shape="):
+            as_model(mean, feature_names=list("ab")).predict(images)
+        with pytest.raises(InputError, match=r"\(4, 4, 1\)"):
+            as_model(mean, input_shape=(4, 4, 1)).predict(images)
+
     def test_other_params(self):
         model = as_model(self.nnx.Linear(F, K, rngs=self.nnx.Rngs(0)))
         zeros = model.replace(params=jax.tree.map(jnp.zeros_like, model.params))

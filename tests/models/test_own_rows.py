@@ -264,3 +264,33 @@ def test_one_trace_serves_all_instances() -> None:
     before = len(traced)
     explain(X)
     assert len(traced) == before <= 2
+
+
+def test_one_image_and_the_mean_image_are_baselines_of_a_network():
+    """A network says which rows it takes; for a function a matrix may be rows by mistake."""
+    nnx = pytest.importorskip("flax.nnx")
+    flatten = nnx.Sequential(lambda z: z.reshape(len(z), -1), nnx.Linear(F, 1, rngs=nnx.Rngs(0)))
+    network = xj.as_model(flatten, output=0)
+    weights = np.asarray(flatten.layers[1].kernel[...], float)[:, 0]
+    mean = D.astype(float).mean(axis=0)
+    for baseline, row in [(xj.Baseline(D[0]), D[0]), (xj.Baseline("mean", D), mean)]:
+        found = xj.Explainer(network, baseline)(X)
+        # A linear model: each entry has its weight times its difference. 9 products of size 5.
+        expected = (X - row).reshape(N, F) * weights
+        np.testing.assert_allclose(found.values, expected, rtol=0, atol=64 * 2.0**-24)
+    function = xj.as_model(model)
+    xj.Explainer(function, xj.Baseline("median", D))
+    with pytest.raises(xj.InputError, match=r"Baseline\(row\) has 2 axes.*input_shape=\(3, 3\)"):
+        xj.Explainer(function, xj.Baseline(D[0]))
+    xj.Explainer(xj.as_model(model, input_shape=(SIDE, SIDE)), xj.Baseline(D[0]))
+    assert repr(xj.Baseline(D[0])) == "Baseline(row)" and "function" in repr(xj.Baseline(abs))
+
+
+def test_an_explainer_says_what_it_explains_with():
+    own = repr(xj.Explainer(xj.as_model(model), D, players=SEGMENTS, estimator="exact"))
+    assert "3 background rows" in own and "4 players" in own and "estimator='exact'" in own
+    blurred = xj.Explainer(xj.as_model(model), xj.Baseline(lambda z: z / 2))
+    assert "a baseline of each instance" in repr(blurred)
+    assert "one baseline" in repr(
+        xj.Explainer(xj.as_model(flat, backend="host"), xj.Baseline(W[0]))
+    )

@@ -104,6 +104,27 @@ def test_players_of_each_image_have_their_values_and_outlines():
     np.testing.assert_array_equal(drawn(alone), values[1][SEGMENTS[1]])
 
 
+def test_each_image_is_titled_with_the_output_chosen_for_it():
+    weights = RNG.normal(size=(H * W, K))
+    model = xj.as_model(lambda z: z.reshape(len(z), -1) @ weights, output_names=["a", "b", "c"])
+    halves = np.arange(H * W).reshape(H, W) // (H * W // 2)
+    chosen = xj.Explainer(model, np.zeros((1, H, W)), players=halves)(IMAGES, outputs=[2, 0, 2])
+    answers = (IMAGES.reshape(N, -1) @ weights)[np.arange(N), [2, 0, 2]]
+    titles = [axes.get_title() for axes in plots.images(chosen).axes[1 : 2 * N : 2]]
+    assert titles == [f"{k}: {y:.3g}" for k, y in zip("cac", answers, strict=True)]
+    assert plots.image(chosen[1]).get_title(loc="left") == "output: a"
+
+
+def test_outlines_are_whole_at_the_border_and_seen_on_dark_pixels():
+    """All rims below all lines: one that crosses a line would cut it into dashes."""
+    axes = plots.image(explained()[0, :, "a"], players=SEGMENTS[0])
+    line, rim = axes.collections
+    assert not line.get_clip_on() and not rim.get_clip_on()
+    np.testing.assert_array_equal(line.get_segments(), rim.get_segments())
+    assert rim.get_zorder() < line.get_zorder() and rim.get_linewidth() > line.get_linewidth()
+    assert matplotlib.colors.to_hex(rim.get_color()[0]) == "#ffffff"
+
+
 REFUSED = [
     ({"explanation": xj.Explanation(np.zeros((21, 4)), np.zeros(21), data=np.zeros((21, 2, 2)))},
      InputError, r"explanation\[:20\]"),

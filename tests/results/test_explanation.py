@@ -227,6 +227,13 @@ def test_repr_tells_method_sizes_top_players_and_stats():
     assert "mean |value|: h 221, g 211, f 201, e 191, d 181, c 171, and 2 more" in text
 
 
+def test_repr_of_players_of_each_instance():
+    """No mean over players that are others in each instance."""
+    present = np.array([[True, True, True], [True, True, False], [True, False, False]] * 2)
+    text = repr(Explanation(np.ones((6, 3)), np.zeros(6), present=present))
+    assert "players of each instance: 1 to 3" in text and "mean |value|" not in text
+
+
 def test_repr_of_outputs():
     explanation = make(K=2)
     assert "x 2 outputs" in repr(explanation)

@@ -92,7 +92,8 @@ def as_model(
             refuse it.
         feature_names: names [F] of the inputs, or None.
         output_names: names [K] of the outputs, or None.
-        input_shape: tuple or None. The shape of one instance; None: [F].
+        input_shape: tuple or None. The shape of one instance. None: [F]; of a network whatever its
+            rows have; of an explainer what its background has.
         allow_nan: True: rows may hold NaN.
         deterministic: False says that the same rows may get different answers.
         thread_safe: True: a host model may be called from several threads. As many calls run at a
@@ -151,6 +152,7 @@ def as_model(
         "output_names": options.check_names("output_names", output_names)
         or _class_names(source, chosen),
         "input_shape": options.check_input_shape(input_shape),
+        "network": source.network,
         "allow_nan": options.check_flag("allow_nan", allow_nan),
         "nonfinite": nonfinite,
         "deterministic": options.check_flag("deterministic", deterministic),

@@ -92,6 +92,7 @@ class Model:
     reader: Reader | None = None
     offset: np.ndarray | None = None  # float64 [] or [K], what `apply` and `scores` are short of
     recentred: Callable[[Model, Made], Model] | None = None  # this model by another translation
+    network: bool = False  # a module of a neural library: without input_shape, rows of any shape
     compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
 
     @property

@@ -39,7 +39,8 @@ def images(
     All values have one scale, from -limit (blue) over 0 (white) to limit (orange). A pixel shows
     its player's value; if pixels have channels, the sum over the players that have a channel of it.
     A pixel that no player covers is grey. Over each picture stands the model's answer, the base
-    value plus the values; over the first column the image's name, if it has one.
+    value plus the values, behind the name of the output where there were several; over the first
+    column the image's name, if it has one.
 
     Args:
         explanation: `Explanation` of at most 20 images, values [N, P] or [N, P, K]; data [N, H, W]
@@ -91,6 +92,8 @@ def images(
     wide, high = 1 + len(columns), INCHES * H / max(H, W)
     size = (INCHES * wide + 0.9, (high + 0.3) * N + 0.4)
     figure, grid = pyplot.subplots(N, wide, figsize=size, squeeze=False, layout="constrained")
+    chosen = len(columns) > 1 or outputs is not None
+    own = style.output_of_each(explanation) or [None] * N
     picture = None
     for n in range(N):
         grid[n, 0].imshow(
@@ -109,8 +112,8 @@ def images(
                 interpolation="nearest",
             )
             answer = one.base_values[n] + one.values[n].sum()
-            name = style.title_of(one) if len(columns) > 1 or outputs is not None else None
-            said = f"{answer:.3g}" if name is None else f"{style.elide(name[8:], 12)}: {answer:.3g}"
+            name = one.provenance.get("selected_output") if chosen else own[n]
+            said = f"{answer:.3g}" if name is None else f"{style.elide(name, 12)}: {answer:.3g}"
             _title(grid[n, 1 + k], said)
     for n, axes in np.ndenumerate(grid):
         pixels.bare(axes)

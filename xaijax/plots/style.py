@@ -201,7 +201,15 @@ def dress(
 def title_of(explanation: Shown) -> str | None:
     """The output that was chosen, where there were several."""
     selected = explanation.provenance.get("selected_output")
+    if selected is None and len(names := output_of_each(explanation)) == 1:
+        selected = names[0]
     return None if selected is None else f"output: {selected}"
+
+
+def output_of_each(explanation: Shown) -> list[str]:
+    """The output of each instance, [N], where each has its own (`outputs=`); else empty."""
+    names = getattr(explanation, "stats", {}).get("output_names", ())
+    return [str(name) for name in names] if len(names) == len(explanation.values) else []
 
 
 def title_of_one(one: Shown) -> str | None:

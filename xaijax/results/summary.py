@@ -67,7 +67,11 @@ def describe(explained: Explained) -> str:
     if selected is not None:
         shape += f", output {selected!r}"
     lines = [f"Explanation ({head}): {shape}", f"  {how_sure(explained)}"]
-    if len(values):
+    if explained.present is not None and len(values):
+        # One number is another player in each instance, so that a mean over them says nothing.
+        counts = explained.present.sum(axis=1)
+        lines.append(f"  players of each instance: {counts.min():,} to {counts.max():,}")
+    elif len(values):
         size = mean_abs(explained)
         total = size if size.ndim == 1 else size.mean(axis=1)
         top = ranking(size)[:TOP]

@@ -106,11 +106,13 @@ def read_array(
     dtype: np.dtype | None = None,
     labels: tuple[str, ...] | None = None,
     owner: str = "the background",
+    any_shape: bool = False,
 ) -> np.ndarray | MappedRows:
     """X [M, *shape] checked and copied as `dtype`, all NaN the one NaN; a memory map stays one.
 
-    shape None: any [M, F]; dtype None: that of X. X may be a frame of numbers, whose names must be
-    `labels` where these are given; `owner` is whose shape and names these are.
+    shape None: any [M, F], or any [M, *F] with any_shape; dtype None: that of X. X may be a frame
+    of numbers, whose names must be `labels` where these are given; `owner` is whose shape and names
+    these are.
     """
     if rows_of(X).is_frame:
         columns = frame_numbers(X, name, labels, owner)
@@ -118,6 +120,8 @@ def read_array(
     else:
         array = checks.as_array(X, name)
         columns = [array]
+    if shape is None and any_shape and array.ndim > 2:
+        shape = array.shape[1:]
     checks.rows_of(array, name, shape, owner)
     wanted = array.dtype if dtype is None else dtype
     checks.finite(array, name, allow_nan, wanted)

@@ -53,6 +53,15 @@ def test_the_predicted_output_is_its_column_of_all(kind, options):
     assert np.array_equal(given.values, own.values)
 
 
+def test_names_of_outputs_are_saved_and_merged(tmp_path):
+    found = xj.Explainer(MODELS["jax"](classes=list("abcdefg")), BACKGROUND)(X, outputs="predicted")
+    found.save(tmp_path / "found.npz")
+    again = xj.load(tmp_path / "found.npz")
+    parts = xj.merge([found[:5], found[5:]])
+    for one in (again, parts):
+        assert list(one.stats["output_names"]) == found.stats["output_names"].tolist()
+
+
 def test_labels_of_rows():
     names = [f"class {k}" for k in range(K)]
     model = MODELS["jax"](classes=names)
@@ -63,6 +72,8 @@ def test_labels_of_rows():
     np.testing.assert_allclose(
         by_name.values, every.values[np.arange(N), :, chosen], rtol=0, atol=64 * 2.0**-24
     )
+    assert by_name.stats["output_names"].tolist() == [names[k] for k in chosen]
+    assert by_name[3:5].stats["output_names"].tolist() == [names[k] for k in chosen[3:5]]
     plan = explainer.plan(X, outputs=[names[k] for k in chosen])
     assert plan.model_rows.sum() == by_name.stats["model_rows"]
 

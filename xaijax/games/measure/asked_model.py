@@ -180,6 +180,11 @@ class AskedModel(Protocol):
         ...
 
     @property
+    def network(self) -> bool:
+        """Whether it is a module of a neural library."""
+        ...
+
+    @property
     def input_shape(self) -> tuple[int, ...] | None:
         """Of one instance; None: a row of a table."""
         ...

@@ -72,7 +72,9 @@ class Baseline:
         self.rows = rows
 
     def __repr__(self) -> str:
-        return f"Baseline({self.row!r}, rows)" if isinstance(self.row, str) else "Baseline(row)"
+        if isinstance(self.row, str):
+            return f"Baseline({self.row!r}, rows)"
+        return "Baseline(row)" if self.of_each is None else "Baseline(function)"
 
     @property
     def of_each(self) -> Callable[[Any], Any] | None:
@@ -162,8 +164,8 @@ def replacement_of(model: AskedModel, background: Any, weights: Any, X: Any = No
     else:
         rows = background
     kind = "baseline" if isinstance(background, Baseline) else "rows"
-    # Rows in place of one row are a mistake, and not an image.
-    table = table_of(model, rows, images=kind == "rows")
+    _refuse_several(model, background)
+    table = table_of(model, rows)
     rows = table.read(rows, "background", model.allow_nan)
     return _replacement(model, table, rows, checks.row_weights(weights, len(rows_of(rows))), kind)
 
@@ -214,13 +216,23 @@ def _replacement(
     return Replacement(table, codes[row], w[row], total, row, len(codes), kind, kept)
 
 
-def table_of(
-    model: AskedModel, background: Any, name: str = "background", images: bool = True
-) -> Table:
-    """The table that reads such rows for a model; `name` is the argument they came as.
+def _refuse_several(model: AskedModel, background: Any) -> None:
+    """Rows of a table in place of one row, which only a network could take for an image."""
+    if not isinstance(background, Baseline) or isinstance(background.row, str):
+        return
+    if model.network or model.input_shape is not None or is_tree(background.row):
+        return
+    if not rows_of(background.row).is_frame and (axes := np.ndim(background.row)) > 1:
+        shape = np.shape(background.row)
+        raise InputError(
+            f"background: Baseline(row) has {axes} axes, shape {shape}; a row of a table has one. "
+            f"Give many rows as background=rows. If it is one image, say input_shape={shape} in "
+            "as_model."
+        )
 
-    images: whether rows of more than one axis are taken as they come, without input_shape=.
-    """
+
+def table_of(model: AskedModel, background: Any, name: str = "background") -> Table:
+    """The table that reads such rows for a model; `name` is the argument they came as."""
     if is_tree(background):
         if model.input_shape is not None or model.feature_names is not None:
             raise InputError(
@@ -247,7 +259,7 @@ def table_of(
     else:
         array = checks.as_array(background, name)
         wanted = model.input_shape
-        if wanted is None and images and array.ndim > 2 and model.estimator is None:
+        if wanted is None and array.ndim > 2 and model.estimator is None:
             wanted = array.shape[1:]  # images, say: as they come
         shape = checks.rows_of(array, name, wanted).shape[1:]
         if names is not None and len(names) != math.prod(shape):

@@ -32,9 +32,9 @@ class Choice:
 
 
 def auto_search(space: Perturbation | None, model: Any) -> Choice:
-    """What "auto" is; space None: a person's own sampler."""
+    """What "auto" is; space None: a sampler, or players that are kept."""
     if space is None:
-        return Choice("kl-lucb", "a sampler's draws are no list")
+        return Choice("kl-lucb", "draws of a sampler or of whole players are no list")
     F, finite = len(space.bins.columns), space.finite
     if finite is None:
         rows = f"{space.rows_of_rule:,} rows a rule"

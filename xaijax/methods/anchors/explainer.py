@@ -160,9 +160,10 @@ class AnchorExplainer:
 
     def __repr__(self) -> str:
         problem, choice = self._problem, self._choice
-        space = "a sampler" if problem.space is None else repr(problem.space.NAME)
+        named, what = repr(problem.space_name), "features" if problem.bins else "players"
+        space = "a sampler" if named == "'sampler'" else named
         return (
-            f"AnchorExplainer(perturbation={space}, {problem.B:,} data rows, {problem.F} features, "
+            f"AnchorExplainer(perturbation={space}, {problem.B:,} data rows, {problem.F} {what}, "
             f"search={choice.search!r} by auto: {choice.reason})"
         )
 

@@ -167,6 +167,17 @@ class Explainer:
         if self._of_each is None:
             self._open()
 
+    def __repr__(self) -> str:
+        said = [self.model.name]
+        if self._evaluator is None:
+            said += ["a baseline of each instance"]
+        else:
+            rows = self._evaluator.setting.replacement
+            count = f"{len(rows.codes):,} background rows"
+            said += ["one baseline" if rows.kind == "baseline" else count]
+            said += [f"{self.players.count:,} players", f"index={self.index!r}"]
+        return f"{type(self).__name__}({', '.join(said)}, estimator={self.estimator!r})"
+
     def _open(self, X: Any = None) -> Evaluator:
         """Read the arguments that hang on the rows' shape: the background's, or that of X."""
         if self._evaluator is not None:

@@ -174,6 +174,9 @@ def _stats(
         stats["tolerance"] = asked.tolerance
     if game.ask.own is not None:
         stats["outputs"] = game.ask.own[:, 0].astype(np.int64)
+        names = evaluator.probed.findings.output_names
+        if names is not None:
+            stats["output_names"] = np.array(names)[stats["outputs"]]
     game.refuse_other(answer.full)
     stats["checked_rows"] = 0 if game.structure is None else game.N + B
     if named(asked.index).efficient and (answer.std_errors is None or choice.sampler):

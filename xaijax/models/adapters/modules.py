@@ -75,6 +75,7 @@ def module_source(
         default="value",
         columns="value",
         params=params,
+        network=True,
     )
 
 

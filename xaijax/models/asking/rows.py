@@ -25,6 +25,8 @@ class Asked(Coded, Protocol):
     @property
     def feature_names(self) -> tuple[str, ...] | None: ...
     @property
+    def network(self) -> bool: ...
+    @property
     def reader(self) -> Any: ...
     @property
     def comparison(self) -> Any: ...
@@ -63,15 +65,30 @@ def answered_by(model: Asked, X: Any) -> tuple[Any, Any]:
 def jax_rows(model: Asked, X: Any) -> np.ndarray | MappedRows:
     """X checked and copied in the dtype of a JAX model, [R, *F]; a memory map stays one."""
     dtype = np.dtype(DTYPES[model.precision])
-    names = model.feature_names
-    return read_array(X, "X", model.input_shape, model.allow_nan, dtype, names, "the model")
+    return read_array(
+        X,
+        "X",
+        model.input_shape,
+        model.allow_nan,
+        dtype,
+        model.feature_names,
+        "the model",
+        _of_any_shape(model),
+    )
 
 
 def host_rows(model: Asked, X: Any) -> Any:
     """X checked and copied in its own dtypes: an array [R, *F], a memory map, or a frame."""
     if rows_of(X).is_frame:
         return copied_frame(X, "X", model.allow_nan)
-    return read_array(X, "X", model.input_shape, model.allow_nan, owner="the model")
+    any_shape = _of_any_shape(model)
+    return read_array(
+        X, "X", model.input_shape, model.allow_nan, owner="the model", any_shape=any_shape
+    )
+
+
+def _of_any_shape(model: Asked) -> bool:
+    return model.network and model.feature_names is None
 
 
 def parts(rows: Any, size: int | None) -> Iterator[tuple[int, Any]]:

@@ -28,3 +28,4 @@ class Source:
     estimator: Any = None  # the fitted object that all heads are methods of
     same: Hashable | None = None  # equal for sources with the same heads; None: cannot be told
     own: Callable[..., Any] | None = None  # rows -> what a traced module of another library answers
+    network: bool = False  # a module of a neural library: rows of any number of axes
