@@ -66,7 +66,8 @@ def read(path: Path):
 
 
 def test_there_are_notebooks():
-    assert {"aec", "anchors", "federated", "images", "qii"} <= {path.stem for path in NOTEBOOKS}
+    wanted = {"aec", "anchors", "federated", "images", "networks", "qii"}
+    assert wanted <= {path.stem for path in NOTEBOOKS}
 
 
 @pytest.mark.slow
