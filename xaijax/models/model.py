@@ -52,6 +52,7 @@ class Model:
             deterministic, thread_safe, max_rows, timeout, precision, params, structure: the
             options of `as_model`, as read.
         name, estimator: the name of f, and f itself where it is an estimator (else None).
+        network: whether f is a module of a neural library, which takes rows of any shape.
         loop, why, apply, call, scores, decide, original, comparison, reader, offset, recentred,
             compiled: for the engine. One of `apply` (JAX) and `call` (host) answers rows.
 

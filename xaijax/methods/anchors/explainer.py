@@ -160,10 +160,9 @@ class AnchorExplainer:
 
     def __repr__(self) -> str:
         problem, choice = self._problem, self._choice
-        named, what = repr(problem.space_name), "features" if problem.bins else "players"
-        space = "a sampler" if named == "'sampler'" else named
+        what = f"{problem.F} {'features' if problem.bins else 'players'}"
         return (
-            f"AnchorExplainer(perturbation={space}, {problem.B:,} data rows, {problem.F} {what}, "
+            f"AnchorExplainer(perturbation={problem.space_name!r}, {problem.B:,} data rows, {what}, "
             f"search={choice.search!r} by auto: {choice.reason})"
         )
 
