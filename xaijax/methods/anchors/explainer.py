@@ -159,10 +159,10 @@ class AnchorExplainer:
         self._choice = auto_search(self._problem.space, model)
 
     def __repr__(self) -> str:
-        problem, choice = self._problem, self._choice
+        problem, choice, space = self._problem, self._choice, self._problem.space_name
         what = f"{problem.F} {'features' if problem.bins else 'players'}"
         return (
-            f"AnchorExplainer(perturbation={problem.space_name!r}, {problem.B:,} data rows, {what}, "
+            f"AnchorExplainer(perturbation={space!r}, {problem.B:,} data rows, {what}, "
             f"search={choice.search!r} by auto: {choice.reason})"
         )
 
