@@ -59,7 +59,8 @@ class Reader(nnx.Module):
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
     """Images float32 [1797, 8, 8, 1] of numbers in [0, 1], and the digits."""
-    flat, y = load_digits(return_X_y=True)
+    read: Any = load_digits()
+    flat, y = read.data, read.target
     return (flat / 16).astype(np.float32).reshape(-1, 8, 8, 1), y
 
 
@@ -91,7 +92,8 @@ def train(network: Any, rows: Any, y: np.ndarray, steps: int) -> None:
     rng = np.random.default_rng(0)
     for _ in range(steps):
         some = rng.integers(0, len(y), BATCH)
-        step(network, optimizer, jax.tree.map(lambda leaf, some=some: leaf[some], rows), y[some])
+        own = jax.tree.map(lambda leaf, some=some: leaf[some], rows)
+        step(network, optimizer, own, jnp.asarray(y[some]))
 
 
 def forward_of(network: Any) -> tuple[Callable[[Any, Any], jax.Array], Any]:
@@ -103,6 +105,7 @@ def forward_of(network: Any) -> tuple[Callable[[Any, Any], jax.Array], Any]:
 def with_last(network: Convolutional, kernel: np.ndarray, bias: np.ndarray) -> Convolutional:
     """A copy that ends in this layer, [hidden, K] and [K]."""
     copy = nnx.clone(network)
-    copy.last = nnx.Linear(*kernel.shape, rngs=nnx.Rngs(0))
-    copy.last.kernel[...], copy.last.bias[...] = jnp.asarray(kernel), jnp.asarray(bias)
+    last: Any = nnx.Linear(*kernel.shape, rngs=nnx.Rngs(0))
+    last.kernel[...], last.bias[...] = jnp.asarray(kernel), jnp.asarray(bias)
+    copy.last = last
     return copy

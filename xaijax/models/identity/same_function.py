@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 # Libraries whose modules, classes and functions are what they were, whoever asks.
 LIBRARIES = frozenset(
@@ -57,7 +58,7 @@ def _key(thing: Any, depth: int, seen: set[int]) -> Hashable:
         raise Untold
     if isinstance(thing, PLAIN) or isinstance(thing, np.dtype | np.generic):
         return type(thing), thing if thing == thing else "nan"
-    if isinstance(thing, jax.Array) and not isinstance(thing, jax.core.Tracer):
+    if isinstance(thing, jax.Array) and not isinstance(thing, Tracer):
         return Same(thing)
     if isinstance(thing, np.ndarray) and thing.dtype.kind in "biufc":
         bits = hashlib.blake2b(np.ascontiguousarray(thing).tobytes()).digest()
