@@ -161,6 +161,7 @@ def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, tolerance: float | Non
         np.zeros(n),
     )
     left = np.arange(n)  # instances that go on
+    moves = game.moves(rows)
     values = np.zeros((n, 0, K))
     pairs = 0  # orders walked so far
     for state, new, last in drawn:
@@ -175,7 +176,8 @@ def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, tolerance: float | Non
             if first:
                 out.base[left], out.full[left], asked = asked[:, 0], asked[:, 1], asked[:, 2:]
         values = asked if first else np.concatenate([values, asked], axis=1)
-        result: Result = drawn.method.result(state, values, out.base[left], out.full[left])
+        ends = out.base[left], out.full[left]
+        result: Result = drawn.method.result(state, values, *ends, moves[left])
         out.values[left], out.std_errors[left] = result.values, result.std_errors
         # One number an instance: that of the output whose errors are known least.
         out.dof[left], out.coalitions[left] = result.dof.min(axis=1), values.shape[1]

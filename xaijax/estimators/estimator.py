@@ -53,8 +53,16 @@ class Estimator(Protocol):
         """The coalitions of a part of what is new, bool [C, P]."""
         ...
 
-    def result(self, state: Any, values: np.ndarray, empty: np.ndarray, full: np.ndarray) -> Result:
+    def result(
+        self,
+        state: Any,
+        values: np.ndarray,
+        empty: np.ndarray,
+        full: np.ndarray,
+        moves: np.ndarray | None = None,
+    ) -> Result:
         """Values and standard errors from the values [N, C, K] of all coalitions drawn, in their
-        order, and of the empty and the full one, [N, K] each.
+        order, and of the empty and the full one, [N, K] each. moves: which players change anything,
+        bool [N, P]; None: all.
         """
         ...

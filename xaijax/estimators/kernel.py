@@ -119,11 +119,18 @@ def step(state: State, pairs: int) -> tuple[State, np.ndarray]:
     return replace(state, sizes=sizes, sets=sets), both
 
 
-def result(state: State, values: np.ndarray, empty: np.ndarray, full: np.ndarray) -> Result:
+def result(
+    state: State,
+    values: np.ndarray,
+    empty: np.ndarray,
+    full: np.ndarray,
+    moves: np.ndarray | None = None,
+) -> Result:
     """The fit, and its standard errors where at least P + 20 pairs (or all) were asked.
 
     values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K].
     """
+    del moves  # one fit serves all instances, also those in which a player changes nothing
     N, _, K = values.shape
     P, D, fit = state.P, state.pairs, state.design
     phi, errors = np.zeros((N, P, K)), np.full((N, P, K), np.nan)

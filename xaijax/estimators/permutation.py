@@ -187,13 +187,21 @@ def masks(state: State, cuts: np.ndarray) -> np.ndarray:
     return out
 
 
-def result(state: State, values: np.ndarray, empty: np.ndarray, full: np.ndarray) -> Result:
+def result(
+    state: State,
+    values: np.ndarray,
+    empty: np.ndarray,
+    full: np.ndarray,
+    moves: np.ndarray | None = None,
+) -> Result:
     """The mean over pairs, and its standard error from the spread of the pairs' estimates.
 
-    values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K].
+    values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K]. moves: whether
+    a player changes anything, bool [N, P]; the values of others are known to be 0. None: all do.
     """
     N, _, K = values.shape
     P, D = state.P, state.pairs
+    moves = np.ones((N, P), bool) if moves is None else moves
     phi, errors, dof = np.zeros((N, P, K)), np.full((N, P, K), np.nan), np.zeros((N, K))
     spread = D > 1 and not _all_alike(state)
     for rows in stretches(N, values.shape[1] * K):
@@ -209,7 +217,10 @@ def result(state: State, values: np.ndarray, empty: np.ndarray, full: np.ndarray
             for d in range(last.shape[1]):
                 phi[rows] += last[:, d]
         phi[rows] /= D
+        still = ~moves[rows]
+        phi[rows][still] = 0.0
         if not spread:
+            errors[rows][still] = 0.0
             continue
         second, fourth = np.zeros_like(phi[rows]), np.zeros_like(phi[rows])
         for pairs in blocks:
@@ -218,7 +229,8 @@ def result(state: State, values: np.ndarray, empty: np.ndarray, full: np.ndarray
             for d in range(squares.shape[1]):
                 second += squares[:, d]
                 fourth += squares[:, d] ** 2
-        variance, dof[rows] = _borrowed(second, fourth, D)
+        second[still], fourth[still] = 0.0, 0.0  # equal hybrids may round in two ways
+        variance, dof[rows] = _borrowed(second, fourth, D, moves[rows])
         errors[rows] = np.sqrt(variance / D)
     return Result(phi, errors, dof)
 
@@ -233,7 +245,9 @@ def _all_alike(state: State) -> bool:
     return np.unique(state.places).size == first < 2**state.P
 
 
-def _borrowed(second: np.ndarray, fourth: np.ndarray, D: int) -> tuple[np.ndarray, np.ndarray]:
+def _borrowed(
+    second: np.ndarray, fourth: np.ndarray, D: int, moves: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Variances of a pair's estimate, [N, P, K], and their degrees of freedom, [N, K].
 
     The variance s^2 of a player's few estimates is itself uncertain, and where a player matters
@@ -249,22 +263,23 @@ def _borrowed(second: np.ndarray, fourth: np.ndarray, D: int) -> tuple[np.ndarra
     lambda s0^2 + (1 - lambda) s^2 with P players of D-1 degrees each has, by Satterthwaite,
     (D-1) / ((1 - lambda)^2 + (1 - (1 - lambda)^2) / P).
 
-    second, fourth: sums over D of the squared deviations, and of their squares.
+    second, fourth: sums over D of the squared deviations, and of their squares; 0 where not moves.
     """
-    P = second.shape[1]
+    P = np.maximum(1, moves.sum(axis=1))[:, None]
     own = second / (D - 1)
     spread = (fourth - second**2 / D) * D / (D - 1) ** 3
     spread = np.maximum(spread, 2 * own**2 / (D - 1))
     mean, uncertain, between = np.zeros_like(own[:, 0]), 0.0, 0.0
-    for i in range(P):  # in this order for any number of instances
+    for i in range(second.shape[1]):  # in this order for any number of instances
         mean += own[:, i] / P
-    for i in range(P):
+    for i in range(second.shape[1]):
         uncertain = uncertain + spread[:, i]
-        between = between + (own[:, i] - mean) ** 2
+        between = between + np.where(moves[:, i, None], (own[:, i] - mean) ** 2, 0.0)
     tiny = np.finfo(float).tiny
     share = np.minimum(1.0, (uncertain + tiny) / (between + tiny))
     alone = (1 - share) ** 2
     pooled = share[:, None] * mean[:, None] + (1 - share[:, None]) * own
+    pooled = np.where(moves[:, :, None], pooled, 0.0)
     return np.maximum(own, pooled), (D - 1) / (alone + (1 - alone) / P)
 
 

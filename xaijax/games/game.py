@@ -123,6 +123,17 @@ class Game:
         self.largest = largest
         return Survey(corners, largest)
 
+    def moves(self, rows: np.ndarray) -> np.ndarray:
+        """Which players differ from a donor, bool [n, P], of the instances `rows` [n].
+
+        The others change nothing: their values are 0, however they are found. Of a random model all
+        players differ.
+        """
+        found = np.empty((len(rows), self.P), bool)
+        for first, differs in self.ask.differing(rows):
+            found[first : first + len(differs)] = differs.any(axis=1)
+        return found
+
     def ways(self, p: np.ndarray) -> list[SemivalueWay]:
         """What gives the semivalue with weights p [P], in order; probes the model."""
         return choose.semivalues(self.ask, self.quantity, p)
