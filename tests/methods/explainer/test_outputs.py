@@ -62,6 +62,20 @@ def test_names_of_outputs_are_saved_and_merged(tmp_path):
         assert list(one.stats["output_names"]) == found.stats["output_names"].tolist()
 
 
+def test_outputs_of_rows_in_several_arrays_and_in_lists():
+    """One output for each instance, however the instances are given."""
+    best = np.asarray(f(X)).argmax(1)
+    expected = xj.Explainer(MODELS["jax"](), BACKGROUND)(X, outputs=best)
+    as_list = xj.Explainer(MODELS["jax"](), BACKGROUND)(X.tolist(), outputs=best)
+    assert np.array_equal(as_list.values, expected.values)
+    whole = xj.as_model(lambda z: f(jnp.concatenate([z["a"], z["b"]], axis=1)), structure="plain")
+    explainer = xj.Explainer(whole, {"a": BACKGROUND[:, :2], "b": BACKGROUND[:, 2:]})
+    rows = {"a": X[:, :2], "b": X[:, 2:]}
+    assert np.array_equal(explainer(rows, outputs=best).values, expected.values)
+    with pytest.raises(xj.InputError, match=f"each of the {N} instances"):
+        explainer(rows, outputs=best[:-1])
+
+
 def test_labels_of_rows():
     names = [f"class {k}" for k in range(K)]
     model = MODELS["jax"](classes=names)
