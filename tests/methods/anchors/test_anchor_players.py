@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import xaijax as xj
+from xaijax.games.rules.players_space import Others, PlayerSpace
+from xaijax.players.players import Players
 
 RNG = np.random.default_rng(31)
 SIDE, P = 4, 4
@@ -122,6 +124,32 @@ def test_kept_words_stay_and_free_ones_are_masked(backend: str) -> None:
     assert 1 in rules[1].features and rules[1].prediction == 0
     assert rules[2].features == () and rules[2].precision == 1
     assert all(rule.accepted for rule in rules)
+
+
+def test_players_that_no_draw_changes_are_in_no_rule() -> None:
+    """Padding is as its baseline, and an entry may be the same in all data rows."""
+    own = np.array([[7, 3, 3, 0], [7, 5, 3, 0]], np.int32)
+    owner = np.array([0, 1, 2, -1])
+    for rows, weights, expected in [
+        (np.array([[1, 3, 1, 9], [1, 5, 3, 9]]), None, [[1, 0, 1], [1, 0, 0]]),
+        (np.array([[7, 3, 4, 9], [7, 3, 3, 9]]), np.ones(2) / 2, [[0, 0, 1], [0, 1, 1]]),
+    ]:
+        space = PlayerSpace("any", Players(owner, ("a", "b", "c")), 0.5, None, False)
+        found = space.matters(own, owner, Others(rows.astype(np.int32), weights), 0)
+        np.testing.assert_array_equal(found, np.array(expected, bool))
+
+    def masked(z: Any) -> Any:
+        return {"ids": np.where(z["seen"], MASK, PAD), "seen": z["seen"]}
+
+    text = {"ids": np.array([[PAD] * 4, [MASK, 2, PAD, PAD]]), "seen": np.zeros((2, 4), bool)}
+    text["seen"][1, :2] = True
+    both = {"ids": np.arange(4), "seen": np.arange(4)}
+    anchors = xj.AnchorExplainer(
+        wrapped("jax", sentence), text, perturbation=xj.Baseline(masked), players=both
+    )
+    rules = anchors.explain(text)
+    assert [rule.features for rule in rules] == [(), (1,)]
+    assert repr(anchors).startswith("AnchorExplainer(perturbation='masked'")
 
 
 def test_drawn_words_of_several_arrays_come_from_one_sentence() -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
-from xaijax.games.measure.replacement import Baseline
+from xaijax.games.measure.replacement import Baseline, agreement_codes
 from xaijax.games.rules.spaces import SPACES
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.coded_table import read_by
@@ -59,6 +59,21 @@ class PlayerSpace:
         if isinstance(self.players, OwnPlayers):
             return self.players.present[first : first + N]
         return np.ones((N, self.players.count), bool)
+
+    def matters(self, own: np.ndarray, owner: np.ndarray, others: Others, first: int) -> np.ndarray:
+        """Whether a draw may change a player, bool [N, P]: it differs from what stands in for it.
+
+        own: codes [N, C] of the instances from `first` on; owner: [C] or [N, C].
+        """
+        mine, drawn = agreement_codes(own), agreement_codes(others.rows)
+        if others.weights is None:
+            differs = mine != drawn
+        else:  # one of the rows is drawn
+            differs = (mine != drawn[0]) | (drawn != drawn[0]).any(axis=0)
+        found = np.zeros((len(own), self.players.count + 1), bool)  # the last column: of nobody
+        n, column = np.nonzero(differs)
+        found[n, np.broadcast_to(owner, own.shape)[n, column]] = True
+        return found[:, :-1] & self.present(first, len(own))
 
     def others(
         self, table: Table, rows: Any, donors: np.ndarray, weights: np.ndarray

@@ -89,7 +89,8 @@ class SampledGame:
     def allowed(self) -> np.ndarray:
         """Players that may be in an instance's rule; bool [N, P]."""
         if isinstance(self._sampler, PlayerSpace):
-            return self._sampler.present(self.questions.first, self.N)
+            own, first = self.questions.codes, self.questions.first
+            return self._sampler.matters(own, self._owner, self._others, first)
         return np.ones((self.N, self.F), bool)
 
     def hits(

@@ -32,9 +32,9 @@ class Choice:
 
 
 def auto_search(space: Perturbation | None, model: Any) -> Choice:
-    """What "auto" is; space None: a sampler, or players that are kept."""
+    """What "auto" is; space None: players, or a person's own sampler."""
     if space is None:
-        return Choice("kl-lucb", "draws of a sampler or of whole players are no list")
+        return Choice("kl-lucb", "draws of players or by a sampler are no list")
     F, finite = len(space.bins.columns), space.finite
     if finite is None:
         rows = f"{space.rows_of_rule:,} rows a rule"
@@ -82,7 +82,8 @@ def refuse_search(search: str, space: Perturbation | None) -> None:
         return
     if space is None:
         raise InputError(
-            f"search={search!r}: a sampler's draws cannot be listed. Say search='kl-lucb' or 'sar'."
+            f"search={search!r}: draws of players or by a sampler cannot be listed. Say "
+            "search='kl-lucb' or 'sar'."
         )
     if search == "exact":
         space.refuse_exact()

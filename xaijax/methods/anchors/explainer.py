@@ -15,6 +15,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Progress, Rows
+from xaijax.games.measure.replacement import Baseline
 from xaijax.methods.anchors.choice import SEARCHES, auto_search, refuse_search, tell_long_search
 from xaijax.methods.anchors.evaluate import evaluated, measured_again
 from xaijax.methods.anchors.planned import plan_of_search
@@ -126,6 +127,7 @@ class AnchorExplainer:
         categories: Sequence[Any] | Mapping[Any, Any] | None = None,
         bins: Literal["quartile", "decile"] | Mapping[Any, ArrayLike] | None = "quartile",
         perturbation: Literal["row", "row_bin", "flip", "joint", "conditional"]
+        | Baseline
         | Callable[..., Any] = "row_bin",
         flip_probability: float = 0.5,
         tolerance: float | None = None,
@@ -275,8 +277,7 @@ class AnchorExplainer:
                 rounds += found.rounds
                 asked += game.rows_asked + game.questions.count.distinct
         asked -= problem.evaluator.clock.spared_rows - before.spared_rows
-        seconds = time.perf_counter() - started
-        how = {"rounds": rounds, "model_rows": asked, "seconds": seconds}
+        how = {"rounds": rounds, "model_rows": asked, "seconds": time.perf_counter() - started}
         how["reason"] = "as asked" if search != "auto" else self._choice.reason
         return record(rules, problem, settings, before, how)
 
@@ -387,11 +388,10 @@ class AnchorExplainer:
 
     def _refuse_large(self, settings: Settings) -> None:
         """Raise MemoryPlanError for a beam or draws that cannot be held."""
-        problem = self._problem
-        problem.at_a_time(settings.beam_size or 1, settings.coverage_samples)
+        self._problem.at_a_time(settings.beam_size or 1, settings.coverage_samples)
         if not settings.finite:  # of every candidate, or of two
-            together = settings.batch_size * (problem.F if settings.search == "sar" else 2)
-            problem.refuse_draws(together, f"batch_size={settings.batch_size:,}")
+            together = settings.batch_size * (self._problem.F if settings.search == "sar" else 2)
+            self._problem.refuse_draws(together, f"batch_size={settings.batch_size:,}")
 
     def _resolved(self, search: Any) -> str:
         checks.one_of(search, "search", SEARCHES)
