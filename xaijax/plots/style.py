@@ -101,8 +101,8 @@ def lone_output(explanation: Shown, why: str) -> Any:
     return explanation
 
 
-def new_axes(ax: Any, rows: float, width: float = 7.2) -> Axes:
-    """`ax`, or the axes of a new figure that fits so many rows.
+def new_axes(ax: Any, rows: float, width: float = 7.2, height: float | None = None) -> Axes:
+    """`ax`, or the axes of a new figure that fits so many rows, or of this height in inches.
 
     Raises:
         InputTypeError: `ax` is no matplotlib Axes.
@@ -111,7 +111,7 @@ def new_axes(ax: Any, rows: float, width: float = 7.2) -> Axes:
     axes_type = require("matplotlib.axes", "xaijax[plots]").Axes
     if ax is None:
         pyplot = require("matplotlib.pyplot", "xaijax[plots]")
-        size = figure_size(rows, width)
+        size = figure_size(rows, width) if height is None else (width, height)
         return pyplot.subplots(figsize=size, layout="constrained")[1]
     if not isinstance(ax, axes_type):
         raise InputTypeError(f"ax: got {type(ax).__name__}; pass a matplotlib Axes or None.")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LINE = 64  # characters of a line of words
+TITLE, WORD, VALUED = 0.45, 0.42, 0.7  # inches of the title, of a line, of one with values below
 LONGEST = 24  # characters of a word
 
 
@@ -40,7 +41,7 @@ def draw(
 ) -> Axes:
     """Draw words on their grounds, each with what stands under it; returns the axes."""
     places, lines = _places(shown, under)
-    axes = style.new_axes(ax, (0.9 if under is None else 1.7) * lines, width=7.2)
+    axes = style.new_axes(ax, 0, height=TITLE + lines * (WORD if under is None else VALUED))
     axes.set_xlim(0, LINE)
     axes.set_ylim(lines, 0)
     axes.axis("off")
