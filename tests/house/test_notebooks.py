@@ -66,7 +66,7 @@ def read(path: Path):
 
 
 def test_there_are_notebooks():
-    wanted = {"aec", "anchors", "federated", "images", "networks", "qii"}
+    wanted = {"aec", "anchors", "federated", "images", "networks", "qii", "tokens"}
     assert wanted <= {path.stem for path in NOTEBOOKS}
 
 
