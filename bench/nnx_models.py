@@ -83,7 +83,7 @@ def train(network: Any, rows: Any, y: np.ndarray, steps: int) -> None:
     optimizer = nnx.Optimizer(network, optax.adam(RATE), wrt=nnx.Param)
 
     @nnx.jit
-    def step(network: Any, optimizer: Any, rows: Any, y: jax.Array) -> None:
+    def step(network: Any, optimizer: Any, rows: Any, y: Any) -> None:
         def loss(one: Any) -> jax.Array:
             return optax.softmax_cross_entropy_with_integer_labels(one(rows), y).mean()
 
@@ -106,6 +106,6 @@ def with_last(network: Convolutional, kernel: np.ndarray, bias: np.ndarray) -> C
     """A copy that ends in this layer, [hidden, K] and [K]."""
     copy = nnx.clone(network)
     last: Any = nnx.Linear(*kernel.shape, rngs=nnx.Rngs(0))
-    last.kernel[...], last.bias[...] = jnp.asarray(kernel), jnp.asarray(bias)
+    last.kernel, last.bias = nnx.Param(jnp.asarray(kernel)), nnx.Param(jnp.asarray(bias))
     copy.last = last
     return copy

@@ -46,7 +46,7 @@ def whole_rows(game: Game, planned: Planned) -> None:
         return
     step = game.setting.rows_at_a_time
     for first in range(0, game.N, step):
-        calls = backend.calls(min(step, game.N - first))
+        calls = backend.calls(min(step, game.N - first), scored=False)
         some = np.arange(first, min(first + step, game.N))
         recipes = [backend.recipe("rows", scored=False)]
         planned.add(some, Coming(np.ones(len(some), np.int64), calls, recipes))

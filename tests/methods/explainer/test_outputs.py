@@ -9,6 +9,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import xaijax as xj
+from xaijax.games.engine import programs
 from xaijax_kernels.engine.one_output import LEAST_COLUMNS
 
 N, F, K, B = 12, 5, 7, 4
@@ -182,3 +183,15 @@ def test_a_translated_estimator_and_its_labels():
     )
     by_label = explainer(X, outputs=forest.classes_[best])
     assert np.array_equal(by_label.values, own.values)
+
+
+def test_answers_of_all_outputs_are_held_for_few_rows(monkeypatch):
+    """f(x) has K numbers a row, of which a dispatch makes no more than are stated."""
+    options = {"tile": 256, "estimator": "exact"}
+    rows = np.repeat(X, 50, axis=0)  # 600 rows, three tiles
+    whole = xj.Explainer(MODELS["jax"](), BACKGROUND, **options)(rows, outputs="predicted")
+    monkeypatch.setattr(programs, "MOST_ANSWERS", 256 * K)
+    explainer = xj.Explainer(MODELS["jax"](), BACKGROUND, **options)
+    plan, own = explainer.plan(rows, outputs="predicted"), explainer(rows, outputs="predicted")
+    assert np.array_equal(own.values, whole.values)
+    assert plan.model_calls == own.stats["model_calls"] == whole.stats["model_calls"] + 2

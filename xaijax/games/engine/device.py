@@ -70,7 +70,6 @@ class DeviceBackend:
         """programs: of the sizes and the devices to run on."""
         self.programs = programs
         self.sizes, self.mesh, self.clock = programs.sizes, programs.mesh, programs.compiled.clock
-        self._dispatches = Dispatches(self.mesh, self.clock, self.sizes.tiles)
         self.clock.tile = self.sizes.tile.rows
         self._same, self._split = programs.same, programs.split
         self._dtype = programs.donors.dtype
@@ -91,9 +90,9 @@ class DeviceBackend:
         """That the run is planned with."""
         return self.sizes.bytes
 
-    def calls(self, rows: int) -> int:
+    def calls(self, rows: int, scored: bool = True) -> int:
         """Dispatches of a stream of so many rows."""
-        return -(-rows // self.sizes.rows)
+        return -(-rows // (self.programs.tiles(scored) * self.sizes.tile.rows))
 
     def recipe(
         self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
@@ -139,8 +138,11 @@ class DeviceBackend:
         p = self.programs
         before = (p.params, self._padded(x.codes), p.donors, p.players)
         after = (words, None if own is None else self._padded(own))
-        work = ((piece, self._tiles(piece, slots)) for piece in stream.dispatches(self.sizes.rows))
-        for under_way in self._dispatches.run(run, before, work, after):
+        tiles = p.tiles(scored)
+        pieces = stream.dispatches(tiles * self.sizes.tile.rows)
+        work = ((piece, self._tiles(piece, slots)) for piece in pieces)
+        dispatches = Dispatches(self.mesh, self.clock, tiles)
+        for under_way in dispatches.run(run, before, work, after):
             yield Answers(under_way, stream.slot_bits)
 
     def _padded(self, rows: np.ndarray) -> jax.Array:

@@ -92,7 +92,7 @@ class HostBackend:
         work = 8 * self._call * max(1, self.threads)
         return columns * itemsize * (work + self._instances + len(self._donors))
 
-    def calls(self, rows: int) -> int:
+    def calls(self, rows: int, scored: bool = True) -> int:
         """Calls of the model for a stream of so many rows, where none are shared."""
         return -(-rows // self._call)
 

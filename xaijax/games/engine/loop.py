@@ -103,8 +103,8 @@ class Backend(Protocol):
         """That are planned for donors, instances and answers under way."""
         ...
 
-    def calls(self, rows: int) -> int:
-        """Calls of the model for a stream of so many rows."""
+    def calls(self, rows: int, scored: bool = True) -> int:
+        """Calls of the model for a stream of so many rows; scored: as of `answers`."""
         ...
 
     def recipe(

@@ -24,6 +24,7 @@ from xaijax_kernels.engine.tiles import SMALLEST_TILE, TileShape, Traced, over_t
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.structures.base import Structure
 
+MOST_ANSWERS = 1 << 23  # numbers of a dispatch, where a row has more answers than scores
 NAMES_LIST = ("list", "mixed", "rows")  # kinds of slots that name coalitions of a list
 
 
@@ -76,6 +77,14 @@ class Programs:
         bits = 0 if kind == "rows" else bits
         return tile if bits is None else replace(tile, slot_bits=bits, slots=tile.rows >> bits)
 
+    def tiles(self, scored: bool = True) -> int:
+        """T; fewer where the model's own answers are many numbers beside the scores of a row."""
+        T, rows, devices = self.sizes.tiles, self.sizes.tile.rows, self.mesh.size
+        if scored or self._outputs <= self.sizes.tile.outputs:
+            return T
+        fits = max(1, MOST_ANSWERS // (rows * self._outputs))
+        return min(T, -(-fits // devices) * devices)
+
     def run(
         self, kind: str, scored: bool = True, bits: int | None = None, coalitions: int = 1
     ) -> Any:
@@ -124,7 +133,7 @@ class Programs:
             self.donors,
             self.players,
             shape(self.split, self.mesh.size),
-            shape(self.split, s.tiles, tile.slots, 3 + words),
+            shape(self.split, self.tiles(scored), tile.slots, 3 + words),
             shape(self.same, *listed, dtype=jnp.uint32) if kind in NAMES_LIST else None,
             own,
         )
@@ -132,7 +141,7 @@ class Programs:
             ("run", kind, tile, score, known),
             run,
             arguments,
-            what=f"a dispatch of {s.tiles} tiles of {tile.rows} rows",
+            what=f"a dispatch of {self.tiles(scored)} tiles of {tile.rows} rows",
             remedy=f"{RAISE[:-1]}, or lower batch_size= or tile= (at least {SMALLEST_TILE}).",
             ahead=LOOK_AHEAD,
             results=self.results,

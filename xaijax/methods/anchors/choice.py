@@ -34,7 +34,7 @@ class Choice:
 def auto_search(space: Perturbation | None, model: Any) -> Choice:
     """What "auto" is; space None: players, or a person's own sampler."""
     if space is None:
-        return Choice("kl-lucb", "draws of players or by a sampler are no list")
+        return Choice("kl-lucb", "draws of whole players, or by a sampler, are no list")
     F, finite = len(space.bins.columns), space.finite
     if finite is None:
         rows = f"{space.rows_of_rule:,} rows a rule"

@@ -23,7 +23,8 @@ def plan_of_search(problem: Problem, settings: Settings, rows: Any) -> Plan:
     shorten_tiles(ask)
     backend, N = ask.backend(), ask.N
     asked = np.ones(N, np.int64)  # f(x)
-    calls = sum(backend.calls(n) for n in _parts(N, problem.evaluator.setting.rows_at_a_time))
+    parts = _parts(N, problem.evaluator.setting.rows_at_a_time)
+    calls = sum(backend.calls(n, scored=False) for n in parts)
     recipes = [backend.recipe("rows", scored=False)]
     if problem.space is not None and problem.space.ASKS_DATA:
         asked[:1] += problem.B

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import importlib
 import importlib.util
 import sys
 from typing import Any
@@ -13,6 +12,7 @@ import jax
 import numpy as np
 
 from xaijax.core.errors import InputError
+from xaijax.core.optional import require
 from xaijax.models.adapters.modules import (
     in_inference,
     module_source,
@@ -71,7 +71,7 @@ def torch_module(f: Any, params: Any, state: Any, backend: str) -> Source:
 def _traced(module: Any, mode: dict[str, bool], called: Any, name: str) -> Source:
     """The module as torchax gives it to JAX; raises InputError where torchax cannot be used."""
     try:
-        torchax: Any = importlib.import_module("torchax")
+        torchax = require("torchax", "torchax")
     except Exception as reason:  # a torchax that is too old for this PyTorch raises what it meets
         raise InputError(
             f"backend='jax' is not available for the PyTorch module {name}: torchax, which gives "
