@@ -12,12 +12,14 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
+from xaijax.core.travel import at_rest
 from xaijax.models.adapters.libraries import source as read
 from xaijax.models.adapters.sklearn import told
 from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_raw, selector
 from xaijax.models.base.programs import Traced, places, settings, shared
+from xaijax.models.base.recipe import Recipe
 from xaijax.models.base.source import Source
 from xaijax.models.base.trace import Selected, traced
 from xaijax.models.identity.fit_stamp import Stamp
@@ -134,6 +136,9 @@ def as_model(
     if isinstance(f, Model):
         _check_no_options(dict(locals()))
         return f
+    given = {name: at_rest(one) for name, one in locals().items()}
+    names = "classes", "feature_names", "output_names"  # which may come as iterators
+    classes, feature_names, output_names = (given[name] for name in names)
     _check_choices(backend, precision, nonfinite)
     source = read(f, params, state, backend)
     known = _known_classes(source, options.check_classes(classes))
@@ -161,6 +166,7 @@ def as_model(
         "timeout": options.check_timeout(timeout),
         "precision": precision,
         "name": source.name,
+        "recipe": Recipe.of(as_model, source, given),
     }
     head = _head(source, chosen)
     select = selector(chosen, known, source.name)

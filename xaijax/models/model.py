@@ -28,6 +28,7 @@ from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.rows import answered_by, parts
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_finite, check_labels, check_output
+from xaijax.models.base.recipe import Recipe, reduced
 from xaijax.models.base.trace import Selected
 from xaijax.models.changes import checked_change
 from xaijax.models.identity.identity import identity, mark
@@ -54,7 +55,7 @@ class Model:
         name, estimator: the name of f, and f itself where it is an estimator (else None).
         network: whether f is a module of a neural library, which takes rows of any shape.
         loop, why, apply, call, scores, decide, original, comparison, reader, offset, recentred,
-            compiled: for the engine. One of `apply` (JAX) and `call` (host) answers rows.
+            recipe, compiled: for the engine. One of `apply` (JAX) and `call` (host) answers rows.
 
     Example:
         >>> import numpy as np
@@ -94,6 +95,7 @@ class Model:
     offset: np.ndarray | None = None  # float64 [] or [K], what `apply` and `scores` are short of
     recentred: Callable[[Model, Made], Model] | None = None  # this model by another translation
     network: bool = False  # a module of a neural library: without input_shape, rows of any shape
+    recipe: Recipe | None = None  # by which it travels; None: a copy that the engine made
     compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
 
     @property
@@ -249,6 +251,7 @@ class Model:
         for name, value in changes.items():
             changes[name] = checked_change(self, name, value)
         self.refuse_changed()
+        kept = {"recipe": self.recipe and self.recipe.changed(changes)}
         if self.original is None and "params" in changes:
             changes["comparison"] = None  # they are no longer those of a bridged module
         if self.original is not None:
@@ -257,7 +260,7 @@ class Model:
             if "params" not in changes:
                 own = {"original": dataclasses.replace(self.original, **changes)}
             changes |= own
-        return dataclasses.replace(self, **changes)
+        return dataclasses.replace(self, **changes, **kept)
 
     def decided(self) -> tuple[Model, Codes]:
         """A model that answers with a number for the class that this one decides, and the numbers.
@@ -271,7 +274,11 @@ class Model:
             fields["original"] = self.original.decided()[0]
         fields["recentred"] = recentred_copy(self, lambda model: model.decided()[0])
         fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
-        fields |= {"scores": function, "compiled": self.compiled.setdefault(("decided",), {})}
+        fields |= {
+            "recipe": None,
+            "scores": function,
+            "compiled": self.compiled.setdefault(("decided",), {}),
+        }
         return dataclasses.replace(self, decide=None, **fields), codes
 
     def unselected(self) -> Model:
@@ -287,6 +294,7 @@ class Model:
         fields["recentred"] = recentred_copy(self, lambda model: model.unselected())
         kept = self.compiled.setdefault(("unselected",), {})
         fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
+        fields["recipe"] = None
         return dataclasses.replace(self, compiled=kept, **fields)
 
     def identity(self, shape: tuple[int, ...], dtype: Any) -> str | None:
@@ -341,6 +349,11 @@ class Model:
         if not self.deterministic:
             parts.append("deterministic=False")
         return f"Model({', '.join(parts)})"
+
+    def __reduce__(self) -> Any:
+        """A recipe: what is compiled stays here, and a translation is compared anew there."""
+        self.refuse_changed()
+        return reduced(self.recipe, self.name)
 
     @property
     def _unlayered(self) -> str | None:  # of a copy with another answer than a declared head's

@@ -13,7 +13,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError
-from xaijax.core.public import public_class
+from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, Progress, Rows
 from xaijax.estimators.exact import Estimate
 from xaijax.estimators.least_squares import least_squares
@@ -37,7 +37,7 @@ from xaijax.tables.tree_table import by_leaves
 END_WEIGHT = 1e4  # the authors'
 
 
-@public_class
+@travelling_class
 class FederatedExplainer:
     """Values of the host's columns one by one, and of each guest's columns as one player.
 

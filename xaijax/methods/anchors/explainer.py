@@ -13,7 +13,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
-from xaijax.core.public import public_class
+from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Progress, Rows
 from xaijax.games.measure.replacement import Baseline
 from xaijax.methods.anchors.choice import SEARCHES, auto_search, refuse_search, tell_long_search
@@ -30,7 +30,7 @@ from xaijax.results.rules import Rule, Rules
 from xaijax.tables.rows import rows_of
 
 
-@public_class
+@travelling_class
 class AnchorExplainer:
     """IF-THEN rules, called anchors, that hold a model's prediction; for many instances at once.
 

@@ -15,7 +15,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputTypeError
 from xaijax.core.intervals import half_widths
-from xaijax.core.public import public_class
+from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, Outputs, PlayerSpec, Progress, Rows
 from xaijax.estimators.driver import METHODS, Sampled, plan_sampled, sampled
 from xaijax.estimators.exact import Estimate, exact
@@ -40,7 +40,7 @@ from xaijax.results.plan import Plan
 from xaijax.tables.rows import rows_of
 
 
-@public_class
+@travelling_class
 class Explainer:
     """How much each player moves a model's answer, for all instances of a batch at once.
 

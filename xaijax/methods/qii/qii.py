@@ -12,7 +12,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
-from xaijax.core.public import public_class
+from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Rows
 from xaijax.games.measure.replacement import Baseline
 from xaijax.methods.qii import exact
@@ -32,7 +32,7 @@ from xaijax.results.plan import Plan
 from xaijax.results.subsample import Subsample
 
 
-@public_class
+@travelling_class
 class QII:
     """How much inputs influence a model's decisions: quantitative input influence (QII).
 

@@ -59,7 +59,8 @@ def equinox_module(f: Any, params: Any, state: Any, backend: str) -> Source:
             f"{'it' if len(more) == 1 else 'them'}: as_model(lambda X: "
             f"jax.vmap(lambda x: module(x, {', '.join(more)}))(X))."
         )
-    arrays, static = equinox.partition(equinox.nn.inference_mode(f), equinox.is_array)
+    module = equinox.nn.inference_mode(f)
+    arrays, static = equinox.partition(module, equinox.is_array)
 
     def alone(arrays: Any, rows: Any) -> Any:
         return jax.vmap(equinox.combine(arrays, static))(rows)
@@ -74,6 +75,7 @@ def equinox_module(f: Any, params: Any, state: Any, backend: str) -> Source:
         name,
         alone if state is None else with_state,
         arrays if state is None else (arrays, state),
+        again=(module, None, state),
     )
 
 

@@ -62,7 +62,8 @@ def linen_module(f: Any, params: Any, state: Any, backend: str) -> Source:
         f"the Flax module {name}",
         "as_model(lambda variables, X: module.apply(variables, X, {more}), variables).",
     )
-    return _source(name, apply, in_inference(call), checked_params(variables))
+    read = checked_params(variables)
+    return _source(name, apply, in_inference(call), read, (module, read, None))
 
 
 def _of_train_state(state: Any) -> Source:
@@ -77,10 +78,14 @@ def _of_train_state(state: Any) -> Source:
     variables = {"params": state.params}
     if getattr(state, "batch_stats", None) is not None:
         variables["batch_stats"] = state.batch_stats
-    return _source(name, apply, mode, checked_params(variables))
+    read = checked_params(variables)
+    again = (module, read, None) if isinstance(module, linen.Module) else None
+    return _source(name, apply, mode, read, again)
 
 
-def _source(name: str, apply: Callable[..., Any], mode: dict[str, bool], variables: Any) -> Source:
+def _source(
+    name: str, apply: Callable[..., Any], mode: dict[str, bool], variables: Any, again: Any
+) -> Source:
     def head(variables: Any, rows: Any) -> Any:
         flax = sys.modules["flax.errors"]
         try:
@@ -93,7 +98,7 @@ def _source(name: str, apply: Callable[..., Any], mode: dict[str, bool], variabl
                 f"variables), with what your module calls its mode in place of train."
             ) from exc
 
-    return module_source("a Flax module, traced by JAX", name, head, variables)
+    return module_source("a Flax module, traced by JAX", name, head, variables, again=again)
 
 
 def _inference_form(module: Any) -> Any:

@@ -44,6 +44,6 @@ def nnx_module(f: Any, params: Any, state: Any, backend: str) -> Source:
     def head(arrays: Any, rows: Any) -> Any:
         return nnx.merge(graph, streams, arrays)(rows, **mode)
 
-    return module_source(
-        "a Flax nnx module in inference mode, traced by JAX", name, head, checked_params(arrays)
-    )
+    read = checked_params(arrays)
+    reason = "a Flax nnx module in inference mode, traced by JAX"
+    return module_source(reason, name, head, read, again=(clone, None, None))

@@ -37,7 +37,7 @@ def plain_function(f: Callable[..., Any], params: Any, backend: str) -> Source:
     _check_arity(f, ("params", "X"))
     reason = "a function of params and rows, traced by JAX"
     source = _source("jax", reason, name, lambda params, rows: f(params, rows), params)
-    return dataclasses.replace(source, same=key_of(f))
+    return dataclasses.replace(source, same=key_of(f), again=(f, params, None))
 
 
 def function_name(f: Any) -> str:

@@ -51,6 +51,7 @@ def haiku_function(f: Any, params: Any, state: Any, backend: str) -> Source:
             return f.apply(params, *key, rows)
 
         given = params
-    return module_source(
-        "a Haiku function, traced by JAX", type(f).__name__, head, checked_params(given)
-    )
+    read = checked_params(given)
+    again = (f, read["params"], read["state"]) if stateful else (f, read, None)
+    name = type(f).__name__
+    return module_source("a Haiku function, traced by JAX", name, head, read, again=again)

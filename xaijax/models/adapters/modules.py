@@ -64,7 +64,12 @@ def refuse_options(library: str, backend: str, params: Any = None, state: Any = 
 
 
 def module_source(
-    reason: str, name: str, head: Callable[..., Any], params: Any = None, backend: str = "jax"
+    reason: str,
+    name: str,
+    head: Callable[..., Any],
+    params: Any = None,
+    backend: str = "jax",
+    again: Any = None,
 ) -> Source:
     """A module's `Source`: one head for all words of `output=`."""
     return Source(
@@ -76,6 +81,7 @@ def module_source(
         columns="value",
         params=params,
         network=True,
+        again=again,
     )
 
 

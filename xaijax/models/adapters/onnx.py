@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -54,9 +55,42 @@ def onnx_file(f: Any, params: Any, state: Any, backend: str) -> Source:
         ) from exc
     heads, default = _heads(session, _inputs(session, path), path)
     source = module_source(
-        "an ONNX file, run by onnxruntime", path.name, heads[default], None, "host"
+        "an ONNX file, run by onnxruntime",
+        path.name,
+        heads[default],
+        backend="host",
+        again=(SameFile(path.resolve()), None, None),
     )
     return dataclasses.replace(source, heads=heads, default=default, columns=default)
+
+
+class SameFile:
+    """A file's path that travels with its digest: what is opened must be the same file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.digest = path, _digest(path)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def __reduce__(self) -> Any:
+        return _found_again, (str(self.path), self.digest)
+
+
+def _found_again(path: str, digest: str) -> str:
+    if not Path(path).is_file():
+        raise InputError(f"f={path!r} is not here: an ONNX file travels by its path alone.")
+    if _digest(Path(path)) != digest:
+        raise InputError(f"f={path!r} is another file here than where the model was made.")
+    return path
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _inputs(session: Any, path: Path) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def torch_module(f: Any, params: Any, state: Any, backend: str) -> Source:
     reason = "a PyTorch module, called on the host"
     if importlib.util.find_spec("torchax") is not None:
         reason += "; backend='jax' traces it by torchax"
-    return module_source(reason, name, called, backend="host")
+    return module_source(reason, name, called, backend="host", again=(module, None, None))
 
 
 def _traced(module: Any, mode: dict[str, bool], called: Any, name: str) -> Source:
@@ -85,4 +85,4 @@ def _traced(module: Any, mode: dict[str, bool], called: Any, name: str) -> Sourc
         return function(params, (rows,), mode)
 
     source = module_source("a PyTorch module, traced by JAX through torchax", name, head, values)
-    return dataclasses.replace(source, own=called)
+    return dataclasses.replace(source, own=called, again=(module, None, None))

@@ -25,6 +25,7 @@ class Source:
     decide: Callable[..., Any] | None = None  # rows -> the model's own class labels [R]
     classes: tuple[Any, ...] | None = None
     feature_names: tuple[str, ...] | None = None
+    again: Any = None  # (f, params, state) that are read to the same; None: as they were given
     estimator: Any = None  # the fitted object that all heads are methods of
     same: Hashable | None = None  # equal for sources with the same heads; None: cannot be told
     own: Callable[..., Any] | None = None  # rows -> what a traced module of another library answers

@@ -1,0 +1,165 @@
+"""What travels to other processes: a recipe of parts, each packed by itself.
+
+An object that travels is made anew where it arrives, of the arguments that made it: nothing that is
+compiled, no device and no memory of what it was asked goes along. A part is packed by pickle where
+all of it can be imported, else by cloudpickle, which takes functions by what they hold. So pickle
+alone, as a process pool calls it, is enough for the whole, and what cannot travel is named.
+
+A packed part is a program: open only what you trust. No file of this library holds one.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import pickle
+from collections.abc import Callable, Iterator, KeysView, Mapping, ValuesView
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from xaijax.core.errors import InputTypeError
+from xaijax.core.optional import require
+from xaijax.core.public import public_class
+
+Kind = TypeVar("Kind", bound=type)
+WAY = (
+    "Define functions and classes in a module that can be imported, and open what is no number or "
+    "text (files, connections, locks) inside of them."
+)
+
+
+def pack(value: Any, what: str) -> bytes:
+    """The bytes of one part; `what` names it in the error.
+
+    Raises InputTypeError where neither pickle nor cloudpickle takes it.
+    """
+    plain, reason = None, ""
+    try:
+        plain = pickle.dumps(value, protocol=5)
+    except InputTypeError:
+        raise  # a part of it has said what cannot travel
+    except Exception as error:  # each class may raise what it likes
+        reason = f"{type(error).__name__}: {error}"
+    if plain is not None and b"__main__" not in plain:  # a script is not imported elsewhere
+        return plain
+    try:
+        cloudpickle = require("cloudpickle", "xaijax[scale]")
+    except ImportError:
+        if plain is not None:
+            return plain
+        raise InputTypeError(
+            f"{what} cannot travel to another process by pickle ({reason}). For lambdas and "
+            f'functions within functions: pip install "xaijax[scale]", which brings cloudpickle. '
+            f"{WAY}"
+        ) from None
+    try:
+        return cloudpickle.dumps(value)
+    except InputTypeError:
+        raise
+    except Exception as error:
+        raise InputTypeError(
+            f"{what} cannot travel to another process: {type(error).__name__}: {error}. {WAY}"
+        ) from error
+
+
+def unpack(part: bytes, what: str) -> Any:
+    """What `pack` was given; raises InputTypeError where something of it cannot be imported."""
+    try:
+        return pickle.loads(part)
+    except (ImportError, AttributeError) as error:
+        raise InputTypeError(
+            f"{what} cannot be opened in this process: {error}. What it is made of must be "
+            f"installed here; a script's own functions travel with cloudpickle (pip install "
+            f'"xaijax[scale]").'
+        ) from error
+
+
+def recipe(make: Any, given: Mapping[str, Any], then: Mapping[str, Any] | None = None) -> Any:
+    """The value of `__reduce__`: make(**given), and its `.replace(**then)` where there is any."""
+    name = make.__name__
+    parts = {
+        key: pack(_without_devices(key, one), f"{key}= of {name}") for key, one in given.items()
+    }
+    changes = {key: pack(one, f"{key}= of replace") for key, one in (then or {}).items()}
+    return opened, (make, parts, changes)
+
+
+def opened(make: Any, parts: Mapping[str, bytes], changes: Mapping[str, bytes]) -> Any:
+    """What the recipe describes, made here."""
+    name = make.__name__
+    given = {key: unpack(part, f"{key}= of {name}") for key, part in parts.items()}
+    if isinstance(given.get("devices"), int):  # results do not depend on how many there are
+        given["devices"] = min(given["devices"], jax.local_device_count())
+    made = make(**given)
+    then = {key: unpack(part, f"{key}= of {name}") for key, part in changes.items()}
+    return made.replace(**then) if then else made
+
+
+def travels(cls: Kind) -> Kind:
+    """Objects of the class are pickled as a recipe: the class and the arguments that made them.
+
+    Rows given are copied, so that the recipe stays what the object was made of. A subclass has no
+    recipe.
+    """
+    make: Callable[..., None] = cls.__init__
+    signature = inspect.signature(make)
+
+    @functools.wraps(make)
+    def recorded(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            bound = signature.bind(self, *args, **kwargs)
+        except TypeError:
+            make(self, *args, **kwargs)  # which says what is wrong
+            return
+        given = {name: at_rest(one) for name, one in list(bound.arguments.items())[1:]}
+        make(self, **given)
+        if type(self) is cls:
+            vars(self)["made of"] = {name: _copied(one) for name, one in given.items()}
+
+    def __reduce__(self: Any) -> Any:
+        return recipe(cls, made_of(self))
+
+    setattr(cls, "__init__", recorded)  # noqa: B010
+    setattr(cls, "__reduce__", __reduce__)  # noqa: B010
+    return cls
+
+
+def travelling_class(cls: Kind) -> Kind:
+    """`public_class` of an explainer that travels."""
+    return travels(public_class(cls))
+
+
+def made_of(one: Any) -> dict[str, Any]:
+    """The arguments that made it, as given; raises InputTypeError where they are not known."""
+    given = vars(one).get("made of") if hasattr(one, "__dict__") else None
+    if given is None:
+        raise InputTypeError(
+            f"{type(one).__name__} has no recipe by which it could travel: it is a class of "
+            f"its own. Use the explainers of xaijax themselves."
+        )
+    return dict(given)
+
+
+def at_rest(value: Any) -> Any:
+    """An iterator, which can be read once, as a list."""
+    return list(value) if isinstance(value, Iterator | KeysView | ValuesView) else value
+
+
+def _copied(value: Any) -> Any:
+    """Rows and lists as they are now; a memory map stays on disk."""
+    if isinstance(value, np.memmap):
+        return value
+    if isinstance(value, np.ndarray) or (hasattr(value, "columns") and hasattr(value, "dtypes")):
+        return copy.copy(value)
+    if type(value) in (list, tuple):
+        return type(value)(map(_copied, value))
+    if type(value) is dict:
+        return {name: _copied(one) for name, one in value.items()}
+    return value
+
+
+def _without_devices(name: str, value: Any) -> Any:
+    return len(value) if name == "devices" and isinstance(value, list | tuple) else value
