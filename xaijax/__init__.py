@@ -14,6 +14,7 @@ Reading order:
     cli           the command `xaijax`
     demo/         `xaijax demo`: from data to pictures in some seconds
     datasets/     real tables for tests, notebooks and bench
+    sweeps/       many rows part by part, interrupted and resumed, on many machines
     federated/    Shapley values between parties that keep their columns to themselves
     methods/      the explainers: Explainer, QII, AnchorExplainer, AEC
     estimators/   which coalitions are asked, and what their values give: exact or sampled
@@ -49,6 +50,7 @@ from xaijax.core.errors import MemoryPlanError as MemoryPlanError
 from xaijax.core.errors import ModelOutputError as ModelOutputError
 from xaijax.core.errors import NonDeterministicModelError as NonDeterministicModelError
 from xaijax.core.errors import PrivacyError as PrivacyError
+from xaijax.core.errors import SweepIncompleteError as SweepIncompleteError
 from xaijax.core.errors import XaiError as XaiError
 from xaijax.core.errors import XaiWarning as XaiWarning
 from xaijax.core.version import __version__ as __version__
@@ -81,6 +83,11 @@ from xaijax.results.merge import merge as merge
 from xaijax.results.plan import Plan as Plan
 from xaijax.results.rules import Rule as Rule
 from xaijax.results.rules import Rules as Rules
+from xaijax.sweeps import engines as engines
+from xaijax.sweeps.operators import batches as batches
+from xaijax.sweeps.run import Run as Run
+from xaijax.sweeps.run import open_run as open_run
+from xaijax.sweeps.sweep import sweep as sweep
 
 if TYPE_CHECKING:
     from xaijax.methods.aec.aec import AEC as AEC

@@ -37,7 +37,7 @@ PARTS = {
     "methods": Part(4, ("core", "tables", "players", "results", "games", "estimators", "kernels")),
 }
 # And xaijax itself: layer 5, may import all.
-TOP = ("federated", "datasets", "cli", "demo", "__main__")
+TOP = ("federated", "sweeps", "datasets", "cli", "demo", "__main__")
 PARTS["top"] = Part(5, tuple(PARTS))
 
 # What `import xaijax` may load; everything else is imported on use.

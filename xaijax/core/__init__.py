@@ -8,6 +8,7 @@ Reading order:
     checks      checks of arguments, done before any work
     typing      the types that public signatures name: rows, a model, a progress bar
     forks       JAX in a forked process: refused in place of waiting for ever
+    failpoint   where a test lets this process be killed
     errors      the error family, and the warnings
     optional    optional libraries, imported on use
     threads     calls of one function on several threads, results in order

@@ -35,6 +35,10 @@ class ForkedProcessError(XaiError, RuntimeError):
     """This process was forked after JAX was used, and would wait for it for ever."""
 
 
+class SweepIncompleteError(XaiError, RuntimeError):
+    """Some parts of a sweep are missing: they failed, or nobody has answered them yet."""
+
+
 class PrivacyError(XaiError, ValueError):
     """A private release that cannot be proved private, or that does not fit together."""
 

@@ -57,6 +57,14 @@ def model_fingerprint(game: Game) -> str | None:
     return model.mark(probed.findings) if model.backend == "host" else _of_model(probed)
 
 
+def digest_of(value: Any) -> str:
+    """32 hexadecimal digits of a function, an array or plain values, as in `fingerprint`."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in _parts(value, DEEP):
+        digest.update(part)
+    return digest.hexdigest()
+
+
 @once
 def _of_donors(replacement: Replacement) -> Any:
     digest = hashlib.blake2b(digest_size=16)

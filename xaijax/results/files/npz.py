@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -13,6 +14,7 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError, XaiError
+from xaijax.core.failpoint import failpoint
 from xaijax.results.files.codec import Members, decode, encode
 from xaijax.results.files.temporary import KEEPS_OPEN, new_temporary, remove_stale
 from xaijax.results.files.untrusted_zip import Members as Opened
@@ -35,6 +37,7 @@ def write(path: str | os.PathLike[str], fields: Mapping[str, Any], format: str =
         with zipfile.ZipFile(file, "w") as archive:
             _put(archive, META, lambda out: out.write(json.dumps(meta, allow_nan=False).encode()))
             for name, member in members.items():
+                failpoint("mid-write")
                 if isinstance(member, str):
                     _put(archive, name, lambda out, text=member: out.write(text.encode()))
                 else:
@@ -133,15 +136,28 @@ def write_atomically(
             write_content(file)
             file.flush()
             os.fsync(file.fileno())
+            failpoint("after-temporary")
             if (
                 KEEPS_OPEN
             ):  # the name goes while the lock is held, so that nobody takes it for stale
                 os.replace(temporary, target)
         if not KEEPS_OPEN:
             os.replace(temporary, target)
+        _sync_folder(target.parent)
+        failpoint("after-rename")
     finally:
         temporary.unlink(missing_ok=True)
     return target
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let the folder's new entry reach the disk, where folders can be opened."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _put(archive: zipfile.ZipFile, name: str, write_content: Callable[[Any], object]) -> None:

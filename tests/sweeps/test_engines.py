@@ -1,0 +1,227 @@
+"""The parts of a sweep on workers: whatever happens to these, no part is lost or changed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sweeping import EACH, N, X, explainer, parts, product, raises_on
+
+import xaijax as xj
+from xaijax.sweeps.engines.slurm import of_slurm
+from xaijax.sweeps.task import Receipt
+
+WANTED = explainer()(X)
+
+
+def swept(out, executor, made=None, rows=X, **options) -> xj.Run:
+    options = {"rows_per_part": EACH, **options}
+    return xj.sweep(made or explainer(), rows, out, executor, **options)
+
+
+def spoiled(row: int) -> np.ndarray:
+    rows = X.copy()
+    rows[row, 3] = 99
+    return rows
+
+
+# What a worker may do with the row that holds 99. Importable, so that they travel by name.
+def kills_once(folder, rows):
+    if (np.asarray(rows) == 99).any() and len(os.listdir(folder)) < 1:
+        Path(folder, str(time.time_ns())).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return product(rows)
+
+
+def kills(rows):
+    if (np.asarray(rows) == 99).any():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return product(rows)
+
+
+def hangs(rows):
+    if (np.asarray(rows) == 99).any():
+        time.sleep(60)
+    return product(rows)
+
+
+def prints(rows):
+    print("a model that prints")
+    return product(rows)
+
+
+def fails_once(folder, rows):
+    if (np.asarray(rows) == 99).any() and len(os.listdir(folder)) < 2:
+        Path(folder, str(time.time_ns())).touch()
+        raise ConnectionError("not there")
+    return product(rows)
+
+
+def test_spawned_processes_give_the_same_bits(tmp_path: Path) -> None:
+    run = swept(tmp_path, 2, explainer(prints))
+    assert run.explanation().values.tobytes() == WANTED.values.tobytes()
+    assert not (tmp_path / "failed.json").exists()
+
+
+def test_a_process_that_is_killed_costs_its_part_only(tmp_path: Path) -> None:
+    (tmp_path / "killed").mkdir()
+    made = explainer(functools.partial(kills_once, str(tmp_path / "killed")))
+    run = swept(tmp_path / "run", 2, made, spoiled(12))
+    assert not run.missing and len(os.listdir(tmp_path / "killed")) == 1
+
+
+def test_a_part_that_kills_its_process_is_given_up_and_the_rest_goes_on(tmp_path: Path) -> None:
+    with pytest.raises(xj.SweepIncompleteError, match=r"1 of 3 parts.*SIGKILL") as raised:
+        swept(tmp_path, 1, explainer(kills), spoiled(12))
+    assert "part 1, rows 10 to 19" in str(raised.value)
+    run = xj.open_run(tmp_path)
+    assert run.missing == (1,) and list(run.failed) == [1]
+    assert "ended by SIGKILL" in run.failed[1]
+    with pytest.raises(xj.SweepIncompleteError, match="1 of them failed: part 1"):
+        run.explanation()
+
+
+def test_a_part_that_hangs_is_ended(tmp_path: Path) -> None:
+    started = time.monotonic()
+    with pytest.raises(xj.SweepIncompleteError, match="took more than timeout=4"):
+        swept(tmp_path, 1, explainer(hangs), spoiled(12), timeout=4, retries=0)
+    assert time.monotonic() - started < 50
+    assert xj.open_run(tmp_path).missing == (1,)
+
+
+def test_what_passes_is_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "tries").mkdir()
+    made = explainer(functools.partial(fails_once, str(tmp_path / "tries")))
+    with ThreadPoolExecutor(2) as pool:
+        run = swept(tmp_path / "run", pool, made, spoiled(12))
+    assert not run.missing and len(os.listdir(tmp_path / "tries")) == 2
+
+
+def test_what_stays_wrong_is_listed_with_its_rows(tmp_path: Path) -> None:
+    made = explainer(functools.partial(raises_on, 99))
+    with ThreadPoolExecutor(2) as pool:
+        with pytest.raises(xj.SweepIncompleteError, match="a row holds 99") as raised:
+            swept(tmp_path, pool, made, spoiled(12), retries=1)
+    assert isinstance(raised.value.__cause__, ArithmeticError)
+    assert any("rows 10 to 19 of X" in note for note in raised.value.__cause__.__notes__)
+    run = xj.open_run(tmp_path)
+    assert (run.missing, list(run.failed)) == ((1,), [1])
+    with ThreadPoolExecutor(2) as pool:  # another try of the same
+        with pytest.raises(xj.SweepIncompleteError):
+            swept(tmp_path, pool, made, spoiled(12), retries=0)
+
+
+def test_rows_that_are_refused_are_not_tried_again(tmp_path: Path) -> None:
+    rows = X.copy()
+    rows[12, 3] = np.nan
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(xj.SweepIncompleteError, match="InputError: X contains NaN"):
+            swept(tmp_path, pool, rows=rows)
+
+
+class Polled:
+    """An executor whose futures can only be asked whether they are done, as submitit's jobs."""
+
+    def submit(self, function, task):
+        return Job(function, task)
+
+
+class Job:
+    def __init__(self, function, task):
+        self._outcome = function(pickle.loads(pickle.dumps(task)))
+        self._asked = 0
+
+    def done(self):
+        self._asked += 1
+        return self._asked > 1
+
+    def result(self):
+        return self._outcome
+
+    def cancel(self):
+        return True
+
+
+def test_futures_that_call_nobody_back(tmp_path: Path) -> None:
+    assert swept(tmp_path, Polled()).explanation().values.tobytes() == WANTED.values.tobytes()
+
+
+class Lies:
+    """An executor that says that parts are done, and has done nothing."""
+
+    def submit(self, function, task):
+        return Lie(task)
+
+
+class Lie(Job):
+    def __init__(self, task):
+        self._outcome, self._asked = Receipt(task.part, task.last - task.first, 0.0, 0, "x"), 0
+
+
+def test_a_receipt_without_a_file_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(xj.SweepIncompleteError, match="no valid file was left"):
+        swept(tmp_path, Lies(), retries=1)
+
+
+def test_an_executor_that_has_ended_leaves_a_run(tmp_path: Path) -> None:
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    with pytest.raises(xj.SweepIncompleteError, match="takes no more parts"):
+        swept(tmp_path, pool)
+    assert not swept(tmp_path, None).missing
+
+
+def test_shards_answer_their_own_parts(tmp_path: Path) -> None:
+    first = swept(tmp_path, xj.engines.shard(0, 2))
+    assert first.missing == (1,) and parts(tmp_path) == ["part-000000.npz", "part-000002.npz"]
+    slurm = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_MIN": "5"}
+    slurm |= {"SLURM_ARRAY_TASK_STEP": "2", "SLURM_ARRAY_TASK_COUNT": "2"}
+    assert of_slurm(slurm) == xj.engines.shard(1, 2)
+    run = swept(tmp_path, of_slurm(slurm))
+    assert run.explanation().values.tobytes() == WANTED.values.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: xj.engines.shard(2, 2), "k must be from 0 to n - 1 = 1, got 2"),
+        (lambda: xj.engines.shard(0, 0), "n must be at least 1"),
+        (lambda: xj.engines.slurm(), "SLURM_ARRAY_TASK_ID"),
+    ],
+)
+def test_shards_that_are_none_are_refused(make, said, monkeypatch) -> None:
+    monkeypatch.delenv("SLURM_ARRAY_TASK_ID", raising=False)
+    monkeypatch.delenv("SLURM_ARRAY_TASK_MIN", raising=False)
+    with pytest.raises(xj.InputError, match=said):
+        make()
+
+
+def test_an_explainer_that_cannot_travel_is_refused_before_any_process(tmp_path: Path) -> None:
+    lock = threading.Lock()
+    made = explainer(lambda rows: product(rows) if lock else None)
+    with pytest.raises(xj.InputTypeError, match="f= of as_model cannot travel"):
+        swept(tmp_path, 2, made)
+
+
+def test_receipts_and_tasks_are_small() -> None:
+    receipt = Receipt(10**6, 10**4, 1.5, 10**9, "a-long-name-of-a-machine.somewhere, process 12345")
+    assert len(pickle.dumps(receipt)) < 1000
+
+
+@pytest.mark.slow
+def test_a_dask_client(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs the extra [scale]")
+    (tmp_path / "killed").mkdir()
+    made = explainer(functools.partial(kills_once, str(tmp_path / "killed")))
+    with distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with distributed.Client(cluster) as client:
+            run = swept(tmp_path / "run", client, made, spoiled(12))
+    assert not run.missing and run.rows == N

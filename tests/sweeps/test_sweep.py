@@ -1,0 +1,307 @@
+"""`sweep` in this process: the bits of one call, resumed, never lost."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sweeping import EACH, B, Counted, N, X, explainer, parts, product, raises_on
+
+import xaijax as xj
+from xaijax.sweeps.directory import RunDirectory
+
+
+def swept(out, *, made=None, rows=X, **options) -> xj.Run:
+    return xj.sweep(made or explainer(), rows, out, **{"rows_per_part": EACH, **options})
+
+
+def same(found: xj.Explanation, wanted: xj.Explanation) -> None:
+    for name in ("values", "base_values", "std_errors"):
+        a, b = getattr(found, name), getattr(wanted, name)
+        assert (a is None and b is None) or np.array_equal(a, b, equal_nan=True), name
+    assert (found.feature_names, found.exact) == (wanted.feature_names, wanted.exact)
+    assert set(found.stats) == {*wanted.stats, "platform"}
+
+
+def test_the_bits_of_one_call(tmp_path: Path) -> None:
+    run, wanted = swept(tmp_path / "run"), explainer()(X)
+    assert (run.parts, run.missing, run.failed, run.sizes) == (3, (), {}, (10, 10, 5))
+    for lazy in (False, True, True):
+        found = run.explanation(lazy=lazy)
+        same(found, wanted)
+        np.testing.assert_array_equal(found.data, X)
+        assert found.provenance["instances"] == N
+        assert found.stats["model_rows"] == wanted.stats["model_rows"]
+        assert found.stats["efficiency_bound"].shape == (N,)
+    assert isinstance(found.values.base, np.memmap)
+    same(xj.open_run(tmp_path / "run").explanation(), wanted)
+    assert "complete" in repr(run)
+
+
+@pytest.mark.parametrize("options", [{"budget": 6}, {"budget": 6, "estimator": "permutation"}])
+def test_sampled_values_and_their_errors(options: dict, tmp_path: Path) -> None:
+    made = explainer(**options)  # of "auto" some rows are exact, some sampled
+    same(swept(tmp_path, made=made).explanation(lazy=True), made(X))
+
+
+def test_every_explainer_of_values(tmp_path: Path) -> None:
+    model = xj.as_model(product, backend="host", threshold=4.0, classes=["no", "yes"])
+    federated = xj.FederatedExplainer(model, B, {"bank": [1, 2]})
+    run = swept(tmp_path / "federated", made=federated)
+    np.testing.assert_array_equal(run.explanation().values, federated(X).values)
+    qii = xj.QII(model, X, pool=B, quantity="individual")
+    run = swept(tmp_path / "qii", made=qii, options={"index": "banzhaf"})
+    np.testing.assert_array_equal(run.explanation().values, qii.explain(X, "banzhaf").values)
+    assert run.manifest["question"]["options"]["index"] == "banzhaf"
+
+
+@pytest.mark.slow
+def test_rules(tmp_path: Path) -> None:
+    model = xj.as_model(lambda z: product(z) > 4, backend="host", output="label")
+    anchors = xj.AnchorExplainer(model, X, list("abcd"), bins={0: [1], 1: [1]}, target="t")
+    run = swept(tmp_path / "anchors", made=anchors, options={"max_size": 1})
+    wanted = anchors.explain(X, max_size=1)
+    assert list(map(str, run.rules())) == list(map(str, wanted))
+    assert run.rules().stats["model_rows"] > 0
+    with pytest.raises(xj.InputError, match="holds rules"):
+        run.explanation()
+
+
+def test_outputs_are_those_of_each_row(tmp_path: Path) -> None:
+    model = xj.as_model(lambda z: np.stack([product(z), 2 * product(z)], 1), backend="host")
+    made, outputs = xj.Explainer(model, B), np.arange(N) % 2
+    run = swept(tmp_path, made=made, options={"outputs": outputs})
+    np.testing.assert_array_equal(run.explanation().values, made(X, outputs=outputs).values)
+
+
+def test_a_second_call_asks_only_what_is_missing(tmp_path: Path) -> None:
+    counted = Counted()
+    made = explainer(counted)
+    run = swept(tmp_path, made=made)
+    run.explanation(lazy=True)
+    whole = counted.rows
+    (tmp_path / "part-000001.npz").unlink()
+    assert xj.open_run(tmp_path).missing == (1,)
+    with pytest.raises(xj.SweepIncompleteError, match=r"lacks 1 of 3 parts \(1\)"):
+        xj.open_run(tmp_path).explanation()
+    counted.rows = 0
+    again = swept(tmp_path, made=made, rows_per_part=None)
+    assert 0 < counted.rows < whole
+    same(again.explanation(lazy=True), made(X))
+    counted.rows = 0
+    swept(tmp_path, made=made)
+    assert counted.rows <= 2 * N  # the answers that tell the model from others
+
+
+@pytest.mark.parametrize(
+    ("made", "rows", "each", "fields"),
+    [
+        (explainer(index="banzhaf"), X, EACH, "arguments.index: 'shapley' in the run, 'banzhaf'"),
+        (explainer(), X + 1, EACH, "rows.sha256"),
+        (explainer(lambda z: 2 * product(z)), X, EACH, "model.code.*model.answers"),
+        (explainer(), X, 7, "rows_per_part: 10 in the run, 7 now"),
+        (explainer(seed=1), X, EACH, "arguments.seed"),
+    ],
+)
+def test_another_question_is_refused_with_its_fields(made, rows, each, fields, tmp_path) -> None:
+    swept(tmp_path)
+    before = (tmp_path / "manifest.json").read_bytes()
+    with pytest.raises(xj.InputError, match=fields):
+        swept(tmp_path, made=made, rows=rows, rows_per_part=each)
+    assert (tmp_path / "manifest.json").read_bytes() == before
+    swept(tmp_path, made=explainer(index="shapley", max_memory=1 << 28))  # the same question
+
+
+def garbled(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        garbled,
+        lambda path: path.write_bytes(path.read_bytes()[:-100]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes((path.parent / "part-000002.npz").read_bytes()),
+    ],
+    ids=["garbled", "truncated", "empty", "another"],
+)
+def test_a_bad_part_is_set_aside_and_answered_again(spoil, tmp_path: Path) -> None:
+    swept(tmp_path)
+    spoil(tmp_path / "part-000001.npz")
+    assert xj.open_run(tmp_path).missing == (1,)
+    with pytest.warns(xj.XaiWarning, match="part 1 was damaged"):
+        run = swept(tmp_path)
+    same(run.explanation(), explainer()(X))
+    assert len(list(tmp_path.glob("aside-000001-*.npz"))) == 1
+
+
+def test_two_drivers_are_refused(tmp_path: Path) -> None:
+    with RunDirectory.made(tmp_path).driven():
+        with pytest.raises(xj.InputError, match=f"another driver.*host.*process {os.getpid()}, si"):
+            swept(tmp_path)
+    swept(tmp_path)
+
+
+def test_an_exception_of_the_model_comes_through(tmp_path: Path) -> None:
+    rows = X.copy()
+    rows[17, 3] = 99
+    made = explainer(lambda z: raises_on(99, z))
+    with pytest.raises(ArithmeticError, match="holds 99") as raised:
+        swept(tmp_path, made=made, rows=rows)
+    assert any("part 1, rows 10 to 19 of X" in note for note in raised.value.__notes__)
+    assert parts(tmp_path) == ["part-000000.npz"]
+    assert xj.open_run(tmp_path).missing == (1, 2)
+
+
+def test_ctrl_c_leaves_a_run_and_an_explainer_that_go_on(tmp_path: Path) -> None:
+    stops = []
+
+    def stopped(rows):
+        if stops:
+            stops.clear()
+            raise KeyboardInterrupt
+        return product(rows)
+
+    made = explainer(stopped)
+    swept(tmp_path, made=made)
+    (tmp_path / "part-000002.npz").unlink()
+    stops.append(True)
+    with pytest.raises(KeyboardInterrupt):
+        swept(tmp_path, made=made)
+    same(swept(tmp_path, made=made).explanation(), made(X))
+
+
+def test_a_model_that_hangs_is_left_behind(tmp_path: Path) -> None:
+    def slow(rows):
+        if (np.asarray(rows) == 99).any():
+            time.sleep(3)
+        return product(rows)
+
+    rows = X.copy()
+    rows[17, 3] = 99
+    with pytest.raises(TimeoutError, match="part 1, rows 10 to 19.*timeout=1"):
+        swept(tmp_path, made=explainer(slow), rows=rows, timeout=1)
+    assert parts(tmp_path) == ["part-000000.npz"]
+
+
+def test_a_full_disk_keeps_what_is_there(tmp_path: Path, monkeypatch) -> None:
+    swept(tmp_path)
+    (tmp_path / "part-000001.npz").unlink()
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            swept(tmp_path)
+    assert parts(tmp_path) == ["part-000000.npz", "part-000002.npz"]
+    assert not list(tmp_path.glob(".*.tmp"))
+    same(swept(tmp_path).explanation(), explainer()(X))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes into read-only folders")
+def test_a_read_only_directory_is_an_os_error(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(OSError):
+        swept(tmp_path / "run")
+
+
+def test_a_folder_of_other_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(xj.InputError, match="holds other files"):
+        swept(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no manifest"):
+        xj.open_run(tmp_path)
+    (tmp_path / "notes.txt").unlink()
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(xj.InputError, match="no manifest of a run"):
+        xj.open_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"format": "csv"}, xj.InputError, "format must be one of"),
+        ({"retries": -1}, xj.InputError, "retries must be at least 0"),
+        ({"timeout": 0}, xj.InputError, "timeout must be a positive"),
+        ({"rows_per_part": 0}, xj.InputError, "rows_per_part must be at least 1"),
+        ({"executor": "dask"}, xj.InputTypeError, "executor must be None"),
+        ({"executor": 0}, xj.InputError, "executor must be at least 1"),
+        ({"options": {"indx": 1}}, xj.InputError, "takes for the rows: outputs"),
+        ({"options": {"outputs": [0]}}, xj.InputError, "outputs has 1 entries, but X has 25"),
+        ({"rows": X[:, :3]}, xj.InputError, "rows of shape"),
+        ({"rows": X[:0]}, xj.InputError, "X has 0 rows"),
+        ({"rows": "nowhere.parquet"}, FileNotFoundError, "no file or folder"),
+        ({"made": xj.AEC()}, xj.InputTypeError, "no answer for each row"),
+        ({"made": xj.as_model(product, backend="host")}, xj.InputTypeError, "no answer for each"),
+        ({"made": xj.QII(xj.as_model(product, backend="host", threshold=1), X, quantity="rate")},
+         xj.InputError, "X"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_refused_before_any_work(options, error, said, tmp_path) -> None:
+    with pytest.raises(error, match=said):
+        swept(tmp_path / "run", **options)
+    assert not parts(tmp_path / "run")
+
+
+KILLED = """
+import sys
+from sweeping import X, explainer
+import xaijax as xj
+xj.sweep(explainer(), X, sys.argv[1], rows_per_part=10)
+"""
+
+
+def driver(out: Path, failpoint: str = "") -> int:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "XAIJAX_FAILPOINT": failpoint}
+    command = [sys.executable, "-c", KILLED, str(out)]
+    return subprocess.run(command, env=env, timeout=120, check=False).returncode
+
+
+@pytest.mark.parametrize(
+    ("failpoint", "left"),
+    [
+        ("after-temporary:3", 1),  # of the manifest, and of two parts
+        pytest.param("mid-write:20", 0, marks=pytest.mark.slow),
+        pytest.param("after-rename:3", 2, marks=pytest.mark.slow),
+    ],
+)
+def test_a_killed_driver_loses_no_more_than_its_part(failpoint, left, tmp_path: Path) -> None:
+    assert driver(tmp_path, failpoint) == -9
+    assert len(parts(tmp_path)) == left or failpoint.startswith("mid")
+    for path in tmp_path.glob("part-*.npz"):
+        xj.load(path)
+    run = swept(tmp_path)
+    assert not run.missing and not list(tmp_path.glob(".part*.tmp"))
+    assert run.explanation().values.tobytes() == explainer()(X).values.tobytes()
+
+
+def test_a_translated_estimator_answers_each_part_alike(tmp_path: Path) -> None:
+    linear = pytest.importorskip("sklearn.linear_model")
+    model = xj.as_model(linear.LinearRegression().fit(X, product(X)))
+    made = xj.Explainer(model, B)
+    first = swept(tmp_path / "once", made=made)
+    model.comparison.to_host("said the test")  # as a row of another call would do
+    again = swept(tmp_path / "again", made=made)
+    np.testing.assert_array_equal(again.explanation().values, first.explanation().values)
+
+
+def test_the_manifest_is_plain_json(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "x"]})
+    model = xj.as_model(lambda f: f["a"].to_numpy() * (f["b"] == "x"), backend="host")
+    swept(tmp_path, made=xj.Explainer(model, frame), rows=frame)
+    found = json.loads((tmp_path / "manifest.json").read_text())
+    assert found["question"]["rows"]["columns"] == ["a", "b"]
+    assert len(found["question"]["rows"]["sha256"]) == 64

@@ -1,0 +1,21 @@
+"""Sweeps: many rows explained part by part, in a directory that is never lost.
+
+A part is a range of rows and the file of their explanation. A recipe of the explainer and a range
+travel; the rows are read where they are explained; files, and not messages, say what is done.
+
+Reading order:
+
+    operators   `batches`: an explainer for the batches of Spark, Ray Data, Dask, pandas, polars
+    sweep       `sweep`: arguments, the question, parts that are missing, the driver
+    driver      parts go out, receipts come back, what is lost goes out again
+    engines/    where parts run: here, processes, a Dask Client, Ray, other executors, shards
+    run         `Run` and `open_run`: what a directory holds
+    exports     a run as a Parquet file or a zarr group
+    joined      parts as one explanation, in bounded memory
+    task        one part, run anywhere
+    directory   the files of a run, written whole or not at all; one driver at a time
+    question    what is asked, as JSON, by which a later call resumes or is refused
+    inputs      the rows, wherever they are
+    parquet     rows of Parquet files, by row groups
+    progress    a bar, or a line a minute
+"""

@@ -1,0 +1,174 @@
+"""A run directory: what is asked (manifest.json), and a file for each part: the truth.
+
+Parts are replaced whole, by a new name that is moved over the old one, and never appended to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xaijax.core.errors import InputError, XaiError
+from xaijax.results.explanation import Explanation
+from xaijax.results.files import npz
+from xaijax.results.files.npz import as_path, write_atomically
+from xaijax.results.rules import Rules
+
+FORMAT, SCHEMA = "xaijax.Run", 1
+MANIFEST, LOCK = "manifest.json", "driver.lock"
+RULES = "xaijax.Rules"  # what a part of rules says it holds
+if sys.platform != "win32":
+    import fcntl
+
+
+def _rules(fields: Mapping[str, Any]) -> Rules:
+    return Rules.from_json(fields["rules"])
+
+
+MAKERS: dict[str, Callable[[dict[str, Any]], Explanation | Rules]] = {
+    npz.FORMAT: lambda fields: Explanation(**fields),
+    RULES: _rules,
+}
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The folder of one run."""
+
+    path: Path
+
+    @classmethod
+    def made(cls, out: Any) -> RunDirectory:
+        """The folder `out`, made where there is none; raises InputError for one of other files."""
+        path = as_path(out)
+        if path.exists() and not path.is_dir():
+            raise InputError(f"out: {path} is a file; give the name of a directory.")
+        if path.is_dir() and not (path / MANIFEST).exists():
+            others = [one.name for one in path.iterdir() if not one.name.startswith((".", LOCK))]
+            if others:
+                raise InputError(
+                    f"out: {path} holds other files ({sorted(others)[0]!r}) and no run. Give a new "
+                    "directory, or an empty one."
+                )
+        path.mkdir(parents=True, exist_ok=True)
+        return cls(path)
+
+    @property
+    def manifest(self) -> dict[str, Any] | None:
+        """What is asked, as JSON; None: nothing yet. Raises InputError for what is no manifest."""
+        try:
+            text = (self.path / MANIFEST).read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            found = json.loads(text)
+            if found["format"] != FORMAT or found["schema"] > SCHEMA:
+                raise ValueError(f"it holds {found['format']!r:.40}, schema {found['schema']!r:.9}")
+            sizes = [found["rows"], found["rows_per_part"], found["parts"]]
+            if not all(type(one) is int and one > 0 for one in sizes):
+                raise ValueError("its sizes are no whole numbers")
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{self.path / MANIFEST} is no manifest of a run that this version reads: {error}."
+            ) from None
+        return found
+
+    def write_manifest(self, content: Mapping[str, Any]) -> None:
+        """Write it whole; it stays as it is for the life of the run."""
+        text = json.dumps({"format": FORMAT, "schema": SCHEMA, **content}, indent=1).encode()
+        write_atomically(self.path / MANIFEST, lambda file: file.write(text))
+
+    def part(self, number: int) -> Path:
+        """The file of a part."""
+        return self.path / f"part-{number:06d}.npz"
+
+    def write(self, number: int, answer: Explanation | Rules) -> None:
+        """Write a part whole: a file of `Explanation.save`, or one that holds `Rules.to_json`."""
+        if isinstance(answer, Rules):
+            npz.write(self.part(number), {"rules": answer.to_json()}, RULES)
+        else:
+            answer.save(self.part(number))
+
+    def read(self, number: int) -> Explanation | Rules:
+        """What a part holds; raises OSError, InputError."""
+        return npz.read(self.part(number), MAKERS)
+
+    def wrong(self, number: int, rows: int) -> str | None:
+        """Why a part does not count: "" where there is none, else what is wrong; None: it is valid.
+
+        Valid is what can be read whole (each member has a CRC) and holds so many rows.
+        """
+        try:
+            found = self.read(number)
+        except FileNotFoundError:
+            return ""
+        except XaiError as error:
+            return str(error)
+        return None if len(found) == rows else f"it holds {len(found)} rows in place of {rows}"
+
+    def set_aside(self, number: int) -> Path:
+        """Give a bad part another name, under which it is never read."""
+        aside = self.path / f"aside-{number:06d}-{time.time_ns()}.npz"
+        os.replace(self.part(number), aside)
+        return aside
+
+    def write_failed(self, failed: Mapping[int, str], whose: str = "") -> None:
+        """Keep why parts failed; none: nothing is kept."""
+        path = self.path / f"failed{whose}.json"
+        if failed:
+            text = json.dumps({str(number): said for number, said in failed.items()}, indent=1)
+            write_atomically(path, lambda file: file.write(text.encode()))
+        else:
+            path.unlink(missing_ok=True)
+
+    @property
+    def failed(self) -> dict[int, str]:
+        """Why parts failed, of all drivers; a part that was answered since may be among them."""
+        found: dict[int, str] = {}
+        for path in sorted(self.path.glob("failed*.json")):
+            with contextlib.suppress(OSError, ValueError):
+                found |= {int(n): str(said) for n, said in json.loads(path.read_bytes()).items()}
+        return found
+
+    @contextlib.contextmanager
+    def driven(self, whose: str = "") -> Iterator[None]:
+        """Be the one driver of the directory; with `whose`, the one of that shard.
+
+        Raises InputError where another one lives, with its host, process and start. The system
+        takes the lock back however a driver ends.
+        """
+        with contextlib.ExitStack() as held:
+            held.enter_context(_locked(self.path / LOCK, shared=bool(whose)))
+            if whose:
+                held.enter_context(_locked(self.path / f"{LOCK}{whose}", shared=False))
+            yield
+
+
+@contextlib.contextmanager
+def _locked(path: Path, shared: bool) -> Iterator[None]:
+    mode = os.O_RDWR | os.O_CREAT
+    with os.fdopen(os.open(path, mode, 0o666), "r+") as file:
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"out: another driver is at work on {path.parent}: {file.read().strip()}. Wait "
+                    "for it, or give another directory."
+                ) from None
+            except OSError:  # a file system without locks
+                pass
+        file.seek(0)
+        file.truncate()
+        start = time.strftime("%Y-%m-%d %H:%M:%S")
+        file.write(f"host {socket.gethostname()}, process {os.getpid()}, since {start}\n")
+        file.flush()
+        yield

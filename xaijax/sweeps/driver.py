@@ -1,0 +1,126 @@
+"""The driver of a sweep: parts go out, receipts come back, what is lost goes out again.
+
+Files are the truth. A receipt without a valid part is a failure, and a valid part without a receipt
+a success, which a later call finds.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from xaijax.core.errors import SweepIncompleteError, XaiError
+from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.engines.protocol import Engine, Lost
+from xaijax.sweeps.task import Receipt, Task
+
+DEATHS = 3  # of a part's process, after which it is given up; after one less it runs alone
+FULL = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM)  # not the part's fault
+LOOKS = 0.2  # seconds between two looks at the clock, where parts have a deadline
+
+
+@dataclass
+class Driver:
+    """Runs the tasks of some parts through an engine.
+
+    Attributes:
+        retries: how often a part that raised, hung or left no valid file is tried again.
+        timeout: seconds that a part may take on a worker; None: any.
+        done: is told of the rows of each part that is answered.
+        failed: why parts were given up, and the first exception.
+    """
+
+    engine: Engine
+    directory: RunDirectory
+    retries: int
+    timeout: float | None
+    done: Callable[[int], None]
+    failed: dict[int, str] = field(default_factory=dict)
+    first: BaseException | None = None
+    _tries: Counter[int] = field(default_factory=Counter)
+    _deaths: Counter[int] = field(default_factory=Counter)
+    _out: dict[int, Task] = field(default_factory=dict)
+    _waiting: deque[Task] = field(default_factory=deque)
+    _alone: deque[Task] = field(default_factory=deque)
+
+    def run(self, tasks: Iterable[Task]) -> None:
+        """All of them, until each is answered or given up."""
+        coming = iter(tasks)
+        while True:
+            self._give_out(coming)
+            if not self._out:
+                return
+            seconds = None if self.timeout is None else min(LOOKS, self.timeout)
+            for part, outcome in self.engine.finished(seconds):
+                if part in self._out:
+                    self._came(self._out.pop(part), outcome)
+            self._stop_late()
+
+    def _give_out(self, coming: Iterable[Task]) -> None:
+        while len(self._out) < self.engine.at_once:
+            if self._waiting:
+                task = self._waiting.popleft()
+            else:
+                found = next(iter(coming), None)
+                if found is None:
+                    break
+                task = found
+            self._submit(task)
+        if not self._out and self._alone:  # nobody else can be hurt
+            self._submit(self._alone.popleft())
+
+    def _submit(self, task: Task) -> None:
+        self._out[task.part] = task
+        self.engine.submit(task)
+
+    def _came(self, task: Task, outcome: Receipt | BaseException) -> None:
+        if isinstance(outcome, Receipt):
+            wrong = self.directory.wrong(task.part, task.last - task.first)
+            if wrong is None:
+                self.done(outcome.rows)
+                return
+            outcome = OSError(f"{task.where()}: no valid file was left: {wrong or 'it is missing'}")
+        if isinstance(outcome, Lost):
+            self._deaths[task.part] += outcome.deaths
+            if self._deaths[task.part] >= DEATHS:
+                self._give_up(task, outcome)
+            elif self._deaths[task.part] == DEATHS - 1:
+                self._alone.append(task)
+            else:
+                self._waiting.append(task)
+            return
+        if isinstance(outcome, OSError) and outcome.errno in FULL:
+            raise outcome
+        self._tries[task.part] += 1
+        certain = isinstance(outcome, XaiError)  # the same rows would be refused again
+        if certain or self._tries[task.part] > self.retries:
+            self._give_up(task, outcome)
+        else:
+            self._waiting.append(task)
+
+    def _stop_late(self) -> None:
+        """Stop parts that have taken longer than `timeout`; each such run counts as a try."""
+        if self.timeout is None:
+            return
+        for part, task in list(self._out.items()):
+            if not self.engine.cancel(part, self.timeout):
+                continue
+            del self._out[part]
+            told = f"{task.where()}, took more than timeout={self.timeout:g} seconds"
+            self._came(task, TimeoutError(told))
+
+    def _give_up(self, task: Task, why: BaseException) -> None:
+        self.failed[task.part] = f"{task.where()}: {type(why).__name__}: {why}"
+        self.first = self.first or why
+
+
+def incomplete(directory: RunDirectory, failed: dict[int, str], parts: int) -> SweepIncompleteError:
+    """The error at the end of a sweep with parts that were given up."""
+    some = "; ".join(list(failed.values())[:3])
+    more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
+    return SweepIncompleteError(
+        f"{len(failed):,} of {parts:,} parts of {directory.path} failed, the others are kept: "
+        f"{some}{more}. run.failed lists them (xaijax.open_run); the same call tries them again."
+    )

@@ -1,0 +1,16 @@
+"""Where the parts of a sweep run: one protocol, an engine for each kind of workers.
+
+Reading order:
+
+    choose      which engine `executor=` names
+    slurm       shards: every driver answers its own parts
+    processes   spawned local processes, one part at a time each
+    worker      what runs in such a process
+    futures     anything with `.submit`: executors, a Dask Client, Ray
+    here        this process
+    protocol    `Engine`: what the driver asks of it
+"""
+
+from xaijax.sweeps.engines.choose import ray as ray
+from xaijax.sweeps.engines.choose import shard as shard
+from xaijax.sweeps.engines.choose import slurm as slurm

@@ -1,0 +1,112 @@
+"""Which engine `executor=` names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from xaijax.core import checks
+from xaijax.core.errors import InputTypeError
+from xaijax.core.public import public
+from xaijax.sweeps.engines.futures import Ray, of_dask, of_executor
+from xaijax.sweeps.engines.here import Here
+from xaijax.sweeps.engines.processes import Processes
+from xaijax.sweeps.engines.protocol import Engine
+from xaijax.sweeps.engines.slurm import Shard, checked_shard, of_slurm
+from xaijax.sweeps.task import Opened
+
+
+def shard_of(executor: Any) -> tuple[Shard, Any]:
+    """(the parts that are this driver's own, what runs them); refuses what is no executor."""
+    if isinstance(executor, Shard):
+        return executor, executor.executor
+    if isinstance(executor, int) and executor is not None:
+        return Shard(), checks.whole_number(executor, "executor")
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise InputTypeError(
+            "executor must be None, a number of processes, or have a method submit (a Dask Client, "
+            f"concurrent.futures, xaijax.engines.ray()); got {type(executor).__name__}."
+        )
+    return Shard(), executor
+
+
+@contextmanager
+def engine_of(executor: Any, opened: Opened, timeout: float | None) -> Iterator[Engine]:
+    """The engine, closed at the end whatever happens."""
+    engine = _engine(executor, opened, timeout)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def _engine(executor: Any, opened: Opened, timeout: float | None) -> Engine:
+    if executor is None:
+        return Here(opened, timeout)
+    if isinstance(executor, int):
+        return Processes(executor)
+    if isinstance(executor, Ray):
+        return executor.engine()
+    if hasattr(executor, "nthreads"):  # a Dask Client
+        return of_dask(executor)
+    return of_executor(executor)
+
+
+@public
+def ray(num_cpus: float = 1, num_gpus: float = 0) -> Ray:
+    """Ray tasks as the `executor=` of `xaijax.sweep`. Needs `pip install ray`.
+
+    It uses the cluster that `ray.init` connected to, else it starts a local one.
+
+    Args:
+        num_cpus, num_gpus: what one part takes of the cluster's resources.
+
+    Returns:
+        An executor.
+
+    Example:
+        >>> import xaijax as xj
+        >>> executor = xj.engines.ray(num_cpus=2)
+    """
+    return Ray(checks.positive(num_cpus, "num_cpus"), float(num_gpus))
+
+
+@public
+def slurm(executor: Any = None) -> Shard:
+    """This job's share of a SLURM array, as the `executor=` of `xaijax.sweep`.
+
+    Each job of `sbatch --array=0-9` runs the same script, and answers every tenth part into one
+    directory, which all of them see.
+
+    Args:
+        executor: what runs this job's own parts, as of `xaijax.sweep`. None: this process.
+
+    Returns:
+        An executor.
+
+    Raises:
+        InputError: SLURM's variables are not there.
+    """
+    return of_slurm(executor=executor)
+
+
+@public
+def shard(k: int, n: int, executor: Any = None) -> Shard:
+    """Share k (from 0) of n drivers of one directory, as the `executor=` of `xaijax.sweep`.
+
+    Args:
+        k, n: ints. Part p is answered by the driver with k = p modulo n.
+        executor: what runs this driver's own parts, as of `xaijax.sweep`. None: this process.
+
+    Returns:
+        An executor.
+
+    Raises:
+        InputError, InputTypeError: k is not below n, or no whole number.
+
+    Example:
+        >>> import xaijax as xj
+        >>> executor = xj.engines.shard(0, 4)
+    """
+    return checked_shard(k, n, executor)

@@ -1,0 +1,84 @@
+"""What runs in a spawned process: tasks come in by one pipe, outcomes go out by another.
+
+The process is started by `boot` and not by multiprocessing, which would run the person's script
+again in it. Whatever the model prints goes to stderr, and not between the outcomes.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+LENGTH = struct.Struct("<Q")
+BOOT = (
+    "import sys; sys.path[:] = {path!r}; from xaijax.sweeps.engines import worker; worker.serve()"
+)
+BEGUN = "begun"
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def boot(cores: Sequence[int] | None, path: Sequence[str]) -> str:
+    """The program of a worker; cores: that are its own, since libraries count those they see."""
+    own = "" if cores is None else f"import os; os.sched_setaffinity(0, {list(cores)!r}); "
+    return own + BOOT.format(path=list(path))
+
+
+def send(stream: BinaryIO, content: Any) -> None:
+    """One message: its length, and a pickle."""
+    body = pickle.dumps(content, protocol=5)
+    stream.write(LENGTH.pack(len(body)) + body)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> Any:
+    """The next message; raises EOFError where the other side has ended."""
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        raise EOFError
+    (length,) = LENGTH.unpack(head)
+    body = stream.read(length)
+    if len(body) < length:
+        raise EOFError
+    return pickle.loads(body)
+
+
+def serve() -> None:
+    """Run tasks until there are no more: (function, arguments) in; out BEGUN, then (True, result)
+    or (False, exception).
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's, who ends this process
+    coming, going = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    while True:
+        try:
+            function, arguments = receive(coming)
+        except EOFError:
+            return
+        except Exception as error:  # what it needs is not here
+            outcome = False, error
+        else:
+            send(going, BEGUN)
+            try:
+                outcome = True, function(*arguments)
+            except Exception as error:
+                outcome = False, error
+        sys.stderr.flush()
+        try:
+            send(going, outcome)
+        except BrokenPipeError:
+            return
+        except Exception:  # an exception that does not travel
+            told = f"{type(outcome[1]).__name__}: {outcome[1]}"
+            send(going, (False, _with_notes(RuntimeError(told), outcome[1])))
+
+
+def _with_notes(error: Exception, like: Any) -> Exception:
+    for note in getattr(like, "__notes__", ()):
+        error.add_note(str(note))
+    return error

@@ -1,0 +1,189 @@
+"""The rows of a sweep, wherever they are: each task carries what it needs to read its own.
+
+Letters: N rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.games.measure.replacement import Baseline
+from xaijax.sweeps import parquet
+from xaijax.tables.rows import rows_of
+
+AT_ONCE = 1 << 16  # rows of a frame that are digested together
+
+
+class Piece(Protocol):
+    """Some rows, to be read where they are explained; it travels by pickle."""
+
+    def read(self) -> Any:
+        """The rows, as an explainer takes them."""
+        ...
+
+
+class Source(Protocol):
+    """All rows of a sweep."""
+
+    @property
+    def rows(self) -> int:
+        """N."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """What tells these rows from others, as JSON takes it; reads all of them."""
+        ...
+
+    def part(self, first: int, last: int) -> Piece:
+        """Rows first to last - 1."""
+        ...
+
+
+def source_of(X: Any, background: Any) -> Source:
+    """The rows given as X: an array, a memory map, a frame, a file or a folder of files.
+
+    background: the rows that the explainer was made of, by which the columns of files are read.
+
+    Raises InputError, InputTypeError for what is none of these, and for no rows.
+    """
+    if isinstance(X, str | os.PathLike) and str(X).endswith(".npy"):
+        X = np.load(X, mmap_mode="r", allow_pickle=False)
+    if isinstance(X, str | os.PathLike) or parquet.is_dataset(X):
+        found: Source = parquet.source_of(X, *wanted_of(background))
+    elif X is None:
+        raise InputTypeError("X is None: a sweep needs the rows that are to be explained.")
+    elif _reopened(X):
+        found = _Mapped(X)
+    else:
+        if not (rows_of(X).is_frame or rows_of(X).kind != "array" or hasattr(X, "shape")):
+            X = checks.as_array(X, "X")
+        found = _Held(X)
+    if not found.rows:
+        raise InputError("X has 0 rows; at least 1 is needed.")
+    return found
+
+
+def background_of(given: dict[str, Any]) -> Any:
+    """The rows among an explainer's arguments, a Baseline's too."""
+    found = given.get("background", given.get("data"))
+    if isinstance(found, Baseline):
+        return found.rows if found.rows is not None else found.row
+    return found
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Rows in this process: a task carries its own."""
+
+    X: Any
+
+    @property
+    def rows(self) -> int:
+        return len(rows_of(self.X))
+
+    def facts(self) -> dict[str, Any]:
+        given = rows_of(self.X)
+        told = {"rows": self.rows, "kind": given.kind, "sha256": digest_of_rows(self.X)}
+        if given.is_frame:
+            told["columns"] = [str(label) for label in given.labels]
+        elif hasattr(self.X, "shape"):
+            told |= {"shape": list(self.X.shape[1:]), "dtype": str(self.X.dtype)}
+        return told
+
+    def part(self, first: int, last: int) -> Piece:
+        return _Rows(rows_of(self.X).part(first, last))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    rows: Any
+
+    def read(self) -> Any:
+        return self.rows
+
+
+class _Mapped(_Held):
+    """A memory map of a whole file: a task carries its name, and reads its own rows."""
+
+    def part(self, first: int, last: int) -> Piece:
+        X: np.memmap = self.X
+        order = "C" if X.flags.c_contiguous else "F"
+        return _OfFile(str(X.filename), X.dtype.str, X.offset, X.shape, order, first, last)
+
+
+@dataclass(frozen=True)
+class _OfFile:
+    filename: str
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+    order: Any
+    first: int
+    last: int
+
+    def read(self) -> np.ndarray:
+        opened = np.memmap(self.filename, self.dtype, "r", self.offset, self.shape, self.order)
+        return np.array(opened[self.first : self.last])
+
+
+def _reopened(X: Any) -> bool:
+    """Whether it is the map of a file from its start, so that a part can be found in the file."""
+    return isinstance(X, np.memmap) and isinstance(X.base, mmap.mmap) and X.filename is not None
+
+
+def wanted_of(background: Any) -> tuple[str, list[str] | None]:
+    """How rows of files are handed over: ("array" | "pandas" | "polars", columns or None)."""
+    given = rows_of(background)
+    if given.kind in ("pandas", "polars"):
+        return given.kind, [str(label) for label in given.labels]
+    if given.kind != "array":
+        raise InputTypeError(
+            "X is a table of columns, but the explainer's background is rows in several arrays. "
+            "Give X as the model takes it."
+        )
+    return "array", None
+
+
+def _bytes(X: Any) -> Iterator[bytes]:
+    """The bytes of all rows, piece by piece: of arrays, of the columns of frames, of leaves."""
+    given = rows_of(X)
+    if given.is_frame:
+        for first in range(0, len(given), AT_ONCE):
+            some = rows_of(given.part(first, first + AT_ONCE))
+            for label, column in zip(some.labels, some.columns(), strict=True):
+                yield repr(label).encode()
+                yield from _of_array(column)
+    elif given.kind == "array":
+        yield from _of_array(X)
+    else:
+        for path, leaf in jax.tree_util.tree_leaves_with_path(X):
+            yield jax.tree_util.keystr(path).encode()
+            yield from _of_array(leaf)
+
+
+def _of_array(array: Any) -> Iterator[bytes]:
+    array = np.asanyarray(array)
+    yield f"{array.dtype}{array.shape}".encode()
+    if array.dtype.hasobject:
+        yield repr([(type(one).__name__, one) for one in array.ravel().tolist()]).encode()
+        return
+    for _, part in checks.chunks(array):
+        yield np.ascontiguousarray(part).tobytes()
+
+
+def digest_of_rows(X: Any) -> str:
+    """SHA-256 of rows of any kind."""
+    found = hashlib.sha256()
+    for one in _bytes(X):
+        found.update(one)
+    return found.hexdigest()

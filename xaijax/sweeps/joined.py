@@ -1,0 +1,134 @@
+"""Parts joined into one result; no more is held than one part and the result, or with files less.
+
+Letters: N rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from xaijax.results.explanation import Explanation, per_instance
+from xaijax.results.merge import SUMMED, merge
+from xaijax.results.player_data import concatenate
+from xaijax.results.rules import Rules
+from xaijax.sweeps.task import PART
+
+FOLDER = "joined"  # of the run directory: arrays that a lazy explanation maps
+ARRAYS = ("values", "base_values", "std_errors", "present", "data")
+Made = Callable[[str, tuple[int, ...], Any], np.ndarray]  # (name, shape, dtype) -> an empty array
+
+
+class Parts(Protocol):
+    """The parts of a run, as this file reads them."""
+
+    @property
+    def sizes(self) -> Sequence[int]: ...  # rows of each
+    def explanation_of(self, number: int) -> Explanation: ...
+
+
+def joined(parts: Parts, lazy: bool, folder: Path) -> Explanation:
+    """One explanation of all parts; lazy: its arrays are memory maps of files in `folder`."""
+    whole = _whole(parts)
+    if not lazy:
+        return _filled(parts, whole, lambda _, shape, dtype: np.empty(shape, dtype))
+    target = folder / FOLDER
+    if not target.is_dir():
+        making = folder / f".{FOLDER}-{uuid.uuid4().hex}"
+        making.mkdir()
+        try:
+            _filled(parts, whole, lambda name, *how: _mapped(making / f"{name}.npy", *how))
+            if target.is_dir():
+                shutil.rmtree(making)  # another reader was faster
+            else:
+                os.replace(making, target)
+        except BaseException:
+            shutil.rmtree(making, ignore_errors=True)
+            raise
+    return _filled(parts, whole, lambda name, *_: np.load(target / f"{name}.npy", "r"), False)
+
+
+def forget(folder: Path) -> None:
+    """Remove the files of lazy explanations: a part is about to change."""
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)
+
+
+def joined_rules(parts: Sequence[Rules]) -> Rules:
+    """The rules of all parts, in order; counts are added up."""
+    stats = dict(parts[0].stats)
+    stats.pop(PART, None)
+    for name in (*SUMMED, "rounds"):
+        if name in stats:
+            stats[name] = sum(part.stats[name] for part in parts)
+    rules = tuple(rule for part in parts for rule in part.rules)
+    return dataclasses.replace(parts[0], rules=rules, stats=stats)
+
+
+def _mapped(path: Path, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    return np.lib.format.open_memmap(path, "w+", dtype, shape)
+
+
+def _whole(parts: Parts) -> Explanation:
+    """`merge` of one row of each part: what all of it says beside its arrays, and its checks."""
+    rows = []
+    for number in range(len(parts.sizes)):
+        part = without_part(parts.explanation_of(number))
+        one = part[:1]  # whose arrays are views that would keep the part
+        arrays = {
+            name: np.array(getattr(one, name))
+            for name in ARRAYS
+            if isinstance(getattr(one, name), np.ndarray)
+        }
+        stats = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in one.stats.items()}
+        rows.append(dataclasses.replace(one, stats=stats, **arrays))
+    whole = merge(rows)
+    N = int(sum(parts.sizes))
+    provenance, stats = dict(whole.provenance), dict(whole.stats)
+    if "instances" in provenance:
+        provenance["instances"] = N
+    if isinstance(stats.get("naive_rows"), list):
+        stats["naive_rows"] = sum(stats["naive_rows"])
+    return dataclasses.replace(whole, provenance=provenance, stats=stats)
+
+
+def without_part(found: Explanation) -> Explanation:
+    """The explanation of a part without what is of the part alone."""
+    stats = {name: value for name, value in found.stats.items() if name != PART}
+    return dataclasses.replace(found, stats=stats)
+
+
+def _filled(parts: Parts, whole: Explanation, made: Made, fill: bool = True) -> Explanation:
+    """`whole` with the arrays of all parts; fill: read from the parts, else there already."""
+    count, N = len(parts.sizes), int(sum(parts.sizes))
+    stats = [name for name, value in whole.stats.items() if per_instance(value, count)]
+    fields = {name: getattr(whole, name) for name in ARRAYS}
+    of_rows = {name: one for name, one in fields.items() if isinstance(one, np.ndarray)}
+    of_rows |= {f"stats.{name}": whole.stats[name] for name in stats}
+    out = {k: made(k, (N, *one.shape[1:]), one.dtype) for k, one in of_rows.items()}
+    frames, start = [], 0
+    framed = whole.data is not None and "data" not in of_rows
+    for number, size in enumerate(parts.sizes if fill or framed else ()):
+        part = parts.explanation_of(number)
+        if framed:
+            frames.append(part.data)
+        for name, array in out.items() if fill else ():
+            field, _, stat = name.partition(".")
+            own = part.stats.get(stat) if stat else getattr(part, field)
+            # What a part does not say is the same for all of its rows, as `merge` has it.
+            array[start : start + size] = of_rows[name][number] if own is None else own
+        start += size
+    values = {name: out.get(name, fields[name]) for name in ARRAYS}
+    if framed:
+        values["data"] = concatenate(frames)
+    for array in out.values():
+        if isinstance(array, np.memmap) and fill:
+            array.flush()
+    every = {**whole.stats, **{name: out[f"stats.{name}"] for name in stats}}
+    return dataclasses.replace(whole, stats=every, **values)

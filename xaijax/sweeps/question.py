@@ -1,0 +1,193 @@
+"""What a run directory answers, as JSON: by it a second call resumes, or is refused.
+
+Letters: N rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.travel import made_of
+from xaijax.core.version import __version__
+from xaijax.games.measure.replacement import Baseline
+from xaijax.methods.fingerprint import digest_of
+from xaijax.models import Model
+from xaijax.sweeps.inputs import digest_of_rows
+from xaijax.tables.rows import rows_of
+
+PROBED = 32  # rows that the model's answers are compared on
+NEAR = 1e-3  # by which they may differ, of their spread: another platform rounds in other places
+FREE = ("batch_size", "max_memory", "devices", "tile")  # arguments that change no value
+SHOWN = 8  # fields that differ, in a message
+
+
+def method_of(explainer: object) -> Callable[..., Any]:
+    """What answers rows: the call of an explainer, or its `explain`.
+
+    Raises InputTypeError for what has no answer for each row.
+    """
+    if isinstance(explainer, type) or not hasattr(explainer, "__dict__"):
+        raise InputTypeError(f"explainer must be an explainer, got {explainer!r:.80}.")
+    for name in ("__call__", "explain"):
+        if callable(getattr(explainer, name, None)) and not isinstance(explainer, Model):
+            made_of(explainer)  # that it can travel is known before any work
+            return getattr(explainer, name)
+    raise InputTypeError(
+        f"explainer is a {type(explainer).__name__}, which has no answer for each row. Give an "
+        "Explainer, FederatedExplainer, QII of an individual quantity or AnchorExplainer."
+    )
+
+
+def accepted(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those options that are keywords of the function."""
+    return {k: v for k, v in options.items() if k in inspect.signature(function).parameters}
+
+
+def checked_options(explainer: object, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The keywords of the call; raises InputError, InputTypeError for what it does not take."""
+    method = method_of(explainer)
+    if options is not None and not isinstance(options, Mapping):
+        raise InputTypeError(
+            f"options must be a dict of keywords of {type(explainer).__name__}, got "
+            f"{options!r:.60}."
+        )
+    given = dict(options or {})
+    takes = [one for one in inspect.signature(method).parameters if one not in ("X", "progress")]
+    for name in given:
+        if name not in takes:
+            raise InputError(
+                f"options has {name!r}, but {type(explainer).__name__} takes for the rows: "
+                f"{', '.join(takes) or 'nothing'}."
+            )
+    return given
+
+
+def question_of(
+    explainer: object, options: Mapping[str, Any], rows: Mapping[str, Any], first: Any
+) -> dict[str, Any]:
+    """The fields that make two runs one; first: some rows, which the model is asked for."""
+    given = _with_defaults(type(explainer), made_of(explainer))
+    model = given.pop("model", None)
+    told = {name: described(one) for name, one in given.items() if name not in FREE}
+    asked = _with_defaults(method_of(explainer), options)
+    return {
+        "method": type(explainer).__name__,
+        "arguments": told,
+        "options": {name: described(one) for name, one in asked.items()},
+        "model": None if model is None else _of_model(model, first),
+        "rows": dict(rows),
+        "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
+    }
+
+
+def _with_defaults(function: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    own = inspect.signature(function).parameters
+    left = ("self", "X", "progress")
+    defaults = {name: one.default for name, one in own.items() if name not in left}
+    return {k: v for k, v in {**defaults, **given}.items() if v is not inspect.Parameter.empty}
+
+
+def described(value: Any) -> Any:
+    """A value as JSON has it: plain ones as they are, others by their digest."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value if value == value else repr(value)
+    if isinstance(value, np.generic):
+        return described(value.item())
+    if isinstance(value, Baseline):
+        return {"baseline": described(value.row), "rows": described(value.rows)}
+    if isinstance(value, np.ndarray | jax.Array) or rows_of(value).is_frame:
+        return {"rows": len(value) if np.ndim(value) else 0, "sha256": digest_of_rows(value)}
+    if isinstance(value, list | tuple):
+        return [described(one) for one in value]
+    if isinstance(value, Mapping):
+        return {str(name): described(one) for name, one in value.items()}
+    name = getattr(value, "__qualname__", type(value).__qualname__)
+    return {"object": name, "digest": digest_of(value)}
+
+
+def refuse_other(there: Mapping[str, Any], here: Mapping[str, Any], where: Any) -> None:
+    """Raise InputError where the run answers another question, with the fields that differ."""
+    differ = list(_differing(there, here, ""))
+    if not differ:
+        return
+    told = "; ".join(
+        f"{name}: {_short(a)} in the run, {_short(b)} now" for name, a, b in differ[:SHOWN]
+    )
+    more = f"; and {len(differ) - SHOWN} more" if len(differ) > SHOWN else ""
+    raise InputError(
+        f"out={str(where)!r} holds a run of another question. It differs in {told}{more}. Give "
+        "another directory, or ask what that run asks."
+    )
+
+
+def _differing(a: Any, b: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        for key in dict.fromkeys([*a, *b]):
+            yield from _differing(a.get(key), b.get(key), f"{name}.{key}" if name else str(key))
+    elif not (a == b or (name == "model.answers" and _near(a, b))):
+        yield name, a, b
+
+
+def _near(a: Any, b: Any) -> bool:
+    try:
+        first, second = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    except (TypeError, ValueError):  # labels
+        return False
+    if first.shape != second.shape or not first.size:
+        return False
+    spread = np.ptp(first[np.isfinite(first)]) if np.isfinite(first).any() else 0.0
+    return bool(np.allclose(first, second, NEAR, NEAR * spread, equal_nan=True))
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _of_model(model: Model, rows: Any) -> dict[str, Any]:
+    """Its options, digests of its function and parameters, and what it answers to some rows."""
+    found = model.recipe
+    given = {} if found is None else {**found.given, **found.changes}
+    told = {
+        name: described(one) for name, one in given.items() if name not in ("f", "params", "state")
+    }
+    function = given.get("f")
+    told["function"] = getattr(function, "__qualname__", type(function).__qualname__)
+    code = _code(function)  # without what it closes over, which it may write: answers tell of that
+    if code is not None:
+        told["code"] = digest_of(code if model.deterministic else function)
+    leaves = jax.tree.leaves(model.params)
+    if leaves and model.comparison is None:
+        digest = hashlib.sha256()
+        for leaf in leaves:
+            digest.update(digest_of(np.asarray(leaf)).encode())
+        told["params"] = digest.hexdigest()
+    if model.deterministic:
+        told["answers"] = _answers(model, rows)
+    return told
+
+
+def _code(function: Any) -> Any:
+    while not hasattr(function, "__code__"):
+        inner = getattr(function, "func", None) or getattr(function, "__wrapped__", None)
+        if inner is None:
+            return None
+        function = inner
+    return function.__code__
+
+
+def _answers(model: Model, rows: Any) -> Any:
+    some = rows_of(rows).part(0, PROBED)
+    if model.output == "label":
+        return [str(one) for one in model.labels(some)]
+    if model.loop == "jax" and model.reader is None and rows_of(some).is_frame:
+        some = rows_of(some).matrix()
+    # Fewer digits than float64 has: a file of numbers, read by people too.
+    return [float(f"{one:.9g}") for one in np.ravel(model.predict(some))]

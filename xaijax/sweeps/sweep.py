@@ -1,0 +1,216 @@
+"""`sweep`: many rows explained part by part, in a directory that is never lost.
+
+Letters: N rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError
+from xaijax.core.public import public
+from xaijax.core.travel import made_of
+from xaijax.core.typing import Progress as Shown
+from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.driver import Driver, incomplete
+from xaijax.sweeps.engines.choose import Shard, engine_of, shard_of
+from xaijax.sweeps.inputs import Source, background_of, source_of
+from xaijax.sweeps.joined import forget
+from xaijax.sweeps.progress import Progress
+from xaijax.sweeps.question import accepted, checked_options, question_of, refuse_other
+from xaijax.sweeps.run import Run
+from xaijax.sweeps.task import Opened, Recipe, Task
+from xaijax.tables.rows import rows_of
+
+FORMATS = ("npz", "parquet", "zarr")
+LOOKED_AT = 64  # rows that the plan is made of
+MOST, LEAST = 10_000, 64  # rows of a part
+MODEL_ROWS = {"jax": 2 << 27, "host": 2 << 20}  # of a part, about
+
+
+@public
+def sweep(
+    explainer: object,
+    X: Any,
+    out: str | os.PathLike[str],
+    executor: Any = None,
+    rows_per_part: int | None = None,
+    retries: int = 3,
+    timeout: float | None = None,
+    format: Literal["npz", "parquet", "zarr"] = "npz",
+    options: Mapping[str, Any] | None = None,
+    progress: Shown = None,
+) -> Run:
+    """Explain many rows part by part into a directory; calling it again resumes.
+
+    Each part is a file that is written whole or not at all, and the files are the truth: whatever
+    ends a process, parts that are there stay, and the next call answers what is missing. The values
+    of a part depend on the explainer and its own rows alone, so they are the same by whichever
+    engine, in whichever order (bit for bit on one platform; stats["platform"] says which). No
+    memory is taken that grows with N, beside the rows where they are given as an array.
+
+    Args:
+        explainer: an `Explainer`, `FederatedExplainer`, `AnchorExplainer`, or a `QII` of an
+            individual quantity. With workers it travels as a recipe.
+        X: rows [N, *F]: an array, a memory map, a frame; or a file "rows.npy" or "rows.parquet", a
+            folder of Parquet files or a pyarrow Dataset of them, whose columns are read by the
+            names of the explainer's background where that is a frame, else as a matrix. Of maps and
+            files each worker reads its own rows.
+        out: the directory. A new or an empty one, or that of the same sweep.
+        executor: where the parts run. None: here. A whole number: so many spawned processes of
+            this machine. A Dask Client, `xaijax.engines.ray()`, or anything whose
+            submit(function, *args) returns a future. `xaijax.engines.slurm()` or `shard(k, n)`:
+            here, but only the parts of this one of several drivers.
+        rows_per_part: int or None. None: those of the run that is there; of a new run at most
+            10,000, fewer where the model is asked for more than about 3e8 rows (on the host 2e6).
+        retries: int from 0. How often a part that raised, or took too long, is tried again on
+            workers. Errors of this library are not: the rows would be refused again. Here
+            exceptions come through at once. A part whose process died twice runs alone, and is
+            given up when that dies too.
+        timeout: float or None. Seconds that one part may take; then its worker is ended.
+        format: "npz"; "parquet" and "zarr" write explanation.parquet or explanation.zarr into
+            `out` as well, once all parts are there (`Run.to_parquet`, `Run.to_zarr`).
+        options: dict or None. Keywords of the explainer's call: {"outputs": "predicted"},
+            {"index": "banzhaf"} of `QII`, {"threshold": 0.9} of anchors.
+        progress: None (a bar in terminals and notebooks; elsewhere a line a minute on stderr), True
+            or False.
+
+    Returns:
+        A `Run`, complete (of a shard: as far as all shards are).
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted; a directory of another
+            question, with the fields that differ, or at which another driver is at work; what an
+            explainer says of its first rows. An explainer that cannot travel, with the part that
+            cannot, where there are workers.
+        SweepIncompleteError: at the end, where parts failed; the others are there.
+        TimeoutError, OSError (a full or read-only disk), the model's own exceptions: parts that
+            are there are kept.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> explainer = xj.Explainer(xj.as_model(lambda X: X[:, 0] * X[:, 1]), np.zeros((1, 2)))
+        >>> X = np.array([[2.0, 3.0], [1.0, 4.0], [5.0, 2.0]])
+        >>> run = xj.sweep(explainer, X, tempfile.mkdtemp(), rows_per_part=2)
+        >>> run.explanation().values.round(3)
+        array([[3., 3.],
+               [2., 2.],
+               [5., 5.]])
+    """
+    given = checked_options(explainer, options)
+    checks.one_of(format, "format", FORMATS)
+    retries = checks.whole_number(retries, "retries", least=0)
+    seconds = None if timeout is None else checks.positive(timeout, "timeout")
+    each = None if rows_per_part is None else checks.whole_number(rows_per_part, "rows_per_part")
+    shard, executor = shard_of(executor)
+    source = source_of(X, background_of(made_of(explainer)))
+    _refuse_outputs(given.get("outputs"), source.rows)
+    directory = RunDirectory.made(out)
+    with directory.driven(shard.name):
+        opened = Opened(_asked(explainer, given, source, directory, each), given)
+        run = Run(directory.path)
+        numbers = _left(run, directory, shard)
+        if numbers:
+            forget(directory.path)
+            recipe = Recipe.of(opened.explainer, given) if executor or opened.compares else None
+            tasks = (_task(run, source, number, recipe) for number in numbers)
+            rows = [run.sizes[number] for number in numbers]
+            with engine_of(executor, opened, seconds) as engine:
+                with Progress(progress, run.rows, run.rows - sum(rows)) as bar:
+                    driver = Driver(engine, directory, retries, seconds, bar.done)
+                    _drive(driver, tasks, shard)
+    if format != "npz" and not (shard.name and run.missing):
+        path = directory.path / f"explanation.{format}"
+        if numbers or not path.exists():
+            (run.to_parquet if format == "parquet" else run.to_zarr)(path)
+    return run
+
+
+def _drive(driver: Driver, tasks: Iterator[Task], shard: Shard) -> None:
+    """Run the tasks, and keep why some were given up, also where the driver is interrupted."""
+    try:
+        driver.run(tasks)
+    except KeyboardInterrupt as stopped:
+        stopped.add_note("xaijax: the parts that are done are kept; the same call goes on.")
+        raise
+    finally:
+        driver.directory.write_failed(driver.failed, shard.name)
+    if driver.failed:
+        parts = (driver.directory.manifest or {}).get("parts", 0)
+        raise incomplete(driver.directory, driver.failed, parts) from driver.first
+
+
+def _asked(
+    explainer: object,
+    options: dict[str, Any],
+    source: Source,
+    directory: RunDirectory,
+    each: int | None,
+) -> Any:
+    """The explainer with the run's tile; a new run's manifest is written, another's is refused."""
+    there = directory.manifest
+    size = each or (there or {}).get("rows_per_part", LOOKED_AT)
+    some = source.part(0, min(LOOKED_AT, size, source.rows)).read()  # of the first part alone
+    plan = _planned(explainer, options, some)  # which refuses rows that are not accepted
+    question = question_of(explainer, options, source.facts(), some)
+    if there is None:
+        each = min(each or _rows_of_part(plan), source.rows)
+        parts = -(-source.rows // each)
+        content = {"question": question, "rows": source.rows, "rows_per_part": each}
+        tile = plan.tile if plan is not None and plan.backend == "jax" else None
+        directory.write_manifest({**content, "parts": parts, "tile": tile})
+        there = directory.manifest or {}
+    size = there["rows_per_part"]
+    before = {**there["question"], "rows_per_part": size}
+    now = {**question, "rows_per_part": size if each is None else min(each, source.rows)}
+    refuse_other(before, now, directory.path)
+    tile = there["tile"]
+    if tile is None or (plan is not None and plan.tile == tile):
+        return explainer
+    return type(explainer)(**{**made_of(explainer), "tile": tile})
+
+
+def _planned(explainer: object, options: dict[str, Any], some: Any) -> Any:
+    plan = getattr(explainer, "plan", None)
+    if plan is None:
+        return None
+    known = accepted(plan, options)
+    if "outputs" in known and np.ndim(known["outputs"]):
+        known["outputs"] = known["outputs"][: len(rows_of(some))]
+    return plan(some, **known)
+
+
+def _rows_of_part(plan: Any) -> int:
+    """As many as ask a model for some hundred million rows; a part is then seconds of work."""
+    if plan is None:
+        return MOST
+    asked = max(1.0, float(np.mean(plan.model_rows)))
+    return int(np.clip(MODEL_ROWS[plan.backend] / asked, LEAST, MOST))
+
+
+def _left(run: Run, directory: RunDirectory, shard: Shard) -> list[int]:
+    """Parts of this shard that have no valid file; files that are not valid are set aside."""
+    numbers = [number for number in run.missing if shard.has(number)]
+    for number in numbers:
+        if directory.part(number).exists():
+            aside = directory.set_aside(number)
+            checks.warn(f"part {number} was damaged: it is now {aside.name}, and answered again.")
+    return numbers
+
+
+def _task(run: Run, source: Source, number: int, recipe: Recipe | None) -> Task:
+    first, last = run.range_of(number)
+    out = str(run.path.absolute())
+    return Task(number, first, last, source.part(first, last), out, recipe)
+
+
+def _refuse_outputs(outputs: Any, rows: int) -> None:
+    if outputs is not None and np.ndim(outputs) and len(outputs) != rows:
+        raise InputError(f"options: outputs has {len(outputs):,} entries, but X has {rows:,} rows.")

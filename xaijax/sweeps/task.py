@@ -1,0 +1,165 @@
+"""One part of a sweep, run anywhere: rows read, explained, written; what comes back is small.
+
+The recipe of the explainer travels with the task, is opened once in a process, and the file that is
+written is the truth: a receipt says no more than that one should be there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import platform
+import threading
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from xaijax.core.errors import InputTypeError, LongRunWarning, XaiError
+from xaijax.core.travel import made_of, pack, unpack
+from xaijax.results.explanation import Explanation
+from xaijax.results.rules import Rules
+from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.inputs import Piece
+from xaijax.sweeps.question import accepted, method_of
+
+PART = "part"  # in the stats of a part: what is of it alone, and goes when parts are joined
+_opened = threading.local()  # an explainer is asked by one thread at a time
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An explainer and the keywords of its call, packed."""
+
+    explainer: bytes
+    options: bytes
+    x64: bool  # whether JAX keeps 64 bits where it was made
+
+    @classmethod
+    def of(cls, explainer: object, options: dict[str, Any]) -> Recipe:
+        """Pack them; raises InputTypeError that names what cannot travel."""
+        packed = pack(explainer, "explainer")
+        return cls(packed, pack(options, "options"), bool(jax.config.jax_enable_x64))
+
+    @property
+    def digest(self) -> str:
+        """Of its bytes."""
+        return hashlib.blake2b(self.explainer + self.options, digest_size=16).hexdigest()
+
+    def open(self) -> Opened:
+        """The explainer, made in this process and thread unless it was the last one asked."""
+        last = getattr(_opened, "last", None)
+        if last is not None and last[0] == self.digest and not last[1].changed:
+            return last[1]
+        if jax.config.jax_enable_x64 != self.x64:
+            jax.config.update("jax_enable_x64", self.x64)
+        made = Opened(unpack(self.explainer, "explainer"), unpack(self.options, "options"))
+        _opened.last = self.digest, made
+        return made
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An explainer that is ready to be asked, and the keywords of its call."""
+
+    explainer: object
+    options: dict[str, Any]
+
+    @property
+    def compares(self) -> bool:
+        """Whether its model is a translated estimator, which rows may change."""
+        return self._comparison is not None
+
+    @property
+    def changed(self) -> bool:
+        """Whether what it was asked has changed how it answers: a translated estimator whose rows
+        sent it to the host, or centred it. Each part is asked of one that has not, so that what
+        a part holds does not depend on the parts before it.
+        """
+        found = self._comparison
+        return found is not None and (found.reason is not None or found.centred is not None)
+
+    @property
+    def _comparison(self) -> Any:
+        return getattr(made_of(self.explainer).get("model"), "comparison", None)
+
+    def answer(self, rows: Any, first: int) -> Explanation | Rules:
+        """The answer for some rows; first: their place among all."""
+        method = method_of(self.explainer)
+        options = dict(self.options)
+        outputs = options.get("outputs")
+        if outputs is not None and not isinstance(outputs, str):
+            options["outputs"] = outputs[first : first + len(rows)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LongRunWarning)  # of a sweep the bar tells
+            return method(rows, **options, **accepted(method, {"progress": False}))
+
+
+@dataclass(frozen=True)
+class Task:
+    """A part, with all that is needed to run it."""
+
+    part: int
+    first: int  # rows first to last - 1 of X
+    last: int
+    piece: Piece
+    out: str
+    recipe: Recipe | None  # None: the explainer is where the task runs
+
+    def where(self) -> str:
+        """Which rows these are, in words."""
+        return f"part {self.part}, rows {self.first:,} to {self.last - 1:,} of X"
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a task says when its part is written; under 1 kB as a pickle."""
+
+    part: int
+    rows: int
+    seconds: float
+    bytes: int
+    worker: str  # host and process
+
+
+def run(task: Task, opened: Opened | None = None) -> Receipt:
+    """Answer a part and write its file; opened: the explainer, where it is here already.
+
+    An exception of the model comes through unchanged, with the rows in a note.
+    """
+    started = time.perf_counter()
+    try:
+        if opened is None:
+            assert task.recipe is not None
+            opened = task.recipe.open()
+        answer = opened.answer(task.piece.read(), task.first)
+        if not isinstance(answer, Explanation | Rules) or len(answer) != task.last - task.first:
+            raise InputTypeError(
+                f"{type(opened.explainer).__name__} answers {task.last - task.first:,} rows with "
+                f"{type(answer).__name__} of {len(answer):,}: it has no answer for each row."
+            )
+    except Exception as error:
+        if not (isinstance(error, XaiError) and "part " in str(error)):
+            error.add_note(f"xaijax: raised in {task.where()}; the parts before are kept.")
+        raise
+    seconds = time.perf_counter() - started
+    facts = {"first": task.first, "last": task.last, "seconds": seconds, "platform": here()}
+    stats = {**answer.stats, PART: facts}
+    directory = RunDirectory(Path(task.out))
+    directory.write(task.part, dataclasses.replace(answer, stats=stats))
+    size = os.path.getsize(directory.part(task.part))
+    return Receipt(task.part, task.last - task.first, seconds, size, _worker())
+
+
+def here() -> str:
+    """What bits depend on, beside versions: the machine and the devices."""
+    kinds = sorted({device.device_kind for device in jax.local_devices()})
+    return f"{platform.system()} {platform.machine()}, {jax.default_backend()}: {', '.join(kinds)}"
+
+
+def _worker() -> str:
+    return f"{platform.node()}, process {os.getpid()}"
