@@ -7,16 +7,17 @@ import sys
 from collections.abc import Callable, Sequence
 
 from xaijax import demo
-from xaijax.core.errors import XaiError
+from xaijax.core.errors import SweepIncompleteError, XaiError
 from xaijax.core.version import __version__
 from xaijax.federated.command_line.commands import add_commands
+from xaijax.sweeps.command import add_command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with the arguments `argv` (None: of the process); the exit status.
 
-    0: done. 1: an error of the library, told in one line on stderr. Arguments that are not accepted
-    end the process with status 2, as argparse does.
+    0: done. 1: an error of the library, told in one line on stderr. 2: a sweep with parts that are
+    missing. Arguments that are not accepted end the process with status 2, as argparse does.
     """
     parser = _parser()
     arguments = parser.parse_args(argv)
@@ -27,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.run(arguments)
     except (XaiError, ImportError, OSError) as error:  # ImportError: names the missing extra
         print(f"xaijax: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, SweepIncompleteError) else 1
     return 0
 
 
@@ -58,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         help="of the training and of the rows drawn (default: %(default)s)",
     )
     command.set_defaults(run=_demo)
+    add_command(commands)
     add_commands(commands)
     return parser
 

@@ -142,9 +142,9 @@ def _reopened(X: Any) -> bool:
 
 
 def wanted_of(background: Any) -> tuple[str, list[str] | None]:
-    """How rows of files are handed over: ("array" | "pandas" | "polars", columns or None)."""
+    """How rows of files are handed over: ("array" or a library of frames, columns or None)."""
     given = rows_of(background)
-    if given.kind in ("pandas", "polars"):
+    if given.is_frame:
         return given.kind, [str(label) for label in given.labels]
     if given.kind != "array":
         raise InputTypeError(

@@ -19,6 +19,7 @@ from xaijax.sweeps.exports import columns_of
 from xaijax.sweeps.inputs import background_of, wanted_of
 from xaijax.sweeps.question import checked_options
 from xaijax.sweeps.task import Recipe
+from xaijax.tables.made_frames import frame_of_columns, widened
 from xaijax.tables.rows import rows_of
 
 
@@ -52,28 +53,25 @@ class Batches:
 
     def pandas(self, frame: Any) -> Any:
         """A pandas frame: for Dask's `map_partitions`, and Spark's `mapInPandas`."""
-        library: Any = require("pandas", "xaijax[data]")
-        if isinstance(frame, Iterator):
-            return map(self.pandas, frame)
-        values = library.DataFrame(self._of_frame(frame), index=frame.index)
-        return library.concat([frame, values], axis=1)
+        return self._framed(frame)
 
     def polars(self, frame: Any) -> Any:
         """A polars frame."""
-        library: Any = require("polars", "polars")
-        return frame.hstack(library.DataFrame(self._of_frame(frame)))
+        return self._framed(frame)
 
     def ray(self, batch: Any) -> Any:
         """A batch {name: array}, as Ray's `map_batches` gives; a Table or a pandas frame too."""
         if not isinstance(batch, Mapping):
-            return self.arrow(batch) if hasattr(batch, "schema") else self.pandas(batch)
+            return self._framed(batch) if rows_of(batch).is_frame else self.arrow(batch)
         given = {name: np.asarray(one) for name, one in batch.items()}
         return given | self._values(self._read(given), given)
 
-    def _of_frame(self, frame: Any) -> dict[str, Any]:
+    def _framed(self, frame: Any) -> Any:
+        if isinstance(frame, Iterator):
+            return map(self._framed, frame)
         given = rows_of(frame)
         columns = dict(zip(map(str, given.labels), given.columns(), strict=True))
-        return self._values(self._read(columns), columns)
+        return widened(frame, self._values(self._read(columns), columns))
 
     def _read(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The columns that the explainer reads, in its order."""
@@ -97,8 +95,7 @@ class Batches:
     def _rows(self, read: Mapping[str, np.ndarray]) -> Any:
         if self._kind == "array":
             return np.column_stack(list(read.values()))
-        library: Any = require(self._kind, self._kind)
-        return library.DataFrame(dict(read))
+        return frame_of_columns(self._kind, read)
 
 
 @public

@@ -17,6 +17,7 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
+from xaijax.tables.made_frames import frame_of_arrow
 
 ROWS = 1 << 16  # decoded at a time
 
@@ -30,7 +31,7 @@ def is_dataset(X: Any) -> bool:
 def source_of(X: Any, kind: str, columns: Sequence[str] | None) -> ParquetRows:
     """The rows of a file, of all *.parquet of a folder (by name), or of a Dataset's files.
 
-    kind: "array", "pandas" or "polars", what a part is read as. columns: those that are wanted, in
+    kind: "array" or a library of frames, what a part is read as. columns: those that are wanted, in
     order; None: all.
 
     Raises ImportError without pyarrow; InputError, InputTypeError for what cannot be read.
@@ -82,12 +83,7 @@ class ParquetRows:
         """The rows of this part: an array [n, F], or a frame."""
         arrow: Any = require("pyarrow", "xaijax[scale]")
         table = arrow.Table.from_batches(list(self._batches()))
-        if self.kind == "array":
-            return _matrix(table)
-        if self.kind == "pandas":
-            return table.to_pandas(ignore_metadata=True)
-        polars: Any = require("polars", "polars")
-        return polars.from_arrow(table)
+        return _matrix(table) if self.kind == "array" else frame_of_arrow(self.kind, table)
 
     def _batches(self) -> Iterator[Any]:
         """Record batches of exactly these rows; of a row group no more is kept than they hold."""

@@ -1,0 +1,117 @@
+"""The command `xaijax sweep`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pkgutil
+import runpy
+import sys
+from typing import Any
+
+from xaijax.core.errors import InputError, SweepIncompleteError
+from xaijax.sweeps.engines.choose import shard, slurm
+from xaijax.sweeps.sweep import FORMATS, sweep
+
+ABOUT = "explain many rows part by part into a directory; the same command resumes"
+MORE = """
+EXPLAINER is module:name or file.py:name, an explainer or a function that returns one:
+    xaijax sweep jobs.py:explainer rows.parquet out/ --processes 4
+In a job of a SLURM array each task answers its share of the parts, as with --shard.
+Exit status: 0 done, 1 an error, 2 parts are missing (as where arguments are not accepted).
+"""
+
+
+def add_command(commands: Any) -> None:
+    """Put the command under `xaijax`."""
+    command = commands.add_parser(
+        "sweep",
+        help=ABOUT,
+        description=f"{ABOUT.capitalize()}.",
+        epilog=MORE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("explainer", metavar="EXPLAINER", help="module:name or file.py:name")
+    command.add_argument("rows", metavar="ROWS", help=".parquet, .npy, or a folder of .parquet")
+    command.add_argument("out", metavar="DIR", help="the run's directory")
+    command.add_argument("--processes", type=int, metavar="N", help="spawned processes")
+    command.add_argument("--shard", metavar="K/N", help="only the parts of driver K (from 0) of N")
+    command.add_argument("--rows-per-part", type=int, metavar="N")
+    command.add_argument("--retries", type=int, default=3, metavar="N", help="(default: 3)")
+    command.add_argument("--timeout", type=float, metavar="SECONDS", help="of one part")
+    command.add_argument("--format", choices=FORMATS, default="npz", help="(default: npz)")
+    command.add_argument(
+        "--option", action="append", default=[], metavar="NAME=JSON", help="of the explainer's call"
+    )
+    command.add_argument("--quiet", action="store_true", help="no progress")
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Sweep as the arguments say; raises SweepIncompleteError where its own parts are missing."""
+    given = _options(arguments.option)
+    executor, own = _executor(arguments)
+    found = sweep(
+        explainer_of(arguments.explainer),
+        arguments.rows,
+        arguments.out,
+        executor,
+        arguments.rows_per_part,
+        arguments.retries,
+        arguments.timeout,
+        arguments.format,
+        options=given or None,
+        progress=False if arguments.quiet else None,
+    )
+    left = found.missing
+    print(found)
+    if left and not own:
+        raise SweepIncompleteError(f"{len(left)} of {found.parts} parts are missing.")
+
+
+def explainer_of(name: str) -> Any:
+    """The object that `module:name` or `file.py:name` names; of a function what it returns.
+
+    Raises InputError where there is none.
+    """
+    place, _, member = name.rpartition(":")
+    if not place:
+        raise InputError(f"EXPLAINER must be module:name or file.py:name, got {name!r}.")
+    try:
+        if place.endswith(".py"):
+            found = runpy.run_path(place)[member]
+        else:
+            if "" not in sys.path:
+                sys.path.insert(0, "")
+            found = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, KeyError, FileNotFoundError, ValueError) as error:
+        told = f"{type(error).__name__}: {error}"
+        raise InputError(f"EXPLAINER: {name!r} is not there: {told}.") from error
+    plain = callable(found) and hasattr(found, "__code__")
+    return found() if plain else found
+
+
+def _executor(arguments: argparse.Namespace) -> tuple[Any, bool]:
+    """(executor, whether other drivers answer other parts)."""
+    if arguments.shard is not None:
+        number, slash, of = arguments.shard.partition("/")
+        if not (slash and number.isdigit() and of.isdigit()):
+            raise InputError(f"--shard must be K/N, two whole numbers, got {arguments.shard!r}.")
+        return shard(int(number), int(of), arguments.processes), True
+    if "SLURM_ARRAY_TASK_ID" in os.environ:
+        return slurm(arguments.processes), True
+    return arguments.processes, False
+
+
+def _options(texts: list[str]) -> dict[str, Any]:
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--option must be NAME=JSON, got {text!r}.")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value  # a word
+    return found
