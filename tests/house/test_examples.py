@@ -21,6 +21,7 @@ NEED = {
     "qii_report": ADULT,
     "wine_collinearity": WINE,
     "anchors": TITANIC,
+    "sweep_a_million": ADULT,
 }
 SHAPES = {
     "sklearn_pipeline": (50, 12),
@@ -28,6 +29,7 @@ SHAPES = {
     "wine_collinearity": (1, 11),
     "federated": (100, 7),
     "qii_report": (2, 13),
+    "sweep_a_million": (20_000, 12),
 }
 
 
@@ -36,6 +38,8 @@ SHAPES = {
 def test_example_runs(path, tmp_path, monkeypatch):
     if path.stem in NEED and not NEED[path.stem].exists():
         pytest.skip(f"needs {NEED[path.stem].name}: XAIJAX_DATA is not set")
+    if path.stem == "sweep_a_million":
+        pytest.importorskip("pyarrow", reason="needs the extra [scale]")
     assert len(path.read_text().splitlines()) < 80
     matplotlib.use("Agg")
     picture = tmp_path / "picture.png"
