@@ -19,6 +19,7 @@ from bench.cases import (
     sampled,
     stream,
     structures,
+    sweeps,
     walk,
     wire,
 )
@@ -38,6 +39,7 @@ NUMBERED = (
     *structures.CASES,
     *anchors.CASES,
     *networks.CASES,
+    *sweeps.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case

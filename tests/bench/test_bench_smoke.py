@@ -9,7 +9,7 @@ import pytest
 from bench.cases import CASES
 from bench.environments import HERE
 
-NEED_ADULT = {"T3", "T5", "T6", "T11", "T12", "T12-svm", "T24", "qii-table"}
+NEED_ADULT = {"T3", "T5", "T6", "T11", "T12", "T12-svm", "T24", "T25", "T26", "qii-table"}
 OWN_ENVIRONMENT = {
     "T13": "alibi",
     "T14": "anchor-exp",
@@ -20,7 +20,7 @@ OWN_ENVIRONMENT = {
 }
 # The newest shapiq for Python 3.11 is older than LeverageSHAP; the whole bench runs on a newer one.
 NO_PEER = ("shap is not installed", "shapiq is not installed", "this shapiq has no LeverageSHAP")
-NO_EXTRA = ("grpc is not installed", "flax is not installed")
+NO_EXTRA = ("grpc is not installed", "flax is not installed", "pyarrow is not installed")
 
 
 @pytest.mark.slow  # all cases together take minutes, and are about speed, not about a version

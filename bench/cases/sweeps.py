@@ -1,0 +1,254 @@
+"""T25 to T27: sweeps, their rate, memory and workers, and what is left when they are killed."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import xaijax
+from bench.cases.exact import Problem, adult_problem
+from bench.frame import Agreement, Case, Figure, NotRun, Outcome, Size
+from bench.jobs import MEBI, pack
+from bench.models import adult_codes, forward
+from bench.sweep_job import FLAG, in_process
+
+POINTS = ("mid-write", "after-temporary", "after-rename")
+SAME = "the same program on the same rows: not a bit may differ"
+
+
+def _values(out: Path) -> np.ndarray:
+    return xaijax.open_run(out).explanation().values
+
+
+def _equal(between: str, found: np.ndarray, wanted: np.ndarray) -> Agreement:
+    differ = float(found.tobytes() != wanted.tobytes()) and float(np.abs(found - wanted).max())
+    return Agreement(between, differ, 0.0, SAME)
+
+
+def _parquet(rows: np.ndarray, path: Path) -> str:
+    arrow = _needed("pyarrow", "pyarrow.parquet")
+    columns = {f"x{j}": rows[:, j] for j in range(rows.shape[1])}
+    arrow.parquet.write_table(arrow.table(columns), path, row_group_size=100_000)
+    return str(path)
+
+
+def _needed(name: str, module: str = "") -> Any:
+    if importlib.util.find_spec(name) is None:
+        raise NotRun(f"{name} is not installed: pip install 'xaijax[scale]'")
+    importlib.import_module(module or name)
+    return importlib.import_module(name)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """T25: many rows of Adult, drawn with repetition, from Parquet, in one process."""
+
+    problem: Problem
+    table: np.ndarray
+    rows: int
+    warm: int  # rows of the one call
+    each: int  # rows of a part
+
+    def measure(self) -> Outcome:
+        """One process: a call on some rows, warm, then the sweep."""
+        with tempfile.TemporaryDirectory(prefix="xaijax-bench-") as name:
+            folder = Path(name)
+            rng = np.random.default_rng(0)
+            drawn = self.table[rng.integers(0, len(self.table), self.rows)]
+            rows = _parquet(drawn, folder / "rows.parquet")
+            inputs = folder / "in.npz"
+            pack(inputs, self.problem.params, background=self.problem.background)
+            job: dict[str, Any] = {"method": "network", "inputs": str(inputs), "rows": rows}
+            job |= {"out": str(folder / "run"), "rows_per_part": self.each, "warm": self.warm}
+            _, told = in_process(**job)
+            model = xaijax.as_model(forward, self.problem.params)
+            made = xaijax.Explainer(model, self.problem.background)
+            some = made(drawn[: self.each], progress=False).values
+            found = xaijax.open_run(folder / "run").explanation(lazy=True).values
+            agreement = _equal("a part and one call", np.array(found[: self.each]), some)
+        rate = self.rows / told["seconds"] / (self.warm / told["one_call"])
+        over = 1 - told["explained"] / told["seconds"]
+        return Outcome(
+            (
+                Figure("rows/s of the sweep over those of one call", rate, 0.95, better="more"),
+                Figure("driver's peak above the start", told["peak"] / MEBI, 300, unit=" MiB"),
+                Figure("time outside of the explainer", 100 * over, 2, unit=" %"),
+            ),
+            agreements=(agreement,),
+            notes=(f"{self.rows:,} rows in parts of {self.each:,}; one call of {self.warm:,}",),
+            details=told,
+        )
+
+
+@dataclass(frozen=True)
+class Workers:
+    """T26: two workers of each engine over one process with one thread."""
+
+    problem: Problem
+    rows: np.ndarray
+    each: int
+    engines: tuple[str, ...]
+
+    def measure(self) -> Outcome:
+        """Each engine in a process of its own, after the one with one thread."""
+        figures, agreements, notes = [], [], []
+        with tempfile.TemporaryDirectory(prefix="xaijax-bench-") as name:
+            folder = Path(name)
+            rows = _parquet(self.rows, folder / "rows.parquet")
+            inputs = folder / "in.npz"
+            pack(inputs, self.problem.params, background=self.problem.background)
+            job: dict[str, Any] = {"method": "network", "inputs": str(inputs), "rows": rows}
+            job |= {"rows_per_part": self.each, "count": 2}
+            _, alone = in_process(**job, out=str(folder / "alone"), cores=1)
+            wanted = _values(folder / "alone")
+            for engine in self.engines:
+                if engine != "processes" and importlib.util.find_spec(MODULES[engine]) is None:
+                    notes.append(f"{engine}: not run, it is not installed")
+                    continue
+                _, told = in_process(**job, out=str(folder / engine), executor=engine)
+                gain = alone["seconds"] / told["seconds"]
+                label = f"one thread / two workers, {engine}"
+                figures.append(Figure(label, gain, 1.7, 1.9, better="more", unit="x"))
+                agreements.append(_equal(engine, _values(folder / engine), wanted))
+        notes.append("the start of the workers and their compilation included")
+        return Outcome(tuple(figures), agreements=tuple(agreements), notes=tuple(notes))
+
+
+MODULES = {"dask": "distributed", "ray": "ray"}
+
+
+@dataclass(frozen=True)
+class Kills:
+    """T27: workers are killed at three parts, and the driver at its failpoints."""
+
+    rows: np.ndarray
+    each: int
+    parts: tuple[int, ...]  # whose first workers are killed
+    engines: tuple[str, ...]
+    methods: tuple[str, ...]
+    kills: int
+
+    def measure(self) -> Outcome:
+        """Of each engine and method, what is left, beside an undisturbed run."""
+        figures, agreements, notes = [], [], []
+        with tempfile.TemporaryDirectory(prefix="xaijax-bench-") as name:
+            folder = Path(name)
+            inputs = folder / "in.npz"
+            np.savez(inputs, background=self.rows[:5])
+            flagged = self.rows.copy()
+            for at, part in enumerate(self.parts):
+                place = part * self.each
+                flagged[place, -1] = FLAG + at
+            rows = str(folder / "rows.npy")
+            np.save(rows, flagged)
+            base: dict[str, Any] = {
+                "inputs": str(inputs),
+                "rows": rows,
+                "rows_per_part": self.each,
+                "count": 2,
+            }
+            in_process(**base, method="explainer", out=str(folder / "calm"))
+            wanted = _values(folder / "calm")
+            for engine in self.engines:
+                if engine != "processes" and importlib.util.find_spec(MODULES[engine]) is None:
+                    notes.append(f"{engine}: not run, it is not installed")
+                    continue
+                marks, out = folder / f"marks-{engine}", str(folder / f"killed-{engine}")
+                marks.mkdir()
+                job = {**base, "method": "explainer", "executor": engine, "marks": str(marks)}
+                in_process(**job, out=out)
+                figures.append(Figure(f"workers killed, {engine}", len(list(marks.iterdir()))))
+                agreements.append(_equal(f"workers of {engine} killed", _values(Path(out)), wanted))
+            for method in self.methods:
+                agreements.append(self._driver(folder, base, method))
+        figures.append(Figure("drivers killed, of each method", self.kills))
+        return Outcome(tuple(figures), agreements=tuple(agreements), notes=tuple(notes))
+
+    def _driver(self, folder: Path, base: dict[str, Any], method: str) -> Agreement:
+        """Kill the driver at points drawn at random, until it ends; parts are never lost."""
+        rng, out = random.Random(method), folder / f"drivers-{method}"
+        job = {**base, "method": method, "out": str(out)}
+        if method == "anchors":
+            job["options"] = {"max_size": 1}
+        killed = there = 0
+        while killed < self.kills:
+            point = f"{rng.choice(POINTS)}:{rng.randint(1, 3)}"
+            status, _ = in_process({"XAIJAX_FAILPOINT": point}, **job)
+            killed += status < 0
+            now = len(list(out.glob("part-*.npz")))
+            if now < there:
+                return Agreement(f"{method}: parts after a kill", there - now, 0.0, SAME)
+            there = now
+            if status == 0:  # all is there: lose something, so that there is work again
+                next(iter(out.glob("part-*.npz"))).unlink()
+                there -= 1
+        in_process(**job)
+        in_process(**{**job, "out": str(folder / f"calm-{method}")})
+        runs = [xaijax.open_run(one) for one in (out, folder / f"calm-{method}")]
+        if method == "anchors":
+            texts = [[str(rule) for rule in run.rules()] for run in runs]
+            return Agreement(f"{method}: drivers killed", float(texts[0] != texts[1]), 0.0, SAME)
+        found, wanted = (run.explanation().values for run in runs)
+        return _equal(f"{method}: drivers killed", found, wanted)
+
+
+def setup_rate(size: Size) -> Rate:
+    """A million rows; the demo's network."""
+    problem = adult_problem(*((4, 3) if size == "smoke" else (4, 100)))
+    _, _, table = adult_codes(1, 1)
+    rows, warm, each = (40, 10, 20) if size == "smoke" else (1_000_000, 10_000, 10_000)
+    return Rate(problem, table, rows, warm, each)
+
+
+def setup_workers(size: Size) -> Workers:
+    """100,000 rows."""
+    problem = adult_problem(*((4, 3) if size == "smoke" else (4, 100)))
+    _, _, table = adult_codes(1, 1)
+    rows, each = (40, 20) if size == "smoke" else (100_000, 5_000)
+    drawn = table[np.random.default_rng(0).integers(0, len(table), rows)]
+    engines = ("processes",) if size == "smoke" else ("processes", "dask", "ray")
+    return Workers(problem, drawn, each, engines)
+
+
+def setup_kills(size: Size) -> Kills:
+    """40 parts of a model that costs nothing."""
+    rng, smoke = np.random.default_rng(0), size == "smoke"
+    rows = rng.integers(0, 4, (40 * 5 if not smoke else 30, 4)).astype(np.float64)
+    engines = ("processes",) if smoke else ("processes", "dask", "ray")
+    methods = ("explainer",) if smoke else ("explainer", "federated", "qii", "anchors")
+    parts = (1, 3, 4) if smoke else (4, 14, 24)
+    return Kills(rows, 5, parts, engines, methods, 1 if smoke else 50)
+
+
+CASES = (
+    Case(
+        "T25",
+        "sweep of 1,000,000 x 12 Adult rows from Parquet, 100 background rows, exact",
+        ">= .95 of one call's rows/s; <= 300 MiB; <= 2 %",
+        "",
+        setup_rate,
+        long=True,
+    ),
+    Case(
+        "T26",
+        "100,000 of these rows on 2 workers over one process of one thread",
+        ">= 1.7x each",
+        "1.9x",
+        setup_workers,
+        long=True,
+    ),
+    Case(
+        "T27",
+        "3 workers killed of 40 parts (3 engines); 50 kills of the driver (4 methods)",
+        "the bytes of an undisturbed run",
+        "",
+        setup_kills,
+        long=True,
+    ),
+)
