@@ -1,4 +1,4 @@
-"""T25 to T27: sweeps, their rate, memory and workers, and what is left when they are killed."""
+"""T25 to T28: sweeps, their rate, memory and workers, what kills leave, rows that occur often."""
 
 from __future__ import annotations
 
@@ -82,6 +82,39 @@ class Rate:
             ),
             agreements=(agreement,),
             notes=(f"{self.rows:,} rows in parts of {self.each:,}; one call of {self.warm:,}",),
+            details=told,
+        )
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """T28: rows that occur often, over each of them once, in one process each."""
+
+    problem: Problem
+    rows: np.ndarray  # all different
+    times: int
+    each: int
+
+    def measure(self) -> Outcome:
+        """The distinct rows, then all of them in a random order."""
+        with tempfile.TemporaryDirectory(prefix="xaijax-bench-") as name:
+            folder = Path(name)
+            inputs = folder / "in.npz"
+            pack(inputs, self.problem.params, background=self.problem.background)
+            order = np.random.default_rng(0).permutation(len(self.rows) * self.times)
+            order %= len(self.rows)
+            job: dict[str, Any] = {"method": "network", "inputs": str(inputs), "warm": self.each}
+            job["rows_per_part"] = self.each
+            told = {}
+            for label, rows in (("once", self.rows), ("often", self.rows[order])):
+                path = _parquet(rows, folder / f"{label}.parquet")
+                _, told[label] = in_process(**job, rows=path, out=str(folder / label))
+            often, once = (_values(folder / label) for label in ("often", "once"))
+        ratio = told["often"]["seconds"] / told["once"]["seconds"]
+        return Outcome(
+            (Figure(f"{self.times} times the rows / the rows once", ratio, 1.2, unit="x"),),
+            agreements=(_equal("rows that occur often", often, once[order]),),
+            notes=(f"{len(self.rows):,} distinct rows",),
             details=told,
         )
 
@@ -216,6 +249,15 @@ def setup_workers(size: Size) -> Workers:
     return Workers(problem, drawn, each, engines)
 
 
+def setup_repeated(size: Size) -> Repeated:
+    """20,000 distinct rows, each 20 times."""
+    problem = adult_problem(*((4, 3) if size == "smoke" else (4, 100)))
+    _, _, table = adult_codes(1, 1)
+    distinct = np.unique(table, axis=0)
+    rows, times, each = (20, 3, 10) if size == "smoke" else (20_000, 20, 5_000)
+    return Repeated(problem, distinct[:: len(distinct) // rows][:rows], times, each)
+
+
 def setup_kills(size: Size) -> Kills:
     """40 parts of a model that costs nothing."""
     rng, smoke = np.random.default_rng(0), size == "smoke"
@@ -249,6 +291,14 @@ CASES = (
         "the bytes of an undisturbed run",
         "",
         setup_kills,
+        long=True,
+    ),
+    Case(
+        "T28",
+        "sweep of Adult rows that occur 20 times, over each of them once",
+        "<= 1.2x",
+        "",
+        setup_repeated,
         long=True,
     ),
 )

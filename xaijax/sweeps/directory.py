@@ -23,7 +23,7 @@ from xaijax.results.files.npz import as_path, write_atomically
 from xaijax.results.rules import Rules
 
 FORMAT, SCHEMA = "xaijax.Run", 1
-MANIFEST, LOCK = "manifest.json", "driver.lock"
+MANIFEST, LOCK, DISTINCT = "manifest.json", "driver.lock", "distinct.npz"
 RULES = "xaijax.Rules"  # what a part of rules says it holds
 if sys.platform != "win32":
     import fcntl
@@ -52,7 +52,8 @@ class RunDirectory:
         if path.exists() and not path.is_dir():
             raise InputError(f"out: {path} is a file; give the name of a directory.")
         if path.is_dir() and not (path / MANIFEST).exists():
-            others = [one.name for one in path.iterdir() if not one.name.startswith((".", LOCK))]
+            own = (".", LOCK, DISTINCT)  # of a driver that did not come to its manifest
+            others = [one.name for one in path.iterdir() if not one.name.startswith(own)]
             if others:
                 raise InputError(
                     f"out: {path} holds other files ({sorted(others)[0]!r}) and no run. Give a new "
@@ -72,7 +73,7 @@ class RunDirectory:
             found = json.loads(text)
             if found["format"] != FORMAT or found["schema"] > SCHEMA:
                 raise ValueError(f"it holds {found['format']!r:.40}, schema {found['schema']!r:.9}")
-            sizes = [found["rows"], found["rows_per_part"], found["parts"]]
+            sizes = [found[name] for name in ("rows", "distinct", "rows_per_part", "parts")]
             if not all(type(one) is int and one > 0 for one in sizes):
                 raise ValueError("its sizes are no whole numbers")
         except (ValueError, KeyError, TypeError) as error:

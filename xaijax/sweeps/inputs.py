@@ -103,6 +103,10 @@ class _Held:
     def part(self, first: int, last: int) -> Piece:
         return _Rows(rows_of(self.X).part(first, last))
 
+    def held(self, places: np.ndarray) -> Piece:
+        """The rows at these places, which are in memory already."""
+        return _Rows(rows_of(self.X).take(places, counted=True))
+
 
 @dataclass(frozen=True)
 class _Rows:

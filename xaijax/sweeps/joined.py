@@ -20,7 +20,9 @@ from xaijax.results.merge import SUMMED, merge
 from xaijax.results.player_data import concatenate
 from xaijax.results.rules import Rules
 from xaijax.sweeps.task import PART
+from xaijax.tables.rows import rows_of
 
+AT_ONCE = 1 << 16  # rows that are copied together
 FOLDER = "joined"  # of the run directory: arrays that a lazy explanation maps
 ARRAYS = ("values", "base_values", "std_errors", "present", "data")
 Made = Callable[[str, tuple[int, ...], Any], np.ndarray]  # (name, shape, dtype) -> an empty array
@@ -34,17 +36,20 @@ class Parts(Protocol):
     def explanation_of(self, number: int) -> Explanation: ...
 
 
-def joined(parts: Parts, lazy: bool, folder: Path) -> Explanation:
-    """One explanation of all parts; lazy: its arrays are memory maps of files in `folder`."""
-    whole = _whole(parts)
+def joined(parts: Parts, lazy: bool, folder: Path, place: np.ndarray | None) -> Explanation:
+    """One explanation of all parts; lazy: its arrays are memory maps of files in `folder`.
+
+    place: int64 [N], which of the rows of the parts each row is; None: they are the rows.
+    """
+    whole = _whole(parts, int(sum(parts.sizes)) if place is None else len(place))
     if not lazy:
-        return _filled(parts, whole, lambda _, shape, dtype: np.empty(shape, dtype))
+        return _filled(parts, whole, place, lambda _, shape, dtype: np.empty(shape, dtype))
     target = folder / FOLDER
     if not target.is_dir():
         making = folder / f".{FOLDER}-{uuid.uuid4().hex}"
         making.mkdir()
         try:
-            _filled(parts, whole, lambda name, *how: _mapped(making / f"{name}.npy", *how))
+            _filled(parts, whole, place, lambda name, *how: _mapped(making / f"{name}.npy", *how))
             if target.is_dir():
                 shutil.rmtree(making)  # another reader was faster
             else:
@@ -52,7 +57,8 @@ def joined(parts: Parts, lazy: bool, folder: Path) -> Explanation:
         except BaseException:
             shutil.rmtree(making, ignore_errors=True)
             raise
-    return _filled(parts, whole, lambda name, *_: np.load(target / f"{name}.npy", "r"), False)
+    there: Made = lambda name, *_: np.load(target / f"{name}.npy", "r")  # noqa: E731
+    return _filled(parts, whole, place, there, False)
 
 
 def forget(folder: Path) -> None:
@@ -60,14 +66,16 @@ def forget(folder: Path) -> None:
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
-def joined_rules(parts: Sequence[Rules]) -> Rules:
-    """The rules of all parts, in order; counts are added up."""
+def joined_rules(parts: Sequence[Rules], place: np.ndarray | None) -> Rules:
+    """The rules of all parts, in order; counts are added up. place: as of `joined`."""
     stats = dict(parts[0].stats)
     stats.pop(PART, None)
     for name in (*SUMMED, "rounds"):
         if name in stats:
             stats[name] = sum(part.stats[name] for part in parts)
     rules = tuple(rule for part in parts for rule in part.rules)
+    if place is not None:
+        rules = tuple(rules[n] for n in place.tolist())
     return dataclasses.replace(parts[0], rules=rules, stats=stats)
 
 
@@ -75,7 +83,7 @@ def _mapped(path: Path, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return np.lib.format.open_memmap(path, "w+", dtype, shape)
 
 
-def _whole(parts: Parts) -> Explanation:
+def _whole(parts: Parts, N: int) -> Explanation:
     """`merge` of one row of each part: what all of it says beside its arrays, and its checks."""
     rows = []
     for number in range(len(parts.sizes)):
@@ -89,7 +97,6 @@ def _whole(parts: Parts) -> Explanation:
         stats = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in one.stats.items()}
         rows.append(dataclasses.replace(one, stats=stats, **arrays))
     whole = merge(rows)
-    N = int(sum(parts.sizes))
     provenance, stats = dict(whole.provenance), dict(whole.stats)
     if "instances" in provenance:
         provenance["instances"] = N
@@ -104,31 +111,54 @@ def without_part(found: Explanation) -> Explanation:
     return dataclasses.replace(found, stats=stats)
 
 
-def _filled(parts: Parts, whole: Explanation, made: Made, fill: bool = True) -> Explanation:
+def _filled(
+    parts: Parts, whole: Explanation, place: np.ndarray | None, made: Made, fill: bool = True
+) -> Explanation:
     """`whole` with the arrays of all parts; fill: read from the parts, else there already."""
-    count, N = len(parts.sizes), int(sum(parts.sizes))
-    stats = [name for name, value in whole.stats.items() if per_instance(value, count)]
+    N = int(sum(parts.sizes)) if place is None else len(place)
     fields = {name: getattr(whole, name) for name in ARRAYS}
     of_rows = {name: one for name, one in fields.items() if isinstance(one, np.ndarray)}
+    stats = [k for k, one in whole.stats.items() if per_instance(one, len(parts.sizes))]
     of_rows |= {f"stats.{name}": whole.stats[name] for name in stats}
     out = {k: made(k, (N, *one.shape[1:]), one.dtype) for k, one in of_rows.items()}
-    frames, start = [], 0
-    framed = whole.data is not None and "data" not in of_rows
-    for number, size in enumerate(parts.sizes if fill or framed else ()):
+    if fill and place is None:
+        _fill(parts, of_rows, out)
+    elif fill:
+        _spread(parts, of_rows, out, np.asarray(place))
+    values = {name: out.get(name, fields[name]) for name in ARRAYS}
+    if whole.data is not None and "data" not in of_rows:  # frames
+        every = (parts.explanation_of(number).data for number in range(len(parts.sizes)))
+        rows = concatenate(list(every))
+        values["data"] = rows if place is None else rows_of(rows).take(place, counted=True)
+    told = {**whole.stats, **{name: out[f"stats.{name}"] for name in stats}}
+    return dataclasses.replace(whole, stats=told, **values)
+
+
+def _fill(parts: Parts, of_rows: dict[str, np.ndarray], out: dict[str, np.ndarray]) -> None:
+    """Write the rows of all parts one under the other; of_rows: an entry for each part."""
+    start = 0
+    for number, size in enumerate(parts.sizes):
         part = parts.explanation_of(number)
-        if framed:
-            frames.append(part.data)
-        for name, array in out.items() if fill else ():
+        for name, array in out.items():
             field, _, stat = name.partition(".")
             own = part.stats.get(stat) if stat else getattr(part, field)
             # What a part does not say is the same for all of its rows, as `merge` has it.
             array[start : start + size] = of_rows[name][number] if own is None else own
         start += size
-    values = {name: out.get(name, fields[name]) for name in ARRAYS}
-    if framed:
-        values["data"] = concatenate(frames)
     for array in out.values():
-        if isinstance(array, np.memmap) and fill:
+        if isinstance(array, np.memmap):
             array.flush()
-    every = {**whole.stats, **{name: out[f"stats.{name}"] for name in stats}}
-    return dataclasses.replace(whole, stats=every, **values)
+
+
+def _spread(
+    parts: Parts, of_rows: dict[str, np.ndarray], out: dict[str, np.ndarray], place: np.ndarray
+) -> None:
+    """The same, where rows of the parts stand for several rows: one array after the other."""
+    D = int(sum(parts.sizes))
+    for name, array in out.items():
+        distinct = {name: np.empty((D, *array.shape[1:]), array.dtype)}
+        _fill(parts, {name: of_rows[name]}, distinct)
+        for start in range(0, len(place), AT_ONCE):
+            array[start : start + AT_ONCE] = distinct[name][place[start : start + AT_ONCE]]
+        if isinstance(array, np.memmap):
+            array.flush()

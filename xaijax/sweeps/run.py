@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xaijax.core.errors import InputError, SweepIncompleteError
 from xaijax.core.public import public, public_class
 from xaijax.results.explanation import Explanation
 from xaijax.results.rules import Rules
 from xaijax.sweeps import exports
 from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.distinct import Distinct
 from xaijax.sweeps.joined import joined, joined_rules, without_part
 from xaijax.sweeps.task import PART
 
@@ -34,7 +37,8 @@ class Run:
 
     Attributes:
         path: `pathlib.Path` of the directory.
-        rows, rows_per_part, parts: ints. N, rows of a part, and how many parts there are.
+        rows, rows_per_part, parts: ints. N, rows of a part, and how many parts there are. Of rows
+            that occur often the parts hold one each.
         manifest: dict. What is asked: method, arguments, model, rows and versions.
 
     Raises:
@@ -67,16 +71,17 @@ class Run:
         self.rows: int = found["rows"]
         self.rows_per_part: int = found["rows_per_part"]
         self.parts: int = found["parts"]
+        self._distinct: int = found["distinct"]  # rows that the parts answer
         self._valid: dict[int, tuple[int, int]] = {}  # part -> (size, time) of the file checked
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Rows of each part."""
-        last = self.rows - (self.parts - 1) * self.rows_per_part
+        """Rows of each part, of those that are asked."""
+        last = self._distinct - (self.parts - 1) * self.rows_per_part
         return (self.rows_per_part,) * (self.parts - 1) + (last,)
 
     def range_of(self, part: int) -> tuple[int, int]:
-        """(first, last + 1) of the rows of a part."""
+        """(first, last + 1) of the rows of a part, among those that are asked."""
         first = part * self.rows_per_part
         return first, first + self.sizes[part]
 
@@ -108,7 +113,7 @@ class Run:
         """
         self._refuse_incomplete()
         self._refuse_kind(Explanation)
-        return joined(self, lazy, self.path)
+        return joined(self, lazy, self.path, self._place)
 
     def rules(self) -> Rules:
         """The `Rules` of all N rows, of an `AnchorExplainer`.
@@ -119,7 +124,7 @@ class Run:
         self._refuse_incomplete()
         self._refuse_kind(Rules)
         found = [self._directory.read(n) for n in range(self.parts)]
-        return joined_rules([one for one in found if isinstance(one, Rules)])
+        return joined_rules([one for one in found if isinstance(one, Rules)], self._place)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
         """Write one Parquet file, a row group for each part. Needs `xaijax[scale]`.
@@ -174,9 +179,20 @@ class Run:
         return without_part(Explanation(**{**_fields(found), "stats": stats}))
 
     def read(self) -> Iterator[tuple[int, Explanation | Rules]]:
-        """(first row, the answer) of each part, one after the other."""
-        for number in range(self.parts):
-            yield self.range_of(number)[0], self._directory.read(number)
+        """(first row, the answer) of so many rows as a part has, one after the other."""
+        if self._place is None:
+            for number in range(self.parts):
+                yield self.range_of(number)[0], self._directory.read(number)
+            return
+        rules = isinstance(self._directory.read(0), Rules)
+        found = self.rules() if rules else self.explanation(lazy=True)
+        for first in range(0, self.rows, self.rows_per_part):
+            yield first, found[first : first + self.rows_per_part]
+
+    @property
+    def _place(self) -> np.ndarray | None:
+        """Which of the rows of the parts each row is; None: they are the rows."""
+        return None if self._distinct == self.rows else Distinct.read(self.path).place
 
     def _is_valid(self, number: int) -> bool:
         try:

@@ -17,6 +17,7 @@ from xaijax.core.public import public
 from xaijax.core.travel import made_of
 from xaijax.core.typing import Progress as Shown
 from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.distinct import Picked, distinct_of, may_share, of_run
 from xaijax.sweeps.driver import Driver, incomplete
 from xaijax.sweeps.engines.choose import Shard, engine_of, shard_of
 from xaijax.sweeps.inputs import Source, background_of, source_of
@@ -51,8 +52,9 @@ def sweep(
     Each part is a file that is written whole or not at all, and the files are the truth: whatever
     ends a process, parts that are there stay, and the next call answers what is missing. The values
     of a part depend on the explainer and its own rows alone, so they are the same by whichever
-    engine, in whichever order (bit for bit on one platform; stats["platform"] says which). No
-    memory is taken that grows with N, beside the rows where they are given as an array.
+    engine, in whichever order (bit for bit on one platform; stats["platform"] says which). Rows
+    that occur often are asked once, where that saves a fifth at least. No more memory is taken than
+    a part needs, beside the rows where they are an array, and 48 bytes a row at the start.
 
     Args:
         explainer: an `Explainer`, `FederatedExplainer`, `AnchorExplainer`, or a `QII` of an
@@ -116,6 +118,7 @@ def sweep(
     with directory.driven(shard.name):
         opened = Opened(_asked(explainer, given, source, directory, each), given)
         run = Run(directory.path)
+        source = _distinct(source, run)
         numbers = _left(run, directory, shard)
         if numbers:
             forget(directory.path)
@@ -123,7 +126,8 @@ def sweep(
             tasks = (_task(run, source, number, recipe) for number in numbers)
             rows = [run.sizes[number] for number in numbers]
             with engine_of(executor, opened, seconds) as engine:
-                with Progress(progress, run.rows, run.rows - sum(rows)) as bar:
+                asked = sum(run.sizes)
+                with Progress(progress, asked, asked - sum(rows)) as bar:
                     driver = Driver(engine, directory, retries, seconds, bar.done)
                     _drive(driver, tasks, shard)
     if format != "npz" and not (shard.name and run.missing):
@@ -161,20 +165,31 @@ def _asked(
     plan = _planned(explainer, options, some)  # which refuses rows that are not accepted
     question = question_of(explainer, options, source.facts(), some)
     if there is None:
-        each = min(each or _rows_of_part(plan), source.rows)
-        parts = -(-source.rows // each)
-        content = {"question": question, "rows": source.rows, "rows_per_part": each}
+        found = distinct_of(source) if may_share(made_of(explainer), options) else None
+        if found is not None:
+            found.write(directory.path)
+        distinct = source.rows if found is None else len(found.first)
+        each = min(each or _rows_of_part(plan), distinct)
+        parts = -(-distinct // each)
+        content = {"question": question, "rows": source.rows, "distinct": distinct}
+        content["rows_per_part"] = each
         tile = plan.tile if plan is not None and plan.backend == "jax" else None
         directory.write_manifest({**content, "parts": parts, "tile": tile})
         there = directory.manifest or {}
     size = there["rows_per_part"]
     before = {**there["question"], "rows_per_part": size}
-    now = {**question, "rows_per_part": size if each is None else min(each, source.rows)}
+    now = {**question, "rows_per_part": size if each is None else min(each, there["distinct"])}
     refuse_other(before, now, directory.path)
     tile = there["tile"]
     if tile is None or (plan is not None and plan.tile == tile):
         return explainer
     return type(explainer)(**{**made_of(explainer), "tile": tile})
+
+
+def _distinct(source: Source, run: Run) -> Source:
+    """The rows that the parts answer: all, or each of those that occur often once."""
+    count = run.manifest["distinct"]
+    return source if count == run.rows else Picked(source, of_run(run.path, source, count).first)
 
 
 def _planned(explainer: object, options: dict[str, Any], some: Any) -> Any:
@@ -208,7 +223,8 @@ def _left(run: Run, directory: RunDirectory, shard: Shard) -> list[int]:
 def _task(run: Run, source: Source, number: int, recipe: Recipe | None) -> Task:
     first, last = run.range_of(number)
     out = str(run.path.absolute())
-    return Task(number, first, last, source.part(first, last), out, recipe)
+    of = "the distinct rows of X, as they come" if isinstance(source, Picked) else "X"
+    return Task(number, first, last, of, source.part(first, last), out, recipe)
 
 
 def _refuse_outputs(outputs: Any, rows: int) -> None:

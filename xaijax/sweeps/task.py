@@ -104,15 +104,16 @@ class Task:
     """A part, with all that is needed to run it."""
 
     part: int
-    first: int  # rows first to last - 1 of X
+    first: int  # rows first to last - 1
     last: int
+    of: str  # "X", or its distinct rows
     piece: Piece
     out: str
     recipe: Recipe | None  # None: the explainer is where the task runs
 
     def where(self) -> str:
         """Which rows these are, in words."""
-        return f"part {self.part}, rows {self.first:,} to {self.last - 1:,} of X"
+        return f"part {self.part}, rows {self.first:,} to {self.last - 1:,} of {self.of}"
 
 
 @dataclass(frozen=True)
