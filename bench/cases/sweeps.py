@@ -261,7 +261,7 @@ def setup_repeated(size: Size) -> Repeated:
 def setup_kills(size: Size) -> Kills:
     """40 parts of a model that costs nothing."""
     rng, smoke = np.random.default_rng(0), size == "smoke"
-    rows = rng.integers(0, 4, (40 * 5 if not smoke else 30, 4)).astype(np.float64)
+    rows = rng.integers(0, 40, (40 * 5 if not smoke else 30, 4)).astype(np.float64)
     engines = ("processes",) if smoke else ("processes", "dask", "ray")
     methods = ("explainer",) if smoke else ("explainer", "federated", "qii", "anchors")
     parts = (1, 3, 4) if smoke else (4, 14, 24)
