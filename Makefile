@@ -12,12 +12,13 @@ export XAIJAX_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test test-all bench bench-gpu lint
+.PHONY: help demo test test-all test-engines bench bench-gpu lint
 
 help:
 	@echo "make demo       install and explain 1,000 real rows; writes xaijax-demo/"
 	@echo "make test       install and run the fast tests (ARGS='-k name' for some)"
 	@echo "make test-all   the slow ones too: audits, sweeps, notebooks, every case of the bench"
+	@echo "make test-engines  sweeps on Dask, Ray and Spark, which it installs"
 	@echo "make bench      measure against the peers; rewrites bench/README.md (CASE=T1 for one)"
 	@echo "make bench-gpu  the same on a GPU (bench/GPU.md); fails where there is none"
 	@echo "make lint       ruff and pyright"
@@ -31,6 +32,10 @@ test: $(READY)
 
 test-all: $(READY)
 	$(PYTHON) -m pytest -n auto --maxprocesses 4 $(ARGS)
+
+test-engines: $(READY)
+	$(PIP) -e ".[dev,scale]" ray pyspark
+	$(PYTHON) -m pytest -m engine tests/sweeps $(ARGS)
 
 bench: $(PEERS)
 	$(PYTHON) -m bench $(if $(CASE),--case $(CASE)) $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -46,3 +47,9 @@ class Counted:
     def __call__(self, rows):
         self.rows += len(rows)
         return product(rows)
+
+
+def slow_product(rows):
+    """The same, half a second a call."""
+    time.sleep(0.5)
+    return product(rows)

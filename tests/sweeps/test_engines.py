@@ -6,6 +6,8 @@ import functools
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -216,6 +218,7 @@ def test_receipts_and_tasks_are_small() -> None:
     assert len(pickle.dumps(receipt)) < 1000
 
 
+@pytest.mark.engine
 @pytest.mark.slow
 def test_a_dask_client(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="needs the extra [scale]")
@@ -225,3 +228,42 @@ def test_a_dask_client(tmp_path: Path) -> None:
         with distributed.Client(cluster) as client:
             run = swept(tmp_path / "run", client, made, spoiled(12))
     assert not run.missing and run.rows == N
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+def test_ray_tasks(tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray", reason="`make test-engines` installs it")
+    (tmp_path / "killed").mkdir()
+    made = explainer(functools.partial(kills_once, str(tmp_path / "killed")))
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ray.init(
+        num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": paths}
+    )
+    try:
+        run = swept(tmp_path / "run", xj.engines.ray(), made, spoiled(12))
+    finally:
+        ray.shutdown()
+    assert not run.missing and len(os.listdir(tmp_path / "killed")) == 1
+
+
+STOPPED = """
+import sys
+from sweeping import X, explainer, slow_product
+import xaijax as xj
+xj.sweep(explainer(slow_product), X, sys.argv[1], executor=1, rows_per_part=10)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_workers_and_leaves_a_run(tmp_path: Path) -> None:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", STOPPED, str(tmp_path / "run")]
+    driver = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+    while not parts(tmp_path / "run"):
+        time.sleep(0.1)
+        assert driver.poll() is None
+    driver.send_signal(signal.SIGINT)
+    _, told = driver.communicate(timeout=60)
+    assert "KeyboardInterrupt" in told and "the same call goes on" in told
+    assert xj.open_run(tmp_path / "run").missing
