@@ -232,6 +232,7 @@ def test_a_dask_client(tmp_path: Path) -> None:
 
 @pytest.mark.engine
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # Ray forks to start its own programs, and leaves pipes open
 def test_ray_tasks(tmp_path: Path) -> None:
     ray = pytest.importorskip("ray", reason="`make test-engines` installs it")
     (tmp_path / "killed").mkdir()
