@@ -133,7 +133,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
         )
         told |= {"seconds": time.perf_counter() - started, "peak": peak}
     if job["method"] == "network":
-        parts = (xaijax.load(path) for path in run.path.glob("part-*.npz"))
+        parts: Any = (xaijax.load(path) for path in run.path.glob("part-*.npz"))
         told["explained"] = sum(part.stats["part"]["seconds"] for part in parts)
     return told
 

@@ -274,12 +274,8 @@ class Model:
             fields["original"] = self.original.decided()[0]
         fields["recentred"] = recentred_copy(self, lambda model: model.decided()[0])
         fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
-        fields |= {
-            "recipe": None,
-            "scores": function,
-            "compiled": self.compiled.setdefault(("decided",), {}),
-        }
-        return dataclasses.replace(self, decide=None, **fields), codes
+        fields |= {"scores": function, "compiled": self.compiled.setdefault(("decided",), {})}
+        return dataclasses.replace(self, decide=None, recipe=None, **fields), codes
 
     def unselected(self) -> Model:
         """A model of all columns if `output` selects one, else this; what is compiled is kept."""
@@ -294,8 +290,7 @@ class Model:
         fields["recentred"] = recentred_copy(self, lambda model: model.unselected())
         kept = self.compiled.setdefault(("unselected",), {})
         fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
-        fields["recipe"] = None
-        return dataclasses.replace(self, compiled=kept, **fields)
+        return dataclasses.replace(self, compiled=kept, recipe=None, **fields)
 
     def identity(self, shape: tuple[int, ...], dtype: Any) -> str | None:
         """A text that other models do not have, for a privacy ledger; asks the model nothing.
