@@ -9,6 +9,7 @@ import numpy as np
 import oracles
 import pytest
 
+from xaijax_kernels.games import interactions
 from xaijax_kernels.games import semivalues as indices
 
 WEIGHTS = {
@@ -38,7 +39,7 @@ def test_transform_and_matrix_are_the_definition(P, name):
     # 2^P terms of size about 1 with weights of total 2: rounding stays under 2^P 2^-52.
     bound = 2.0 ** (P - 52) * 16
     np.testing.assert_allclose(indices.semivalue(table, p), expected, rtol=0, atol=bound)
-    matrix = indices.corner_matrix(p)
+    matrix = interactions.corner_matrix([p], P)
     by_matrix = np.einsum("nck,cj->njk", table, matrix)
     np.testing.assert_allclose(by_matrix, expected, rtol=0, atol=bound)
     on_device = indices.semivalue(jnp.asarray(table, jnp.float32), p)
@@ -51,7 +52,7 @@ def test_transform_and_matrix_are_the_definition(P, name):
 def test_pieces_add_up_to_the_whole(P, low, name):
     p = WEIGHTS[name](P)
     table = random_table(P)[0, :, 0]
-    matrices = indices.split_matrices(p, low)
+    matrices = interactions.split_matrices([p], P, low)
     assert matrices.shape == (P - low + 1, 1 << low, low + 2)
     phi = np.zeros(P)
     for high in range(1 << (P - low)):
@@ -78,7 +79,7 @@ def test_induced_weights_are_those_of_the_game_with_null_players(P, k, name):
     induced = indices.induced_weights(p, k)
     assert induced.shape == (k,)
     if k:
-        got = indices.corner_matrix(induced).T @ small
+        got = interactions.corner_matrix([induced], k).T @ small
         np.testing.assert_allclose(got, expected[:k], rtol=0, atol=2.0 ** (P - 48))
     assert np.abs(expected[k:]).max(initial=0) < 1e-14  # the null players, in the oracle
 

@@ -18,7 +18,7 @@ import pytest
 from structured_kernels import STRUCTURES, H, K, L, P, boxes, dense_layer, f32
 
 from xaijax_kernels import structures
-from xaijax_kernels.games.semivalues import induced_weights, shapley_weights
+from xaijax_kernels.games.semivalues import shapley_weights
 from xaijax_kernels.structures.base import Affine, Background, Layer
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 
@@ -164,13 +164,22 @@ def test_corners(name: str) -> None:
     assert set(asked) == {(known.block(S << BITS), known.width)}
 
 
+class Shapley:
+    """The weights of Shapley's values."""
+
+    order = 1
+
+    def __call__(self, k: int) -> list[np.ndarray]:
+        return [shapley_weights(k)] if k else []
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_closed_form_adds_up(name: str) -> None:
     known, X, donors = layer(name), rows(1, R), rows(2, S)
     weights = np.arange(1.0, S + 1) / np.arange(1.0, S + 1).sum()
-    players, induced = known.of_columns(np.arange(P)), partial(induced_weights, shapley_weights(P))
+    players = known.of_columns(np.arange(P))
     head: Affine = (np.random.default_rng(4).normal(size=(known.width, K)), np.ones(K))
-    background = Background(np.asarray(known.columns(donors)), weights, players, P, induced)
+    background = Background(np.asarray(known.columns(donors)), weights, players, P, Shapley())
     form = known.closed_form(background, head)
     assert (form is None) == (name == "gaussians")
     if form is None:

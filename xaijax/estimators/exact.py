@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xaijax.games.game import Game
+from xaijax.games.ways.totals import Weights
 from xaijax_kernels.games.semivalues import semivalue
 
 
@@ -45,7 +46,7 @@ def _noise_errors(game: Game, p: np.ndarray, N: int) -> np.ndarray | None:
 def exact(game: Game, p: np.ndarray, rows: np.ndarray) -> Estimate:
     """The semivalue with weights p [P] (of one single set of each size) of the instances `rows`."""
     if game.quantity.linear:
-        totals = game.index(p, rows)
+        totals = game.index(Weights.semivalue(p), rows)
         errors = _noise_errors(game, p, len(rows))
         return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
     return by_tables(game, rows, lambda table: (semivalue(table, p), table[:, 0]))

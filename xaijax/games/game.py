@@ -29,7 +29,7 @@ from xaijax.games.ways import choose
 from xaijax.games.ways.choose import SemivalueWay
 from xaijax.games.ways.listed import Masks, WithWhole
 from xaijax.games.ways.tables import full_tables
-from xaijax.games.ways.totals import Stretch, Totals
+from xaijax.games.ways.totals import Stretch, Totals, Weights
 from xaijax.tables.own_table import OwnTable
 from xaijax.tables.table import Table
 
@@ -134,9 +134,9 @@ class Game:
             found[first : first + len(differs)] = differs.any(axis=1)
         return found
 
-    def ways(self, p: np.ndarray) -> list[SemivalueWay]:
-        """What gives the semivalue with weights p [P], in order; probes the model."""
-        return choose.semivalues(self.ask, self.quantity, p)
+    def ways(self, weights: Weights) -> list[SemivalueWay]:
+        """What gives the values with these weights, in order; probes the model."""
+        return choose.semivalues(self.ask, self.quantity, weights)
 
     def stretches(
         self, ways: list[SemivalueWay], chosen: np.ndarray
@@ -154,15 +154,16 @@ class Game:
         for first in range(0, len(chosen), step):
             yield first, chosen[first : first + step], None
 
-    def index(self, p: np.ndarray, rows: np.ndarray | None = None) -> Totals:
-        """The semivalue with weights p [P], where the quantity is linear.
+    def index(self, weights: Weights, rows: np.ndarray | None = None) -> Totals:
+        """The values with these weights, of players or of sets of them, where the quantity is
+        linear.
 
         rows: int [n], which instances; None: all. One row comes back where groups are measured.
         """
         backend, groups = self.ask.backend(), self.quantity.groups
         chosen = self.quantity.asked(self.N) if rows is None else rows
-        totals = self._totals(len(chosen) if groups is None else len(groups))
-        ways = self.ways(p)
+        totals = self._totals(len(chosen) if groups is None else len(groups), weights)
+        ways = self.ways(weights)
         for stretch in self.stretches(ways, chosen):
             run = partial(self._add, ways, totals, *stretch)
             backend, _ = self.ask.with_less_where_memory_is_short(backend, run)
@@ -175,9 +176,10 @@ class Game:
         factors = self.quantity.combine
         return totals.combined(factors) if isinstance(factors, np.ndarray) else totals
 
-    def _totals(self, n: int) -> Totals:
+    def _totals(self, n: int, weights: Weights) -> Totals:
         random = self.probed.findings.noise is not None
-        return Totals(n, self.P, self.outputs, self.setting.replacement.weights, random)
+        donors = self.setting.replacement.weights
+        return Totals(n, self.P, self.outputs, weights, donors, random)
 
     def _add(
         self,
@@ -190,7 +192,7 @@ class Game:
     ) -> None:
         """Put the sums of one stretch, or of its groups, into `totals`."""
         n, groups = len(here), self.quantity.groups
-        own = totals.stretch(first, first + n) if groups is None else self._totals(n)
+        own = totals.stretch(first, first + n) if groups is None else totals.like(n)
         own.clear()
         stretch, left = Stretch(backend, here, differs), np.arange(n)
         for way in ways:

@@ -15,7 +15,7 @@ from xaijax.games.game import Game
 from xaijax.games.ways.choose import in_parts
 from xaijax.games.ways.coming import Coming
 from xaijax.games.ways.tables import tables_coming
-from xaijax.games.ways.totals import Stretch
+from xaijax.games.ways.totals import Stretch, Weights
 
 
 @dataclass
@@ -52,9 +52,9 @@ def whole_rows(game: Game, planned: Planned) -> None:
         planned.add(some, Coming(np.ones(len(some), np.int64), calls, recipes))
 
 
-def semivalues(game: Game, p: np.ndarray, rows: np.ndarray, planned: Planned) -> None:
-    """Add what `Game.index` asks with weights p [P] for the instances `rows` [n]."""
-    backend, ways = game.ask.backend(), game.ways(p)
+def semivalues(game: Game, weights: Weights, rows: np.ndarray, planned: Planned) -> None:
+    """Add what `Game.index` asks with these weights for the instances `rows` [n]."""
+    backend, ways = game.ask.backend(), game.ways(weights)
     for _, here, differs in game.stretches(ways, rows):
         stretch, left = Stretch(backend, here, differs), np.arange(len(here))
         for way in ways:

@@ -2,8 +2,9 @@
 
 Reading order:
 
-    players      players: which columns each owns
-    sets         sets of players as people write them
-    index        every index: the weights of marginal contributions, words, how it is drawn
-    predicates   predicates, labels and shares in words, for the sentences of rules
+    players             players: which columns each owns
+    sets                sets of players as people write them
+    index               every index: the weights of marginal contributions, words, how it is drawn
+    interaction_index   every index of interactions: what a set's derivatives weigh
+    predicates          predicates, labels and shares in words, for the sentences of rules
 """

@@ -1,4 +1,4 @@
-"""From the values of a dispatch to one semivalue per pair, on the device.
+"""From the values of a dispatch to the values of each pair's players, or sets of them.
 
 Written for groups of tiles of one shape and mapped over the groups, so that the arithmetic of a
 pair is the same whatever else is in the dispatch: the same bits for every batch size.
@@ -68,9 +68,9 @@ def reduce_pairs(
 ) -> jax.Array:
     """All pairs of 2^level parts of A rows, Q parts to a block; [T, R / (Q A), Q, K, W + 3].
 
-    Entry q is that of the pair that part q belongs to. The last axis: the semivalue of the players,
-    v(nothing kept), v(all kept), and the span: the largest |v(S) - v(nothing kept)|. That value is
-    subtracted first: rounding is then relative to the span, not to the level.
+    Entry q is that of the pair that part q belongs to. The last axis: the values of the players, or
+    of sets of them, v(nothing kept), v(all kept), and the span: the largest |v(S) - v(nothing
+    kept)|. That value is subtracted first: rounding is then relative to the span, not to the level.
     """
     T, R, K = values.shape
     Q, A, W = weights.shape
@@ -108,10 +108,10 @@ def reduce_pairs(
 
 def reduce_pieces(
     values: jax.Array,  # [T, R, K]
-    matrices: jax.Array,  # [H, R, log2(R) + 2]; indices.split_matrices
+    matrices: jax.Array,  # [H, R, columns]; interactions.split_matrices
     high_bits: jax.Array,  # int32 [T], how many high bits of the piece are set
 ) -> jax.Array:
-    """Pairs of more than R rows, one tile being one piece of a pair; [T, K, log2(R) + 5].
+    """Pairs of more than R rows, one tile being one piece of a pair; [T, K, columns + 3].
 
     The last axis: the columns of `split_matrices` for the values less the first one, then the
     first and the last value of the tile and the span. What was subtracted is put back on the

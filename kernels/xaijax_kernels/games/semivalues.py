@@ -1,4 +1,4 @@
-"""Semivalues: weights by coalition size, and the two ways to apply them.
+"""Semivalues: weights by coalition size, and full tables turned into values.
 
 A semivalue is phi_i = sum over S without i of p(|S|) m_i(S), m_i(S) = v(S + i) - v(S).
 `p` is always the weight of one single set of size s, float64 [P], s = 0..P-1.
@@ -56,35 +56,6 @@ def sizes(k: int) -> np.ndarray:
 def members(k: int) -> np.ndarray:
     """Whether bit j stands in corner c; bool [2^k, k]."""
     return ((np.arange(1 << k)[:, None] >> np.arange(k)) & 1).astype(bool)
-
-
-def corner_matrix(p: np.ndarray) -> np.ndarray:
-    """The semivalue as one matrix: values of the corners [2^k] @ matrix -> [k]; float64 [2^k, k].
-
-    Corner c counts with p(|c|-1) for its members and with -p(|c|) for the others.
-    """
-    k = len(p)
-    inside = np.concatenate([[0.0], p])[sizes(k)][:, None]
-    outside = np.concatenate([p, [0.0]])[sizes(k)][:, None]
-    return np.where(members(k), inside, -outside)
-
-
-def split_matrices(p: np.ndarray, low: int) -> np.ndarray:
-    """`corner_matrix` for pieces of 2^low corners; float64 [k-low+1, 2^low, low+2].
-
-    A piece fixes the high bits; h of them are set. The columns of matrix h give a piece's part of:
-    the value of each low player; the sum in which a high player that is set counts with p(|S|-1);
-    the sum, to be subtracted, in which one that is not set counts with p(|S|).
-    """
-    k = len(p)
-    inside = np.concatenate([[0.0], p])
-    outside = np.concatenate([p, [0.0]])
-    pieces = []
-    for h in range(k - low + 1):
-        size = sizes(low) + h
-        plus, minus = inside[size][:, None], outside[size][:, None]
-        pieces.append(np.concatenate([np.where(members(low), plus, -minus), plus, minus], axis=1))
-    return np.stack(pieces)
 
 
 def semivalue(table: Any, p: Sequence[float] | np.ndarray) -> Any:

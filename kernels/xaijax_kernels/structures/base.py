@@ -26,6 +26,8 @@ from typing import Any, Protocol, TypeVar
 import jax
 import numpy as np
 
+from xaijax_kernels.games import interactions
+
 Head = Callable[[jax.Array], jax.Array]  # hidden [R, H] -> answers [R, A]
 Affine = tuple[np.ndarray, np.ndarray]  # float64 A [H, K] and c [K]: hidden A + c
 OfColumns = TypeVar("OfColumns", jax.Array, np.ndarray)
@@ -138,8 +140,21 @@ class Layer(Protocol):
         ...
 
     def closed_form(self, background: Background, head: Affine) -> Form | None:
-        """Semivalues beside all donors, of answers hidden A + c. None: none is known."""
+        """Values beside all donors, of answers hidden A + c. None: none is known."""
         return None
+
+
+class SizeWeights(Protocol):
+    """The weights of values, by the number of players that are not null."""
+
+    @property
+    def order(self) -> int:
+        """Values are of sets of 1 to `order` players."""
+        ...
+
+    def __call__(self, k: int) -> interactions.Weights:
+        """Of k players, as of `games/interactions`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -150,16 +165,18 @@ class Background:
     weights: np.ndarray  # float64 [B]
     players: np.ndarray  # int [C], whose each column is
     P: int
-    induced: Callable[[int], np.ndarray]  # k -> the semivalue's weights on k players [k], by size
+    of: SizeWeights  # k -> the weights of sets of k players
 
 
 class Form(Protocol):
-    """A closed form: semivalues of a layer of its own, which a matrix takes to the answers."""
+    """A closed form: values of a layer of its own, which a matrix takes to the answers."""
 
     name: str  # for `stats["structure"]`
     head: Affine  # answers = its layer A + c
     of_donors: np.ndarray  # float64 [B, H], its layer
 
     def of(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of columns [R, C]: values [R, P, H] and the layer itself [R, H], float64."""
+        """Of columns [R, C]: values [R, M, H] of sets of 1 to `order` players, and the layer itself
+        [R, H], float64.
+        """
         ...

@@ -1,4 +1,4 @@
-"""Semivalues of a layer in closed form beside all donors: of sums over columns, and of boxes.
+"""Values of a layer in closed form beside all donors: of sums over columns, and of boxes.
 
 Letters: R rows, B donors, C columns, P players, H numbers of a layer, K outputs, L leaves, A sums.
 """
@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax_kernels.games import interactions
 from xaijax_kernels.structures.base import Affine, Background
 from xaijax_kernels.structures.leaves import Leaves, broken, paid, pattern_weights
 
@@ -36,7 +37,8 @@ class Additive:
         self.head = np.eye(len(c)), np.zeros(len(c))
         donors, players = background.donors.astype(np.float64), background.players
         self._mean = background.weights @ donors
-        self._P, self._share = background.P, background.induced(1)[0]
+        self._P, self._share = background.P, background.of(1)[0][0]
+        self._sets = interactions.count(background.P, background.of.order)  # those of several are 0
         self._order = np.argsort(players, kind="stable")  # columns of a player, side by side
         self._players, self._starts = np.unique(players[self._order], return_index=True)
         self.of_donors = donors @ self._weights + self._bias
@@ -45,7 +47,7 @@ class Additive:
         """See `Form`."""
         columns = columns.astype(np.float64)
         change = columns - self._mean
-        values = np.zeros((len(columns), self._P, self._weights.shape[1]))
+        values = np.zeros((len(columns), self._sets, self._weights.shape[1]))
         for k, w in enumerate(self._weights.T):
             terms = (change * w)[:, self._order]
             values[:, self._players, k] = np.add.reduceat(terms, self._starts, axis=1)
@@ -59,12 +61,14 @@ class Trees:
 
     def __init__(self, groups: list[Leaves], background: Background, head: Affine) -> None:
         """groups: of all leaves, by their number of players."""
-        self.head, self._P = head, background.P
-        self._parts: list[tuple[Leaves, np.ndarray]] = []
+        self.head, self._M = head, interactions.count(background.P, background.of.order)
+        self._parts: list[tuple[Leaves, np.ndarray, np.ndarray]] = []
         donors, A = background.donors, groups[0].values.shape[1]
         self.of_donors = np.zeros((len(donors), A))
         for group in groups:
-            pays = pattern_weights(group.d, background.induced).reshape(1 << group.d, -1)
+            pays = pattern_weights(group.d, background.of)
+            sets = pays.shape[2]
+            pays = pays.reshape(1 << group.d, -1)
             for part in _split(group):
                 pattern = _patterns(part, donors)
                 self.of_donors += (pattern == 0) @ part.values
@@ -72,20 +76,21 @@ class Trees:
                 size = len(part.values) << part.d
                 w = np.repeat(background.weights, len(part.values))
                 met = np.bincount(place.ravel(), w, size).reshape(-1, 1 << part.d)
-                table = (met @ pays).reshape(size, part.d)
-                self._parts.append((part, table.astype(donors.dtype)))
+                table = (met @ pays).reshape(size, sets).astype(donors.dtype)
+                at = interactions.places(part.players, background.P, background.of.order)
+                self._parts.append((part, table, at.astype(np.int32)))
 
     def of(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """See `Form`."""
         A = self.of_donors.shape[1]
-        values, layer = np.zeros((len(columns), self._P, A)), np.zeros((len(columns), A))
-        for part, table in self._parts:
-            here = jnp.asarray(table), part.players, part.values.astype(table.dtype)
+        values, layer = np.zeros((len(columns), self._M, A)), np.zeros((len(columns), A))
+        for part, table, at in self._parts:
+            here = jnp.asarray(table), at, part.values.astype(table.dtype)
             done = 0
             for rows, n in blocks(columns):
                 pattern = broken(rows, part.column, part.slot, part.low, part.high)
                 if part.d:
-                    values[done : done + n] += np.asarray(paid(pattern, *here, P=self._P))[:n]
+                    values[done : done + n] += np.asarray(paid(pattern, *here, M=self._M))[:n]
                 layer[done : done + n] += (np.asarray(pattern)[:n] == 0) @ part.values
                 done += n
         return values, layer

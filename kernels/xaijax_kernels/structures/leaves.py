@@ -1,26 +1,30 @@
-"""Semivalues of sums of boxes in closed form: trees with margins or probabilities as output.
+"""Values of sums of boxes in closed form: trees with margins or probabilities as output.
 
 A leaf is a game of its own for each pair of a row x and a donor b: it pays its value where every
 player of its path is within the bounds. With V the players whose bounds x breaks and U those whose
 bounds b breaks, it pays 0 everywhere if the two meet, else v(S) = value [U in S, V not in S]. On
 the k = u + v players of U and V that game has the semivalue q_k(u - 1) for players of U and
 -q_k(u) for those of V, q_k being the weights induced on k players (Strumbelj and Kononenko 2014
-for interventional Shapley values of trees; `semivalues.induced_weights` for the others). It hangs
-on the pattern of broken bounds only, so donors are counted by pattern, once for all rows.
+for interventional Shapley values of trees; `semivalues.induced_weights` for the others). A set S of
+i players of U and j of V has one derivative that is not 0, (-1)^j at U without S: it is paid
+(-1)^j p_s(u - i). All this hangs on the pattern of broken bounds only, so donors are counted by
+pattern, once for all rows.
 
-Letters: R rows, B donors, L leaves with d players each, C columns, m bounded columns of a leaf at
-most, P players, A sums.
+Letters: R rows, B donors, L leaves with d players and D sets of them each, C columns, m bounded
+columns of a leaf at most, M sets of all players, A sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from xaijax_kernels.games import interactions
+from xaijax_kernels.structures.base import SizeWeights
 
 HIGHEST = jax.lax.Precision.HIGHEST
 MOST_PLAYERS = 8  # of one leaf; patterns number 4^d
@@ -81,25 +85,30 @@ def leaves_by_players(
     return groups
 
 
-def pattern_weights(d: int, induced: Callable[[int], np.ndarray]) -> np.ndarray:
-    """What a leaf of value 1 pays each player; float64 [2^d of b, 2^d of x, d].
+def pattern_weights(d: int, of: SizeWeights) -> np.ndarray:
+    """What a leaf of value 1 pays each set of its players; float64 [2^d of b, 2^d of x, D].
 
-    Patterns are of broken bounds; induced(k) are the weights q_k [k].
+    Patterns are of broken bounds; of(k) are the weights of k players.
     """
     patterns = np.arange(1 << d)
-    bits = ((patterns[:, None] >> np.arange(d)) & 1).astype(bool)
-    size = bits.sum(axis=1)
-    of_b = np.zeros((d + 1, d + 1))  # [u, v]
-    of_x = np.zeros((d + 1, d + 1))
-    for u in range(d + 1):
-        for v in range(d + 1 - u):
-            q = induced(u + v)
-            of_b[u, v] = q[u - 1] if u else 0.0
-            of_x[u, v] = -q[u] if v else 0.0
-    apart = ((patterns[:, None] & patterns) == 0)[:, :, None]
-    u, v = size[:, None], size[None, :]
-    paid = bits[:, None] * of_b[u, v][:, :, None] + bits[None] * of_x[u, v][:, :, None]
-    return apart * paid
+    u = np.bitwise_count(patterns).astype(np.int64)[:, None]
+    v, apart = u.T, (patterns[:, None] & patterns) == 0
+    weights = [of(k) for k in range(d + 1)]
+    parts = [np.zeros((1 << d, 1 << d, 0))]
+    for s in range(1, min(of.order, d) + 1):
+        # [u, i, k]: the weight of derivatives at the u - i others of U, of k players
+        p = np.zeros((d + 1, d + 1, d + 1))
+        for k in range(s, d + 1):
+            for i in range(s + 1):
+                for own in range(i, k - s + i + 1):
+                    p[own, i, k] = weights[k][s - 1][own - i]
+        bits = (1 << interactions.of_size(d, s)).sum(axis=1)
+        i = np.bitwise_count(patterns[:, None] & bits).astype(np.int64)  # [2^d, sets]
+        of_b, of_x = i[:, None], i[None]
+        inside = apart[:, :, None] & (of_b + of_x == s)
+        paid = p[u[:, :, None], of_b, np.minimum(u + v, d)[:, :, None]]
+        parts.append(np.where(inside, np.where(of_x % 2, -paid, paid), 0.0))
+    return np.concatenate(parts, axis=2)
 
 
 @jax.jit
@@ -116,19 +125,20 @@ def broken(
     return out
 
 
-@partial(jax.jit, static_argnames=("P",))
+@partial(jax.jit, static_argnames=("M",))
 def paid(
-    pattern: jax.Array, table: jax.Array, players: jax.Array, values: jax.Array, P: int
+    pattern: jax.Array, table: jax.Array, sets: jax.Array, values: jax.Array, M: int
 ) -> jax.Array:
-    """What the leaves pay; [R, P, A].
+    """What the leaves pay; [R, M, A].
 
-    pattern int32 [R, L]; table [L 2^d, d], what a leaf of value 1 pays beside all donors.
+    pattern int32 [R, L]; table [L 2^d, D], what a leaf of value 1 pays its sets beside all donors;
+    sets int32 [L, D], which of all they are.
     """
-    L, d = players.shape
+    L, D = sets.shape
     place = pattern + jnp.arange(L, dtype=jnp.int32) * (table.shape[0] // L)
-    total = jnp.zeros((len(pattern), P * values.shape[1]), values.dtype)
-    for i in range(d):
+    total = jnp.zeros((len(pattern), M * values.shape[1]), values.dtype)
+    for i in range(D):
         share = table[:, i].at[place].get(mode="promise_in_bounds")  # [R, L]
-        to = jax.nn.one_hot(players[:, i], P, dtype=values.dtype)[:, :, None] * values[:, None]
+        to = jax.nn.one_hot(sets[:, i], M, dtype=values.dtype)[:, :, None] * values[:, None]
         total += jnp.dot(share, to.reshape(L, -1), precision=HIGHEST)
-    return total.reshape(len(pattern), P, -1)
+    return total.reshape(len(pattern), M, -1)

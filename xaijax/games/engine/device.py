@@ -18,7 +18,7 @@ from jax.sharding import SingleDeviceSharding
 
 from xaijax.games.engine.compiled import Recipe, shape
 from xaijax.games.engine.dispatch import Dispatches, UnderWay
-from xaijax.games.engine.loop import Instances, Question, Stream
+from xaijax.games.engine.loop import Count, Instances, Question, Stream
 from xaijax.games.engine.plan import capacity
 from xaijax.games.engine.programs import NAMES_LIST, Programs
 from xaijax_kernels.engine.lattice import Dispatch, Pairs
@@ -151,10 +151,12 @@ class DeviceBackend:
         padded[: len(rows)] = rows
         return jax.device_put(padded, self._same)
 
-    def pair_sums(self, answers: Answers, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:
-        """`reduce_pairs` started on the piece; call the result for float64 [blocks, K, k + 3]."""
+    def pair_sums(
+        self, answers: Answers, k: int, matrix: np.ndarray, count: Count
+    ) -> Callable[[], np.ndarray]:
+        """`reduce_pairs` started on the piece; call the result for float64 [blocks, K, M + 3]."""
         low, parts, level = block_of(k, answers.slot_bits, self.sizes.tile.rows)
-        width = min(low + 2, self.sizes.tile.P)
+        width = count(min(low + 2, self.sizes.tile.P))
         made = partial(block_weights, matrix, parts, level, width)
         weights = self._weights_on_device(matrix, made)
         program = self.programs.compiled.program(self._pairs(weights))
@@ -164,14 +166,14 @@ class DeviceBackend:
         def read() -> np.ndarray:
             found = self._read(answers, sums)[:, :, :: 1 << level]  # one part of each pair
             found = found.reshape(-1, *found.shape[3:])
-            return np.concatenate([found[..., :k], found[..., width:]], axis=-1)
+            return np.concatenate([found[..., : matrix.shape[1]], found[..., width:]], axis=-1)
 
         return read
 
-    def pair_recipe(self, k: int, slot_bits: int, matrix: np.ndarray) -> Recipe:
+    def pair_recipe(self, k: int, slot_bits: int, matrix: np.ndarray, count: Count) -> Recipe:
         """Of the program that `pair_sums` runs for pairs of k players that differ."""
         low, parts, level = block_of(k, slot_bits, self.sizes.tile.rows)
-        made = block_weights(matrix, parts, level, min(low + 2, self.sizes.tile.P))
+        made = block_weights(matrix, parts, level, count(min(low + 2, self.sizes.tile.P)))
         return self._pairs(shape(self._same, *made.shape, dtype=self._dtype))
 
     def _pairs(self, weights: Any) -> Recipe:
@@ -187,7 +189,7 @@ class DeviceBackend:
     ) -> Callable[[], np.ndarray]:
         """`reduce_pieces` started on the piece; high_bits int32 [tiles of the piece].
 
-        Call the result for float64 [tiles of the piece, K, log2(R) + 5].
+        Call the result for float64 [tiles of the piece, K, columns + 3].
         """
         padded = np.zeros(self.sizes.tiles, np.int32)
         padded[answers.place] = high_bits

@@ -18,7 +18,7 @@ import numpy as np
 
 from xaijax.core.threads import in_order
 from xaijax.games.engine.compiled import Compiled, Recipe, shape
-from xaijax.games.engine.loop import Instances, Question, Stream
+from xaijax.games.engine.loop import Count, Instances, Question, Stream
 from xaijax.games.engine.plan import capacity
 from xaijax.games.engine.shared_rows import Sharing, filled
 from xaijax.games.engine.whose_rows import WhoseRows
@@ -114,7 +114,7 @@ class HostBackend:
         what = f"a draw of {slots:,} hybrids"
         return Recipe(("draw", self._P, kind), drawn, arguments, what=what)
 
-    def pair_recipe(self, k: int, slot_bits: int, matrix: np.ndarray) -> None:
+    def pair_recipe(self, k: int, slot_bits: int, matrix: np.ndarray, count: Count) -> None:
         """None: the sums are taken in NumPy."""
 
     def piece_recipe(self, matrices: np.ndarray) -> None:
@@ -224,8 +224,10 @@ class HostBackend:
         self.clock.model_calls += len(calls)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def pair_sums(self, answers: Answered, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:
-        """As on the device, of whole blocks only; float64 [blocks, K, k + 3]."""
+    def pair_sums(
+        self, answers: Answered, k: int, matrix: np.ndarray, count: Count
+    ) -> Callable[[], np.ndarray]:
+        """As on the device, of whole blocks only; float64 [blocks, K, M + 3]."""
         values = answers.values
         blocks = len(values) // len(matrix)
         v = values[: blocks * len(matrix)].reshape(blocks, len(matrix), -1).swapaxes(1, 2)
@@ -238,7 +240,7 @@ class HostBackend:
     def piece_sums(
         self, answers: Answered, matrices: np.ndarray, high_bits: np.ndarray
     ) -> Callable[[], np.ndarray]:
-        """As on the device, of whole blocks only; float64 [blocks, K, log2(R) + 5]."""
+        """As on the device, of whole blocks only; float64 [blocks, K, columns + 3]."""
         R = self._block
         blocks = len(answers.values) // R
         v = answers.values[: blocks * R].reshape(blocks, R, -1).swapaxes(1, 2)

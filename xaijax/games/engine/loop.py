@@ -61,6 +61,7 @@ class Stream(Protocol):
 
 Check = Callable[[Any, Any], None]  # (stream, answers): sees every piece before it is used
 Done = Callable[[int], None]  # (rows): told after
+Count = Callable[[int], int]  # players -> values that are summed of their corners
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,9 @@ class Backend(Protocol):
         """
         ...
 
-    def pair_recipe(self, k: int, slot_bits: int, matrix: np.ndarray) -> Recipe | None:
+    def pair_recipe(
+        self, k: int, slot_bits: int, matrix: np.ndarray, count: Count
+    ) -> Recipe | None:
         """Of the program that `pair_sums` runs; None: there is none."""
         ...
 
@@ -140,14 +143,19 @@ class Backend(Protocol):
         """
         ...
 
-    def pair_sums(self, answers: Any, k: int, matrix: np.ndarray) -> Callable[[], np.ndarray]:
-        """Start the semivalues of all blocks of the piece; float64 [blocks, K, k + 3] on call."""
+    def pair_sums(
+        self, answers: Any, k: int, matrix: np.ndarray, count: Count
+    ) -> Callable[[], np.ndarray]:
+        """Start the values of all blocks of the piece; float64 [blocks, K, M + 3] on call.
+
+        matrix [rows, M] of k players that differ; count(k) gives M.
+        """
         ...
 
     def piece_sums(
         self, answers: Any, matrices: np.ndarray, high_bits: np.ndarray
     ) -> Callable[[], np.ndarray]:
-        """Start the sums of pairs larger than a block; float64 [tiles, K, log2(R) + 5] on call."""
+        """Start the sums of pairs larger than a block; float64 [tiles, K, columns + 3] on call."""
         ...
 
     def tables(

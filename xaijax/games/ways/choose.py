@@ -90,14 +90,13 @@ class SemivalueWay(Protocol):
         ...
 
 
-def semivalues(ask: Questions, quantity: Quantity, p: np.ndarray) -> list[SemivalueWay]:
-    """The ways to the semivalue with weights p [P], in order; probes the model."""
+def semivalues(ask: Questions, quantity: Quantity, weights: Weights) -> list[SemivalueWay]:
+    """The ways to the values with these weights, in order; probes the model."""
     ask.backend()
     linear = quantity.linear and affine_head(ask.probed) is not None
-    form = closed_form(ask.probed, p) if linear and ask.solved else None
+    form = closed_form(ask.probed, weights) if linear and ask.solved else None
     if form is not None:
         return [ByClosedForm(ask, form)]
-    weights = Weights(p)
     pairs = ByPairs(ask, weights)
     return [ByAveragedTables(ask, weights), pairs] if ask.structured else [pairs]
 

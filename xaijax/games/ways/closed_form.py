@@ -6,7 +6,6 @@ Letters: N instances, B donors, C columns, P players, H units of the layer, K ou
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
@@ -14,8 +13,7 @@ from xaijax.core.once import once
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.probed import Probed
 from xaijax.games.ways.coming import Coming
-from xaijax.games.ways.totals import Stretch, Totals
-from xaijax_kernels.games.semivalues import induced_weights
+from xaijax.games.ways.totals import OfPlayers, OfSets, Stretch, Totals, Weights
 from xaijax_kernels.structures.base import Affine, Background, Form
 from xaijax_kernels.structures.closed_forms import blocks
 
@@ -79,13 +77,13 @@ def affine_head(probed: Probed) -> Affine | None:
     return probed.structure.affine(probed.setting.model.params)
 
 
-def closed_form(probed: Probed, p: np.ndarray) -> ClosedForm | None:
-    """For the semivalue with weights p [P], where the model's structure has one."""
-    return _made(probed, tuple(p.tolist()))
+def closed_form(probed: Probed, weights: Weights) -> ClosedForm | None:
+    """For the values with these weights, where the model's structure has one."""
+    return _made(probed, weights.of)
 
 
 @once
-def _made(probed: Probed, weights_of_sets: tuple[float, ...]) -> ClosedForm | None:
+def _made(probed: Probed, of: OfPlayers | OfSets) -> ClosedForm | None:
     head, setting = affine_head(probed), probed.setting
     if head is None:
         return None
@@ -100,7 +98,7 @@ def _made(probed: Probed, weights_of_sets: tuple[float, ...]) -> ClosedForm | No
         weights,
         known.of_columns(setting.code_players),
         setting.players.count,  # the weights may be those of fewer, see `index_weights`
-        partial(induced_weights, np.array(weights_of_sets)),
+        of,
     )
     form = known.closed_form(background, head)
     return None if form is None else ClosedForm(weights, form, columns)

@@ -1,6 +1,7 @@
-"""Semivalues by pairs: each pair's own 2^k corners with the induced weights, averaged over donors.
+"""Values by pairs: each pair's own 2^k corners with the induced weights, averaged over donors.
 
-No table is built: where the mean over donors comes last, a semivalue may be taken pair by pair.
+No table is built: where the mean over donors comes last, values may be taken pair by pair, those of
+players or of sets of them.
 
 Letters: n instances of a stretch, B donors, P players, K outputs, M pairs, k players that differ.
 """
@@ -68,7 +69,7 @@ class ByPairs:
         log2_rows, block = max(k, slot_bits), backend.rows_per_block
         if 1 << log2_rows <= block:
             matrix = self._weights.corners(k, 1 << log2_rows)
-            return backend.pair_recipe(k, slot_bits, matrix)
+            return backend.pair_recipe(k, slot_bits, matrix, self._weights.count)
         return backend.piece_recipe(self._weights.pieces(k, block.bit_length() - 1))
 
 
@@ -114,7 +115,8 @@ def _start(
     piece, block = answers.piece, backend.rows_per_block
     log2_rows = max(k, pairs.slot_bits)
     if 1 << log2_rows <= block:
-        sums = backend.pair_sums(answers, k, weights.corners(k, 1 << log2_rows))
+        matrix = weights.corners(k, 1 << log2_rows)
+        sums = backend.pair_sums(answers, k, matrix, weights.count)
         place = (pairs.start[lo:hi] - piece.first_row) >> log2_rows
         return lambda: totals.add_pairs(pairs, lo, hi, k, sums()[place])
     matrices = weights.pieces(k, block.bit_length() - 1)

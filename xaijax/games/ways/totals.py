@@ -1,9 +1,10 @@
-"""What a way to semivalues is given, and the sums that it fills.
+"""What a way to values of players, or of sets of them, is given, and the sums that it fills.
 
 Sums over donors are float64, in the donors' order within a size k: the same bits whichever other
 instances are in the call.
 
-Letters: N instances, n of a stretch, B donors, P players, K outputs, k players that differ.
+Letters: N instances, n of a stretch, B donors, P players, M sets of them, K outputs, k players that
+differ.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from functools import lru_cache
 import numpy as np
 
 from xaijax.games.engine.loop import Backend
+from xaijax.players.interaction_index import InteractionIndex, derivative_weights
 from xaijax_kernels.engine.lattice import Pairs
-from xaijax_kernels.games.semivalues import corner_matrix, induced_weights, members, split_matrices
+from xaijax_kernels.games import interactions
+from xaijax_kernels.games.semivalues import induced_weights
 
 
 @dataclass(frozen=True)
@@ -30,42 +33,85 @@ class Stretch:
         return len(self.here)
 
 
-class Weights:
-    """A semivalue's matrices for every k, made when first asked for."""
+@dataclass(frozen=True)
+class OfPlayers:
+    """A semivalue, by the weights p of all P players."""
 
-    def __init__(self, p: np.ndarray) -> None:
-        self._p = p
+    p: tuple[float, ...]
+    order = 1
+
+    def __call__(self, k: int) -> interactions.Weights:
+        """Those of k players, the others being null."""
+        return [induced_weights(self.p, k)] if k else []
+
+
+@dataclass(frozen=True)
+class OfSets:
+    """Interactions of sets of 1 to `order` players."""
+
+    index: InteractionIndex
+    order: int
+
+    def __call__(self, k: int) -> interactions.Weights:
+        """Those of k players, the others being null."""
+        return derivative_weights(self.index, self.order, k)
+
+
+class Weights:
+    """The matrices that make values of a pair's corners, for every k, made when first asked for."""
+
+    def __init__(self, of: OfPlayers | OfSets) -> None:
+        self.of, self.order = of, of.order
         self.corners = lru_cache(None)(self._corners)
         self.pieces = lru_cache(None)(self._pieces)
 
+    @classmethod
+    def semivalue(cls, p: np.ndarray) -> Weights:
+        """Of single players, with weights p [P]."""
+        return cls(OfPlayers(tuple(p.tolist())))
+
+    def count(self, k: int) -> int:
+        """M, sets of k players."""
+        return interactions.count(k, self.order)
+
+    def places(self, players: np.ndarray, P: int) -> np.ndarray:
+        """Where the sets of some players [.., k] stand among those of all P; int [.., M]."""
+        return players if self.order == 1 else interactions.places(players, P, self.order)
+
     def _corners(self, k: int, rows: int) -> np.ndarray:
-        """float64 [rows, k]; rows past 2^k are zero."""
-        matrix = np.zeros((rows, k))
-        if k:
-            matrix[: 1 << k] = corner_matrix(induced_weights(self._p, k))
+        """float64 [rows, M]; rows past 2^k are zero."""
+        matrix = np.zeros((rows, self.count(k)))
+        matrix[: 1 << k] = interactions.corner_matrix(self.of(k), k)
         return matrix
 
     def _pieces(self, k: int, low: int) -> np.ndarray:
-        return split_matrices(induced_weights(self._p, k), low)
+        return interactions.split_matrices(self.of(k), k, low)
 
 
 class Totals:
     """Sums over donors for a stretch of instances, float64."""
 
     def __init__(
-        self, N: int, P: int, K: int, donor_weights: np.ndarray, random: bool = False
+        self,
+        N: int,
+        P: int,
+        K: int,
+        weights: Weights,
+        donor_weights: np.ndarray,
+        random: bool = False,
     ) -> None:
-        self.phi = np.zeros((N, P, K))
+        self.phi = np.zeros((N, weights.count(P), K))
         self.empty = np.zeros((N, K))  # value with nothing kept, the mean over donors
         self.full = np.zeros((N, K))  # value with everything kept, f(x)
         self.span = np.zeros(N)  # largest change of the model's answer in any pair
         self.summed = np.zeros(N)  # corners in the largest sum that a loop took in its own dtype
         # A random model answers x anew beside each donor: then f(x) is the mean of its answers.
+        self._P, self._weights = P, weights
         self._w, self._random = donor_weights, random
 
     def stretch(self, first: int, last: int) -> Totals:
         """The same sums for the instances [first, last), sharing memory."""
-        part = Totals(0, 0, 0, self._w, self._random)
+        part = self.like(0)
         part.phi, part.empty = self.phi[first:last], self.empty[first:last]
         part.full, part.span = self.full[first:last], self.span[first:last]
         part.summed = self.summed[first:last]
@@ -73,7 +119,7 @@ class Totals:
 
     def like(self, n: int) -> Totals:
         """Zeros of n other instances."""
-        return Totals(n, *self.phi.shape[1:], self._w, self._random)
+        return Totals(n, self._P, self.phi.shape[2], self._weights, self._w, self._random)
 
     def put(self, rows: np.ndarray, of: Totals, which: np.ndarray) -> None:
         """Put the instances `which` bool [m] of `of` in the places `rows` int [n]."""
@@ -90,7 +136,7 @@ class Totals:
 
     def combined(self, factors: np.ndarray) -> Totals:
         """One row, the sum of all with these factors [G]."""
-        one = Totals(1, *self.phi.shape[1:], self._w, self._random)
+        one = self.like(1)
         one.add(factors[None], self)
         return one
 
@@ -100,16 +146,20 @@ class Totals:
             sums[...] = 0
 
     def add_pairs(self, pairs: Pairs, lo: int, hi: int, k: int, sums: np.ndarray) -> None:
-        """sums [hi - lo, K, k + 3] of the pairs [lo, hi), all with k players that differ."""
+        """sums [hi - lo, K, M + 3] of the pairs [lo, hi), all with k players that differ."""
         instance, w = pairs.instance[lo:hi], self._w[pairs.donor[lo:hi]]
-        np.add.at(self.empty, instance, w[:, None] * sums[:, :, k])
-        self._add_full(instance, w, sums[:, :, k + 1])
-        np.maximum.at(self.span, instance, sums[:, :, k + 2].max(axis=1))
+        np.add.at(self.empty, instance, w[:, None] * sums[:, :, -3])
+        self._add_full(instance, w, sums[:, :, -2])
+        np.maximum.at(self.span, instance, sums[:, :, -1].max(axis=1))
         np.maximum.at(self.summed, instance, 2.0**k)
         if k:
-            player = np.nonzero(pairs.differs[lo:hi])[1].reshape(-1, k)
-            weighted = (w[:, None, None] * sums[:, :, :k]).swapaxes(1, 2)  # [pairs, k, K]
-            _add_rows(self.phi, instance, player, weighted)
+            weighted = (w[:, None, None] * sums[:, :, :-3]).swapaxes(1, 2)  # [pairs, M, K]
+            _add_rows(self.phi, instance, self._places(pairs, slice(lo, hi), k), weighted)
+
+    def _places(self, pairs: Pairs, own: slice | np.ndarray, k: int) -> np.ndarray:
+        """Where the sets of the players that differ stand; int [pairs, M]."""
+        players = np.nonzero(pairs.differs[own])[1].reshape(-1, k)
+        return self._weights.places(players, self._P)
 
     def add_pieces(
         self,
@@ -120,19 +170,17 @@ class Totals:
         sums: np.ndarray,
         matrices: np.ndarray,
     ) -> None:
-        """sums [tiles, K, low + 5] of pieces; tile t is piece high[t] of pair[t]."""
-        low = matrices.shape[2] - 2
+        """sums [tiles, K, columns + 3] of pieces; tile t is piece high[t] of pair[t]."""
+        low = matrices.shape[1].bit_length() - 1
         bits = np.bitwise_count(high.astype(np.uint32)).astype(np.int64)
         first, last, span = sums[:, :, -3], sums[:, :, -2], sums[:, :, -1]
         # The device took the piece's first value away before it summed; here it comes back.
-        column_sums = matrices.sum(axis=1)[bits]  # [tiles, low + 2]
-        sums = sums[:, :, : low + 2] + first[:, :, None] * column_sums[:, None, :]
-        is_set = members(k - low)[high][:, None, :]  # [tiles, 1, k - low]
-        of_high = np.where(is_set, sums[:, :, low, None], -sums[:, :, low + 1, None])
-        phi = np.concatenate([sums[:, :, :low], of_high], axis=2).swapaxes(1, 2)  # [tiles, k, K]
+        column_sums = matrices.sum(axis=1)[bits]  # [tiles, columns]
+        sums = sums[:, :, :-3] + first[:, :, None] * column_sums[:, None, :]
+        order = self._weights.order
+        phi = interactions.of_pieces(sums, high, k, low, order).swapaxes(1, 2)  # [tiles, M, K]
         instance, w = pairs.instance[pair], self._w[pairs.donor[pair]]
-        player = np.nonzero(pairs.differs[pair])[1].reshape(-1, k)
-        _add_rows(self.phi, instance, player, w[:, None, None] * phi)
+        _add_rows(self.phi, instance, self._places(pairs, pair, k), w[:, None, None] * phi)
         np.maximum.at(self.span, instance, span.max(axis=1))
         np.maximum.at(self.summed, instance, 2.0**k)
         lowest, highest = high == 0, high == (1 << (k - low)) - 1
@@ -146,8 +194,8 @@ class Totals:
             self.full[instance] = full
 
 
-def _add_rows(phi: np.ndarray, instance: np.ndarray, player: np.ndarray, terms: np.ndarray) -> None:
-    """phi[instance[m], player[m, j]] += terms[m, j], in order."""
-    N, P, K = phi.shape
-    flat = (instance[:, None].astype(np.int64) * P + player)[:, :, None] * K + np.arange(K)
+def _add_rows(phi: np.ndarray, instance: np.ndarray, place: np.ndarray, terms: np.ndarray) -> None:
+    """phi[instance[m], place[m, j]] += terms[m, j], in order."""
+    N, M, K = phi.shape
+    flat = (instance[:, None].astype(np.int64) * M + place)[:, :, None] * K + np.arange(K)
     np.add.at(phi.reshape(-1), flat.reshape(-1), terms.reshape(-1))

@@ -30,6 +30,7 @@ from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import quantity_of
 from xaijax.games.measure.replacement import Baseline, replacement_of
 from xaijax.games.planned import Planned, nothing, semivalues, tables, whole_rows
+from xaijax.games.ways.totals import Weights
 from xaijax.methods.explainer.choice import ESTIMATORS, Choice, choose, refuse_index
 from xaijax.methods.explainer.record import Answer, explanation
 from xaijax.methods.planned import plan_of
@@ -338,12 +339,12 @@ class Explainer:
     def _closed(self, game: Game) -> bool:
         """Whether exact values come from a closed form, which asks no hybrid."""
         linear = game.quantity.linear
-        return linear and not game.ways(self.weights)[0].asks_hybrids
+        return linear and not game.ways(Weights.semivalue(self.weights))[0].asks_hybrids
 
     def _plan_enumerated(self, game: Game, rows: np.ndarray, planned: Planned) -> None:
         """Add what all coalitions of the instances `rows` ask for."""
         if game.quantity.linear:
-            semivalues(game, self.weights, rows, planned)
+            semivalues(game, Weights.semivalue(self.weights), rows, planned)
         else:
             tables(game, rows, planned)
 

@@ -19,6 +19,7 @@ from xaijax.core.errors import MemoryPlanError
 from xaijax.games.asking.long_runs import tell_long_run
 from xaijax.games.game import Game
 from xaijax.games.measure.scores import Agrees, Chances, Column, IsClass
+from xaijax.games.ways.totals import Weights
 from xaijax.methods.qii.difference import kept_weights, of_replaced
 from xaijax.methods.qii.index import QiiIndex
 from xaijax.methods.qii.limits import (
@@ -120,7 +121,7 @@ def explained(game: Game, index: QiiIndex, subtract: bool, ready: Callable[[], N
     tell_long_run(game.ask, rows, FEWER_ROWS)
     if not by_table:
         assert index.weights is not None
-        totals = game.index(kept_weights(index.weights))
+        totals = game.index(Weights.semivalue(kept_weights(index.weights)))
         errors = noise_errors(game, _squares(index, game.P))
         return Influences(totals.phi, totals.empty, totals.full, errors, totals.span)
     parts, margins = [], []

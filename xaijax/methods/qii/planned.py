@@ -16,6 +16,7 @@ from xaijax.games.planned import Planned, nothing, semivalues, tables, whole_row
 from xaijax.games.ways.choose import parts_of_draws
 from xaijax.games.ways.coming import Coming
 from xaijax.games.ways.distinct_donors import entries_worth_it
+from xaijax.games.ways.totals import Weights
 from xaijax.methods.planned import plan_of
 from xaijax.methods.qii.difference import kept_weights
 from xaijax.methods.qii.exact import needs_table
@@ -40,7 +41,7 @@ def plan_of_index(problem: Problem, index: QiiIndex, X: Any) -> Plan:
             tables(game, chosen, planned)
         else:
             assert index.weights is not None
-            semivalues(game, kept_weights(index.weights), chosen, planned)
+            semivalues(game, Weights.semivalue(kept_weights(index.weights)), chosen, planned)
     else:
         _draws(game, index, problem.plan, planned)
     whole_rows(game, planned)
