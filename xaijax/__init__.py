@@ -77,8 +77,9 @@ from xaijax.reports.report import report as report
 from xaijax.reports.transparency import transparency_report as transparency_report
 from xaijax.results.coalition_table import CoalitionTable as CoalitionTable
 from xaijax.results.explanation import Explanation as Explanation
-from xaijax.results.explanation import load as load
 from xaijax.results.guest_worth import GuestWorth as GuestWorth
+from xaijax.results.interactions import Interactions as Interactions
+from xaijax.results.loading import load as load
 from xaijax.results.merge import merge as merge
 from xaijax.results.plan import Plan as Plan
 from xaijax.results.rules import Rule as Rule

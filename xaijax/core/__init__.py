@@ -9,10 +9,10 @@ Reading order:
     typing      the types that public signatures name: rows, a model, a progress bar
     forks       JAX in a forked process: refused in place of waiting for ever
     failpoint   where a test lets this process be killed
+    intervals   confidence intervals from standard errors and degrees of freedom
     errors      the error family, and the warnings
     optional    optional libraries, imported on use
     threads     calls of one function on several threads, results in order
-    intervals   confidence intervals from standard errors and degrees of freedom
     once        what is worked out once for an owner, and kept by it
     version     the version
 """

@@ -6,6 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core.errors import InputError, InputTypeError
+
+
+def checked_level(level: Any) -> float:
+    """A number between 0 and 1; raises InputError or InputTypeError for another."""
+    if isinstance(level, bool) or not isinstance(level, int | float | np.integer | np.floating):
+        raise InputTypeError(f"level: got {level!r}; pass a number between 0 and 1.")
+    if not 0 < level < 1:
+        raise InputError(f"level: got {level!r}; pass a number between 0 and 1, 0.95 say.")
+    return float(level)
+
 
 def half_widths(std_errors: np.ndarray, dof: Any, level: float = 0.95) -> np.ndarray:
     """Half of each interval by Student's t; NaN where there is no degree of freedom.

@@ -12,8 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from xaijax.games.game import Game
-from xaijax.games.ways.totals import Weights
+from xaijax.games.ways.totals import OfSets, Weights
+from xaijax_kernels.games.interactions import count, of_tables
 from xaijax_kernels.games.semivalues import semivalue
+
+LARGEST_MATRIX = 1 << 25  # entries of what makes interactions of a pair's corners
+PIECE = 14  # log2 of the corners that are summed in one go, about
 
 
 class Estimate(NamedTuple):
@@ -27,29 +31,61 @@ class Estimate(NamedTuple):
     summed: np.ndarray  # [N], corners in the largest sum that a loop took in its own dtype
 
 
-def _noise_errors(game: Game, p: np.ndarray, N: int) -> np.ndarray | None:
+def _noise_errors(game: Game, squares: np.ndarray, N: int) -> np.ndarray | None:
     """Standard errors of a model declared random, like values; None for the others.
 
     Every corner is one independent answer with the standard deviation that the probe found. With
-    weights w over donors, Var phi_i = sigma^2 sum w^2 * 2 sum_s C(P-1, s) p(s)^2.
+    weights w over donors, Var phi_i = sigma^2 sum w^2 times `squares`, the sum of the squared
+    weights of all corners in a value; [P], or [M] of sets.
     """
     noise = game.probed.findings.noise
     if noise is None:
         return None
-    P = game.P
-    corners = 2 * math.fsum(math.comb(P - 1, s) * p[s] ** 2 for s in range(P))
     donors = float((game.setting.replacement.weights**2).sum())
-    errors = noise * math.sqrt(corners * donors)
-    return np.broadcast_to(errors, (N, P, len(noise))).copy()
+    errors = np.sqrt(squares * donors)[:, None] * noise
+    return np.broadcast_to(errors, (N, *errors.shape)).copy()
 
 
 def exact(game: Game, p: np.ndarray, rows: np.ndarray) -> Estimate:
     """The semivalue with weights p [P] (of one single set of each size) of the instances `rows`."""
     if game.quantity.linear:
         totals = game.index(Weights.semivalue(p), rows)
-        errors = _noise_errors(game, p, len(rows))
+        squares = 2 * math.fsum(math.comb(game.P - 1, s) * w**2 for s, w in enumerate(p.tolist()))
+        errors = _noise_errors(game, np.full(game.P, squares), len(rows))
         return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
     return by_tables(game, rows, lambda table: (semivalue(table, p), table[:, 0]))
+
+
+def exact_sets(game: Game, of: OfSets, rows: np.ndarray) -> Estimate:
+    """Interactions of the instances `rows`; values [n, M, K] of sets of 1 to `of.order` players.
+
+    By pairs, see `by_pairs`; else by full tables.
+    """
+    if not by_pairs(game, of):
+        p = of(game.P)
+        return by_tables(game, rows, lambda table: (of_tables(table, p), table[:, 0]))
+    totals = game.index(Weights(of), rows)
+    errors = _noise_errors(game, _squares_of(of, game.P), len(rows))
+    return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
+
+
+def by_pairs(game: Game, of: OfSets) -> bool:
+    """Whether interactions are summed pair by pair: the quantity is linear, and the matrices of
+    the widest pair are no larger than LARGEST_MATRIX. The game was surveyed.
+    """
+    k = int(game.largest.max())
+    low = min(k, PIECE)
+    entries = (count(low, of.order) << low) * (k - low + 1)
+    return game.quantity.linear and entries <= LARGEST_MATRIX
+
+
+def _squares_of(of: OfSets, P: int) -> np.ndarray:
+    """The sum of squares of the weights of all corners in each set of P players; [M]."""
+    parts = []
+    for s, p in enumerate(of(P), start=1):
+        own = math.fsum(math.comb(P - s, t) * w**2 for t, w in enumerate(p.tolist()))
+        parts.append(np.full(math.comb(P, s), 2**s * own))
+    return np.concatenate(parts)
 
 
 def by_tables(

@@ -14,6 +14,7 @@ import numpy as np
 from xaijax.core.errors import InputTypeError, PrivacyError
 from xaijax.privacy.sensitivity import QUANTITIES
 from xaijax.results.explanation import Explanation
+from xaijax.results.interactions import Interactions
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.wording import named
 
@@ -95,6 +96,12 @@ def facts_of(explanation: Any) -> Facts:
     """Read the provenance; refuses what has no bound, and what does not say enough."""
     if isinstance(explanation, PrivateExplanation):
         raise PrivacyError("explanation is a private copy already; it can be shown as it is.")
+    if isinstance(explanation, Interactions):
+        raise PrivacyError(
+            "explanation: interactions cannot be released: how far one record of the data can move "
+            "them is proved for the values of single players only, and one of s players adds up "
+            "2^s influences of sets. Release what QII(...).explain or .unary returned."
+        )
     if not isinstance(explanation, Explanation):
         raise InputTypeError(
             "explanation must be the Explanation that QII(...).explain or .unary returned, got "

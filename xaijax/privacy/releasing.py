@@ -74,7 +74,8 @@ def release(
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.
-        PrivacyError: no sensitivity can be proved for this explanation; the text says why. Or
+        PrivacyError: no sensitivity can be proved for this explanation, or these interactions; the
+            text says why. Or
             epsilon is so large that fewer than one value in twenty would be changed.
         BudgetExceededError: the ledger has less than epsilon left.
         EnumerationLimitError: too many rows to be counted one by one.

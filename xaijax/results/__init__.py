@@ -3,8 +3,13 @@
 Reading order:
 
     merge                 `merge`: one Explanation of instances that were explained apart
+    loading               `load`: what was saved, back from its file
     wording               what a QII report may say of its numbers, in plain words
     profiles              what people's inputs were, as texts beside their influences
+    coalition_table       `CoalitionTable`: v(S) of every coalition, and indices that read it
+    interactions          `Interactions`: values of sets of players
+    interaction_forms     Interactions as matrices, tables, text, and for shapiq
+    set_keys              which sets of players a key means
     explanation           `Explanation`: values of many instances, with errors and provenance
     convert               an Explanation in the forms of pandas, shap and shapiq
     summary               what an Explanation says of itself in a few lines
@@ -17,7 +22,6 @@ Reading order:
     freeze                fields checked, made plain, and frozen
     rules                 `Rule` and `Rules`: what Anchors finds
     rule_html             rules as a notebook shows them
-    coalition_table       `CoalitionTable`: v(S) of every coalition, and indices that read it
     plan                  `Plan`: what a run would ask of its model
     guest_worth           `GuestWorth`: what the parties of a split table contribute
     files/                results in a file, and back

@@ -15,8 +15,16 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import ArrayLike
 from xaijax.players.index import SizeLimited, index_weights
+from xaijax.players.interaction_index import (
+    checked_order,
+    derivative_weights,
+    interaction_index,
+)
 from xaijax.players.sets import chances, player_place
+from xaijax.results.interactions import Interactions
+from xaijax.results.set_keys import all_of
 from xaijax_kernels.games import simple_games
+from xaijax_kernels.games.interactions import of_tables
 from xaijax_kernels.games.semivalues import expected_marginals, semivalue
 
 # Worst case of a sum of so many float64 numbers: what a table is given for, where it does not say.
@@ -66,6 +74,10 @@ class CoalitionTable:
         array([[0.5 , 0.25, 0.25]])
         >>> table.responsibility()
         array([[0.5, 0.5, 0.5]])
+        >>> table.interactions().matrix[0].round(3)
+        array([[ 0.667,  0.5  ,  0.5  ],
+               [ 0.5  ,  0.167, -0.5  ],
+               [ 0.5  , -0.5  ,  0.167]])
 
     References:
         Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (2016),
@@ -187,6 +199,49 @@ class CoalitionTable:
             InputError, InputTypeError: as of `deegan_packel`.
         """
         return self._of_simple(simple_games.responsibility, threshold, absolute)
+
+    def interactions(self, order: int = 2, index: str = "sii") -> Interactions:
+        """How much sets of players add together, beyond what their parts add.
+
+        Of a table of `QII.game` players in a set are REPLACED ones, and v(S) is the influence of
+        replacing them together. There v(S) = w(all kept) - w(all but S kept), where w is the game
+        of `Explainer.interactions`, whose players are KEPT. Turned round so, interactions of
+        "sii" and "banzhaf" keep their size, and those of 2, 4, .. players change their sign: two
+        columns of which each hides what the other says have a positive interaction when kept, and
+        a negative one when replaced. The other indices are those of another game.
+
+        Args:
+            order: int, 1 to P. The largest size of a set.
+            index: "sii" Shapley interactions, "k-sii" n-Shapley values, "stii" Shapley-Taylor,
+                "fsii" faithful Shapley, "banzhaf" Banzhaf interactions, "moebius" dividends; see
+                docs/interactions.md.
+
+        Returns:
+            `Interactions` of all sets of 1 to `order` players, exact; base_values are v of the
+            empty set.
+
+        Raises:
+            InputError, InputTypeError: an order or index that is not accepted.
+
+        Example:
+            >>> import xaijax as xj
+            >>> table = xj.CoalitionTable([0, 0, 0, 1, 0, 1, 0, 1], ["a", "b", "c"])
+            >>> found = table.interactions(index="moebius", order=3)
+            >>> dict(zip(found.set_names, found.values[0].tolist()))[("a", "b", "c")]
+            -1.0
+        """
+        P = len(self.player_names)
+        number = checked_order(order, P)
+        weights = derivative_weights(interaction_index(index), number, P)
+        return Interactions(
+            of_tables(self.values[:, :, None], weights)[:, :, 0],
+            self.values[:, 0],
+            all_of(P, number),
+            index=index,
+            order=number,
+            feature_names=self.player_names,
+            provenance={"method": "CoalitionTable", "index": index, "order": number, "players": P},
+        )
 
     def margin(self, threshold: float | None = None, absolute: bool = False) -> np.ndarray:
         """The smallest distance of a value from the threshold: min over S of |v(S) - threshold|.

@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import intervals
-from xaijax.core.checks import whole_number
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.core.public import public, public_class
-from xaijax.results import convert, private_explanation, summary
+from xaijax.core.public import public_class
+from xaijax.results import convert, summary
 from xaijax.results.files import npz
-from xaijax.results.freeze import check_shape, floats, names, read_only
+from xaijax.results.freeze import check_shape, floats, names, per_instance, read_only
 from xaijax.results.player_data import check_columns, frozen_rows, player_columns, take_rows
-from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.selection import Selection, resolve, split_key, take
 from xaijax.tables.rows import rows_of
 
@@ -151,7 +149,7 @@ class Explanation:
     def __reduce__(self) -> tuple[Any, ...]:
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         state |= {"stats": dict(self.stats), "provenance": dict(self.provenance)}
-        return (_rebuild, (state,))
+        return (rebuilt, (state,))
 
     def __repr__(self) -> str:
         return summary.describe(self)
@@ -270,15 +268,12 @@ class Explanation:
             InputError: `level` is not between 0 and 1.
             InputTypeError: `level` is not a number.
         """
-        if isinstance(level, bool) or not isinstance(level, int | float | np.integer | np.floating):
-            raise InputTypeError(f"level: got {level!r}; pass a number between 0 and 1.")
-        if not 0 < level < 1:
-            raise InputError(f"level: got {level!r}; pass a number between 0 and 1, 0.95 say.")
+        chance = intervals.checked_level(level)
         if self.std_errors is None:
             return np.full(self.shape, 0.0 if self.exact else np.nan)
         dof = self.stats.get("dof")
         known = per_instance(dof, len(self))
-        return intervals.half_widths(self.std_errors, dof if known else np.inf, float(level))
+        return intervals.half_widths(self.std_errors, dof if known else np.inf, chance)
 
     def to_dataframe(self, long: bool = False) -> Any:
         """A pandas DataFrame of the values. Needs `pip install "xaijax[data]"`.
@@ -344,56 +339,6 @@ class Explanation:
         npz.write(path, {n: one for n, one in kept.items() if n != "present" or one is not None})
 
 
-@public
-def load(
-    path: str | os.PathLike[str], max_bytes: int | None = None
-) -> Explanation | PrivateExplanation:
-    """Read a file of `Explanation.save` or of `xaijax.privacy.PrivateExplanation.save`.
-
-    What comes back equals what was saved: bytes, dtypes, names, stats and provenance. The file may
-    come from anyone: nothing in it is run, and no more is read than `max_bytes` allows.
-
-    Args:
-        path: str or path. The file.
-        max_bytes: int or None. The largest size of the file's content, unpacked. None: the size of
-            the file itself, which suffices for what `save` writes. A file that somebody compressed
-            needs more.
-
-    Returns:
-        An `Explanation` or a `PrivateExplanation`, whichever was saved.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        InputError: a file of another kind, a damaged one, one of a newer version, or one whose
-            content is larger than allowed.
-        InputTypeError: `path` is not a path, or `max_bytes` is not a whole number.
-        ImportError: `data` is a frame of a library that is not installed.
-
-    Example:
-        >>> import os, tempfile
-        >>> import numpy as np
-        >>> import xaijax as xj
-        >>> explanation = xj.Explanation(np.array([[3.0, -1.0]]), np.array([10.0]))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = os.path.join(folder, "explanation.npz")
-        ...     explanation.save(path)
-        ...     again = xj.load(path)
-        >>> again.values
-        array([[ 3., -1.]])
-    """
-    if max_bytes is not None:
-        max_bytes = whole_number(max_bytes, "max_bytes")
-    makers = {
-        npz.FORMAT: _rebuild,
-        private_explanation.FORMAT: lambda state: PrivateExplanation(**state),
-    }
-    return npz.read(path, makers, max_bytes)
-
-
-def per_instance(value: Any, N: int) -> bool:
-    """Whether an entry of `stats` is one entry per instance."""
-    return isinstance(value, np.ndarray) and value.ndim > 0 and len(value) == N
-
-
-def _rebuild(state: dict[str, Any]) -> Explanation:
+def rebuilt(state: dict[str, Any]) -> Explanation:
+    """Out of the fields of a file, or of a pickle of the user's own."""
     return Explanation(**state)

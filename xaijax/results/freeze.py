@@ -73,3 +73,8 @@ def names(name: str, given: Any, size: int | None, unique: bool) -> tuple[str, .
         twice = next(one for one in result if result.count(one) > 1)
         raise InputError(f"{name}: {twice!r} is there more than once; names must differ.")
     return result
+
+
+def per_instance(value: Any, N: int) -> bool:
+    """Whether an entry of `stats` is one entry per instance."""
+    return isinstance(value, np.ndarray) and value.ndim > 0 and len(value) == N

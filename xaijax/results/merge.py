@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
-from xaijax.results.explanation import Explanation, per_instance
+from xaijax.results.explanation import Explanation
+from xaijax.results.freeze import per_instance
+from xaijax.results.interactions import Interactions
 from xaijax.results.player_data import concatenate
+
+Merged = TypeVar("Merged", Explanation, Interactions)
+AnyPart = Explanation | Interactions
 
 SUMMED = ("model_rows", "padded_rows", "model_calls", "seconds", "compile_seconds")
 
@@ -44,7 +50,7 @@ QUESTION = (
 
 
 @public
-def merge(explanations: Iterable[Explanation]) -> Explanation:
+def merge(explanations: Iterable[Merged]) -> Merged:
     """Join explanations of different instances into one, in the order given.
 
     Use it where one question was put to parts of the rows: in several runs, or in several
@@ -66,20 +72,21 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
     For these the caller must know that one model made all parts.
 
     Args:
-        explanations: iterable of `Explanation`, at least one.
+        explanations: iterable of `Explanation`, or of `Interactions`, at least one.
 
     Returns:
-        An `Explanation` of all instances.
+        An `Explanation`, or `Interactions`, of all instances.
 
     Raises:
         InputError: no explanation; or explanations that differ in: feature_names, output_names or
-            `kind`; whether instances have names; `data` (array or frame, its columns, its dtypes);
-            what was asked, by the provenance (selected output, link, weights of the index, players'
-            columns, replacement and others); the background or pool and its weights; the functions
-            given; the model. With a `Baseline`, exact explanations whose base values differ are
-            refused too. Also several explanations of one QII quantity of the whole data, which has
-            no instances. The message names the field.
-        InputTypeError: something that is no Explanation.
+            `kind` (of interactions: index, order and sets); whether instances have names; `data`
+            (array or frame, its columns, its dtypes); what was asked, by the provenance (selected
+            output, link, weights of the index, players' columns, replacement and others); the
+            background or pool and its weights; the functions given; the model. With a `Baseline`,
+            exact explanations whose base values differ are refused too. Also several explanations
+            of one QII quantity of the whole data, which has no instances. The message names the
+            field.
+        InputTypeError: something that is no Explanation, or Explanations with Interactions.
 
     Example:
         >>> import numpy as np
@@ -90,7 +97,7 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
         array([[3., 3.],
                [2., 2.]])
     """
-    if isinstance(explanations, Explanation):
+    if isinstance(explanations, Explanation | Interactions):
         raise InputTypeError("explanations: got one Explanation; pass a list of them.")
     if not isinstance(explanations, Iterable):
         raise InputTypeError(
@@ -100,9 +107,14 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
     if not parts:
         raise InputError("explanations: got none; pass at least one Explanation.")
     for part in parts:
-        if not isinstance(part, Explanation):
+        if not isinstance(part, Explanation | Interactions):
             raise InputTypeError(f"explanations: got {type(part).__name__}, not an Explanation.")
-    for field in ("feature_names", "output_names", "kind"):
+        if type(part) is not type(parts[0]):
+            raise InputTypeError(
+                "explanations: got Explanations and Interactions; merge each kind by itself."
+            )
+    own = ("kind",) if isinstance(parts[0], Explanation) else ("index", "order", "sets")
+    for field in ("feature_names", "output_names", *own):
         _require_equal(field, [getattr(part, field) for part in parts])
     for fact in QUESTION:
         _require_equal(f"provenance[{fact!r}]", [part.provenance.get(fact) for part in parts])
@@ -110,23 +122,21 @@ def merge(explanations: Iterable[Explanation]) -> Explanation:
     _require_one_question(parts)
     names = [part.instance_names for part in parts]
     _require_equal("instance_names (given or None)", [one is not None for one in names])
-    return Explanation(
+    return replace(
+        parts[0],
         values=np.concatenate([part.values for part in parts]),
         base_values=np.concatenate([part.base_values for part in parts]),
         std_errors=_std_errors(parts),
         data=concatenate([part.data for part in parts]),
-        feature_names=parts[0].feature_names,
-        output_names=parts[0].output_names,
         instance_names=None if names[0] is None else tuple(n for one in names for n in one or ()),
         exact=all(part.exact for part in parts),
-        kind=parts[0].kind,
         stats=_join([_stats(part, parts) for part in parts], _join_stat(parts)),
         provenance=_join([part.provenance for part in parts], lambda _, values: _same(values)),
         present=_present(parts),
     )
 
 
-def _require_one_baseline(parts: Sequence[Explanation]) -> None:
+def _require_one_baseline(parts: Sequence[AnyPart]) -> None:
     """Refuse values that are relative to different rows: their base values tell them apart.
 
     Only of exact values: the base of a random model is noisy, and that of the least squares of
@@ -147,7 +157,7 @@ def _require_one_baseline(parts: Sequence[Explanation]) -> None:
             )
 
 
-def _require_one_question(parts: Sequence[Explanation]) -> None:
+def _require_one_question(parts: Sequence[AnyPart]) -> None:
     """Refuse what only a fingerprint tells apart, where it is known, and quantities of the data."""
     known = [(n, one.stats["fingerprint"]) for n, one in enumerate(parts) if _has_one(one)]
     for number, mark in known:
@@ -179,7 +189,7 @@ def _require_one_question(parts: Sequence[Explanation]) -> None:
             )
 
 
-def _model_marks(parts: Sequence[Explanation]) -> Iterator[tuple[int, str]]:
+def _model_marks(parts: Sequence[AnyPart]) -> Iterator[tuple[int, str]]:
     """(part, mark) of the models that are known; a merged part may have several marks."""
     for number, part in enumerate(parts):
         known = part.stats.get("model_fingerprint")
@@ -188,7 +198,7 @@ def _model_marks(parts: Sequence[Explanation]) -> Iterator[tuple[int, str]]:
                 yield number, text
 
 
-def _has_one(part: Explanation) -> bool:
+def _has_one(part: AnyPart) -> bool:
     return isinstance(part.stats.get("fingerprint"), str)
 
 
@@ -206,10 +216,10 @@ def _short(value: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def _present(parts: Sequence[Explanation]) -> np.ndarray | None:
+def _present(parts: Sequence[AnyPart]) -> np.ndarray | None:
     if all(part.present is None for part in parts):
         return None
-    every = [np.ones(part.shape[:2], bool) for part in parts]
+    every = [np.ones((len(part), len(part.feature_names)), bool) for part in parts]
     return np.concatenate(
         [
             one if part.present is None else part.present
@@ -218,7 +228,7 @@ def _present(parts: Sequence[Explanation]) -> np.ndarray | None:
     )
 
 
-def _std_errors(parts: Sequence[Explanation]) -> np.ndarray | None:
+def _std_errors(parts: Sequence[AnyPart]) -> np.ndarray | None:
     if all(part.std_errors is None for part in parts):
         return None
     return np.concatenate(
@@ -231,7 +241,7 @@ def _std_errors(parts: Sequence[Explanation]) -> np.ndarray | None:
     )
 
 
-def _stats(part: Explanation, parts: Sequence[Explanation]) -> Mapping[str, Any]:
+def _stats(part: AnyPart, parts: Sequence[AnyPart]) -> Mapping[str, Any]:
     """The stats of one part, with what any part tells of each instance: "exact_rows" and "dof"."""
     added: dict[str, Any] = {}
     if any("exact_rows" in one.stats for one in parts) or len({one.exact for one in parts}) > 1:
@@ -250,7 +260,7 @@ def _join(
     return {key: join_one(key, [mapping.get(key) for mapping in mappings]) for key in keys}
 
 
-def _join_stat(parts: Sequence[Explanation]) -> Callable[[str, list[Any]], Any]:
+def _join_stat(parts: Sequence[AnyPart]) -> Callable[[str, list[Any]], Any]:
     def join_one(name: str, values: list[Any]) -> Any:
         if all(per_instance(v, len(part)) for v, part in zip(values, parts, strict=True)):
             return np.concatenate(values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xaijax.results.fields import Explained, Valued
+from xaijax.results.fields import Explained, Interacting, Valued
 
 TOP = 6  # players in the repr
 
@@ -38,6 +38,12 @@ def how_sure(explained: Explained) -> str:
     errors = explained.std_errors
     if explained.exact and errors is not None:
         return f"exact; largest bootstrap standard error {errors.max():.2g}"
+    return sure_of(explained)
+
+
+def sure_of(explained: Explained | Interacting) -> str:
+    """The same where no bootstrap is known."""
+    errors = explained.std_errors
     if explained.exact:
         return "exact"
     if errors is None:
@@ -82,20 +88,23 @@ def describe(explained: Explained) -> str:
     meaning = explained.provenance.get("meaning")
     if meaning is not None:
         lines.append(f"  {meaning}")
+    return "\n".join(lines + shown_stats(explained))
+
+
+def shown_stats(explained: Explained | Interacting) -> list[str]:
+    """What the run did, in one line at most."""
     shown = [
         _format(form, explained.stats[key])
         for key, form in SHOWN_STATS.items()
         if explained.stats.get(key) is not None
         and not (key == "compile_seconds" and explained.stats[key] == 0)  # what was counted is none
     ]
-    if shown:
-        lines.append("  " + ", ".join(shown))
-    return "\n".join(lines)
+    return ["  " + ", ".join(shown)] if shown else []
 
 
-def _missing_reason(explained: Explained) -> str:
+def _missing_reason(explained: Explained | Interacting) -> str:
     estimator = str(explained.stats.get("estimator", ""))
-    P = explained.values.shape[1]
+    P = len(explained.feature_names)
     reasons = {
         "permutation": "fewer than 2 antithetic pairs of permutations; raise budget",
         "kernel": f"fewer than P + 20 = {P + 20} complementary pairs; raise budget",

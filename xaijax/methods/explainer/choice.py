@@ -5,13 +5,16 @@ Letters: N instances, P players, B background rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError
-from xaijax.estimators.driver import METHODS, default_budget, refuse_undrawable
+from xaijax.core.intervals import half_widths
+from xaijax.estimators.driver import METHODS, Sampled, default_budget, refuse_undrawable
+from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.asking.refuse import (
     LARGEST_TABLE,
     refuse_biased_link,
@@ -110,6 +113,15 @@ def choose(game: Game, survey: Survey, estimator: str, index: Index, budget: int
     return Choice(fits, sampler, allowed)
 
 
+def enumerated(game: Game, survey: Survey, estimator: str, budget: int | None) -> np.ndarray:
+    """Which instances are enumerated, bool [N], by the rules of `choose`."""
+    everything = np.ones(game.N, bool)
+    allowed = default_budget(game.P) if budget is None else budget
+    if estimator == "exact" or ((1 << game.P) - 2 <= allowed and game.P <= _most_players(game)):
+        return everything
+    return ~everything if estimator in METHODS else _fits(game, survey, budget)
+
+
 def _fits(game: Game, survey: Survey, budget: int | None) -> np.ndarray:
     """Where "auto" enumerates; bool [N]."""
     fits = (survey.corners <= _most_corners(game, budget)) & (survey.largest <= LARGEST_PAIR)
@@ -151,3 +163,44 @@ def _refuse_unsampled(game: Game, survey: Survey, index: Index, budget: int | No
         "estimator='exact' to enumerate them all the same, or group columns with "
         "players=, or use fewer background rows."
     )
+
+
+def tell_too_wide(part: Sampled, choice: Choice, tolerance: float | None) -> None:
+    """Warn of instances that used their budget up before their intervals were narrow."""
+    if tolerance is None:
+        return
+    widths = half_widths(part.std_errors, part.dof).reshape(len(part.dof), -1)
+    wide = int((~(widths <= tolerance).all(axis=1)).sum())
+    if wide:
+        checks.warn(
+            f"tolerance={tolerance:g} is not met by {wide:,} of {len(widths):,} sampled "
+            f"instances within budget={choice.budget:,}; their std_errors say how far. Raise "
+            "budget= or tolerance=."
+        )
+
+
+def tell_long(
+    game: Game, survey: Survey, choice: Choice, index: Index, closed: Callable[[], bool]
+) -> int:
+    """Warn of a long run before it starts; returns the model rows that are coming at most.
+
+    closed: whether exact values come from a closed form, which asks no hybrid.
+    """
+    each = len(game.setting.replacement.codes) * (choice.budget + 2)
+    enumerated = int(survey.corners[choice.exact].sum())
+    drawn = int(np.minimum(survey.corners[~choice.exact], each).sum()) if choice.sampler else 0
+    rows, beside = enumerated + drawn, 0.0
+    if choice.sampler is not None:
+        beside = METHODS[choice.sampler].drawing(game.P, index, choice.budget, 1)[1]
+    coming = rows
+    if enumerated and why_long(game.ask, rows, beside) and closed():
+        coming = drawn
+    budget = f"budget= (now {choice.budget:,} coalitions an instance)"
+    ways = (
+        f"a smaller {budget}"
+        if choice.sampler
+        else "estimator='permutation', whose budget= bounds the rows"
+    )
+    ways += ", fewer background rows, or columns united to fewer players"
+    tell_long_run(game.ask, coming, ways, beside)
+    return rows

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, cast
 
 import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputTypeError
-from xaijax.core.intervals import half_widths
 from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, Outputs, PlayerSpec, Progress, Rows
-from xaijax.estimators.driver import METHODS, Sampled, plan_sampled, sampled
+from xaijax.estimators.driver import plan_sampled, sampled
 from xaijax.estimators.exact import Estimate, exact
-from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game, Survey
@@ -31,12 +29,21 @@ from xaijax.games.measure.quantity import quantity_of
 from xaijax.games.measure.replacement import Baseline, replacement_of
 from xaijax.games.planned import Planned, nothing, semivalues, tables, whole_rows
 from xaijax.games.ways.totals import Weights
-from xaijax.methods.explainer.choice import ESTIMATORS, Choice, choose, refuse_index
+from xaijax.methods.explainer.choice import (
+    ESTIMATORS,
+    Choice,
+    choose,
+    refuse_index,
+    tell_long,
+    tell_too_wide,
+)
 from xaijax.methods.explainer.record import Answer, explanation
+from xaijax.methods.explainer.sets import SetsAsked, interactions
 from xaijax.methods.planned import plan_of
 from xaijax.methods.progress import progress_bar
 from xaijax.players.index import IndexLike, index_weights, named
 from xaijax.results.explanation import Explanation
+from xaijax.results.interactions import Interactions
 from xaijax.results.plan import Plan
 from xaijax.tables.rows import rows_of
 
@@ -227,9 +234,10 @@ class Explainer:
         def progressed(done: int) -> None:
             bar.update(done)
 
-        rows, game, survey, choice = self._begun(X, progressed, outputs=outputs)
+        rows, game, survey, choice = self._begun(X, progressed, self._choose, outputs=outputs)
         evaluator = game.evaluator
-        rows_coming = self._tell_long_run(game, survey, choice)
+        index, closed = named(self.index), partial(self._closed, game)
+        rows_coming = tell_long(game, survey, choice, index, closed)
         bar = progress_bar(progress, rows_coming)
         before = evaluator.clock.copy()
         with bar:
@@ -237,6 +245,64 @@ class Explainer:
             bar.total = bar.n  # agreeing hybrids and early stops leave rows unasked
         seconds = time.perf_counter() - started
         return explanation(self, X, rows, game, choice, answer, before, seconds)
+
+    def interactions(
+        self,
+        X: Rows,
+        order: int = 2,
+        index: str = "sii",
+        progress: Progress = None,
+        outputs: Outputs = None,
+    ) -> Interactions:
+        """How much sets of players move the answer together, of the instances X.
+
+        No model row is asked more than for exact values: the same corners of every pair of an
+        instance and a background row give the interactions of all sets at once. `index=` of the
+        explainer plays no part. docs/interactions.md says which index tells what.
+
+        Args:
+            X: rows [N, *F] of the background's shape.
+            order: int, 1 to P. The largest size of a set.
+            index: "sii" Shapley interactions (players alone have their Shapley values), "k-sii"
+                n-Shapley values, "stii" Shapley-Taylor and "fsii" faithful Shapley interactions
+                (the base value and all of these add up to link(f(x))), "banzhaf" Banzhaf
+                interactions, "moebius" dividends.
+            progress: as of a call.
+            outputs: as of a call.
+
+        Returns:
+            `Interactions` with values [N, M], or [N, M, K] of a model with K outputs: all sets of 1
+            to `order` players.
+
+        Raises:
+            InputError, InputTypeError: rows, an order or an index that are not accepted.
+                EnumerationLimitError: more than can be enumerated, of what is not sampled.
+                MemoryPlanError: more than fits. And what a call raises.
+
+        Example:
+            >>> import numpy as np
+            >>> import xaijax as xj
+            >>> explainer = xj.Explainer(xj.as_model(lambda X: X[:, 0] * X[:, 1]), np.zeros((1, 3)))
+            >>> found = explainer.interactions(np.array([[2.0, 3.0, 1.0]]))
+            >>> found.matrix[0].round(3) + 0.0
+            array([[3., 6., 0.],
+                   [6., 3., 0.],
+                   [0., 0., 0.]])
+        """
+        started = time.perf_counter()
+        asked = SetsAsked(self, index, order, self._open(X).setting.players.count)
+
+        def progressed(done: int) -> None:
+            bar.update(done)
+
+        rows, game, survey, choice = self._begun(X, progressed, asked.choose, outputs=outputs)
+        bar = progress_bar(progress, asked.tell_long_run(game, survey, choice))
+        before = game.evaluator.clock.copy()
+        with bar:
+            answer = self._answer_sets(asked, game, choice)
+            bar.total = bar.n
+        seconds = time.perf_counter() - started
+        return interactions(asked, X, rows, game, choice, answer, before, seconds)
 
     def plan(self, X: Rows, outputs: Outputs = None) -> Plan:
         """What explaining X would ask for, told before it is asked.
@@ -252,7 +318,7 @@ class Explainer:
         Raises:
             What a call raises before it asks.
         """
-        _, game, survey, choice = self._begun(X, lambda rows: None, False, outputs)
+        _, game, _, choice = self._begun(X, lambda rows: None, self._choose, False, outputs)
         planned = nothing(game)
         whole_rows(game, planned)
         own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
@@ -265,7 +331,12 @@ class Explainer:
         return plan_of(game, planned, names)
 
     def _begun(
-        self, X: Any, progressed: Callable[[int], None], asks: bool = True, outputs: Any = None
+        self,
+        X: Any,
+        progressed: Callable[[int], None],
+        choose: Callable[[Game, Survey], Choice],
+        asks: bool = True,
+        outputs: Any = None,
     ) -> tuple[Any, Game, Survey, Choice]:
         """(rows as read, their game, what exact values ask, who answers); refuses what it can."""
         evaluator = self._open(X)
@@ -278,11 +349,14 @@ class Explainer:
             own = read_outputs(outputs, len(rows_of(rows)), self.model.classes)
         game = Game(evaluator, rows, self.quantity, progressed, asks, own=own)
         survey = game.survey()
-        choice = choose(game, survey, self.estimator, named(self.index), self.budget)
+        choice = choose(game, survey)
         evaluator.setting.refuse_too_little_memory()
         if own is not None:
             refuse_columns(own, game.ask.probe().findings.outputs)
         return rows, game, survey, choice
+
+    def _choose(self, game: Game, survey: Survey) -> Choice:
+        return choose(game, survey, self.estimator, named(self.index), self.budget)
 
     @cached_property
     def _of_one_output(self) -> Evaluator:
@@ -306,35 +380,17 @@ class Explainer:
             return enumerated
         index, budget = named(self.index), choice.budget
         part = sampled(game, others, choice.sampler, index, budget, self.seed, self.tolerance)
-        self._tell_too_wide(part, choice)
+        tell_too_wide(part, choice, self.tolerance)
         drawn = Answer.of_sampled(part)
         return drawn if enumerated is None else Answer.mixed(choice.exact, enumerated, drawn)
+
+    def _answer_sets(self, asked: SetsAsked, game: Game, choice: Choice) -> Answer:
+        """The interactions of all instances."""
+        return asked.answer(game, choice)
 
     def _weights(self, index: IndexLike) -> tuple[np.ndarray, str]:
         """Weights of single sets, by size, [P]; and the name of the index."""
         return index_weights(index, self.players.count)
-
-    def _tell_long_run(self, game: Game, survey: Survey, choice: Choice) -> int:
-        """Warn of a long run before it starts; returns the model rows that are coming at most."""
-        each = len(game.setting.replacement.codes) * (choice.budget + 2)
-        enumerated = int(survey.corners[choice.exact].sum())
-        drawn = int(np.minimum(survey.corners[~choice.exact], each).sum()) if choice.sampler else 0
-        rows, beside = enumerated + drawn, 0.0
-        if choice.sampler is not None:
-            index, budget = named(self.index), choice.budget
-            beside = METHODS[choice.sampler].drawing(game.P, index, budget, 1)[1]
-        coming = rows
-        if enumerated and why_long(game.ask, rows, beside) and self._closed(game):
-            coming = drawn
-        budget = f"budget= (now {choice.budget:,} coalitions an instance)"
-        ways = (
-            f"a smaller {budget}"
-            if choice.sampler
-            else "estimator='permutation', whose budget= bounds the rows"
-        )
-        ways += ", fewer background rows, or columns united to fewer players"
-        tell_long_run(game.ask, coming, ways, beside)
-        return rows
 
     def _closed(self, game: Game) -> bool:
         """Whether exact values come from a closed form, which asks no hybrid."""
@@ -351,16 +407,3 @@ class Explainer:
     def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
         """What all coalitions of the instances `rows` come to."""
         return exact(game, self.weights, rows)
-
-    def _tell_too_wide(self, part: Sampled, choice: Choice) -> None:
-        """Warn of instances that used their budget up before their intervals were narrow."""
-        if self.tolerance is None:
-            return
-        widths = half_widths(part.std_errors, part.dof).reshape(len(part.dof), -1)
-        wide = int((~(widths <= self.tolerance).all(axis=1)).sum())
-        if wide:
-            checks.warn(
-                f"tolerance={self.tolerance:g} is not met by {wide:,} of {len(widths):,} sampled "
-                f"instances within budget={choice.budget:,}; their std_errors say how far. Raise "
-                "budget= or tolerance=."
-            )

@@ -116,7 +116,7 @@ def explanation(
         answer.values[~present] = 0.0
         if answer.std_errors is not None:
             answer.std_errors[~present] = 0.0
-    errors = answer.std_errors
+    errors, efficient = answer.std_errors, named(asked.index).efficient
     return Explanation(
         values=answer.values[:, :, 0] if scalar else answer.values,
         base_values=answer.base[:, 0] if scalar else answer.base,
@@ -126,13 +126,13 @@ def explanation(
         output_names=None if scalar else evaluator.probed.findings.output_names,
         exact=errors is None,
         kind=asked.index,
-        stats=_stats(asked, X, game, choice, answer, before, seconds),
-        provenance=_provenance(asked, game, choice),
+        stats=stats_of(asked, X, game, choice, answer, before, seconds, efficient),
+        provenance=provenance_of(asked, game, choice),
         present=present,
     )
 
 
-def _stats(
+def stats_of(
     asked: Asked,
     X: Any,
     game: Game,
@@ -140,7 +140,12 @@ def _stats(
     answer: Answer,
     before: Any,
     seconds: float,
+    efficient: bool,
+    values: float | None = None,
 ) -> dict[str, Any]:
+    """What the run did and cost; efficient: whether base and values add up to f(x); values: as of
+    `rounding`.
+    """
     evaluator, model = game.evaluator, asked.model
     clock = evaluator.clock
     B, P = len(evaluator.setting.replacement.codes), game.P
@@ -179,17 +184,20 @@ def _stats(
             stats["output_names"] = np.array(names)[stats["outputs"]]
     game.refuse_other(answer.full)
     stats["checked_rows"] = 0 if game.structure is None else game.N + B
-    if named(asked.index).efficient and (answer.std_errors is None or choice.sampler):
+    if efficient and (answer.std_errors is None or choice.sampler):
         weights = evaluator.setting.replacement.weights
         stats["efficiency_residual"], stats["efficiency_bound"] = held(
             game,
-            lambda whole: certificate(answer, weights, model, choice.exact, whole, _offset(game)),
+            lambda whole: certificate(
+                answer, weights, model, choice.exact, whole, _offset(game), values
+            ),
             asked.efficient and model.deterministic,
         )
     return stats
 
 
-def _provenance(asked: Asked, game: Game, choice: Choice) -> dict[str, Any]:
+def provenance_of(asked: Asked, game: Game, choice: Choice) -> dict[str, Any]:
+    """How the values were made: public facts."""
     evaluator, model = game.evaluator, asked.model
     return {
         "method": "Explainer",
@@ -216,6 +224,7 @@ def certificate(
     exact: np.ndarray,
     whole: tuple[np.ndarray, np.ndarray] | None,
     offset: Any = 0.0,
+    values: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(|base + sum of values - f(x)|, how far rounding may take it) of the worst output; [N] each.
 
@@ -225,7 +234,7 @@ def certificate(
     with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
         full = answer.full if whole is None else whole[0]
         residual = np.abs(answer.base + answer.values.sum(axis=1) - full).max(axis=1)
-        bound = rounding(answer, donor_weights, model, exact, offset)
+        bound = rounding(answer, donor_weights, model, exact, offset, values)
         if whole is not None:
             bound = bound + whole[1].max(axis=1)
     return residual, bound
@@ -282,6 +291,7 @@ def rounding(
     model: Any,
     exact: np.ndarray,
     offset: Any = 0.0,
+    values: float | None = None,
 ) -> np.ndarray:
     """How far base + sum of values may be from f(x) by rounding alone; float64 [N].
 
@@ -294,6 +304,9 @@ def rounding(
     lambda (2 / 3) sqrt(2^k P sum w^2) u span. The level is kept to a few u; what of it was added in
     float64, the offset, to a few roundings of that.
 
+    values: how many count as a player's, where they are not of players: one of a set whose weights
+    are c times as large as a player's counts as c^2.
+
     A device takes numbers below the smallest normal one, 2^-126, for 0: each of a sum's products.
 
     Sampled values are taken in float64 from means that are already rounded, the same ones on both
@@ -302,7 +315,7 @@ def rounding(
     single = model.backend == "jax" and model.precision != "float64"
     unit = 0.5 * np.finfo(np.float32 if single else np.float64).eps
     u = np.where(exact, unit, 0.5 * np.finfo(np.float64).eps)
-    P = answer.values.shape[1]
+    P = answer.values.shape[1] if values is None else values
     level = np.maximum(np.abs(answer.base - offset), np.abs(answer.full - offset)).max(axis=1)
     added = 8.0 * 0.5 * np.finfo(np.float64).eps * np.abs(offset).max()
     donors = np.where(exact, math.sqrt(float((donor_weights**2).sum())), 1.0)

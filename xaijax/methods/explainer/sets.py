@@ -1,0 +1,167 @@
+"""Interactions: what is asked for sets of players, who answers it, and what is kept of it.
+
+Letters: N instances, P players, M sets, K outputs, B background rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from xaijax.core.errors import EnumerationLimitError, MemoryPlanError
+from xaijax.estimators.driver import default_budget
+from xaijax.estimators.exact import by_pairs, exact_sets
+from xaijax.games.asking.long_runs import tell_long_run, why_long
+from xaijax.games.asking.refuse import LARGEST_TABLE, refuse_biased_link, refuse_too_many
+from xaijax.games.game import Game, Survey
+from xaijax.games.ways.totals import OfSets, Weights
+from xaijax.methods.explainer.choice import Choice, enumerated
+from xaijax.methods.explainer.record import Answer, Asked, provenance_of, stats_of
+from xaijax.players.interaction_index import InteractionIndex, checked_order, interaction_index
+from xaijax.results.interactions import Interactions
+from xaijax.results.set_keys import all_of
+from xaijax.tables.table import MappedRows
+from xaijax_kernels.games.interactions import count
+
+
+class Asking(Asked, Protocol):
+    """What asks: an `Explainer`."""
+
+    @property
+    def estimator(self) -> str: ...
+
+
+@dataclass
+class SetsAsked:
+    """Interactions of sets of 1 to `order` players, asked by an explainer."""
+
+    explainer: Asking
+    index: InteractionIndex
+    order: int
+    P: int  # players of the game
+
+    def __init__(self, explainer: Asking, index: Any, order: Any, P: int) -> None:
+        """Refuses an index or an order that there is not."""
+        self.explainer, self.index = explainer, interaction_index(index)
+        self.order, self.P = checked_order(order, P), P
+
+    @property
+    def of(self) -> OfSets:
+        """The weights of the sets."""
+        return OfSets(self.index, self.order)
+
+    def choose(self, game: Game, survey: Survey) -> Choice:
+        """Who answers which instance; see `choice.choose`.
+
+        Raises EnumerationLimitError for what cannot be enumerated, MemoryPlanError for values that
+        the memory cannot hold.
+        """
+        refuse_biased_link(game)
+        self._refuse_many_sets(game)
+        asked, P = self.explainer, game.P
+        allowed = default_budget(P) if asked.budget is None else asked.budget
+        fits = enumerated(game, survey, asked.estimator, asked.budget)
+        if not fits.all():
+            self._refuse_unsampled(game, survey, fits)
+        refuse_too_many(game, survey.largest)
+        if not by_pairs(game, self.of) and P > LARGEST_TABLE:
+            k = int(survey.largest.max())
+            raise EnumerationLimitError(
+                f"order={self.order}: {k} of {P} players differ in a pair, whose 2^{k} corners "
+                f"make {count(k, self.order):,} sets each; a matrix of so many numbers is not "
+                f"made, and tables go up to {LARGEST_TABLE} players. Lower order=, or group "
+                "columns with players=."
+            )
+        return Choice(fits, None, allowed)
+
+    def answer(self, game: Game, choice: Choice) -> Answer:
+        """The interactions of all instances."""
+        return Answer.of_exact(exact_sets(game, self.of, np.arange(game.N)))
+
+    def tell_long_run(self, game: Game, survey: Survey, choice: Choice) -> int:
+        """Warn of a long run before it starts; returns the model rows that are coming at most."""
+        coming = rows = int(survey.corners.sum())
+        if why_long(game.ask, rows) and by_pairs(game, self.of):
+            closed = not game.ways(Weights(self.of))[0].asks_hybrids
+            coming = 0 if closed else rows
+        ways = "fewer background rows, or columns united to fewer players"
+        tell_long_run(game.ask, coming, ways)
+        return rows
+
+    def _refuse_many_sets(self, game: Game) -> None:
+        M, memory = count(game.P, self.order), game.setting.max_memory
+        held = 24 * game.N * M  # sums, values, and a copy, of one output at least
+        if held > memory:
+            raise MemoryPlanError(
+                f"order={self.order}: {game.N:,} instances have {M:,} sets of up to {self.order} "
+                f"of {game.P} players each, about {held:,} bytes, more than "
+                f"max_memory={memory:,}. Lower order=, explain fewer rows at a time, or raise "
+                "max_memory=."
+            )
+
+    def _refuse_unsampled(self, game: Game, survey: Survey, fits: np.ndarray) -> None:
+        n = int(np.where(fits, -1, survey.corners).argmax())
+        raise EnumerationLimitError(
+            f"index={self.index.name!r}, order={self.order}: X row {n} needs "
+            f"{survey.corners[n]:,} model rows (at most {survey.largest[n]} of {game.P} players "
+            "differ from a background row), and is not sampled. Group columns with players=, use "
+            "fewer background rows, or say estimator='exact' where no more than 24 players differ."
+        )
+
+
+def interactions(
+    asked: SetsAsked,
+    X: Any,
+    rows: Any,
+    game: Game,
+    choice: Choice,
+    answer: Answer,
+    before: Any,
+    seconds: float,
+) -> Interactions:
+    """Put values, stats and provenance together; before: the clock when the run began."""
+    by, scalar, errors = asked.explainer, game.outputs == 1, answer.std_errors
+    sets = all_of(by.players.count, asked.order)
+    present = getattr(by.players, "present", None)
+    if present is not None:
+        lacking = np.stack([~present[:, list(S)].all(axis=1) for S in sets], axis=1)
+        for numbers in (answer.values, errors):
+            if numbers is not None:
+                numbers[lacking] = 0.0
+    values = _as_players(asked.of, game.P)
+    stats = stats_of(by, X, game, choice, answer, before, seconds, asked.index.efficient, values)
+    provenance = provenance_of(by, game, choice)
+    del provenance["index_weights"]
+    provenance |= {"index": asked.index.name, "order": asked.order}
+    cut: Any = (Ellipsis, 0) if scalar else Ellipsis
+    return Interactions(
+        values=answer.values[cut],
+        base_values=answer.base[cut],
+        sets=sets,
+        std_errors=None if errors is None else errors[cut],
+        index=asked.index.name,
+        order=asked.order,
+        data=rows.array if isinstance(rows, MappedRows) else rows,
+        feature_names=by.players.names,
+        output_names=None if scalar else game.probed.findings.output_names,
+        exact=errors is None,
+        stats=stats,
+        provenance=provenance,
+        present=present,
+    )
+
+
+def _as_players(of: OfSets, P: int) -> float:
+    """How many values of players the sum of all sets counts as, for its rounding.
+
+    The weights of a player add up to 1 with it and to -1 without; those of a set of s, in size, to
+    2^s times the sum of |p|.
+    """
+    total = 0.0
+    for s, p in enumerate(of(P), start=1):
+        size = math.fsum(math.comb(P - s, t) * abs(w) for t, w in enumerate(p.tolist()))
+        total += math.comb(P, s) * (2.0 ** (s - 1) * size) ** 2
+    return total

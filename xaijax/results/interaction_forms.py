@@ -1,0 +1,132 @@
+"""Interactions as matrices, as tables, as text, and in the form of shapiq.
+
+Letters: N instances, P players, M sets, K outputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.core.optional import require
+from xaijax.players.interaction_index import interaction_index
+from xaijax.results.fields import Interacting
+from xaijax.results.freeze import read_only
+from xaijax.results.set_keys import all_of, named
+from xaijax.results.summary import shown_stats, sure_of
+
+TOP = 6  # sets in the repr
+
+
+def matrix(found: Interacting, values: np.ndarray) -> np.ndarray:
+    """Numbers of the sets [N, M, ..], as [N, P, P, ..]; see `Interactions.matrix`."""
+    P = len(found.feature_names)
+    wanted = all_of(P, min(2, found.order or 2))
+    place = {S: m for m, S in enumerate(found.sets)}
+    missing = [S for S in wanted if S not in place]
+    if missing:
+        names = named([found.feature_names[p] for p in missing[0]])
+        raise InputError(
+            f"matrix: needs every player and every pair, but {names!r} is not among the "
+            f"{len(found.sets):,} sets. Take it before slicing sets."
+        )
+    out = np.zeros((len(values), P, P, *values.shape[2:]))
+    for S in wanted:
+        out[:, S[0], S[-1]] = out[:, S[-1], S[0]] = values[:, place[S]]
+    return read_only(out)
+
+
+def mean_abs(found: Interacting) -> np.ndarray:
+    """Mean |value| over the instances: [M] or [M, K]; NaN without instances."""
+    if len(found.values) == 0:
+        return np.full(found.values.shape[1:], np.nan)
+    return np.abs(found.values).mean(axis=0)
+
+
+def describe(found: Interacting) -> str:
+    """The text of `repr(interactions)`."""
+    values = found.values
+    axes = ["instances", "sets", "outputs"][: values.ndim]
+    shape = " x ".join(f"{size:,} {axis}" for size, axis in zip(values.shape, axes, strict=True))
+    lines = [
+        f"Interactions ({found.index}, order {found.order}): {shape} of "
+        f"{len(found.feature_names):,} players",
+        f"  {sure_of(found)}",
+    ]
+    if len(values):
+        size = mean_abs(found)
+        size = size if size.ndim == 1 else size.mean(axis=1)
+        joined = [m for m in np.argsort(-size, kind="stable") if len(found.sets[m]) > 1][:TOP]
+        if joined:
+            text = ", ".join(f"{named(found.set_names[m])} {size[m]:.4g}" for m in joined)
+            lines.append(f"  largest mean |interaction|: {text}")
+    return "\n".join(lines + shown_stats(found))
+
+
+def to_shapiq(found: Interacting) -> list[Any]:
+    """See `Interactions.to_shapiq`."""
+    if found.values.ndim == 3:
+        names = ", ".join(repr(name) for name in (found.output_names or ())[:4])
+        raise InputError(
+            "to_shapiq: InteractionValues hold one output; choose one first, "
+            f"interactions[:, :, output] (outputs: {names})."
+        )
+    shapiq = require("shapiq", "shapiq")
+    N = len(found.values)
+    exact = found.stats.get("exact_rows", np.full(N, found.exact))
+    sizes = [len(S) for S in found.sets]
+    return [
+        shapiq.InteractionValues(
+            values=found.values[i].copy(),
+            index=interaction_index(found.index).shapiq,
+            min_order=min(sizes),
+            max_order=found.order,
+            n_players=len(found.feature_names),
+            interaction_lookup={S: m for m, S in enumerate(found.sets)},
+            baseline_value=float(found.base_values[i]),
+            estimated=not bool(exact[i]),
+            estimation_budget=None if exact[i] else found.stats.get("budget"),
+        )
+        for i in range(N)
+    ]
+
+
+def to_dataframe(found: Interacting, long: bool) -> Any:
+    """See `Interactions.to_dataframe`."""
+    pandas = require("pandas", "xaijax[data]")
+    N, M = found.values.shape[:2]
+    instances = np.arange(N) if found.instance_names is None else np.array(found.instance_names)
+    labels, outputs = [named(S) for S in found.set_names], found.output_names
+    if not long:
+        if "base_value" in found.feature_names:
+            raise InputError(
+                "to_dataframe: a player is called 'base_value', like the column of base values; "
+                "use to_dataframe(long=True)."
+            )
+        labels.append("base_value")
+        table = np.concatenate([found.values, found.base_values[:, None]], axis=1)
+        columns: Any = pandas.Index(labels, name="set")
+        if outputs is not None:
+            table = table.transpose(0, 2, 1).reshape(N, -1)
+            columns = pandas.MultiIndex.from_product([outputs, labels], names=["output", "set"])
+        return pandas.DataFrame(table, pandas.Index(instances, name="instance"), columns)
+    K = 1 if outputs is None else len(outputs)
+    errors = found.std_errors
+    if errors is None:
+        errors = np.full(found.values.shape, 0.0 if found.exact else np.nan)
+    base = np.broadcast_to(found.base_values.reshape(N, 1, K), (N, M, K))
+    columns = {
+        "instance": np.repeat(instances, M * K),
+        "set": np.tile(np.repeat(np.array(labels, object), K), N),
+        "size": np.tile(np.repeat([len(S) for S in found.sets], K), N),
+    }
+    if outputs is not None:
+        columns["output"] = np.tile(np.array(outputs, object), N * M)
+    columns |= {
+        "value": found.values.reshape(-1),
+        "std_error": errors.reshape(-1),
+        "base_value": base.reshape(-1),
+    }
+    return pandas.DataFrame(columns)

@@ -1,0 +1,301 @@
+"""`Interactions`: values of sets of players, base values, errors, and how they were made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import intervals
+from xaijax.core.errors import InputError
+from xaijax.core.public import public_class
+from xaijax.players.interaction_index import checked_order, interaction_index
+from xaijax.results import interaction_forms, set_keys
+from xaijax.results.files import npz
+from xaijax.results.freeze import check_shape, floats, names, per_instance, read_only
+from xaijax.results.player_data import frozen_rows, take_rows
+from xaijax.results.selection import resolve, take
+
+FORMAT = "xaijax.Interactions"
+
+
+@public_class
+@dataclass(frozen=True, eq=False, repr=False)
+class Interactions:
+    """How much sets of players move a model's answer together, of N instances (and K outputs).
+
+    Made by `Explainer.interactions` and `CoalitionTable.interactions`. docs/interactions.md says
+    what each index tells. An interaction of two players above 0 means that together they move the
+    answer further up than the two apart.
+
+    `len(interactions)` is N, `for one in interactions` goes through the instances, and
+    `interactions[instance, set, output]` is a part of it. It is frozen and holds no model, like an
+    `Explanation`.
+
+    Attributes:
+        values: float64 [N, M], or [N, M, K] of K outputs. One number for each set of players.
+        base_values: float64 [N] or [N, K]. The value of the empty coalition.
+        sets: tuple of M tuples of places of players, each ascending: by size, then in player order.
+            (0,) is the first player alone, (0, 2) the first with the third.
+        std_errors: float64, shaped like `values`, or None: exact. 0 for exact instances, NaN where
+            there is no degree of freedom.
+        index: str. "sii", "k-sii", "stii", "fsii", "banzhaf" or "moebius".
+        order: int. The largest size of a set that was asked for. The values of smaller sets depend
+            on it for "k-sii", "stii" and "fsii". None becomes the size of the largest set.
+        data: array [N, *F], a frame or several arrays as they were given, or None. The instances.
+        feature_names: tuple of str [P]. Names of the players, all different. (), the default,
+            becomes ("player 0", "player 1", ...).
+        output_names: tuple of str [K], all different, or None where `values` are [N, M].
+        instance_names: tuple of str [N] or None.
+        exact: bool. Whether no error is left by draws or by a random model; True by default.
+        stats: mapping. What the run did and cost, as of `Explanation`.
+        provenance: mapping. How the values were made, as of `Explanation`.
+        present: bool [N, P], or None where every instance has all players.
+
+    Raises:
+        InputError: arrays whose shapes do not fit each other, sets that repeat or are not in order,
+            or names that repeat.
+        InputTypeError: values that are not real numbers, or sets that are no places.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> model = xj.as_model(lambda X: X[:, 0] * X[:, 1] + X[:, 2])
+        >>> explainer = xj.Explainer(model, np.zeros((1, 3)))
+        >>> found = explainer.interactions(np.array([[2.0, 3.0, 1.0]]), index="k-sii")
+        >>> found.sets
+        ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2))
+        >>> found.values.round(3) + 0.0
+        array([[0., 0., 1., 6., 0., 0.]])
+        >>> found.matrix[0].round(3) + 0.0
+        array([[0., 6., 0.],
+               [6., 0., 0.],
+               [0., 0., 1.]])
+        >>> found[:, ("x0", "x1")].values.round(3)
+        array([[6.]])
+    """
+
+    values: np.ndarray
+    base_values: np.ndarray
+    sets: tuple[tuple[int, ...], ...]
+    std_errors: np.ndarray | None = None
+    index: str = "sii"
+    order: int | None = None
+    data: Any = None
+    feature_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] | None = None
+    instance_names: tuple[str, ...] | None = None
+    exact: bool = True
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    present: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        values = floats("values", self.values)
+        if values.ndim not in (2, 3):
+            raise InputError(
+                f"values: got shape {values.shape}; accepted are [N, M] and [N, M, K]."
+            )
+        N, M, K = values.shape if values.ndim == 3 else (*values.shape, None)
+        base_values = floats("base_values", self.base_values)
+        check_shape("base_values", base_values.shape, (N,) if K is None else (N, K))
+        std_errors = self.std_errors
+        if std_errors is not None:
+            std_errors = floats("std_errors", std_errors)
+            check_shape("std_errors", std_errors.shape, values.shape)
+        sets = set_keys.checked(self.sets, M, len(self.feature_names or ()))
+        P = len(self.feature_names or ()) or 1 + max(place for S in sets for place in S)
+        features = self.feature_names or tuple(f"player {j}" for j in range(P))
+        outputs = self.output_names
+        if K is not None and outputs is None:
+            outputs = tuple(f"output {k}" for k in range(K))
+        present = self.present
+        if present is not None:
+            present = read_only(np.asarray(present, bool))
+            check_shape("present", present.shape, (N, P))
+        largest = max(map(len, sets))
+        order = largest if self.order is None else checked_order(self.order, P)
+        if order < largest:
+            raise InputError(f"order: got {order}, but there is a set of {largest} players.")
+        stats = {key: read_only(value) for key, value in self.stats.items()}
+        frozen: dict[str, Any] = {
+            "values": values,
+            "base_values": base_values,
+            "sets": sets,
+            "std_errors": std_errors,
+            "index": interaction_index(self.index).name,
+            "order": order,
+            "data": None if self.data is None else frozen_rows(self.data, N),
+            "feature_names": names("feature_names", features, P, unique=True),
+            "output_names": names("output_names", outputs, K, unique=True),
+            "instance_names": None
+            if self.instance_names is None
+            else names("instance_names", self.instance_names, N, unique=False),
+            "exact": bool(self.exact),
+            "stats": MappingProxyType(stats),
+            "provenance": MappingProxyType(dict(self.provenance)),
+            "present": present,
+        }
+        for name, value in frozen.items():
+            object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        state |= {"stats": dict(self.stats), "provenance": dict(self.provenance)}
+        return (rebuilt, (state,))
+
+    def __repr__(self) -> str:
+        return interaction_forms.describe(self)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[Interactions]:
+        return (self[i] for i in range(len(self)))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of `values`: (N, M) or (N, M, K)."""
+        return self.values.shape
+
+    @property
+    def set_names(self) -> tuple[tuple[str, ...], ...]:
+        """The sets by the names of their players."""
+        return tuple(tuple(self.feature_names[p] for p in S) for S in self.sets)
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """The sets of one and two players as symmetric matrices.
+
+        Returns:
+            float64 [N, P, P], or [N, P, P, K]. The diagonal holds the players alone, by the same
+            index; larger sets have no place.
+
+        Raises:
+            InputError: some of these sets were not asked for, or were sliced away.
+        """
+        return interaction_forms.matrix(self, self.values)
+
+    def __getitem__(self, key: Any) -> Interactions:
+        """A part: `interactions[instance, set, output]`, later axes optional.
+
+        One instance stays an Interactions with N = 1, and one set keeps its axis. One output drops
+        the output axis, and provenance["selected_output"] is its name.
+
+        Args:
+            key: for instances and outputs an integer, a name, a slice, a list of these, or a bool
+                mask. For sets: a player's name, or a tuple of players (names or places), is one
+                set; a list of them several; an integer, a slice, a list of integers or a bool mask
+                [M] are positions in `sets`.
+
+        Returns:
+            An `Interactions`.
+
+        Raises:
+            InputError: out of range, an unknown name or set, a mask of another length, nothing
+                left.
+            InputTypeError: a key of another type.
+        """
+        keys = set_keys.split(key, self.values.ndim)
+        rows, _ = resolve(keys[0], len(self), self.instance_names, "instance")
+        chosen = set_keys.positions(keys[1], self.sets, self.feature_names)
+        N = len(self)
+        changes: dict[str, Any] = {
+            "values": self.values[rows][:, chosen],
+            "base_values": self.base_values[rows],
+            "std_errors": None if self.std_errors is None else self.std_errors[rows][:, chosen],
+            "present": None if self.present is None else self.present[rows],
+            "data": take_rows(self.data, rows),
+            "sets": self.sets[chosen]
+            if isinstance(chosen, slice)
+            else tuple(self.sets[i] for i in chosen),
+            "instance_names": self.instance_names and take(self.instance_names, rows),
+            "stats": {
+                name: value[rows] if per_instance(value, N) else value
+                for name, value in self.stats.items()
+            },
+        }
+        provenance = dict(self.provenance)
+        if self.output_names is not None:
+            outputs, single = resolve(keys[2], len(self.output_names), self.output_names, "output")
+            for name in ("values", "base_values", "std_errors"):
+                if changes[name] is not None:
+                    changes[name] = changes[name][..., outputs if single is None else single]
+            kept = take(self.output_names, outputs)
+            if not kept:
+                raise InputError(f"output key {keys[2]!r} selects no output.")
+            changes["output_names"] = kept if single is None else None
+            if single is not None:
+                provenance["selected_output"] = kept[0]
+        return replace(self, provenance=provenance, **changes)
+
+    def half_widths(self, level: float = 0.95) -> np.ndarray:
+        """Half-widths of confidence intervals, as of `Explanation.half_widths`.
+
+        Args:
+            level: float between 0 and 1. The chance that an interval holds the true value.
+
+        Returns:
+            float64, shaped like `values`: 0 where exact, NaN where the standard error is unknown.
+
+        Raises:
+            InputError, InputTypeError: a level that is not accepted.
+        """
+        intervals.checked_level(level)
+        if self.std_errors is None:
+            return np.full(self.shape, 0.0 if self.exact else np.nan)
+        dof = self.stats.get("dof")
+        known = per_instance(dof, len(self))
+        return intervals.half_widths(self.std_errors, dof if known else np.inf, float(level))
+
+    def to_dataframe(self, long: bool = False) -> Any:
+        """A pandas DataFrame of the values. Needs `pip install "xaijax[data]"`.
+
+        Args:
+            long: False: one row for each instance, with a column for each set, called "a & b" by
+                its players, then "base_value"; with K outputs, columns are pairs (output, set).
+                True: one row for each instance, set and output, with the columns instance, set,
+                size, output (with K outputs only), value, std_error (0 where exact, NaN where
+                unknown) and base_value.
+
+        Returns:
+            A `pandas.DataFrame`.
+
+        Raises:
+            InputError: a player is called "base_value" (with long=False only).
+            ImportError: pandas is not installed.
+        """
+        return interaction_forms.to_dataframe(self, long)
+
+    def to_shapiq(self) -> list[Any]:
+        """A list of `shapiq.InteractionValues`. Needs `pip install shapiq`.
+
+        Returns:
+            N `shapiq.InteractionValues`, one for each instance.
+
+        Raises:
+            InputError: K outputs (select one first: `interactions[:, :, "name"]`).
+            ImportError: shapiq is not installed.
+        """
+        return interaction_forms.to_shapiq(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to one .npz file, which `xaijax.load` reads back exactly; no pickle.
+
+        Args:
+            path: str or path. The file's name; nothing is added to it.
+
+        Raises:
+            InputError, InputTypeError: as of `Explanation.save`.
+        """
+        kept = {f.name: getattr(self, f.name) for f in fields(self)}
+        npz.write(path, kept, FORMAT)
+
+
+def rebuilt(state: dict[str, Any]) -> Interactions:
+    """Out of the fields of a file, or of a pickle of the user's own."""
+    return Interactions(**state)

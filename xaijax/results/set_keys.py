@@ -1,0 +1,97 @@
+"""Which sets of players a key of `interactions[..., set]` means, and how sets are kept.
+
+Letters: P players, M sets.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.players.sets import player_place
+from xaijax.results.selection import Selection, resolve
+
+Sets = tuple[tuple[int, ...], ...]
+
+
+def all_of(P: int, order: int) -> Sets:
+    """All sets of 1 to `order` of P players, by size, then in player order."""
+    sizes = range(1, min(order, P) + 1)
+    return tuple(S for s in sizes for S in itertools.combinations(range(P), s))
+
+
+def named(S: Sequence[str]) -> str:
+    """A set as one text."""
+    return " & ".join(S)
+
+
+def checked(sets: Any, M: int, P: int) -> Sets:
+    """Sets as tuples of places; P = 0: the players are not known.
+
+    Raises:
+        InputError: another number of sets than M, none, a place that there is not, or no order.
+        InputTypeError: a set that is no tuple of places.
+    """
+    try:
+        found = tuple(tuple(operator.index(place) for place in S) for S in sets)
+    except TypeError as error:
+        raise InputTypeError(
+            f"sets: must be tuples of places of players, as ((0,), (1,), (0, 1)); {error}."
+        ) from None
+    if len(found) != M or not M:
+        raise InputError(f"sets: got {len(found)}; the values need {M}, and one at least.")
+    for S in found:
+        if not S or list(S) != sorted(set(S)) or S[0] < 0 or (P and S[-1] >= P):
+            raise InputError(
+                f"sets: {S} is no ascending tuple of places of {P or 'the'} players, from 0."
+            )
+    if any((len(a), a) >= (len(b), b) for a, b in itertools.pairwise(found)):
+        raise InputError("sets: must differ, and be in order of size, then of players.")
+    return found
+
+
+def split(key: Any, ndim: int) -> list[Any]:
+    """One key for each axis; a tuple inside is one set.
+
+    Raises InputError for more keys than axes.
+    """
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if Ellipsis in [one for one in keys if isinstance(one, type(Ellipsis))]:
+        place = next(i for i, one in enumerate(keys) if one is Ellipsis)
+        keys[place : place + 1] = [slice(None)] * max(0, ndim - len(keys) + 1)
+    if len(keys) > ndim or any(one is Ellipsis for one in keys):
+        axes = ", ".join(("instance", "set", "output")[:ndim])
+        raise InputError(f"interactions[...]: the axes are {axes}; give each one key at most.")
+    return keys + [slice(None)] * (ndim - len(keys))
+
+
+def positions(key: Any, sets: Sets, names: Sequence[str]) -> Selection:
+    """Where the sets that a key means stand.
+
+    Raises InputError, InputTypeError for a key that means none.
+    """
+    if isinstance(key, str | tuple | frozenset | set):
+        found: Selection = np.array([_position(key, sets, names)])
+    elif isinstance(key, list) and any(isinstance(one, str | tuple | frozenset) for one in key):
+        found = np.array([_position(one, sets, names) for one in key])
+    else:
+        found = resolve(key, len(sets), None, "set")[0]
+    if not np.arange(len(sets))[found].size:
+        raise InputError(f"set key {key!r} selects no set.")
+    if not isinstance(found, slice) or (found.step or 1) < 0:
+        return np.unique(np.arange(len(sets))[found])  # in their order
+    return found
+
+
+def _position(key: Any, sets: Sets, names: Sequence[str]) -> int:
+    players = (key,) if isinstance(key, str) else tuple(key)
+    S = tuple(sorted({player_place(one, names, "set key") for one in players}))
+    if S not in sets:
+        shown = named([names[p] for p in S])
+        raise InputError(f"set key {key!r}: {shown!r} is not among these {len(sets):,} sets.")
+    return sets.index(S)
