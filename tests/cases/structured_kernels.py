@@ -109,7 +109,7 @@ def structured_kernels() -> Iterator[Case]:
     yield "gaussian_sums", xaijax_gaussian_sums, (f32(R, P), f32(L, P), f32(), *SUMS)
     leaf = (i32(L, 2), i32(L, 2), f32(L, 2), f32(L, 2))
     yield "broken", broken, (f32(R, P), *leaf)
-    yield "paid", partial(paid, P=P), (i32(R, L), f32(L << 2, 2), i32(L, 2), f32(L, K))
+    yield "paid", partial(paid, M=P), (i32(R, L), f32(L << 2, 2), i32(L, 2), f32(L, K))
     for power in (2.0, 1.0, 3.0, float("inf")):
         near = partial(nearest, k=5, power=power)
         yield "nearest", near, (f32(2000, P), f32(R, P))

@@ -5,6 +5,7 @@ Reading order:
     driver          the loop of the sampled estimators; each instance stops by its own intervals
     estimator       `Estimator`: what a sampled estimator is, a module with these functions
     permutation     marginal contributions along random orders, or around random coalitions
+    pairs           interactions of two players by a Gaussian process over coalitions
     kernel          a weighted regression on complementary pairs of coalitions
     kernel_design   which pairs the regression asks, and the linear map from answers to values
     result          values with standard errors, as both sampled estimators return them

@@ -16,22 +16,24 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.core.intervals import half_widths
-from xaijax.estimators import kernel, permutation
+from xaijax.estimators import kernel, pairs, permutation
 from xaijax.estimators.estimator import Estimator
 from xaijax.estimators.result import Result
 from xaijax.games.game import Game
 from xaijax.games.planned import Planned, listed, walked
 from xaijax.players.index import Index
+from xaijax.players.interaction_index import InteractionIndex
 
 METHODS: dict[str, Estimator] = {"permutation": permutation, "kernel": kernel}
+SAMPLERS: dict[str, Estimator] = {**METHODS, "pairs": pairs}  # of players, and of pairs of them
 
 
 @dataclass
 class Sampled:
     """What was sampled for n instances, float64."""
 
-    values: np.ndarray  # [n, P, K]
-    std_errors: np.ndarray  # [n, P, K]
+    values: np.ndarray  # [n, M, K], of players or of sets of them
+    std_errors: np.ndarray  # [n, M, K]
     base: np.ndarray  # [n, K]
     full: np.ndarray  # [n, K]
     dof: np.ndarray  # [n], degrees of freedom of the standard errors
@@ -45,21 +47,26 @@ def default_budget(P: int) -> int:
 
 
 def refuse_undrawable(
-    game: Game, method: str, index: Index, budget: int, K: int = 1, given: bool = True
+    game: Game,
+    method: str,
+    index: Index | InteractionIndex,
+    budget: int,
+    K: int = 1,
+    given: bool = True,
 ) -> None:
     """Raise MemoryPlanError for a budget whose coalitions cannot be held.
 
     K: outputs, one at least; given: False where nobody chose the budget.
     """
     memory, P = game.setting.max_memory, game.P
-    held = METHODS[method].drawing(P, index, budget, K)[0]
+    held = SAMPLERS[method].drawing(P, index, budget, K)[0]
     if held > memory:
         other = ", say estimator='permutation'" if method == "kernel" else ""
         raise MemoryPlanError(
             f"budget={budget:,}{'' if given else ' (the default)'}: what estimator={method!r} "
-            f"draws of {P:,} players{f' for {K:,} outputs' if K > 1 else ''} takes about {held:,} "
-            f"bytes, more than max_memory={memory:,}. Say a smaller budget={other}, group columns "
-            "with players=, or raise max_memory=."
+            f"draws of {P:,} players{f' for {K:,} outputs' if K > 1 else ''} takes about "
+            f"{held:,.0f} bytes, more than max_memory={memory:,}. Say a smaller budget={other}, "
+            "group columns with players=, or raise max_memory=."
         )
 
 
@@ -67,7 +74,7 @@ def sampled(
     game: Game,
     rows: np.ndarray,
     method: str,
-    index: Index,
+    index: Index | InteractionIndex,
     budget: int,
     seed: int,
     tolerance: float | None = None,
@@ -79,7 +86,8 @@ def sampled(
     """
     K = game.outputs
     refuse_undrawable(game, method, index, budget, K)
-    drawn = _Drawn(METHODS[method], game.P, index, budget, seed, tolerance is not None, game.walks)
+    own = SAMPLERS[method]
+    drawn = _Drawn(own, game.P, index, budget, seed, tolerance is not None, game.walks)
     together = max(1, game.setting.max_memory // 8 // (24 * K * (drawn.most + 2)))
     parts = [
         _stretch(game, rows[i : i + together], drawn, tolerance)
@@ -118,7 +126,7 @@ class _Drawn:
         self,
         method: Estimator,
         P: int,
-        index: Index,
+        index: Index | InteractionIndex,
         budget: int,
         seed: int,
         checkpoints: bool,
@@ -150,10 +158,10 @@ class _Drawn:
 
 def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, tolerance: float | None) -> Sampled:
     """As many instances as fit the memory with the values of their coalitions."""
-    n, K = len(rows), game.outputs
+    n, K, M = len(rows), game.outputs, drawn.method.count(game.P)
     out = Sampled(
-        np.zeros((n, game.P, K)),
-        np.zeros((n, game.P, K)),
+        np.zeros((n, M, K)),
+        np.zeros((n, M, K)),
         np.zeros((n, K)),
         np.zeros((n, K)),
         np.zeros(n),

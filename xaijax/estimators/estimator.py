@@ -1,7 +1,8 @@
 """`Estimator`: what a sampled estimator of values is, a module with these functions.
 
-An estimator is named in `driver.METHODS`; it knows no game and asks no model. Its state is its own:
-what it has drawn so far. It draws in units (pairs of orders, or of coalitions).
+An estimator is named in `driver.METHODS`, one of sets in `SAMPLERS`; `index` is what is known of
+the index, an `Index` or an `InteractionIndex`. It knows no game and asks no model. Its state is its
+own: what it has drawn so far. It draws in units (pairs of orders, or of coalitions).
 
 Letters: N instances, P players, C coalitions, K outputs.
 """
@@ -13,35 +14,38 @@ from typing import Any, Protocol
 import numpy as np
 
 from xaijax.estimators.result import Result
-from xaijax.players.index import Index
 
 
 class Estimator(Protocol):
     """The functions of an estimator's module."""
 
-    def smallest_budget(self, P: int, index: Index) -> int:
+    def smallest_budget(self, P: int, index: Any) -> int:
         """The fewest coalitions of an instance from which it can tell values."""
         ...
 
-    def units(self, P: int, index: Index, budget: int) -> int:
+    def units(self, P: int, index: Any, budget: int) -> int:
         """The most units that it draws within the budget."""
+        ...
+
+    def count(self, P: int) -> int:
+        """How many values an instance has: players, or sets of them."""
         ...
 
     def first_stop(self, P: int) -> int:
         """Units at the first checkpoint of a run with a tolerance."""
         ...
 
-    def drawing(self, P: int, index: Index, budget: int, K: int) -> tuple[int, float]:
+    def drawing(self, P: int, index: Any, budget: int, K: int) -> tuple[float, float]:
         """(bytes on the host of all that is drawn, operations of a core for an instance)."""
         ...
 
-    def walks(self, index: Index) -> bool:
+    def walks(self, index: Any) -> bool:
         """Whether it draws orders that a first layer may walk; its state then has `orders`, and
         what `step` returns are the cuts of `permutation.step`.
         """
         ...
 
-    def init(self, P: int, index: Index, budget: int, seed: int) -> Any:
+    def init(self, P: int, index: Any, budget: int, seed: int) -> Any:
         """The state with nothing drawn yet."""
         ...
 

@@ -88,6 +88,11 @@ def init(P: int, index: Index, budget: int, seed: int) -> State:
     raise ValueError(f"{ATTEMPTS} draws of {fewest} pairs leave a value of {P} undetermined")
 
 
+def count(P: int) -> int:
+    """Players."""
+    return P
+
+
 def first_stop(P: int) -> int:
     """Pairs at the first checkpoint: those that determine the values, and some for their errors."""
     return P + design.SPARE

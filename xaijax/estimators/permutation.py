@@ -102,6 +102,11 @@ def init(P: int, index: Index, budget: int, seed: int) -> State:
     )
 
 
+def count(P: int) -> int:
+    """Players."""
+    return P
+
+
 def first_stop(P: int) -> int:
     """Pairs at the first checkpoint: intervals from fewer are wild."""
     return LEAST_PAIRS

@@ -257,8 +257,10 @@ class Explainer:
         """How much sets of players move the answer together, of the instances X.
 
         No model row is asked more than for exact values: the same corners of every pair of an
-        instance and a background row give the interactions of all sets at once. `index=` of the
-        explainer plays no part. docs/interactions.md says which index tells what.
+        instance and a background row give the interactions of all sets at once. What a call would
+        sample, of any instance, is sampled here for all of them, with standard errors, at order 2
+        of "sii", "k-sii" and "banzhaf". `index=` of the explainer plays no part.
+        docs/interactions.md says which index tells what.
 
         Args:
             X: rows [N, *F] of the background's shape.

@@ -11,20 +11,28 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from xaijax.core.errors import EnumerationLimitError, MemoryPlanError
-from xaijax.estimators.driver import default_budget
+from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError
+from xaijax.estimators import pairs
+from xaijax.estimators.driver import default_budget, refuse_undrawable, sampled
 from xaijax.estimators.exact import by_pairs, exact_sets
 from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.asking.refuse import LARGEST_TABLE, refuse_biased_link, refuse_too_many
 from xaijax.games.game import Game, Survey
 from xaijax.games.ways.totals import OfSets, Weights
-from xaijax.methods.explainer.choice import Choice, enumerated
+from xaijax.methods.explainer.choice import Choice, enumerated, tell_too_wide
 from xaijax.methods.explainer.record import Answer, Asked, provenance_of, stats_of
-from xaijax.players.interaction_index import InteractionIndex, checked_order, interaction_index
+from xaijax.players.interaction_index import (
+    INTERACTIONS,
+    InteractionIndex,
+    checked_order,
+    interaction_index,
+)
 from xaijax.results.interactions import Interactions
 from xaijax.results.set_keys import all_of
 from xaijax.tables.table import MappedRows
 from xaijax_kernels.games.interactions import count
+
+SAMPLER, SAMPLED_ORDER = "pairs", 2
 
 
 class Asking(Asked, Protocol):
@@ -66,6 +74,14 @@ class SetsAsked:
         fits = enumerated(game, survey, asked.estimator, asked.budget)
         if not fits.all():
             self._refuse_unsampled(game, survey, fits)
+            least = pairs.smallest_budget(P, self.index)
+            if allowed < least:
+                raise InputError(
+                    f"budget={allowed:,} is too small: sampled interactions ask at least {least:,} "
+                    f"coalitions of {P} players. Raise budget=."
+                )
+            refuse_undrawable(game, SAMPLER, self.index, allowed, given=asked.budget is not None)
+            return Choice(np.zeros(game.N, bool), SAMPLER, allowed)
         refuse_too_many(game, survey.largest)
         if not by_pairs(game, self.of) and P > LARGEST_TABLE:
             k = int(survey.largest.max())
@@ -79,15 +95,27 @@ class SetsAsked:
 
     def answer(self, game: Game, choice: Choice) -> Answer:
         """The interactions of all instances."""
+        if choice.sampler is not None:
+            rows, seed = np.arange(game.N), self.explainer.seed
+            tolerance = self.explainer.tolerance
+            part = sampled(game, rows, SAMPLER, self.index, choice.budget, seed, tolerance)
+            tell_too_wide(part, choice, tolerance)
+            return Answer.of_sampled(part)
         return Answer.of_exact(exact_sets(game, self.of, np.arange(game.N)))
 
     def tell_long_run(self, game: Game, survey: Survey, choice: Choice) -> int:
         """Warn of a long run before it starts; returns the model rows that are coming at most."""
         coming = rows = int(survey.corners.sum())
+        ways = "fewer background rows, or columns united to fewer players"
+        if choice.sampler is not None:
+            rows = len(game.setting.replacement.codes) * game.N * (choice.budget + 2)
+            beside = pairs.drawing(game.P, self.index, choice.budget, 1)[1]
+            ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance), {ways}"
+            tell_long_run(game.ask, rows, ways, beside)
+            return rows
         if why_long(game.ask, rows) and by_pairs(game, self.of):
             closed = not game.ways(Weights(self.of))[0].asks_hybrids
             coming = 0 if closed else rows
-        ways = "fewer background rows, or columns united to fewer players"
         tell_long_run(game.ask, coming, ways)
         return rows
 
@@ -103,12 +131,29 @@ class SetsAsked:
             )
 
     def _refuse_unsampled(self, game: Game, survey: Survey, fits: np.ndarray) -> None:
+        if self.explainer.estimator == "permutation":
+            raise InputError(
+                "estimator='permutation' samples no interactions: of the coalitions of an order "
+                "few tell of a pair. Say estimator='kernel' or 'auto'."
+            )
+        if not game.setting.model.deterministic or game.lacks_players:
+            what = (
+                "a random model" if not game.setting.model.deterministic else "players of each row"
+            )
+            raise InputError(
+                f"interactions of {what} are enumerated, not sampled. Say estimator='exact', or "
+                "unite columns with players=."
+            )
+        if self.index.sampled and self.order == SAMPLED_ORDER and game.P > 1:
+            return
         n = int(np.where(fits, -1, survey.corners).argmax())
         raise EnumerationLimitError(
             f"index={self.index.name!r}, order={self.order}: X row {n} needs "
             f"{survey.corners[n]:,} model rows (at most {survey.largest[n]} of {game.P} players "
-            "differ from a background row), and is not sampled. Group columns with players=, use "
-            "fewer background rows, or say estimator='exact' where no more than 24 players differ."
+            "differ from a background row), and is not sampled. Say one that is at order=2 "
+            f"({', '.join(repr(one.name) for one in INTERACTIONS.values() if one.sampled)}), group "
+            "columns with players=, use fewer background rows, or say estimator='exact' where no "
+            "more than 24 players differ."
         )
 
 
