@@ -2,27 +2,36 @@
 
 Reading order:
 
-    bar           the players by their mean absolute value
-    beeswarm      every instance a dot, every player a row
-    waterfall     one instance, from the base value player by player
-    profile       one person or two: their data beside signed bars
-    images        a grid of images, output by output
-    image         one image: values of players at their pixels
-    tokens        one sentence: its words coloured by their values
-    kept          what a rule keeps of an image or of a sentence
-    correlation   the correlations of the columns that an AEC was fitted on
-    worth         what each party's columns are worth
-    pixels        players at their pixels: what pictures of images share
-    words         words in lines, each on a ground of its own
-    style         what all pictures share: colours, checks, names, the players that are shown
+    bar            the players by their mean absolute value
+    beeswarm       every instance a dot, every player a row
+    waterfall      one instance, from the base value player by player
+    profile        one person or two: their data beside signed bars
+    images         a grid of images, output by output
+    image          one image: values of players at their pixels
+    tokens         one sentence: its words coloured by their values
+    kept           what a rule keeps of an image or of a sentence
+    correlation    the correlations of the columns that an AEC was fitted on
+    worth          what each party's columns are worth
+    interactions   players and pairs of them as a heatmap
+    network        players on a ring, joined by their interactions
+    pairs          the largest interactions as bars
+    dependence     a player's value over its data, coloured by its strongest partner
+    sets           what pictures of interactions share
+    pixels         players at their pixels: what pictures of images share
+    words          words in lines, each on a ground of its own
+    style          what all pictures share: colours, checks, names, the players that are shown
 """
 
 from xaijax.plots.bar import bar as bar
 from xaijax.plots.beeswarm import beeswarm as beeswarm
 from xaijax.plots.correlation import correlation as correlation
+from xaijax.plots.dependence import dependence as dependence
 from xaijax.plots.image import image as image
 from xaijax.plots.images import images as images
+from xaijax.plots.interactions import interactions as interactions
 from xaijax.plots.kept import kept as kept
+from xaijax.plots.network import network as network
+from xaijax.plots.pairs import pairs as pairs
 from xaijax.plots.profile import profile as profile
 from xaijax.plots.tokens import tokens as tokens
 from xaijax.plots.waterfall import waterfall as waterfall
@@ -32,9 +41,13 @@ __all__ = [
     "bar",
     "beeswarm",
     "correlation",
+    "dependence",
     "image",
     "images",
+    "interactions",
     "kept",
+    "network",
+    "pairs",
     "profile",
     "tokens",
     "waterfall",

@@ -12,9 +12,11 @@ import numpy as np
 from xaijax.core.checks import count
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
-from xaijax.plots import bar, beeswarm, style, waterfall
+from xaijax.plots import bar, beeswarm, network, pairs, sets, style, waterfall
+from xaijax.plots import interactions as heatmap
 from xaijax.reports import page
 from xaijax.results.explanation import Explanation
+from xaijax.results.interactions import Interactions
 from xaijax.results.summary import how_sure, mean_abs, ranking
 from xaijax.results.wording import named, to_the_right
 
@@ -24,7 +26,11 @@ ROWS = {bar: 12, beeswarm: 12, waterfall: 10}  # players in each picture
 
 
 @public
-def report(explanation: Explanation, path: str | os.PathLike[str]) -> Path:
+def report(
+    explanation: Explanation,
+    path: str | os.PathLike[str],
+    interactions: Interactions | None = None,
+) -> Path:
     """Write one HTML page that shows an explanation and says how it was made.
 
     The page holds what was explained, the players by mean |value|, a beeswarm, a bar plot, a
@@ -39,13 +45,15 @@ def report(explanation: Explanation, path: str | os.PathLike[str]) -> Path:
         explanation: an `Explanation` with values [N, P] or [N, P, K], finite, N at least 1. For
             one of an `AEC` use `collinearity_report`.
         path: the file to write; an existing file is replaced as a whole.
+        interactions: `Interactions` of the same players, or None. A section more: players and pairs
+            as a heatmap, a network, and the largest pairs as bars, of the last output.
 
     Returns:
         The path.
 
     Raises:
-        InputError: nothing to draw, values that are not finite, an AEC's effects, or no such
-            folder.
+        InputError: interactions of other players or of no pairs, nothing to draw, values that are
+            not finite, an AEC's effects, or no such folder.
         InputTypeError: an argument of another type.
         ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).
 
@@ -66,7 +74,38 @@ def report(explanation: Explanation, path: str | os.PathLike[str]) -> Path:
             "explanation is of an AEC, whose effects are no shares of an answer, as this page says "
             "of values. Say xaijax.collinearity_report(aec, shapley, path)."
         )
-    return page.write(path, "report.html.j2", _content(explanation))
+    content = _content(explanation)
+    if interactions is not None:
+        content["pictures"] += list(_pairs(explanation, interactions))
+    return page.write(path, "report.html.j2", content)
+
+
+def _pairs(explanation: Explanation, found: Interactions) -> Iterator[dict[str, Any]]:
+    """The section of interactions."""
+    output = None if getattr(found, "output_names", None) is None else -1
+    one = sets.of_pairs(found, 1, output, "report")
+    if one.feature_names != explanation.feature_names:
+        raise InputError("interactions: are of other players than the explanation.")
+    what = f"{sets.name_of(one)}, order {one.order}"
+    several = len(one) > 1
+    mean = f", the mean over {len(one):,} instances" if several else ""
+    P = min(len(one.feature_names), 12)
+    joined = min(P * (P - 1) // 2, 12)
+    for draw, title, caption, size in (
+        (heatmap, "Interactions", f"{what}; the players alone on the diagonal.", P + 2),
+        (network, "Who acts with whom", f"{what}{mean}: orange above 0, blue below.", 12),
+        (pairs, "The largest pairs", f"{what}; sets of two players or more.", joined),
+    ):
+        inches = style.figure_size(size, 6.6)
+        figure = page.new_figure(inches)
+        draw(one, figure.add_subplot())
+        yield {
+            "title": title,
+            "caption": caption,
+            "alt": f"{draw.__name__} plot: {caption}",
+            "width": round(inches[0] * 96),
+            "png": page.png(figure),
+        }
 
 
 def _content(explanation: Explanation) -> dict[str, Any]:

@@ -38,6 +38,11 @@ def matrix(found: Interacting, values: np.ndarray) -> np.ndarray:
     return read_only(out)
 
 
+def value_name(found: Interacting) -> str:
+    """What one number is called."""
+    return interaction_index(found.index).value
+
+
 def mean_abs(found: Interacting) -> np.ndarray:
     """Mean |value| over the instances: [M] or [M, K]; NaN without instances."""
     if len(found.values) == 0:

@@ -1,0 +1,114 @@
+"""One player's value against its own data, coloured by the player that it interacts with most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.optional import require
+from xaijax.core.public import public
+from xaijax.plots import style
+from xaijax.plots.sets import name_of, of_pairs, picture_title
+from xaijax.results.interactions import Interactions
+from xaijax.results.player_data import as_numbers, player_columns
+from xaijax.tables.rows import rows_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@public
+def dependence(
+    interactions: Interactions,
+    player: int | str,
+    ax: Axes | None = None,
+    *,
+    partner: int | str | None = None,
+    output: int | str | None = None,
+) -> Axes:
+    """One dot for each instance: a player's value alone over its own data.
+
+    Colours are the data of its strongest partner, low in blue and high in orange: where dots of one
+    place part by colour, the interaction parts them.
+
+    Args:
+        interactions: `Interactions` of several instances, with their data, all players and pairs.
+        player: name or place of the player.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
+        partner: name or place of the player whose data are the colours. None: the one with the
+            largest mean |interaction| with it.
+        output: name or position of one output. Needed where there are several.
+
+    Returns:
+        The `Axes`.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted; a player without one column of
+            numbers.
+        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> X = np.random.default_rng(0).normal(size=(20, 3))
+        >>> explainer = xj.Explainer(xj.as_model(lambda X: X[:, 0] * X[:, 2]), X)
+        >>> axes = xj.plots.dependence(explainer.interactions(X), 0)
+        >>> axes.get_xlabel(), axes.figure.axes[-1].get_ylabel()
+        ('x0', 'x2')
+    """
+    found = of_pairs(interactions, 1, output, "dependence")
+    names = found.feature_names
+    own = _place(found, player, "player")
+    matrix = found.matrix
+    strength = np.abs(matrix[:, own]).mean(axis=0)
+    strength[own] = -1.0
+    other = int(strength.argmax()) if partner is None else _place(found, partner, "partner")
+    if other == own:
+        raise InputError("partner: is the player itself; give another, or leave it out.")
+    x, colour = (_column(found, p) for p in (own, other))
+    axes = style.new_axes(ax, 9)
+    colours = require("matplotlib.colors", "xaijax[plots]")
+    scale = colours.LinearSegmentedColormap.from_list("data", list(style.LOW_TO_HIGH))
+    dots = axes.scatter(x, matrix[:, own, own], c=colour, cmap=scale, s=16, linewidths=0)
+    bar = axes.figure.colorbar(dots, ax=axes, fraction=0.05, pad=0.02)
+    bar.outline.set_visible(False)
+    bar.set_label(style.elide(names[other]), parse_math=False)
+    axes.set_xlabel(style.elide(names[own]), color=style.TEXT, fontsize=9.5, parse_math=False)
+    axes.set_ylabel(
+        f"{style.elide(names[own])} alone, by the {name_of(found)} index",
+        color=style.TEXT, fontsize=9.5, parse_math=False,
+    )  # fmt: skip
+    axes.grid(color=style.LINE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=style.TEXT, labelsize=9)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    picture_title(axes, found)
+    return axes
+
+
+def _place(found: Interactions, player: int | str, argument: str) -> int:
+    """A player's place; sets of one player come first, in their order."""
+    own = found[:, player].sets if isinstance(player, int | str) else ()
+    if len(own) != 1 or len(own[0]) != 1:
+        raise InputTypeError(f"{argument}: got {player!r}; pass a player's name or place.")
+    return own[0][0]
+
+
+def _column(found: Interactions, player: int) -> np.ndarray:
+    """A player's data as numbers [N]."""
+    columns = player_columns(
+        found.data, found.feature_names, found.provenance.get("player_columns")
+    )
+    place = columns[player]
+    numbers = None if place is None else as_numbers(rows_of(found.data).column(place))
+    if numbers is None:
+        raise InputError(
+            f"player: {found.feature_names[player]!r} has not one column of numbers in data, so "
+            "there is nothing to draw it against. Choose a player that is one column."
+        )
+    return numbers
