@@ -13,6 +13,7 @@ from bench.cases import (
     gpu_captum,
     growth,
     host,
+    interactions,
     networks,
     process,
     qii,
@@ -40,6 +41,7 @@ NUMBERED = (
     *anchors.CASES,
     *networks.CASES,
     *sweeps.CASES,
+    *interactions.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case

@@ -9,7 +9,20 @@ import pytest
 from bench.cases import CASES
 from bench.environments import HERE
 
-NEED_ADULT = {"T3", "T5", "T6", "T11", "T12", "T12-svm", "T24", "T25", "T26", "T28", "qii-table"}
+NEED_ADULT = {
+    "T3",
+    "T5",
+    "T6",
+    "T11",
+    "T12",
+    "T12-svm",
+    "T24",
+    "T25",
+    "T26",
+    "T28",
+    "T29",
+    "qii-table",
+}
 OWN_ENVIRONMENT = {
     "T13": "alibi",
     "T14": "anchor-exp",

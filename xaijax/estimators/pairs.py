@@ -151,10 +151,17 @@ def masks(state: State, new: np.ndarray) -> np.ndarray:
     return new
 
 
-def result(state: State, values: np.ndarray, empty: np.ndarray, full: np.ndarray) -> Result:
+def result(
+    state: State,
+    values: np.ndarray,
+    empty: np.ndarray,
+    full: np.ndarray,
+    moves: np.ndarray | None = None,
+) -> Result:
     """Players, then pairs, and their standard errors; values [N, M, K].
 
-    values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K].
+    values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K]. moves: whether
+    a player changes anything, bool [N, P]; sets with another are known to be 0. None: all do.
     """
     N, _, K = values.shape
     P, M, joint = state.P, count(state.P), state.index.efficient

@@ -1,0 +1,253 @@
+"""T29, T30: interactions of pairs, exact on Adult's codes and sampled at 30 and 100 players.
+
+Letters: N instances, P players, B background rows, M pairs, S seeds.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import RandomForestRegressor
+
+import xaijax
+from bench import games
+from bench.cases.exact import OURS, Problem, adult_problem
+from bench.definition import REASON, tolerance
+from bench.frame import (
+    LEAST_SECONDS,
+    Agreement,
+    Case,
+    Contender,
+    Duel,
+    Figure,
+    Outcome,
+    Several,
+    Size,
+    Timing,
+    ratio,
+)
+from bench.models import forward, mlp, predict
+from bench.peers import shapiq_interactions as peers
+
+VALUES = "the values alone"
+BLOCK = 10  # inputs of a network whose tables are enumerated
+
+
+def definition(v: np.ndarray) -> np.ndarray:
+    """SII of players and pairs of a table [2^P] in float64, by its derivatives; [P + M]."""
+    P = len(v).bit_length() - 1
+    c = np.arange(1 << P)
+    size = np.bitwise_count(c).astype(int)
+    out = []
+    for S in peers.sets(P):
+        bits = [1 << i for i in S]
+        T = c[(c & sum(bits)) == 0]
+        change = (
+            v[T | sum(bits)] - sum(v[T | b] for b in bits) + v[T]
+            if len(S) == 2
+            else (v[T | bits[0]] - v[T])
+        )
+        n, s = P, len(S)
+        weight = np.array([1 / ((n - s + 1) * _choose(n - s, t)) for t in range(n - s + 1)])
+        out.append((weight[size[T]] * change).sum())
+    return np.array(out)
+
+
+def _choose(n: int, k: int) -> int:
+    return functools.reduce(lambda a, i: a * (n - i) // (i + 1), range(k), 1)
+
+
+def _table(problem: Problem, x: np.ndarray) -> np.ndarray:
+    """v of all coalitions of one instance, float64."""
+    P = len(x)
+    kept = (np.arange(1 << P)[:, None] >> np.arange(P) & 1).astype(bool)
+    parts = np.array_split(kept, max(1, len(kept) * len(problem.background) >> 19))
+    means = []
+    for part in parts:
+        rows = np.where(part[:, None], x, problem.background).reshape(-1, P)
+        means.append(predict(problem.params, rows).reshape(len(part), -1).mean(axis=1))
+    return np.concatenate(means)
+
+
+def setup_exact(size: Size) -> Duel:
+    """T29: all pairs and the values, against the values alone and against shapiq."""
+    problem = adult_problem(*((4, 3) if size == "smoke" else (1_000, 100)))
+    P = problem.X.shape[1]
+    model = xaijax.as_model(forward, problem.params)
+    explainer = xaijax.Explainer(model, problem.background, estimator="exact")
+    game_of = games.of_network(problem.params, problem.background)
+
+    def theirs(count: int) -> np.ndarray:
+        found = []
+        for n in range(count):
+            game = game_of(problem.X[n : n + 1])
+            found.append(peers.exact(lambda masks, game=game: game(masks)[:, 0], P))
+        return np.stack(found)
+
+    def check(results: Mapping[str, Any]) -> list[Agreement]:
+        ours, values, shapiq = results[OURS], results[VALUES], results[peers.EXACT]
+        table = _table(problem, problem.X[0])
+        span = float(np.ptp(table))
+        off = float(np.abs(ours.values[0] - definition(table)).max())
+        reason = "1e-6 of the span of the instance's table, about ten roundings of float32"
+        peer = float(np.abs(ours.values[: len(shapiq)] - shapiq).max())
+        alone = float(np.abs(ours.values[:, :P] - values.values).max())
+        limit = tolerance(problem.outputs)
+        return [
+            Agreement("interactions and the definition", off, 1e-6 * max(span, 1.0), reason),
+            Agreement(f"interactions and {peers.EXACT}'s", peer, 4 * limit, REASON),
+            Agreement("players alone and their values", alone, limit, REASON),
+        ]
+
+    def figures(timings: Mapping[str, Timing], results: Mapping[str, Any]) -> list[Figure]:
+        del results
+        return [
+            Figure("pairs and values / values alone", ratio(timings, OURS, VALUES), 2, 1.3),
+            Figure(
+                "shapiq exact / ours", ratio(timings, peers.EXACT, OURS), 50, 500,
+                better="more", unit="x",
+            ),
+        ]  # fmt: skip
+
+    N = len(problem.X)
+    return Duel(
+        contenders=[
+            Contender(OURS, lambda n: explainer.interactions(problem.X[:n], progress=False), N),
+            Contender(VALUES, lambda n: explainer(problem.X[:n], progress=False), N),
+            Contender(peers.EXACT, theirs, N, LEAST_SECONDS if size == "full" else 0.0),
+        ],
+        check=check,
+        figures=figures,
+        rounds=3 if size == "full" else 1,
+    )
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """One model whose pairs are known exactly, at some budgets."""
+
+    model: Any
+    x: np.ndarray  # [P]
+    background: np.ndarray  # [B, P]
+    truth: np.ndarray  # [P + M]
+    budgets: tuple[int, ...]
+    seeds: int
+
+    def measure(self) -> Outcome:
+        """Errors of pairs, relative to the sum of their squares; and how often intervals hold."""
+        P = len(self.x)
+        figures, details, ratios = [], {}, []
+        plain = xaijax.as_model(self.model, backend="host")
+        game = games.of_host(self.model, self.background)(self.x[None])
+
+        def one(masks: np.ndarray) -> np.ndarray:
+            return game(masks)[:, 0]
+
+        whole = float((self.truth[P:] ** 2).sum())
+        for budget in self.budgets:
+            errors: dict[str, list[float]] = {}
+            inside = []
+            for seed in range(self.seeds):
+                explainer = xaijax.Explainer(
+                    plain, self.background, estimator="kernel", budget=budget, seed=seed
+                )
+                found = explainer.interactions(self.x[None], progress=False)
+                off = found.values[0, P:] - self.truth[P:]
+                inside.append(np.abs(off) <= found.half_widths()[0, P:])
+                errors.setdefault(OURS, []).append(float((off**2).sum()) / whole)
+                for name, peer in peers.SAMPLED.items():
+                    theirs = peer(one, P, budget, seed)[P:] - self.truth[P:]
+                    errors.setdefault(name, []).append(float((theirs**2).sum()) / whole)
+            means = {name: float(np.mean(list_)) for name, list_ in errors.items()}
+            best = min(error for name, error in means.items() if name != OURS)
+            ratios.append(means[OURS] / best)
+            details[str(budget)] = means
+            figures.append(Figure(f"MSE at {budget:,} / the best of shapiq's", ratios[-1]))
+            held = 100 * float(np.mean(inside))
+            figures.append(Figure(f"intervals that hold at {budget:,}", held, unit=" %"))
+        mean = float(np.exp(np.mean(np.log(ratios))))
+        figures.insert(0, Figure("MSE / the best of shapiq's, geometric mean", mean, 1.05, 0.8))
+        return Outcome(tuple(figures), agreements=self._agreements(), details=details)
+
+    def _agreements(self) -> tuple[Agreement, ...]:
+        """The truth's players add up to f(x) less the mean of the background."""
+        P = len(self.x)
+        ends = self.model(np.concatenate([self.x[None], self.background]))
+        off = abs(float(self.truth[:P].sum() - (ends[0] - ends[1:].mean())))
+        return (Agreement("the truth adds up", off, tolerance(ends), REASON),)
+
+
+def _rows(P: int, B: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(P)
+    return rng.normal(size=P).astype(np.float32), rng.normal(size=(B, P)).astype(np.float32)
+
+
+def _blocks(P: int, budgets: tuple[int, ...], seeds: int) -> Sampled:
+    """A sum of networks of ten inputs each, whose pairs tables give."""
+    x, background = _rows(P, 10)
+    width = min(BLOCK, P)
+    parts = [mlp((width, 32, 32, 1), background[:, :width], seed=i) for i in range(P // width)]
+
+    def model(rows: np.ndarray) -> np.ndarray:
+        own = np.split(np.asarray(rows), P // width, axis=1)
+        return np.sum([predict(p, z) for p, z in zip(parts, own, strict=True)], axis=0)
+
+    place, truth = {S: m for m, S in enumerate(peers.sets(P))}, np.zeros(P * (P + 1) // 2)
+    for i, params in enumerate(parts):
+        here = slice(i * width, (i + 1) * width)
+        table = _table(Problem(x[None, here], background[:, here], params), x[here])
+        for S, value in zip(peers.sets(width), definition(table), strict=True):
+            truth[place[tuple(i * width + p for p in S)]] = value
+    return Sampled(model, x, background, truth, budgets, seeds)
+
+
+def _forest(P: int, budgets: tuple[int, ...], seeds: int) -> Sampled:
+    """A forest, whose pairs the closed form of trees gives."""
+    x, background = _rows(P, 10)
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(500, P)).astype(np.float32)
+    y = X[:, 0] * X[:, 1] + np.where(X[:, 2] > 0, X[:, 3], -X[:, 4]) + X[:, 5:9].sum(axis=1)
+    forest = RandomForestRegressor(30, max_depth=6, random_state=0).fit(X, y)
+    found = xaijax.Explainer(xaijax.as_model(forest), background).interactions(x[None])
+    assert found.stats["structure"] == "trees"
+    model: Callable[[np.ndarray], np.ndarray] = forest.predict
+    return Sampled(model, x, background, found.values[0], budgets, seeds)
+
+
+def setup_sampled(size: Size) -> Several:
+    """T30: a network and a forest at 30 and 100 players."""
+    if size == "smoke":
+        return Several({"network, P = 10": _blocks(10, (60,), 1), "forest": _forest(10, (60,), 1)})
+    budgets = (512, 2_048, 8_192)
+    return Several(
+        {
+            f"{name}, P = {P}": make(P, budgets, 3)
+            for P in (30, 100)
+            for name, make in (("network", _blocks), ("forest", _forest))
+        }
+    )
+
+
+CASES = (
+    Case(
+        "T29",
+        "all 66 pairs of Adult's 12 players and the values, 1,000 rows, 100 background rows, "
+        "against the values alone and against shapiq's ExactComputer with the same jitted model",
+        "pairs and values / values <= 2; shapiq / ours >= 50",
+        "<= 1.3; >= 500",
+        setup_exact,
+    ),
+    Case(
+        "T30",
+        "sampled pairs of a network and a forest at 30 and 100 players, 10 background rows, "
+        "against shapiq's KernelSHAPIQ, SVARMIQ, SHAPIQ and permutations at equal coalitions",
+        "MSE / best of shapiq's <= 1.05 (geometric mean)",
+        "<= 0.8",
+        setup_sampled,
+        long=True,
+    ),
+)
