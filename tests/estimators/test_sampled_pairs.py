@@ -9,6 +9,7 @@ import sampled_games as games
 import xaijax as xj
 from xaijax.estimators import pairs
 from xaijax.players.interaction_index import INTERACTIONS, derivative_weights
+from xaijax.results.set_keys import all_of
 from xaijax_kernels.games.interactions import of_tables
 
 SAMPLED = [one for one in INTERACTIONS.values() if one.sampled]
@@ -59,6 +60,26 @@ def test_what_adds_up_adds_up(index):
     found = estimate(table, index, 60, 1).values[0, :, 0]
     total = found.sum() if index.efficient else found[:8].sum()
     np.testing.assert_allclose(total, table[-1] - table[0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("index", SAMPLED, ids=lambda one: one.name)
+def test_players_that_change_nothing_have_no_interactions(index):
+    """An instance with a dummy beside one without; values of both add up where they should."""
+    P, table = 6, games.random_table(6)
+    still = table[np.arange(1 << P) & ~0b100]
+    moves = np.array([[True] * 6, [True, True, False, True, True, True]])
+    state, new = pairs.step(pairs.init(P, index, 40, 0), 20)
+    both = np.stack([table, still])
+    values = games.answers(both, new)
+    found = pairs.result(state, values, both[:, :1], both[:, -1:], moves)
+    with_it = [m for m, S in enumerate(all_of(P, 2)) if 2 in S]
+    assert not found.values[1, with_it].any() and not found.std_errors[1, with_it].any()
+    assert found.values[0, with_it].all()
+    alone = pairs.result(state, values[:1], both[:1, :1], both[:1, -1:])
+    np.testing.assert_array_equal(found.values[0], alone.values[0])
+    if index.uniform:
+        total = found.values[1].sum() if index.efficient else found.values[1, :P].sum()
+        np.testing.assert_allclose(total, still[-1] - still[0], rtol=0, atol=1e-12)
 
 
 def wide(P: int = 30, N: int = 2, B: int = 2):

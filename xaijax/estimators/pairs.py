@@ -164,24 +164,31 @@ def result(
     a player changes anything, bool [N, P]; sets with another are known to be 0. None: all do.
     """
     N, _, K = values.shape
-    P, M, joint = state.P, count(state.P), state.index.efficient
+    P, joint = state.P, state.index.efficient
     first, second = values[:, 0::2], values[:, 1::2]
     both = np.concatenate([(full + empty)[:, None], first + second], axis=1) / 2
     apart = np.concatenate([(full - empty)[:, None], first - second], axis=1) / 2
     nodes = _nodes(P, state.index)
     pairs, pair_errors = _half(state, 0, both, nodes)
     alone, errors = _half(state, 1, apart, nodes)
-    if state.index.uniform:  # Shapley values: what the jitter leaves of their sum, in equal parts
-        alone += ((full - empty) - alone.sum(axis=1))[:, None] / P
+    pairs, pair_errors, summed = pairs[:, P:], pair_errors[:, P:], pair_errors[:, :P]
+    i, j = np.triu_indices(P, 1)
+    moves = np.ones((N, P), bool) if moves is None else moves
+    both_move = (moves[:, i] & moves[:, j])[:, :, None]
+    pairs, pair_errors = pairs * both_move, pair_errors * both_move
+    alone, errors, summed = (one * moves[:, :, None] for one in (alone, errors, summed))
+    if state.index.uniform:
+        # Shapley values add up. What the jitter and the players that change nothing have taken of
+        # the sum goes in equal parts to the others.
+        left = ((full - empty) - alone.sum(axis=1)) / np.maximum(1, moves.sum(axis=1))[:, None]
+        alone += left[:, None] * moves[:, :, None]
     if joint:  # n-Shapley values of order 2: a player less half of all pairs with it
-        alone = alone - pairs[:, :P] / 2
-        errors = np.sqrt(errors**2 + pair_errors[:, :P] ** 2 / 4)
-    out = (
-        np.concatenate([alone, pairs[:, P:]], axis=1),
-        np.concatenate([errors, pair_errors[:, P:]], axis=1),
-    )
-    assert out[0].shape == (N, M, K)
-    return Result(*out, np.full((N, K), float(max(1, len(state.sets) - 1))))
+        for end in (i, j):
+            np.subtract.at(alone, (slice(None), end), pairs / 2)
+        errors = np.sqrt(errors**2 + summed**2 / 4)
+    values = np.concatenate([alone, pairs], axis=1)
+    errors = np.concatenate([errors, pair_errors], axis=1)
+    return Result(values, errors, np.full((N, K), float(max(1, len(state.sets) - 1))))
 
 
 def _nodes(P: int, index: InteractionIndex) -> tuple[np.ndarray, np.ndarray]:

@@ -38,7 +38,7 @@ from xaijax.methods.explainer.choice import (
     tell_too_wide,
 )
 from xaijax.methods.explainer.record import Answer, explanation
-from xaijax.methods.explainer.sets import SetsAsked, interactions
+from xaijax.methods.explainer.sets import SetsAsked
 from xaijax.methods.planned import plan_of
 from xaijax.methods.progress import progress_bar
 from xaijax.players.index import IndexLike, index_weights, named
@@ -291,20 +291,8 @@ class Explainer:
                    [6., 3., 0.],
                    [0., 0., 0.]])
         """
-        started = time.perf_counter()
         asked = SetsAsked(self, index, order, self._open(X).setting.players.count)
-
-        def progressed(done: int) -> None:
-            bar.update(done)
-
-        rows, game, survey, choice = self._begun(X, progressed, asked.choose, outputs=outputs)
-        bar = progress_bar(progress, asked.tell_long_run(game, survey, choice))
-        before = game.evaluator.clock.copy()
-        with bar:
-            answer = self._answer_sets(asked, game, choice)
-            bar.total = bar.n
-        seconds = time.perf_counter() - started
-        return interactions(asked, X, rows, game, choice, answer, before, seconds)
+        return asked.run(X, self._begun, progress, outputs)
 
     def plan(self, X: Rows, outputs: Outputs = None) -> Plan:
         """What explaining X would ask for, told before it is asked.
@@ -385,10 +373,6 @@ class Explainer:
         tell_too_wide(part, choice, self.tolerance)
         drawn = Answer.of_sampled(part)
         return drawn if enumerated is None else Answer.mixed(choice.exact, enumerated, drawn)
-
-    def _answer_sets(self, asked: SetsAsked, game: Game, choice: Choice) -> Answer:
-        """The interactions of all instances."""
-        return asked.answer(game, choice)
 
     def _weights(self, index: IndexLike) -> tuple[np.ndarray, str]:
         """Weights of single sets, by size, [P]; and the name of the index."""

@@ -6,6 +6,8 @@ Letters: N instances, P players, M sets, K outputs, B background rows.
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +23,7 @@ from xaijax.games.game import Game, Survey
 from xaijax.games.ways.totals import OfSets, Weights
 from xaijax.methods.explainer.choice import Choice, enumerated, tell_too_wide
 from xaijax.methods.explainer.record import Answer, Asked, provenance_of, stats_of
+from xaijax.methods.progress import progress_bar
 from xaijax.players.interaction_index import (
     INTERACTIONS,
     InteractionIndex,
@@ -33,6 +36,9 @@ from xaijax.tables.table import MappedRows
 from xaijax_kernels.games.interactions import count
 
 SAMPLER, SAMPLED_ORDER = "pairs", 2
+
+
+Begun = tuple[Any, Game, Survey, Choice]
 
 
 class Asking(Asked, Protocol):
@@ -60,6 +66,24 @@ class SetsAsked:
     def of(self) -> OfSets:
         """The weights of the sets."""
         return OfSets(self.index, self.order)
+
+    def run(
+        self, X: Any, begin: Callable[..., Begun], progress: bool | None, outputs: Any
+    ) -> Interactions:
+        """The interactions of the instances X; begin: `Explainer._begun`."""
+        started = time.perf_counter()
+
+        def progressed(done: int) -> None:
+            bar.update(done)
+
+        rows, game, survey, choice = begin(X, progressed, self.choose, outputs=outputs)
+        bar = progress_bar(progress, self.tell_long_run(game, survey, choice))
+        before = game.evaluator.clock.copy()
+        with bar:
+            answer = self.answer(game, choice)
+            bar.total = bar.n
+        seconds = time.perf_counter() - started
+        return interactions(self, X, rows, game, choice, answer, before, seconds)
 
     def choose(self, game: Game, survey: Survey) -> Choice:
         """Who answers which instance; see `choice.choose`.
