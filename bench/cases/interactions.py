@@ -6,7 +6,8 @@ Letters: N instances, P players, B background rows, M pairs, S seeds.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -206,16 +207,57 @@ def _blocks(P: int, budgets: tuple[int, ...], seeds: int) -> Sampled:
 
 
 def _forest(P: int, budgets: tuple[int, ...], seeds: int) -> Sampled:
-    """A forest, whose pairs the closed form of trees gives."""
+    """A forest, whose pairs its leaves give."""
     x, background = _rows(P, 10)
     rng = np.random.default_rng(1)
     X = rng.normal(size=(500, P)).astype(np.float32)
     y = X[:, 0] * X[:, 1] + np.where(X[:, 2] > 0, X[:, 3], -X[:, 4]) + X[:, 5:9].sum(axis=1)
     forest = RandomForestRegressor(30, max_depth=6, random_state=0).fit(X, y)
-    found = xaijax.Explainer(xaijax.as_model(forest), background).interactions(x[None])
-    assert found.stats["structure"] == "trees"
+    truth = np.mean([_of_tree(one.tree_, x, background) for one in forest.estimators_], axis=0)
     model: Callable[[np.ndarray], np.ndarray] = forest.predict
-    return Sampled(model, x, background, found.values[0], budgets, seeds)
+    return Sampled(model, x, background, truth, budgets, seeds)
+
+
+def _of_tree(tree: Any, x: np.ndarray, background: np.ndarray) -> np.ndarray:
+    """SII of players and pairs of a tree, leaf by leaf and donor by donor; [P + M].
+
+    A leaf pays where all columns of U, whose bounds the donor breaks, are kept, and none of V,
+    whose bounds x breaks: its one derivative by S that is not 0 is (-1)^|S in V|, at U without S.
+    """
+    place = {S: m for m, S in enumerate(peers.sets(len(x)))}
+    out = np.zeros(len(place))
+    for value, bounds in _leaves(tree):
+        for b in background:
+            broken = {
+                c: tuple(not low < z[c] <= high for z in (x, b))
+                for c, (low, high) in bounds.items()
+            }
+            if any(by_x and by_b for by_x, by_b in broken.values()):
+                continue
+            U = {c for c, (by_x, by_b) in broken.items() if by_b}
+            V = {c for c, (by_x, by_b) in broken.items() if by_x}
+            k = len(U) + len(V)
+            for S in itertools.chain.from_iterable(
+                itertools.combinations(sorted(U | V), s) for s in (1, 2)
+            ):
+                s, t = len(S), len(U - set(S))
+                weight = 1 / ((k - s + 1) * _choose(k - s, t))
+                out[place[S]] += (-1) ** len(V & set(S)) * weight * value / len(background)
+    return out
+
+
+def _leaves(tree: Any) -> Iterator[tuple[float, dict[int, tuple[float, float]]]]:
+    """(value, {column: its bounds, low < z <= high}) of each leaf."""
+    left = [(0, {})]
+    while left:
+        node, bounds = left.pop()
+        if tree.children_left[node] < 0:
+            yield float(tree.value[node].ravel()[0]), bounds
+            continue
+        column, cut = int(tree.feature[node]), float(tree.threshold[node])
+        low, high = bounds.get(column, (-np.inf, np.inf))
+        left.append((tree.children_left[node], bounds | {column: (low, min(high, cut))}))
+        left.append((tree.children_right[node], bounds | {column: (max(low, cut), high)}))
 
 
 def setup_sampled(size: Size) -> Several:
