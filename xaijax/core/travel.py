@@ -25,6 +25,7 @@ from xaijax.core.optional import require
 from xaijax.core.public import public_class
 
 Kind = TypeVar("Kind", bound=type)
+ROWS = ("background", "data", "pool")  # arguments of which an iterator is refused
 WAY = (
     "Define functions and classes in a module that can be imported, and open what is no number or "
     "text (files, connections, locks) inside of them."
@@ -114,7 +115,8 @@ def travels(cls: Kind) -> Kind:
         except TypeError:
             make(self, *args, **kwargs)  # which says what is wrong
             return
-        given = {name: at_rest(one) for name, one in list(bound.arguments.items())[1:]}
+        arguments = list(bound.arguments.items())[1:]
+        given = {name: one if name in ROWS else at_rest(one) for name, one in arguments}
         make(self, **given)
         if type(self) is cls:
             vars(self)["made of"] = {name: _copied(one) for name, one in given.items()}

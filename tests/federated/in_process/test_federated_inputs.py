@@ -55,7 +55,7 @@ class Counting:
         ({"estimator": "wls", "tolerance": 0.1}, E, "leave budget= and tolerance="),
         ({"background": xj.Baseline(B[0])}, E, "background must be rows"),
         ({"background": B[0]}, E, "background"),
-        ({"background": B.reshape(6, 2, 2), "guests": {"g": [1]}}, E, "background has shape"),
+        ({"background": B.reshape(6, 2, 2), "guests": {"g": [1]}}, E, "background"),
         ({"model": np.sum}, T, "as_model"),
         ({"end_weight": 5.0}, E, "estimator='auto' has none"),
         ({"end_weight": 0, "estimator": "wls"}, E, "end_weight must be a positive number"),
