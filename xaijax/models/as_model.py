@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import jax
@@ -18,7 +18,6 @@ from xaijax.models.adapters.sklearn import told
 from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_raw, selector
-from xaijax.models.base.programs import Traced, places, settings, shared
 from xaijax.models.base.recipe import Recipe
 from xaijax.models.base.source import Source
 from xaijax.models.base.trace import Selected, traced
@@ -145,8 +144,8 @@ def as_model(
     chosen = options.check_output_option(output, known)
     chosen = source.default if chosen is None else chosen
     cut = _check_cut(source, chosen, known, options.check_threshold(threshold))
-    in_threads = options.check_flag("thread_safe", thread_safe)
-    _check_backend_options(source, backend == "host", precision, max_rows, timeout, in_threads)
+    shared = options.check_flag("thread_safe", thread_safe)
+    _check_backend_options(source, backend == "host", precision, max_rows, timeout, shared)
     fields: dict[str, Any] = {
         "why": source.reason,
         "output": chosen,
@@ -161,7 +160,7 @@ def as_model(
         "allow_nan": options.check_flag("allow_nan", allow_nan),
         "nonfinite": nonfinite,
         "deterministic": options.check_flag("deterministic", deterministic),
-        "thread_safe": in_threads,
+        "thread_safe": shared,
         "max_rows": options.check_max_rows(max_rows),
         "timeout": options.check_timeout(timeout),
         "precision": precision,
@@ -174,16 +173,11 @@ def as_model(
         structure, source.backend, source.params is not None, select, precision, source.name
     )
     if source.backend == "jax":
-
-        def made() -> Traced:
-            whole = traced(head, precision, source.name)
-            return Traced(whole, Selected(whole, select, precision))
-
-        own = shared(_programs_key(source, fields), made)
+        whole = traced(head, precision, source.name)
+        apply = Selected(whole, select, precision)
         if source.own is not None:
-            fields["comparison"] = Bridged(source.name, own.whole, source.params, source.own)
-        fields |= {"apply": own.apply, "scores": own.whole, "compiled": own.compiled}
-        return Model(loop="jax", params=source.params, **fields)
+            fields["comparison"] = Bridged(source.name, whole, source.params, source.own)
+        return Model(loop="jax", apply=apply, scores=whole, params=source.params, **fields)
     fields["estimator"] = source.estimator
     call = head if select is None else _selecting(head, select, source.name)
     host = Model(loop="host", call=call, scores=head, decide=source.decide, **fields)
@@ -266,21 +260,6 @@ def _translated(
         compiled={},
         **fields(found, whole),
     )
-
-
-def _programs_key(source: Source, fields: dict[str, Any]) -> Hashable | None:
-    """Equal for models of one function that ask it for one answer; None: programs are its own."""
-    structure = fields["structure"]
-    if source.same is None or not isinstance(structure, str | None):
-        return None
-    asked = ("output", "classes", "threshold", "precision", "deterministic")
-    facts = tuple((type(fields[name]), fields[name]) for name in asked)
-    key = (source.same, facts, structure, places(source.params), settings())
-    try:
-        hash(key)
-    except TypeError:  # a class label that is no number and no text
-        return None
-    return key
 
 
 def _head(source: Source, output: Any) -> Callable[..., Any]:

@@ -15,7 +15,6 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.asking.host import read_only
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.source import Source
-from xaijax.models.identity.same_function import key_of
 
 
 def plain_function(f: Callable[..., Any], params: Any, backend: str) -> Source:
@@ -31,13 +30,12 @@ def plain_function(f: Callable[..., Any], params: Any, backend: str) -> Source:
         return _source("host", "backend='host' was said", name, f)
     if params is None:
         _check_arity(f, ("X",))
-        source = _source("jax", "a function, traced by JAX", name, lambda _, rows: f(rows))
-        return dataclasses.replace(source, same=key_of(f))
+        return _source("jax", "a function, traced by JAX", name, lambda _, rows: f(rows))
     params = checked_params(params)
     _check_arity(f, ("params", "X"))
     reason = "a function of params and rows, traced by JAX"
     source = _source("jax", reason, name, lambda params, rows: f(params, rows), params)
-    return dataclasses.replace(source, same=key_of(f), again=(f, params, None))
+    return dataclasses.replace(source, again=(f, params, None))
 
 
 def function_name(f: Any) -> str:

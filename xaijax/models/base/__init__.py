@@ -2,10 +2,9 @@
 
 Reading order:
 
-    programs   programs that models of one function share
-    recipe     what a model was made of, by which it travels
-    source     `Source`: what an adapter found out, before an output is chosen
-    trace      a JAX function with its precision set, its output checked, its failures explained
-    outputs    what a model may return, and the column that `output=` chooses
-    options    the options of `as_model` and `Model.replace`, checked one by one
+    recipe    what a model was made of, by which it travels
+    source    `Source`: what an adapter found out, before an output is chosen
+    trace     a JAX function with its precision set, its output checked, its failures explained
+    outputs   what a model may return, and the column that `output=` chooses
+    options   the options of `as_model` and `Model.replace`, checked one by one
 """

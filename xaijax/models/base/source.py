@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,5 @@ class Source:
     feature_names: tuple[str, ...] | None = None
     again: Any = None  # (f, params, state) that are read to the same; None: as they were given
     estimator: Any = None  # the fitted object that all heads are methods of
-    same: Hashable | None = None  # equal for sources with the same heads; None: cannot be told
     own: Callable[..., Any] | None = None  # rows -> what a traced module of another library answers
     network: bool = False  # a module of a neural library: rows of any number of axes

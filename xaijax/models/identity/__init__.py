@@ -2,9 +2,8 @@
 
 Reading order:
 
-    identity        a text that tells a model from any other, for a ledger and for `merge`
-    fitted_state    a digest of all that a fitted estimator holds
-    fit_stamp       a quick stamp of a fitted estimator, by which a refit is seen
-    same_function   whether a function is the one that was traced before
-    patched         whether an estimator is what its class says
+    identity       a text that tells a model from any other, for a ledger and for `merge`
+    fitted_state   a digest of all that a fitted estimator holds
+    fit_stamp      a quick stamp of a fitted estimator, by which a refit is seen
+    patched        whether an estimator is what its class says
 """
