@@ -74,8 +74,19 @@ def few(params: Any, rows: Any) -> Any:
     return dense(params, rows)[:, : K - 1]
 
 
+def second(params: Any, rows: Any) -> Any:
+    """The answer is what a step gives beside something else."""
+
+    def step(carry: Any, _: None) -> Any:
+        count, out = carry
+        return (count + 1, jnp.tanh(out)), None
+
+    (_, out), _ = jax.lax.scan(step, (0, dense(params, rows)), None, length=2)
+    return out
+
+
 CUT = (dense, transposed, called, scaled, constant, activated, narrow)
-WHOLE = (softmax, two_uses, few)
+WHOLE = (softmax, two_uses, few, second)
 
 
 def traced(model: Callable[[Any, Any], Any]) -> tuple[Traced, dict[str, Any]]:

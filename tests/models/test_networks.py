@@ -380,5 +380,8 @@ class TestKeras:
         expected = np.asarray(both(rows, training=False))
         for model in (as_model(both), as_model(both, backend="host")):
             np.testing.assert_allclose(model.predict(rows), expected, **CLOSE)
+        swapped = {"years": rows["right"], "zeal": rows["left"]}  # sorted, they would fit
+        with pytest.raises(InputTypeError, match=r"rows have \['years', 'zeal'\].*'left', 'right'"):
+            as_model(both).predict(swapped)
         found = xj.Explainer(as_model(both), {n: leaf[:3] for n, leaf in rows.items()})(rows)
         assert found.values.shape == (20, F + 2, K)

@@ -288,3 +288,21 @@ def test_columns_that_stay_are_those_of_the_instance_in_one_array_too() -> None:
         donors[:, 3:] = WHOLE[n, 3:]
         wanted.append(xj.Explainer(model, donors)(WHOLE[n : n + 1]).values[0, :3])
     np.testing.assert_allclose(found.values, np.stack(wanted), rtol=0, atol=2e-6)
+
+
+def test_narrow_numbers_beside_whole_ones() -> None:
+    ids = RNG.integers(0, 5, (N, 2)).astype(np.int32)
+    rows = {"ids": ids, "a": jnp.asarray(RNG.normal(size=(N, 2)), jnp.bfloat16)}
+
+    def model(z: Any) -> Any:
+        return (z["a"].astype(jnp.float32) * z["ids"]).sum(axis=1)
+
+    donors = jax.tree.map(lambda leaf: leaf[:3], rows)
+    found = xj.Explainer(xj.as_model(model), donors)(rows)
+    x = np.concatenate([np.asarray(rows["a"], float), ids.astype(float)], axis=1)
+    values, *_ = oracles.explain(
+        lambda z: z[:, 0] * z[:, 2] + z[:, 1] * z[:, 3], x, x[:3], oracles.shapley_weight(4)
+    )
+    # 2^4 answers of size 20 in float32.
+    np.testing.assert_allclose(found.values, values, rtol=0, atol=1e-5)
+    assert len(found.to_dataframe(long=True)) == 4 * N

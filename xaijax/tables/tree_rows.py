@@ -84,8 +84,13 @@ class TreeRows(GivenRows):
         raise IndexError(place)
 
     def matrix(self) -> np.ndarray:
-        """[M, F], of the dtype that holds all leaves."""
-        return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in self._leaves], axis=1)
+        """[M, F], of the dtype that holds all leaves; narrow numbers, which NumPy joins with no
+        others, as float32.
+        """
+        wide = [
+            leaf.astype(np.float32) if leaf.dtype.kind == "V" else leaf for leaf in self._leaves
+        ]
+        return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in wide], axis=1)
 
     def texts(self) -> Iterator[bytes]:
         """A digest of the bytes of each row."""

@@ -114,8 +114,7 @@ def _taken(steps: list[Step], needed: Needed) -> Iterator[tuple[Step, bool]]:
                         needed.add(number, axis)
                 yield step, True
                 continue
-            whole = True
-        if whole:
+        if whole or any(number in needed.one for number in step.outputs):
             needed.whole.update(step.outputs)
             needed.whole.update(step.inputs)
             yield step, False

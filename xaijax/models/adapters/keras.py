@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -73,10 +74,15 @@ def _narrow(leaf: Any) -> np.ndarray:
 def _other_rows(f: Any, rows: Any) -> str | None:
     """What is wrong with rows of a model whose inputs are known; None: nothing."""
     inputs = getattr(f, "inputs", None) or [None]
-    if len(inputs) == len(jax.tree.leaves(rows)):
-        return None
+    made_of = getattr(f, "_inputs_struct", None)  # a dict of the names that its maker chose
     names = [getattr(one, "name", "rows") for one in inputs]
+    names = list(made_of) if isinstance(made_of, Mapping) else names
+    count = len(jax.tree.leaves(rows))
+    # Keras takes the arrays of a dict by their sorted names, whatever these are.
+    if len(inputs) == count and (not isinstance(rows, Mapping) or set(rows) == set(names)):
+        return None
+    came = sorted(map(str, rows)) if isinstance(rows, Mapping) else count
     return (
-        f"takes {len(inputs)} arrays, but rows have {len(jax.tree.leaves(rows))}. Give X and the "
-        f"background as a dict of the inputs {names}, or as a list in this order."
+        f"takes {len(inputs)} arrays, but rows have {came}. Give X and the background as a dict of "
+        f"the inputs {names}, or as a list in this order."
     )
