@@ -14,7 +14,13 @@ pytest.importorskip("ipykernel", reason="needs the extra [notebooks]")
 pytest.importorskip("matplotlib", reason="needs the extra [notebooks]")
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-NEED_DATA = {"aec", "anchors", "federated", "qii"}  # the tables of the folder in XAIJAX_DATA
+NEED_DATA = {
+    "aec",
+    "anchors",
+    "federated",
+    "interactions",
+    "qii",
+}  # the tables of the folder in XAIJAX_DATA
 FOLDERS = [ROOT, ROOT / "notebooks"]  # where an editor may start the kernel
 
 # Every warning is shown, also of libraries, and so is found in stderr. They are no errors, as they
@@ -66,7 +72,7 @@ def read(path: Path):
 
 
 def test_there_are_notebooks():
-    wanted = {"aec", "anchors", "federated", "images", "networks", "qii", "tokens"}
+    wanted = {"aec", "anchors", "federated", "images", "interactions", "networks", "qii", "tokens"}
     assert wanted <= {path.stem for path in NOTEBOOKS}
 
 

@@ -79,18 +79,21 @@ def network(
     axes.scatter(x, y, s=sizes, c=colours, edgecolors="white", linewidths=1.2, zorder=3)
     for a, p in enumerate(shown):
         side = "left" if x[a] > 0.15 else "right" if x[a] < -0.15 else "center"
-        axes.text(
-            1.27 * x[a], 1.2 * y[a], style.elide(found.feature_names[p]), ha=side, va="center",
-            fontsize=9, color=style.TEXT, parse_math=False,
+        height = "center" if side != "center" else "bottom" if y[a] > 0 else "top"
+        away = np.sqrt(sizes[a]) / 2 + 5  # points from the dot's middle, past its edge
+        axes.annotate(
+            style.elide(found.feature_names[p]), (x[a], y[a]), xytext=(away * x[a], away * y[a]),
+            textcoords="offset points", ha=side, va=height, fontsize=9, color=style.TEXT,
+            parse_math=False,
         )  # fmt: skip
     axes.set_xlim(-1.75, 1.75)
-    axes.set_ylim(-1.4, 1.4)
+    axes.set_ylim(-1.55, 1.45)
     axes.set_aspect("equal")
     axes.set_axis_off()
     widest = style.signed(float(off.flat[np.abs(off).argmax()]))
     what = "" if len(found) == 1 else f", mean over {len(found):,} instances"
     axes.text(
-        0, -1.38, f"{name_of(found)}{what}; widest line {widest}",
+        0, -1.53, f"{name_of(found)}{what}; widest line {widest}",
         ha="center", fontsize=8.5, color=style.TEXT, parse_math=False,
     )  # fmt: skip
     picture_title(axes, found)
