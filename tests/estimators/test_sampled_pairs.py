@@ -8,6 +8,7 @@ import sampled_games as games
 
 import xaijax as xj
 from xaijax.estimators import pairs
+from xaijax.players.index import named
 from xaijax.players.interaction_index import INTERACTIONS, derivative_weights
 from xaijax.results.set_keys import all_of
 from xaijax_kernels.games.interactions import of_tables
@@ -54,17 +55,21 @@ def test_intervals_hold_the_truth(index, game):
     assert np.mean(inside) > 0.7
 
 
-@pytest.mark.parametrize("index", [one for one in SAMPLED if one.uniform], ids=lambda one: one.name)
-def test_what_adds_up_adds_up(index):
-    table = games.random_table(8)
+@pytest.mark.parametrize("index", SAMPLED, ids=lambda one: one.name)
+def test_players_alone_are_the_kernels_and_all_add_up(index):
+    table, P, players = games.random_table(8), 8, named(index.singles)
     found = estimate(table, index, 60, 1).values[0, :, 0]
-    total = found.sum() if index.efficient else found[:8].sum()
-    np.testing.assert_allclose(total, table[-1] - table[0], rtol=0, atol=1e-12)
+    wanted = games.estimate("kernel", index.singles, 60, 1, table[None]).values[0, :, 0]
+    if not index.efficient:
+        np.testing.assert_array_equal(found[:P], wanted)
+    if players.efficient:
+        total = found.sum() if index.efficient else found[:P].sum()
+        np.testing.assert_allclose(total, table[-1] - table[0], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("index", SAMPLED, ids=lambda one: one.name)
-def test_players_that_change_nothing_have_no_interactions(index):
-    """An instance with a dummy beside one without; values of both add up where they should."""
+def test_players_that_change_nothing_have_no_pairs(index):
+    """An instance with a dummy beside one without."""
     P, table = 6, games.random_table(6)
     still = table[np.arange(1 << P) & ~0b100]
     moves = np.array([[True] * 6, [True, True, False, True, True, True]])
@@ -72,14 +77,11 @@ def test_players_that_change_nothing_have_no_interactions(index):
     both = np.stack([table, still])
     values = games.answers(both, new)
     found = pairs.result(state, values, both[:, :1], both[:, -1:], moves)
-    with_it = [m for m, S in enumerate(all_of(P, 2)) if 2 in S]
+    with_it = [m for m, S in enumerate(all_of(P, 2)) if 2 in S and len(S) == 2]
     assert not found.values[1, with_it].any() and not found.std_errors[1, with_it].any()
     assert found.values[0, with_it].all()
     alone = pairs.result(state, values[:1], both[:1, :1], both[:1, -1:])
     np.testing.assert_array_equal(found.values[0], alone.values[0])
-    if index.uniform:
-        total = found.values[1].sum() if index.efficient else found.values[1, :P].sum()
-        np.testing.assert_allclose(total, still[-1] - still[0], rtol=0, atol=1e-12)
 
 
 def wide(P: int = 30, N: int = 2, B: int = 2):
@@ -100,6 +102,8 @@ def test_an_explainer_samples_where_it_cannot_enumerate():
     assert not found.exact and found.stats["estimator"] == "pairs"
     assert found.stats["model_rows"] == 2 * 2 * 1202
     assert found.std_errors.shape == found.values.shape == (2, 465)
+    kernel = xj.Explainer(explainer.model, donors, budget=1200, estimator="kernel")(X)
+    np.testing.assert_array_equal(found[:, :30].values, kernel.values)
     alone = explainer.interactions(X[1:])
     np.testing.assert_array_equal(alone.values, found[1].values)
     adds = explainer.interactions(X, index="k-sii")
@@ -113,7 +117,7 @@ def test_an_explainer_samples_where_it_cannot_enumerate():
         ({}, {"order": 3}, xj.EnumerationLimitError, "order=3.*order=2"),
         ({}, {"index": "fsii"}, xj.EnumerationLimitError, "'sii', 'k-sii', 'banzhaf'"),
         ({"estimator": "permutation"}, {}, xj.InputError, "samples no interactions"),
-        ({"budget": 15}, {}, xj.InputError, "budget=15 is too small"),
+        ({"budget": 50}, {}, xj.InputError, "budget=50 is too small"),
         ({"max_memory": 1 << 24}, {}, xj.MemoryPlanError, "budget"),
     ],
 )

@@ -43,8 +43,12 @@ class InteractionIndex:
     weight: Weight
     shapiq: str  # its name in shapiq
     efficient: bool = False  # base value and all interactions add up to f(x)
-    sampled: bool = False  # at order 2, where not all coalitions can be asked
-    uniform: bool = False  # pairs are means over sets T that have each player with any chance alike
+    singles: str = ""  # the ordinary index of players alone (k-SII: before pairs are taken out)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether it is sampled, at order 2, where not all coalitions can be asked."""
+        return bool(self.singles)
 
 
 def _sii(s: int, t: int, order: int) -> Fraction:
@@ -105,13 +109,13 @@ def _moebius(s: int, t: int, order: int) -> Fraction:
 INTERACTIONS = {
     one.name: one
     for one in (
-        InteractionIndex("sii", "Shapley interaction", _sii, "SII", sampled=True, uniform=True),
+        InteractionIndex("sii", "Shapley interaction", _sii, "SII", singles="shapley"),
         InteractionIndex(
-            "k-sii", "n-Shapley interaction", _k_sii, "k-SII", True, sampled=True, uniform=True
+            "k-sii", "n-Shapley interaction", _k_sii, "k-SII", True, singles="shapley"
         ),
         InteractionIndex("stii", "Shapley-Taylor interaction", _stii, "STII", efficient=True),
         InteractionIndex("fsii", "faithful Shapley interaction", _fsii, "FSII", efficient=True),
-        InteractionIndex("banzhaf", "Banzhaf interaction", _banzhaf, "BII", sampled=True),
+        InteractionIndex("banzhaf", "Banzhaf interaction", _banzhaf, "BII", singles="banzhaf"),
         InteractionIndex("moebius", "dividend", _moebius, "Moebius"),
     )
 }
