@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
@@ -12,6 +13,7 @@ import sampled_games as games
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import xaijax as xj
 from xaijax.estimators import permutation
 from xaijax.players.index import named
 from xaijax_kernels.games import sampling
@@ -167,3 +169,21 @@ def test_an_error_of_zero_is_never_claimed_for_wrong_values(P, index):
             got = games.estimate("permutation", index, budget, seed, table[None])
             wrong = np.abs(got.values[0, :, 0] - truth) > 1e-9
             assert not (wrong & (got.std_errors[0, :, 0] == 0)).any(), (budget, seed)
+
+
+def test_a_model_that_reads_some_of_its_columns_is_not_walked():
+    """Its first layer has fewer columns than there are players; the broken version raised."""
+    rows = np.random.default_rng(3).normal(size=(7, 12)).astype(np.float32)
+    options = {"estimator": "permutation", "budget": 200}
+
+    def model(z):
+        return jnp.sin(z[:, :9].sum(axis=1))
+
+    def explained(structure):
+        wrapped = xj.as_model(model, structure=structure)
+        return xj.Explainer(wrapped, rows[:3], **options)(rows[3:]).values
+
+    found = explained(None)
+    # The same orders of answers below 1: some roundings of 2^-24 of sums of 9 terms.
+    np.testing.assert_allclose(found, explained("plain"), rtol=0, atol=2e-6)
+    assert (found[:, 9:] == 0).all()

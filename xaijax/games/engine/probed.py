@@ -21,7 +21,7 @@ from xaijax.games.engine.setting import Setting
 from xaijax.games.measure.asked_model import Findings
 from xaijax_kernels.engine.tiles import multiplications
 from xaijax_kernels.structures.base import Layer, Structure
-from xaijax_kernels.structures.columnwise import largest
+from xaijax_kernels.structures.columnwise import Columnwise, largest
 
 LEAST_SHARE = 1 / 32  # of a model's products that its first layer must have to be worth programs
 ROWS_READ, NUMBERS_READ = 1 << 12, 1 << 20  # codes that are looked at together
@@ -107,7 +107,10 @@ class Probed:
         setting = self.setting
         if self.found is None or setting.players_of_codes is not None:
             return False
-        return self.known.walks and len(setting.code_players) == setting.replacement.codes.shape[1]
+        columns = setting.replacement.codes.shape[1]
+        if isinstance(self.known, Columnwise) and len(self.known.owners) != columns:
+            return False  # a model that reads some of its columns only
+        return self.known.walks and len(setting.code_players) == columns
 
     def largest(self, codes: np.ndarray) -> np.ndarray:
         """The largest size of what the structure makes of each row of codes [R, C]; [R].

@@ -54,7 +54,8 @@ def shared_players(players: Any, table: Table) -> Players:
     found = players_of_rows(players, table)
     if isinstance(found, OwnPlayers):
         raise InputError(
-            "players numbers the entries of each instance, which only Explainer takes. Give one "
+            "players numbers the entries of each instance, which Explainer and AnchorExplainer "
+            "take, and no others. Give one "
             "numbering for all rows."
         )
     return found
