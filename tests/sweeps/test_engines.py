@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sweeping import EACH, N, X, explainer, parts, product, raises_on
+from sweeping import EACH, N, X, explainer, hangs, parts, product, raises_on
 
 import xaijax as xj
 from xaijax.sweeps.engines.slurm import of_slurm
@@ -46,12 +46,6 @@ def kills_once(folder, rows):
 def kills(rows):
     if (np.asarray(rows) == 99).any():
         os.kill(os.getpid(), signal.SIGKILL)
-    return product(rows)
-
-
-def hangs(rows):
-    if (np.asarray(rows) == 99).any():
-        time.sleep(60)
     return product(rows)
 
 
@@ -92,10 +86,8 @@ def test_a_part_that_kills_its_process_is_given_up_and_the_rest_goes_on(tmp_path
 
 
 def test_a_part_that_hangs_is_ended(tmp_path: Path) -> None:
-    started = time.monotonic()
     with pytest.raises(xj.SweepIncompleteError, match="took more than timeout=4"):
         swept(tmp_path, 1, explainer(hangs), spoiled(12), timeout=4, retries=0)
-    assert time.monotonic() - started < 50
     assert xj.open_run(tmp_path).missing == (1,)
 
 
@@ -250,9 +242,10 @@ def test_ray_tasks(tmp_path: Path) -> None:
 
 STOPPED = """
 import sys
-from sweeping import X, explainer, slow_product
+from sweeping import X, explainer, hangs
 import xaijax as xj
-xj.sweep(explainer(slow_product), X, sys.argv[1], executor=1, rows_per_part=10)
+X[12, 3] = 99
+xj.sweep(explainer(hangs), X, sys.argv[1], executor=1, rows_per_part=10)
 """
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+import pytest
 from sweeping import X, explainer
 
 import xaijax as xj
 from xaijax.sweeps import progress
+
+
+@pytest.fixture(autouse=True)
+def no_notebook(monkeypatch) -> None:
+    """Other tests of this process may have run a notebook's kernel, where bars are drawn."""
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
 
 
 def test_a_line_says_rows_rate_and_time_left(monkeypatch, capsys) -> None:

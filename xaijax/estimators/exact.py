@@ -31,18 +31,18 @@ class Estimate(NamedTuple):
     summed: np.ndarray  # [N], corners in the largest sum that a loop took in its own dtype
 
 
-def _noise_errors(game: Game, squares: np.ndarray, N: int) -> np.ndarray | None:
+def _noise_errors(game: Game, squares: Callable[[], np.ndarray], N: int) -> np.ndarray | None:
     """Standard errors of a model declared random, like values; None for the others.
 
     Every corner is one independent answer with the standard deviation that the probe found. With
-    weights w over donors, Var phi_i = sigma^2 sum w^2 times `squares`, the sum of the squared
+    weights w over donors, Var phi_i = sigma^2 sum w^2 times `squares()`, the sum of the squared
     weights of all corners in a value; [P], or [M] of sets.
     """
     noise = game.probed.findings.noise
     if noise is None:
         return None
     donors = float((game.setting.replacement.weights**2).sum())
-    errors = np.sqrt(squares * donors)[:, None] * noise
+    errors = np.sqrt(squares() * donors)[:, None] * noise
     return np.broadcast_to(errors, (N, *errors.shape)).copy()
 
 
@@ -50,8 +50,7 @@ def exact(game: Game, p: np.ndarray, rows: np.ndarray) -> Estimate:
     """The semivalue with weights p [P] (of one single set of each size) of the instances `rows`."""
     if game.quantity.linear:
         totals = game.index(Weights.semivalue(p), rows)
-        squares = 2 * math.fsum(math.comb(game.P - 1, s) * w**2 for s, w in enumerate(p.tolist()))
-        errors = _noise_errors(game, np.full(game.P, squares), len(rows))
+        errors = _noise_errors(game, lambda: _squares(p), len(rows))
         return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
     return by_tables(game, rows, lambda table: (semivalue(table, p), table[:, 0]))
 
@@ -65,7 +64,7 @@ def exact_sets(game: Game, of: OfSets, rows: np.ndarray) -> Estimate:
         p = of(game.P)
         return by_tables(game, rows, lambda table: (of_tables(table, p), table[:, 0]))
     totals = game.index(Weights(of), rows)
-    errors = _noise_errors(game, _squares_of(of, game.P), len(rows))
+    errors = _noise_errors(game, lambda: _squares_of(of, game.P), len(rows))
     return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
 
 
@@ -77,6 +76,12 @@ def by_pairs(game: Game, of: OfSets) -> bool:
     low = min(k, PIECE)
     entries = (count(low, of.order) << low) * (k - low + 1)
     return game.quantity.linear and entries <= LARGEST_MATRIX
+
+
+def _squares(p: np.ndarray) -> np.ndarray:
+    """The sum of squares of the weights of all corners in each of P players' values; [P]."""
+    P = len(p)
+    return np.full(P, 2 * math.fsum(math.comb(P - 1, s) * w**2 for s, w in enumerate(p.tolist())))
 
 
 def _squares_of(of: OfSets, P: int) -> np.ndarray:

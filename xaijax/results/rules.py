@@ -286,7 +286,10 @@ class Rules(Sequence[Rule]):
             | {name: getattr(rule, name) for name in (*shown, "std_error", "search", "note")}
             for rule in self.rules
         ]
-        return pandas.DataFrame(lines)
+        try:
+            return pandas.DataFrame(lines)
+        except UnicodeEncodeError:  # half of a character has no place among pyarrow's texts
+            return pandas.DataFrame(lines, dtype=object)
 
     def to_json(self) -> str:
         """All rules as JSON text, which `Rules.from_json` reads."""
