@@ -18,6 +18,21 @@ def checked_level(level: Any) -> float:
     return float(level)
 
 
+def half_widths_of(
+    std_errors: np.ndarray | None, shape: tuple[int, ...], exact: bool, dof: Any, level: Any
+) -> np.ndarray:
+    """Those of a result's values, of this shape [N, ...]: 0 where exact, NaN where unknown.
+
+    dof: [N] where it is known, else anything: then the normal quantile is taken. Raises what
+    `checked_level` raises.
+    """
+    chance = checked_level(level)
+    if std_errors is None:
+        return np.full(shape, 0.0 if exact else np.nan)
+    known = isinstance(dof, np.ndarray) and dof.ndim > 0 and len(dof) == shape[0]
+    return half_widths(std_errors, dof if known else np.inf, chance)
+
+
 def half_widths(std_errors: np.ndarray, dof: Any, level: float = 0.95) -> np.ndarray:
     """Half of each interval by Student's t; NaN where there is no degree of freedom.
 

@@ -17,6 +17,7 @@ Reading order:
     private_explanation   `PrivateExplanation`: values with noise, and public facts
     subsample             `Subsample`: rows drawn for a private release, and how
     recount               how the sums of an Explanation are counted again, in whole numbers
+    shared_fields         what results of N instances have in common, whatever their values are of
     player_data           the data that was explained, player by player
     selection             what `explanation[...]` means
     freeze                fields checked, made plain, and frozen

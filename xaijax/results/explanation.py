@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,10 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.results import convert, summary
 from xaijax.results.files import npz
-from xaijax.results.freeze import check_shape, floats, names, per_instance, read_only
-from xaijax.results.player_data import check_columns, frozen_rows, player_columns, take_rows
+from xaijax.results.freeze import floats, per_instance
+from xaijax.results.player_data import check_columns, player_columns, take_rows
 from xaijax.results.selection import Selection, resolve, split_key, take
+from xaijax.results.shared_fields import select_output, shared_fields
 from xaijax.tables.rows import rows_of
 
 
@@ -104,44 +104,9 @@ class Explanation:
             raise InputError(
                 f"values: got shape {values.shape}; accepted are [N, P] and [N, P, K]."
             )
-        N, P, K = values.shape if values.ndim == 3 else (*values.shape, None)
-        base_values = floats("base_values", self.base_values)
-        check_shape("base_values", base_values.shape, (N,) if K is None else (N, K))
-        std_errors = self.std_errors
-        if std_errors is not None:
-            std_errors = floats("std_errors", std_errors)
-            check_shape("std_errors", std_errors.shape, values.shape)
-        data = self.data
-        if data is not None:
-            data = frozen_rows(data, N)
         if not isinstance(self.kind, str):
             raise InputTypeError(f"kind: got {type(self.kind).__name__}; a text is needed.")
-        features = self.feature_names
-        if features is None or len(features) == 0:
-            features = tuple(f"player {j}" for j in range(P))
-        outputs = self.output_names
-        if K is not None and outputs is None:
-            outputs = tuple(f"output {k}" for k in range(K))
-        present = self.present
-        if present is not None:
-            present = read_only(np.asarray(present, bool))
-            check_shape("present", present.shape, (N, P))
-        stats = {key: read_only(value) for key, value in self.stats.items()}
-        frozen: dict[str, Any] = {
-            "values": values,
-            "base_values": base_values,
-            "std_errors": std_errors,
-            "data": data,
-            "feature_names": names("feature_names", features, P, unique=True),
-            "output_names": names("output_names", outputs, K, unique=True),
-            "instance_names": None
-            if self.instance_names is None
-            else names("instance_names", self.instance_names, N, unique=False),
-            "exact": bool(self.exact),
-            "stats": MappingProxyType(stats),
-            "provenance": MappingProxyType(dict(self.provenance)),
-            "present": present,
-        }
+        frozen = shared_fields(self, values, self.feature_names, values.shape[1])
         for name, value in frozen.items():
             object.__setattr__(self, name, value)
 
@@ -208,17 +173,7 @@ class Explanation:
         if len(changes["feature_names"]) < P or not isinstance(players, slice):
             provenance |= self._columns_of(players)
         if self.output_names is not None:
-            outputs, single = resolve(keys[2], len(self.output_names), self.output_names, "output")
-            chosen: Any = outputs if single is None else single
-            for name in ("values", "base_values", "std_errors"):
-                if changes[name] is not None:
-                    changes[name] = changes[name][..., chosen]
-            kept = take(self.output_names, outputs)
-            if not kept:
-                raise InputError(f"output key {keys[2]!r} selects no output.")
-            changes["output_names"] = kept if single is None else None
-            if single is not None:
-                provenance["selected_output"] = kept[0]
+            select_output(keys[2], self.output_names, changes, provenance)
         return replace(self, provenance=provenance, **changes)
 
     def _columns_of(self, players: Selection) -> dict[str, Any]:
@@ -268,12 +223,8 @@ class Explanation:
             InputError: `level` is not between 0 and 1.
             InputTypeError: `level` is not a number.
         """
-        chance = intervals.checked_level(level)
-        if self.std_errors is None:
-            return np.full(self.shape, 0.0 if self.exact else np.nan)
         dof = self.stats.get("dof")
-        known = per_instance(dof, len(self))
-        return intervals.half_widths(self.std_errors, dof if known else np.inf, chance)
+        return intervals.half_widths_of(self.std_errors, self.shape, self.exact, dof, level)
 
     def to_dataframe(self, long: bool = False) -> Any:
         """A pandas DataFrame of the values. Needs `pip install "xaijax[data]"`.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,10 @@ from xaijax.core.public import public_class
 from xaijax.players.interaction_index import checked_order, interaction_index
 from xaijax.results import interaction_forms, set_keys
 from xaijax.results.files import npz
-from xaijax.results.freeze import check_shape, floats, names, per_instance, read_only
-from xaijax.results.player_data import frozen_rows, take_rows
+from xaijax.results.freeze import floats, per_instance
+from xaijax.results.player_data import take_rows
 from xaijax.results.selection import resolve, take
+from xaijax.results.shared_fields import select_output, shared_fields
 
 FORMAT = "xaijax.Interactions"
 
@@ -100,46 +100,15 @@ class Interactions:
             raise InputError(
                 f"values: got shape {values.shape}; accepted are [N, M] and [N, M, K]."
             )
-        N, M, K = values.shape if values.ndim == 3 else (*values.shape, None)
-        base_values = floats("base_values", self.base_values)
-        check_shape("base_values", base_values.shape, (N,) if K is None else (N, K))
-        std_errors = self.std_errors
-        if std_errors is not None:
-            std_errors = floats("std_errors", std_errors)
-            check_shape("std_errors", std_errors.shape, values.shape)
-        sets = set_keys.checked(self.sets, M, len(self.feature_names or ()))
-        P = len(self.feature_names or ()) or 1 + max(place for S in sets for place in S)
-        features = self.feature_names or tuple(f"player {j}" for j in range(P))
-        outputs = self.output_names
-        if K is not None and outputs is None:
-            outputs = tuple(f"output {k}" for k in range(K))
-        present = self.present
-        if present is not None:
-            present = read_only(np.asarray(present, bool))
-            check_shape("present", present.shape, (N, P))
+        given = () if self.feature_names is None else self.feature_names
+        sets = set_keys.checked(self.sets, values.shape[1], len(given))
+        P = len(given) or 1 + max(place for S in sets for place in S)
         largest = max(map(len, sets))
         order = largest if self.order is None else checked_order(self.order, P)
         if order < largest:
             raise InputError(f"order: got {order}, but there is a set of {largest} players.")
-        stats = {key: read_only(value) for key, value in self.stats.items()}
-        frozen: dict[str, Any] = {
-            "values": values,
-            "base_values": base_values,
-            "sets": sets,
-            "std_errors": std_errors,
-            "index": interaction_index(self.index).name,
-            "order": order,
-            "data": None if self.data is None else frozen_rows(self.data, N),
-            "feature_names": names("feature_names", features, P, unique=True),
-            "output_names": names("output_names", outputs, K, unique=True),
-            "instance_names": None
-            if self.instance_names is None
-            else names("instance_names", self.instance_names, N, unique=False),
-            "exact": bool(self.exact),
-            "stats": MappingProxyType(stats),
-            "provenance": MappingProxyType(dict(self.provenance)),
-            "present": present,
-        }
+        frozen = shared_fields(self, values, given, P)
+        frozen |= {"sets": sets, "index": interaction_index(self.index).name, "order": order}
         for name, value in frozen.items():
             object.__setattr__(self, name, value)
 
@@ -221,16 +190,7 @@ class Interactions:
         }
         provenance = dict(self.provenance)
         if self.output_names is not None:
-            outputs, single = resolve(keys[2], len(self.output_names), self.output_names, "output")
-            for name in ("values", "base_values", "std_errors"):
-                if changes[name] is not None:
-                    changes[name] = changes[name][..., outputs if single is None else single]
-            kept = take(self.output_names, outputs)
-            if not kept:
-                raise InputError(f"output key {keys[2]!r} selects no output.")
-            changes["output_names"] = kept if single is None else None
-            if single is not None:
-                provenance["selected_output"] = kept[0]
+            select_output(keys[2], self.output_names, changes, provenance)
         return replace(self, provenance=provenance, **changes)
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
@@ -245,12 +205,8 @@ class Interactions:
         Raises:
             InputError, InputTypeError: a level that is not accepted.
         """
-        intervals.checked_level(level)
-        if self.std_errors is None:
-            return np.full(self.shape, 0.0 if self.exact else np.nan)
         dof = self.stats.get("dof")
-        known = per_instance(dof, len(self))
-        return intervals.half_widths(self.std_errors, dof if known else np.inf, float(level))
+        return intervals.half_widths_of(self.std_errors, self.shape, self.exact, dof, level)
 
     def to_dataframe(self, long: bool = False) -> Any:
         """A pandas DataFrame of the values. Needs `pip install "xaijax[data]"`.

@@ -12,11 +12,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from xaijax.core.errors import ModelOutputError
+from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.probe import gap_of
 from xaijax.tables.rows import rows_of
 
+WAY = "Leave backend= out: then the module itself is asked, on the host."
 AT_ONCE = 8192  # rows that the module is asked for in one call
 
 
@@ -45,8 +46,8 @@ class Bridged:
         """Nothing: there is no other model to settle to."""
 
     def to_host(self, reason: str) -> None:
-        """Never asked for: rows of arrays always fit."""
-        raise NotImplementedError(reason)
+        """There is no way back to the host: an InputError, as of a translation that was forced."""
+        raise InputError(f"backend='jax' is not available for {self.name}: {reason}. {WAY}")
 
     def hold(self, rows: Any, codes: np.ndarray, first: int) -> None:
         """Compare both on all rows. Raises ModelOutputError where they differ by more than what
@@ -62,8 +63,7 @@ class Bridged:
             if gap is not None:
                 raise ModelOutputError(
                     f"backend='jax': what JAX makes of {self.name} differs from the module's own "
-                    f"answers by up to {gap[0]:.3g}, first in row {start + gap[1]}. Leave backend= "
-                    "out: then the module itself is asked, on the host."
+                    f"answers by up to {gap[0]:.3g}, first in row {start + gap[1]}. {WAY}"
                 )
 
     def _traced(self, rows: Any, count: int) -> np.ndarray:
