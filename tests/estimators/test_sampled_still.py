@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import xaijax as xj
+from xaijax.estimators import kernel
 from xaijax.estimators.permutation import _borrowed
+from xaijax.players.index import named
 
 RNG = np.random.default_rng(12)
 P, STILL = 16, (3, 11)
@@ -22,11 +24,16 @@ def answer(z):
     return np.tanh(z @ WEIGHTS).prod(axis=1)
 
 
-@pytest.mark.parametrize("index", ["shapley", "banzhaf"])
-def test_a_player_that_changes_nothing_has_no_error(index):
-    """Errors are drawn towards their mean over players; a value that is known borrows nothing."""
+@pytest.mark.parametrize(
+    "estimator, index",
+    [("permutation", "shapley"), ("kernel", "shapley"), ("kernel", "banzhaf")],
+)
+def test_a_player_that_changes_nothing_has_no_error(estimator, index):
+    """By orders, errors are drawn towards their mean over players; what is known borrows nothing.
+    By regression, values depend on each other; what is known is not fitted.
+    """
     model = xj.as_model(answer, backend="host")
-    options = {"estimator": "permutation", "index": index, "budget": 400}
+    options = {"estimator": estimator, "index": index, "budget": 400}
     found = xj.Explainer(model, DONORS, **options)(X)
     still = np.zeros(X.shape, bool)
     still[:3, STILL] = True
@@ -51,10 +58,51 @@ def test_the_errors_of_the_others_are_those_of_a_game_without_such_players():
     np.testing.assert_array_equal(with_still[1], alone[1])
 
 
-def test_an_instance_that_is_its_only_donor():
+@pytest.mark.parametrize("estimator", ["permutation", "kernel"])
+def test_an_instance_that_is_its_only_donor(estimator):
     """No player changes anything, so all is 0 and known."""
     model = xj.as_model(answer, backend="host")
-    explainer = xj.Explainer(model, DONORS[:1], estimator="permutation", budget=200)
+    explainer = xj.Explainer(model, DONORS[:1], estimator=estimator, budget=200)
     found = explainer(np.concatenate([DONORS[:1], X[3:]]))
     assert (found.values[0] == 0).all() and (found.std_errors[0] == 0).all()
     assert (found.std_errors[1] > 0).all()
+
+
+def least_squares(sets, y, weight, null, span):
+    """min sum w (y - z phi)^2 with phi = 0 for null and, of Shapley values (span), sum phi = span:
+    the normal equations with multipliers.
+    """
+    z = np.where(sets, 1.0, -1.0)
+    n = z.shape[1]
+    rules = [np.eye(n)[i] for i in null] + ([np.ones(n)] if span is not None else [])
+    rules, sides = np.array(rules), np.array([0.0] * len(null) + ([span] if span else []))
+    m = len(rules)
+    system = np.block([[2 * (z.T * weight) @ z, rules.T], [rules, np.zeros((m, m))]])
+    right = np.concatenate([2 * (z.T * weight) @ y, sides])
+    return np.linalg.lstsq(system, right, rcond=None)[0][:n]
+
+
+@pytest.mark.parametrize("null", [(0,), (1, 4), (0, 2, 3, 5), (0, 1, 2, 3, 4)])
+def test_the_fit_without_null_players_is_the_fit_with_their_values_held_at_zero(null):
+    """P = 6, 12 pairs: fewer than P + 20, so that no columns of sizes are fitted beside."""
+    rng, n, index = np.random.default_rng(3), 6, named("shapley")
+    state, masks = kernel.step(kernel.init(n, index, 30, 5), 15)
+    values = rng.normal(size=(2, len(masks), 1))
+    ends = rng.normal(size=(2, 2, 1))
+    moves = np.ones((2, n), bool)
+    moves[0, list(null)] = False
+    got = kernel.result(state, values, ends[0], ends[1], moves)
+    drawn = {s: int((state.sizes == s).sum()) for s in (1, 2, 3)}
+    assert min(drawn.values()) > 0
+    # Of the kernel's mass, size 1: 1 / 5, 2: 1 / 8, 3: half of 1 / 9 (its pairs have two of it).
+    mass = {1: 1 / 5, 2: 1 / 8, 3: 0.5 / 9}
+    weight = np.array([mass[s] / drawn[s] for s in state.sizes.tolist()])
+    for row, held in ((0, null), (1, ())):
+        y = values[row, 0::2, 0] - values[row, 1::2, 0]
+        span = float(ends[1, row, 0] - ends[0, row, 0])
+        expected = least_squares(state.sets, y, weight, held, span)
+        # Equations of some 10 unknowns with condition below 1e3, in float64: 1e-12 with room.
+        np.testing.assert_allclose(got.values[row, :, 0], expected, rtol=0, atol=1e-11)
+        assert (got.values[row, list(held)] == 0).all()
+    alone = kernel.result(state, values[1:], ends[0, 1:], ends[1, 1:])
+    np.testing.assert_array_equal(got.values[1:], alone.values)

@@ -131,7 +131,7 @@ def masked(given: Any) -> Any:
     return {"ids": np.where(given["ids"] == PAD, PAD, MASK)}
 
 
-@pytest.mark.parametrize("estimator", ["auto", "permutation"])
+@pytest.mark.parametrize("estimator", ["auto", "permutation", "kernel"])
 @pytest.mark.parametrize("backend", ["jax", "host"])
 def test_padding_that_stays_as_it_is_has_exactly_no_value(backend: str, estimator: str) -> None:
     ids = sentences(N, 3)
@@ -242,14 +242,33 @@ def test_what_does_not_fit_the_instances_is_refused_before_the_model_is_asked() 
     refused(xj.Baseline(lambda rows: rows[:1]), "Return one for each")
     refused(xj.Baseline(lambda rows: rows[:, 0]), "what the function")
     refused(xj.Baseline(lambda rows: rows * np.nan), "what the function")
-    refused(D, "permutation", players=SEGMENTS, estimator="kernel", budget=13)
     refused(xj.Baseline(lambda rows: rows), "weights", weights=np.ones(1))
+    refused(
+        xj.Baseline(lambda rows: RNG.normal(size=rows.shape).astype("f4")),
+        "when it was asked again",
+    )
+    refused(lambda rows: rows, r"xaijax\.Baseline\(function\)")
 
 
 def test_other_methods_say_what_they_take() -> None:
-    data = X.reshape(N, F)
-    with pytest.raises(xj.InputError, match=r"Baseline\(function\)"):
-        xj.QII(wrapped("host"), data, pool=xj.Baseline(lambda rows: rows))
+    data, each = X.reshape(N, F), xj.Baseline(lambda rows: rows)
+    with pytest.raises(xj.InputError, match="got a Baseline. Give rows"):
+        xj.FederatedExplainer(wrapped("host"), each, {"guest": [0, 1]})(data)
+    with pytest.raises(xj.InputTypeError, match=r"perturbation=Baseline"):
+        xj.AnchorExplainer(wrapped("host"), each)
+
+
+def test_the_pixels_of_an_image_with_channels_are_numbered_with_or_without_them() -> None:
+    colours, others = RNG.normal(size=(N, SIDE, SIDE, 2)), RNG.normal(size=(B, SIDE, SIDE, 2))
+    asked = xj.as_model(lambda z: jnp.tanh(z.sum(axis=(1, 2, 3)) * z[:, 0, 0, 1]))
+    for numbers in (SEGMENTS, SEGMENTS[0]):
+        repeated = np.repeat(numbers[..., None], 2, axis=-1)
+        found, whole = (
+            xj.Explainer(asked, others, players=players)(colours) for players in (numbers, repeated)
+        )
+        np.testing.assert_array_equal(found.values, whole.values)
+    with pytest.raises(xj.InputError, match="shape"):
+        xj.Explainer(asked, others, players=SEGMENTS[:, :, 0])(colours)
 
 
 def test_one_trace_serves_all_instances() -> None:

@@ -206,14 +206,23 @@ class OwnFrame:
 
 REFUSED = {
     "lengths": ({"ids": np.zeros((2, L), int), "words": np.ones((3, L), bool)}, "same number"),
-    "structure": ({"ids": np.zeros((2, L), int)}, "structure"),
+    "structure": ({"ids": np.zeros((2, L), int)}, "X lacks 'words', which the background has"),
+    "another container": (
+        [np.zeros((2, L), int), np.ones((2, L), bool)],
+        "lacks 'ids', 'words'.*and has 'x0', 'x1'",
+    ),
+    "keys": ({"ids": np.zeros((2, L), int), 3: np.ones((2, L), bool)}, "do not sort"),
+    "twice": (
+        {"a.b": np.zeros((2, L), int), "a": {"b": np.ones((2, L), bool)}},
+        "two leaves are called 'a.b'",
+    ),
     "shape": ({"ids": np.zeros((2, 3), int), "words": np.ones((2, L), bool)}, "shape"),
     "texts": ({"ids": np.full((2, L), "a"), "words": np.ones((2, L), bool)}, "'ids'"),
     "dtype": ({"ids": np.zeros((2, L)), "words": np.ones((2, L), bool)}, "dtype"),
     "too large": ({"ids": np.full((2, L), 2**40), "words": np.ones((2, L), bool)}, "'ids'"),
     "no rows": ({"ids": np.zeros((0, L), int), "words": np.ones((0, L), bool)}, "row"),
     "a list": ({"ids": [[1, 2, 3, 4]], "words": np.ones((1, L), bool)}, "'ids"),
-    "an array": (np.zeros((2, 8)), "structure|array"),
+    "an array": (np.zeros((2, 8)), "X is one array, but the background has the leaves"),
     "nothing": ({"ids": np.zeros((2, L), int), "words": None}, "'words' is None"),
     "a frame": (
         {"ids": OwnFrame(), "words": np.ones((2, L), bool)},
@@ -235,7 +244,8 @@ BAD_PLAYERS = {
     "shape": ({"ids": np.arange(3), "words": np.full(L, -1)}, "'ids'"),
     "none": ({"ids": np.full(L, -1), "words": np.full(L, -1)}, "never replaced"),
     "below": ({"ids": np.arange(L), "words": np.full(L, -2)}, "-2"),
-    "structure": ({"ids": np.arange(L)}, "players"),
+    "structure": ({"ids": np.arange(L)}, "players lacks 'words', which one row has"),
+    "left out": ({"ids": None}, "players lacks 'words', which one row has"),
 }
 
 
@@ -260,6 +270,14 @@ def test_one_output_of_each_instance() -> None:
     np.testing.assert_array_equal(explain(rows, outputs=best).values, own.values)
     with pytest.raises(xj.InputError, match=f"each of the {N} instances"):
         explain(rows, outputs=[0])
+    with pytest.raises(xj.InputTypeError, match=r"column numbers.*got 'yes', a str"):
+        explain(rows, outputs=["yes"] * N)
+    named = xj.as_model(model, output_names=["yes", "no"])
+    of_names = xj.Explainer(named, donors, players=PLAYERS)
+    by_name = of_names(rows, outputs=np.array(["yes", "no"])[best])
+    np.testing.assert_array_equal(by_name.values, own.values)
+    with pytest.raises(xj.InputError, match=r"names of outputs, \['yes', 'no'\]; got 'maybe'"):
+        of_names(rows, outputs=["maybe"] * N)
 
 
 def test_a_player_may_own_entries_of_several_leaves() -> None:

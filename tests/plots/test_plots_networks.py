@@ -100,8 +100,12 @@ def test_players_of_each_image_have_their_values_and_outlines():
     assert np.isnan(
         drawn(plots.images(explanation, players=nobody).axes[1])[SEGMENTS[0] == 1]
     ).all()
-    alone = plots.image(explanation[1], players=SEGMENTS[1])
-    np.testing.assert_array_equal(drawn(alone), values[1][SEGMENTS[1]])
+    for numbers in (SEGMENTS[1], SEGMENTS[1][..., None].repeat(3, axis=-1)):
+        alone = plots.image(explanation[1], players=numbers)
+        np.testing.assert_array_equal(drawn(alone), values[1][SEGMENTS[1]])
+    channels = SEGMENTS[1][..., None] == np.arange(3)
+    with pytest.raises(InputError, match="channels of a pixel have players of their own"):
+        plots.image(explanation[1], players=channels.astype(int))
 
 
 def test_each_image_is_titled_with_the_output_chosen_for_it():

@@ -181,9 +181,20 @@ def rows_of(
     return array
 
 
+def leaves_of(given: Any, name: str) -> tuple[list[Any], Any]:
+    """(leaves, structure) of a container, None being a leaf; refuses keys that do not sort."""
+    try:
+        return jax.tree.flatten(given, is_leaf=lambda one: one is None)
+    except ValueError as reason:
+        raise InputTypeError(
+            f"{name}: the keys of a dict are of several types, which do not sort. Name all leaves "
+            "by texts."
+        ) from reason
+
+
 def rows_given(X: Any) -> int:
     """Rows of an argument that is not checked yet; 0 where that cannot be told."""
-    leaves = [X] if hasattr(X, "shape") else jax.tree.leaves(X)
+    leaves = [X] if hasattr(X, "shape") else leaves_of(X, "X")[0]
     shape = getattr(leaves[0], "shape", None) if leaves else None
     return int(shape[0]) if isinstance(shape, tuple) and shape else 0
 

@@ -16,6 +16,7 @@ Letters: N instances, P players, C coalitions asked, K outputs, D pairs drawn.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -133,26 +134,59 @@ def result(
 ) -> Result:
     """The fit, and its standard errors where at least P + 20 pairs (or all) were asked.
 
-    values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K].
+    values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K]. moves: which
+    players change anything, bool [N, P]; None: all. The others have value and error exactly 0, and
+    are left out of their instance's fit.
     """
-    del moves  # one fit serves all instances, also those in which a player changes nothing
     N, _, K = values.shape
-    P, D, fit = state.P, state.pairs, state.design
-    phi, errors = np.zeros((N, P, K)), np.full((N, P, K), np.nan)
+    P, D = state.P, state.pairs
+    found = Result(np.zeros((N, P, K)), np.zeros((N, P, K)), np.full((N, K), math.inf))
     shown = D >= min(P + design.SPARE, design.total_pairs(P))
-    for rows in stretches(N, 2 * D * K):
-        span = (full[rows] - empty[rows])[:, None]
-        added = fit.full[:, None] * span
-        y = values[rows, 0::2] - values[rows, 1::2] - fit.shift[:, None] * span
-        # matmul multiplies instance by instance, always in one shape: the bits of an instance do
-        # not depend on the others in the call, as they would in one product for all.
-        gamma = np.matmul(fit.solve, y)
-        if state.index.efficient:
-            phi[rows] = gamma[:, :P] + added[:, :P]
-        else:
-            gamma += added
-            phi[rows] = gamma[:, :P]
-        if shown:
-            residual = y - np.matmul(fit.columns, gamma)
-            errors[rows] = np.sqrt(np.matmul(fit.variance, residual**2))
-    return Result(phi, errors, np.full((N, K), fit.dof))
+    moves = np.ones((N, P), bool) if moves is None else moves
+    patterns, own = np.unique(moves, axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        players = np.flatnonzero(pattern)
+        if len(players):
+            fit, same = _fit(state, players), np.flatnonzero(own.reshape(-1) == number)
+            for part in stretches(len(same), 2 * D * K):
+                rows = same[part]
+                y = values[rows, 0::2] - values[rows, 1::2]
+                span = (full[rows] - empty[rows])[:, None]
+                _fill(found, rows, players, fit, y, span, state.index.efficient, shown)
+    return found
+
+
+def _fit(state: State, players: np.ndarray) -> design.Design:
+    """One fit for all instances in which these players, int [n], change anything."""
+    if len(players) == state.P:
+        return state.design
+    return design.design(state.P, state.index, state.sizes, state.sets, players)
+
+
+def _fill(
+    found: Result,
+    rows: np.ndarray,
+    players: np.ndarray,
+    fit: design.Design,
+    y: np.ndarray,
+    span: np.ndarray,
+    efficient: bool,
+    shown: bool,
+) -> None:
+    """Write values and errors of the players of these rows; y [n, D, K], span [n, 1, K]."""
+    n, at = len(players), np.ix_(rows, players)
+    added = fit.full[:, None] * span
+    y = y - fit.shift[:, None] * span
+    # matmul multiplies instance by instance, always in one shape: the bits of an instance do
+    # not depend on the others in the call, as they would in one product for all.
+    gamma = np.matmul(fit.solve, y)
+    if efficient:
+        found.values[at] = gamma[:, :n] + added[:, :n]
+    else:
+        gamma += added
+        found.values[at] = gamma[:, :n]
+    found.dof[rows] = fit.dof
+    found.std_errors[at] = np.nan
+    if shown:
+        residual = y - np.matmul(fit.columns, gamma)
+        found.std_errors[at] = np.sqrt(np.matmul(fit.variance, residual**2))

@@ -156,8 +156,14 @@ def _size_columns(P: int, index: Index, mass: dict[int, float], ends: float) -> 
     return np.array(columns[first:]).reshape(-1, len(t)).T
 
 
-def design(P: int, index: Index, sizes: np.ndarray, sets: np.ndarray) -> Design:
+def design(
+    P: int, index: Index, sizes: np.ndarray, sets: np.ndarray, players: np.ndarray | None = None
+) -> Design:
     """Weighted least squares over all coalitions, estimated from the pairs drawn.
+
+    players: places int [n] of the players that are fitted, n >= 1; None: all. The others are null
+    players, whose value is 0. The values of a game solve the problem over all coalitions, so that
+    they solve it with its null players held at 0, too. The P in the shapes below is then n.
 
     A pair of size s is in the sample with chance pi = m_s / M_s and stands for 1 / pi pairs
     (Horvitz and Thompson 1952), so that the m_s pairs share the mass of their stratum. The mass of
@@ -182,26 +188,27 @@ def design(P: int, index: Index, sizes: np.ndarray, sets: np.ndarray) -> Design:
     weight = np.array([shared[s] / drawn[s] for s in sizes.tolist()])
     out = 1 - np.array([drawn[s] / sampling.pairs_of_size(P, s) for s in sizes.tolist()])
 
-    z = np.where(sets, 1.0, -1.0)
+    z = np.where(sets if players is None else sets[:, players], 1.0, -1.0)
+    n = z.shape[1]
     mean = z.mean(axis=1, keepdims=True) if index.efficient else np.zeros((len(z), 1))
     extra = _size_columns(P, index, mass, ends)
     E = extra.shape[1] if len(sizes) >= P + SPARE else 0
     while True:
         columns = np.concatenate([z - mean, extra[sizes, :E]], axis=1)
-        end = np.concatenate([np.ones(P), extra[-1, :E]])
+        end = np.concatenate([np.ones(n), extra[-1, :E]])
         weighted = (columns * weight[:, None]).T
         gram = weighted @ columns + ends * np.outer(end, end)
         if index.efficient:
-            gram[:P, :P] += 1.0 / P  # fixes sum phi' = 0, changes nothing else
+            gram[:n, :n] += 1.0 / n  # fixes sum phi' = 0, changes nothing else
         if E == 0 or _sound(gram):
             break
         E -= 1
     solved = np.linalg.solve(gram, np.column_stack([weighted, ends * end]))
     solve, full = np.ascontiguousarray(solved[:, :-1]), solved[:, -1]
     if index.efficient:
-        full = np.concatenate([np.full(P, 1.0 / P), np.zeros(E)])
+        full = np.concatenate([np.full(n, 1.0 / n), np.zeros(E)])
     own = np.einsum("ij,ji->j", solve, columns)
-    squares = solve[:P] ** 2 * out
+    squares = solve[:n] ** 2 * out
     variance = squares / np.maximum(1 - own, 1e-6)
     fourth = (squares**2).sum(axis=1)
     if not out.any():

@@ -159,7 +159,7 @@ def result(
     """
     N, _, K = values.shape
     P = state.drawn.P
-    alone, errors, dof = kernel.result(state.drawn, values, empty, full)
+    alone, errors, dof = kernel.result(state.drawn, values, empty, full, moves)
     both = np.concatenate([(full + empty)[:, None], values[:, 0::2] + values[:, 1::2]], axis=1) / 2
     found, spread = _pairs(state, both)
     pairs, pair_errors = found[:, P:], spread[:, P:]
@@ -167,6 +167,7 @@ def result(
     if moves is not None:
         known = ~(moves[:, i] & moves[:, j])
         pairs[known], pair_errors[known] = 0.0, 0.0
+        spread[:, :P][~moves] = 0.0
     if state.index.efficient:  # n-Shapley values of order 2: a player less half of its pairs
         for end in (i, j):
             np.subtract.at(alone.swapaxes(0, 1), end, pairs.swapaxes(0, 1) / 2)

@@ -30,7 +30,6 @@ from xaijax.games.ways.choose import SemivalueWay
 from xaijax.games.ways.listed import Masks, WithWhole
 from xaijax.games.ways.tables import full_tables
 from xaijax.games.ways.totals import Stretch, Totals, Weights
-from xaijax.tables.own_table import OwnTable
 from xaijax.tables.table import Table
 
 CLOSED_ROWS = 4096  # instances answered together by a closed form
@@ -95,14 +94,6 @@ class Game:
     def walks(self) -> bool:
         """Whether `walk` can be asked; the first question probes the model."""
         return choose.walked(self.ask)
-
-    @property
-    def lacks_players(self) -> bool:
-        """Whether, of players or baselines of each instance, some instance has nothing to keep of a
-        player: it lacks the player, or is there as its baseline.
-        """
-        own = isinstance(self.setting.replacement.table, OwnTable)
-        return own and not self.ask.codes[:, : self.P].all()
 
     @property
     def outputs(self) -> int:

@@ -190,6 +190,13 @@ def numbering(players: Any, H: int, W: int, n: int = 0, N: int = 1) -> np.ndarra
     given = np.asarray(players)
     if given.dtype.kind not in "iu":
         raise InputTypeError(f"players: got dtype {given.dtype}; whole numbers [H, W] are needed.")
+    if given.ndim > 2 and given.shape[:-1] in ((H, W), (N, H, W)) and given.shape != (N, H, W):
+        if (given != given[..., :1]).any():  # as `Explainer` takes them, of images with channels
+            raise InputError(
+                "players: the channels of a pixel have players of their own. Give one player for "
+                f"each pixel, ({H}, {W}); image() without players= shows their sums."
+            )
+        given = given[..., 0]
     if given.shape == (N, H, W):
         return given[n]
     if given.shape != (H, W):

@@ -84,6 +84,13 @@ class OwnTable:
         changed = np.ones(own.shape, bool)
         if self.stand_ins is not None:
             inner, stand_in = inner.encode(self._stood_in(rows))
+            again = np.asarray(inner.encode(self._stood_in(rows))[1])
+            if (_bits(np.asarray(stand_in)) != _bits(again)).any():
+                raise InputError(
+                    "the function of Baseline returned other rows when it was asked again. Values "
+                    "would be about one draw of it: let it draw by a seed of its own, or give the "
+                    "rows that it may draw as background."
+                )
             changed = _bits(own) != _bits(np.asarray(stand_in))
         # A player whose entries are all as in the baseline has nothing to keep, as one that the
         # instance lacks.

@@ -6,7 +6,7 @@ Letters: M rows, L leaves, F entries of one row in all leaves.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -74,15 +74,29 @@ class Layout:
         return jax.tree.unflatten(self.structure, leaves)
 
 
-def named_leaves(given: Any) -> tuple[list[str], list[Any], Any]:
-    """(names, leaves, structure) of a tree; a leaf is named by its place, "text.ids" say."""
-    found, structure = jax.tree_util.tree_flatten_with_path(given)
+def leaf_names(given: Any) -> list[str]:
+    """Of a tree, by their places, "text.ids" say; None is a leaf."""
+    found, _ = jax.tree_util.tree_flatten_with_path(given, is_leaf=lambda one: one is None)
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in found]
-    return (
-        ["x" + n if n[:1].isdigit() else n for n in names],
-        [leaf for _, leaf in found],
-        structure,
-    )
+    return ["x" + n if n[:1].isdigit() else n for n in names]
+
+
+def difference(given: Any, wanted: Layout, owner: str) -> str:
+    """What is other in the leaves given than in those of the owner, for a message."""
+    if not is_tree(given):
+        return f"is one array, but {owner} has the leaves {_quoted(wanted.names)}"
+    names = leaf_names(given)
+    lacks = [name for name in wanted.names if name not in names]
+    more = [name for name in names if name not in wanted.names]
+    if not lacks and not more:
+        return f"has the leaves of {owner}, {_quoted(names)}, in a container of another type"
+    told = [f"lacks {_quoted(lacks)}, which {owner} has"] if lacks else []
+    told += [f"has {_quoted(more)}, which {owner} has not"] if more else []
+    return ", and ".join(told)
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))
 
 
 def arrays_of(given: Any, argument: str) -> tuple[list[str], list[np.ndarray], Any]:
@@ -90,19 +104,23 @@ def arrays_of(given: Any, argument: str) -> tuple[list[str], list[np.ndarray], A
 
     Raises InputError and InputTypeError, which name the leaf.
     """
-    empty = jax.tree_util.tree_flatten_with_path(given, is_leaf=lambda one: one is None)[0]
-    for path, leaf in empty:
+    leaves, structure = checks.leaves_of(given, argument)
+    names = leaf_names(given)
+    if not leaves:
+        raise InputError(f"{argument} is a {type(given).__name__} without arrays.")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(
+            f"{argument}: two leaves are called {twice!r}, which is the key {twice!r} and also a "
+            "place within a container. Rename one."
+        )
+    arrays = []
+    for name, leaf in zip(names, leaves, strict=True):
         if leaf is None:
-            name = jax.tree_util.keystr(path, simple=True, separator=".")
             raise InputTypeError(
                 f"{argument}: the leaf {name!r} is None; an array is needed whose first axis is "
                 "rows. Leave it out of the container, or close over what is the same in all rows."
             )
-    names, leaves, structure = named_leaves(given)
-    if not leaves:
-        raise InputError(f"{argument} is a {type(given).__name__} without arrays.")
-    arrays = []
-    for name, leaf in zip(names, leaves, strict=True):
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             raise InputTypeError(
                 f"{argument}: the leaf {name!r} is a {type(leaf).__name__}; an array is needed "

@@ -17,7 +17,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.tables.given_rows import GivenRows
-from xaijax.tables.tree import arrays_of, is_tree, named_leaves
+from xaijax.tables.tree import arrays_of, is_tree
 
 
 class TreeRows(GivenRows):
@@ -33,7 +33,7 @@ class TreeRows(GivenRows):
 
     @cached_property
     def _leaves(self) -> list[np.ndarray]:
-        return [np.asarray(leaf) for leaf in named_leaves(self.given)[1]]
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(self.given)]
 
     def _of_each(self, made: Any) -> Any:
         return jax.tree.map(lambda leaf: made(np.asarray(leaf)), self.given)
@@ -115,7 +115,7 @@ class TreeRows(GivenRows):
 
     def with_row(self, columns: Sequence[int], row: Any) -> Any:
         """Those entries at the values of a row, a tree of arrays less their first axis."""
-        beside = [np.asarray(leaf).reshape(-1) for leaf in named_leaves(row)[1]]
+        beside = [np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(row)]
         out, start = [], 0
         for leaf, given in zip(self._leaves, beside, strict=True):
             own = [c - start for c in columns if 0 <= c - start < len(given)]

@@ -21,7 +21,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.tables.table import one_nan
-from xaijax.tables.tree import Layout, arrays_of
+from xaijax.tables.tree import Layout, arrays_of, difference
 
 
 class TreeTable:
@@ -56,9 +56,7 @@ class TreeTable:
         layout = self.layout
         names, arrays, structure = arrays_of(X, name)
         if structure != layout.structure:
-            raise InputError(
-                f"{name} has the structure {structure}, but {owner} has {layout.structure}."
-            )
+            raise InputError(f"{name} {difference(X, layout, owner)}.")
         read = []
         rows = zip(names, arrays, layout.shapes, layout.dtypes, strict=True)
         for leaf, array, shape, wanted in rows:

@@ -49,10 +49,13 @@ def chosen_column() -> Score:
     return Score(ChosenColumn(), reads_own=True, made_of_own=largest, chooses=True)
 
 
-def read_outputs(outputs: Any, N: int, classes: Sequence[Any] | None) -> np.ndarray | None:
+def read_outputs(
+    outputs: Any, N: int, classes: Sequence[Any] | None, names: Sequence[str] | None = None
+) -> np.ndarray | None:
     """Column numbers, float64 [N, 1], of the argument `outputs=`; None: the predicted ones.
 
-    Where classes are known, an entry is read as a label. Raises InputError and InputTypeError.
+    Where classes are known, an entry is read as a label. Else one that is text is the name of an
+    output, of names [K]. Raises InputError and InputTypeError.
     """
     if isinstance(outputs, str) and outputs == PREDICTED:
         return None
@@ -63,18 +66,24 @@ def read_outputs(outputs: Any, N: int, classes: Sequence[Any] | None) -> np.ndar
             f"outputs= must be 'predicted' or one output for each of the {N} instances; got "
             f"{checks.shown(outputs) if array.ndim == 0 else f'shape {array.shape}'}."
         )
-    if classes is not None:
-        places = {label: place for place, label in enumerate(classes)}
-        unknown = [label for label in array.tolist() if label not in places]
+    given = array.tolist()
+    named = classes is None and names is not None and all(isinstance(one, str) for one in given)
+    labels = names if named else classes
+    if labels is not None:
+        places = {label: place for place, label in enumerate(labels)}
+        unknown = [one for one in given if isinstance(one, list | dict) or one not in places]
         if unknown:
+            what = "names of outputs" if named else "class labels"
             raise InputError(
-                f"outputs= must hold class labels, {list(classes)[:10]}; got {unknown[0]!r}."
+                f"outputs= must hold {what}, {list(labels)[:10]}; got {checks.shown(unknown[0])}."
             )
-        return np.array([[places[label]] for label in array.tolist()], np.float64)
-    if not all(isinstance(one, int) and not isinstance(one, bool) for one in array.tolist()):
+        return np.array([[places[label]] for label in given], np.float64)
+    wrong = [one for one in given if not isinstance(one, int) or isinstance(one, bool)]
+    if wrong:
         raise InputTypeError(
             f"outputs= must hold column numbers, since the model's classes are not known; got "
-            f"dtype {array.dtype}. Give as_model classes= to use labels."
+            f"{checks.shown(wrong[0])}, a {type(wrong[0]).__name__}. Give as_model classes= to use "
+            "labels, or output_names= to use names."
         )
     return array.astype(np.float64)[:, None]
 

@@ -13,10 +13,15 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.games.measure.asked_model import AskedModel
-from xaijax.games.measure.replacement import Replacement
+from xaijax.games.measure.replacement import Baseline, Replacement
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.coded_table import CodedTable
 from xaijax.tables.own_table import OwnTable
+
+
+def stand_ins_of(background: Any) -> Callable[[Any], Any] | None:
+    """The function of `Baseline(function)`, which makes a row for each instance; None: no such."""
+    return background.of_each if isinstance(background, Baseline) else None
 
 
 def with_own(

@@ -19,7 +19,7 @@ from xaijax.players.players import (
     players_numbered,
 )
 from xaijax.tables.table import Table
-from xaijax.tables.tree import Layout
+from xaijax.tables.tree import Layout, difference
 from xaijax.tables.tree_table import TreeTable, by_leaves
 
 
@@ -28,8 +28,9 @@ def players_of_rows(
 ) -> Players | OwnPlayers:
     """Read the `players=` argument for rows of a table; names: [F], where others than its own.
 
-    An array of whole numbers [N, *F] numbers the entries of each instance for itself. Of rows in
-    several arrays players is also a container of the same structure, with numbers for each leaf:
+    An array of whole numbers [N, *F] numbers the entries of each instance for itself. Of images
+    with channels, [H, W, C], it may leave the last axis out: a pixel is then one player's. Of rows
+    in several arrays players is also a container of the same structure, with numbers for each leaf:
     shaped like a row of it, like N rows, one for all its entries, or None (each of its entries is a
     player). Leaves may share numbers. In groups of columns the name of a leaf means all its
     entries. Else see `players_from`.
@@ -41,35 +42,33 @@ def players_of_rows(
         if numbers.ndim == 2:
             return own_players(numbers)
         return _named_by_leaves(players_numbered(numbers, table.layout.labels), table.layout)
-    rank = getattr(players, "ndim", None)
-    if rank == len(table.shape) + 1 and players.shape[1:] == table.shape:
-        given = np.asarray(players)
-        if given.dtype.kind in "iu":
+    shape = table.shape
+    if hasattr(players, "shape") and hasattr(players, "dtype"):
+        given = with_channels(np.asarray(players), shape)
+        if given.ndim == len(shape) + 1 and given.shape[1:] == shape and given.dtype.kind in "iu":
             return own_players(given.reshape(len(given), -1))
-    return players_from(players, names or table.feature_names, table.shape)
+        players = given
+    return players_from(players, names or table.feature_names, shape)
 
 
-def shared_players(players: Any, table: Table) -> Players:
-    """The same where all instances share the players; raises InputError for others."""
-    found = players_of_rows(players, table)
-    if isinstance(found, OwnPlayers):
-        raise InputError(
-            "players numbers the entries of each instance, which Explainer and AnchorExplainer "
-            "take, and no others. Give one "
-            "numbering for all rows."
-        )
-    return found
+def with_channels(given: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers [H, W] or [N, H, W] of images of shape (H, W, C), repeated for each channel."""
+    if len(shape) < 3 or given.shape in (shape, (*given.shape[:1], *shape)):
+        return given
+    if given.shape not in (shape[:-1], (*given.shape[:1], *shape[:-1])):
+        return given
+    return np.broadcast_to(given[..., None], (*given.shape, shape[-1]))
 
 
 def _in_line(players: Any, table: TreeTable) -> np.ndarray | None:
     """Numbers of all entries, int64 [F] or [N, F]; None where the players are given as groups."""
     leaves, structure = jax.tree.flatten(players, is_leaf=lambda one: one is None)
     if structure != table.layout.structure:
-        if any(hasattr(one, "dtype") for one in leaves):
+        if any(one is None or hasattr(one, "dtype") for one in leaves):
             raise InputError(
-                f"players has arrays in the structure {structure}, but one row has "
-                f"{table.layout.structure}. Give numbers for every leaf: -1 for one that is never "
-                "replaced, None for one whose entries are players each."
+                f"players {difference(players, table.layout, 'one row')}. Give numbers for every "
+                "leaf: -1 for one that is never replaced, None for one whose entries are players "
+                "each."
             )
         return None
     layout = table.layout
@@ -102,7 +101,7 @@ def _whole(given: Any, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
     """Numbers of the players of one leaf, [F] or [N, F]; None stays None."""
     if given is None:
         return None
-    own = np.asarray(given)
+    own = with_channels(np.asarray(given), shape)
     of_each = own.ndim == len(shape) + 1 and own.shape[1:] == shape
     if own.dtype.kind not in "iu" or not (of_each or own.shape in (shape, ())):
         raise InputError(

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
 from xaijax.games.measure.asked_model import AskedModel
@@ -35,7 +35,8 @@ class Baseline:
     Give it as `background=` or `pool=`. `Baseline(row)` is that row. `Baseline("median", rows)` and
     `Baseline("mean", rows)` are one row that is computed from many, column by column.
     `Baseline(function)` makes a row for each instance: a blurred image, its mean colour, a sentence
-    of masks with its padding kept. It is for `background=` of `Explainer`.
+    of masks with its padding kept. It is for `background=` of `Explainer`, `pool=` of
+    `QII` and `perturbation=` of `AnchorExplainer`.
 
     Args:
         row: "median", "mean", or the row itself: an array [F] (or shaped like one instance), a
@@ -86,8 +87,9 @@ class Baseline:
         """The one row as a batch: array [1, *F], or a frame of one row."""
         if self.of_each is not None:
             raise InputError(
-                f"{name}: Baseline(function) makes a row for each instance, which only "
-                "background= of Explainer takes. Give one row, or background rows."
+                f"{name}: Baseline(function) makes a row for each instance, which background= of "
+                "Explainer, pool= of QII and perturbation= of AnchorExplainer take. Give one row, "
+                "or rows."
             )
         if isinstance(self.row, str):
             return rows_of(self.rows).summary(self.row, name, allow_nan)
@@ -162,6 +164,11 @@ def replacement_of(model: AskedModel, background: Any, weights: Any, X: Any = No
             return _replacement(model, table, rows, (np.ones(1), None), "function")
         rows = background.as_rows(model.allow_nan)
     else:
+        if callable(background) and not hasattr(background, "__array__"):
+            raise InputTypeError(
+                "background is a function. One that makes a row for each instance is said by "
+                "xaijax.Baseline(function)."
+            )
         rows = background
     kind = "baseline" if isinstance(background, Baseline) else "rows"
     _refuse_several(model, background)
@@ -175,7 +182,8 @@ def intervention_of(
 ) -> Replacement:
     """Read the `pool=` of QII: donor rows, or a `Baseline`, read by the table of the data.
 
-    kind: "rows", "baseline", or "sampler" where the rows are draws, to be taken in order.
+    kind: "rows", "baseline", "sampler" where the rows are draws, to be taken in order, or
+    "function" where pool is a row in place of the baselines that instances have for themselves.
 
     Raises InputError and InputTypeError as `replacement_of`.
     """
@@ -193,6 +201,11 @@ def pool_of(model: AskedModel, data: Any, weights: Any) -> Replacement:
 
     Raises InputError and InputTypeError as `replacement_of`.
     """
+    if isinstance(data, Baseline):
+        raise InputTypeError(
+            "data= of AnchorExplainer is rows, by which coverage is counted. A Baseline is what "
+            "stands in for free players: say perturbation=Baseline(...)."
+        )
     table = table_of(model, data, "data")
     rows = table.read(data, "data", model.allow_nan, "the model")
     checked = checks.row_weights(weights, len(rows_of(rows)), "weights", "the data")

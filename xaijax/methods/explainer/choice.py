@@ -88,11 +88,6 @@ def choose(game: Game, survey: Survey, estimator: str, index: Index, budget: int
                 "estimator='kernel' leaves a random model's own noise out of its standard errors. "
                 "Say estimator='permutation' with deterministic=False."
             )
-        if estimator == "kernel" and game.lacks_players:
-            raise InputError(
-                "estimator='kernel' draws coalitions of all players, but some instances lack "
-                "players, whose values would not be 0. Say estimator='permutation'."
-            )
         sampler = _checked(estimator, P, index, allowed)
         refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
         return Choice(~everything, sampler, allowed)
@@ -107,7 +102,6 @@ def choose(game: Game, survey: Survey, estimator: str, index: Index, budget: int
     # The kernel's standard errors do not know the noise of a random model; those of orders do.
     random = not game.setting.model.deterministic
     many = allowed >= KERNEL_BUDGET * P and P <= KERNEL_PLAYERS and not random
-    many = many and not game.lacks_players
     sampler = _checked("kernel" if many else "permutation", P, index, allowed)
     refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
     return Choice(fits, sampler, allowed)

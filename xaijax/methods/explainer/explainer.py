@@ -23,7 +23,7 @@ from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game, Survey
 from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.chosen import chosen_column, read_outputs, refuse_columns
-from xaijax.games.measure.own_rows import with_own
+from xaijax.games.measure.own_rows import stand_ins_of, with_own
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import quantity_of
 from xaijax.games.measure.replacement import Baseline, replacement_of
@@ -171,7 +171,7 @@ class Explainer:
         limits = limits_of(batch_size, max_memory, devices, tile)
         self._given = background, weights, players, index, limits
         self._evaluator: Evaluator | None = None
-        self._of_each = background.of_each if isinstance(background, Baseline) else None
+        self._of_each = stand_ins_of(background)
         if self._of_each is None:
             self._open()
 
@@ -336,7 +336,8 @@ class Explainer:
         checks.on_devices(X, "X", evaluator.setting.devices)
         own = None
         if outputs is not None:
-            own = read_outputs(outputs, len(rows_of(rows)), self.model.classes)
+            names = getattr(self.model, "output_names", None)
+            own = read_outputs(outputs, len(rows_of(rows)), self.model.classes, names)
         game = Game(evaluator, rows, self.quantity, progressed, asks, own=own)
         survey = game.survey()
         choice = choose(game, survey)

@@ -160,13 +160,10 @@ class SetsAsked:
                 "estimator='permutation' samples no interactions: of the coalitions of an order "
                 "few tell of a pair. Say estimator='kernel' or 'auto'."
             )
-        if not game.setting.model.deterministic or game.lacks_players:
-            what = (
-                "a random model" if not game.setting.model.deterministic else "players of each row"
-            )
+        if not game.setting.model.deterministic:
             raise InputError(
-                f"interactions of {what} are enumerated, not sampled. Say estimator='exact', or "
-                "unite columns with players=."
+                "interactions of a random model are enumerated, not sampled. Say "
+                "estimator='exact', or unite columns with players=."
             )
         if self.index.sampled and self.order == SAMPLED_ORDER and game.P > 1:
             return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from copy import copy
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game
-from xaijax.games.measure.players_of_rows import shared_players
+from xaijax.games.measure.asked_model import AskedModel
+from xaijax.games.measure.own_rows import stand_ins_of, with_own
+from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement import intervention_of, table_of
 from xaijax.methods.qii.arguments import (
@@ -41,11 +43,14 @@ from xaijax.methods.qii.subsample import (
     sample_facts,
     sample_of,
 )
-from xaijax.players.players import column_labels
+from xaijax.players.players import OwnPlayers, column_labels
 from xaijax.results.subsample import Subsample
 from xaijax.tables.coded_table import CodedTable, read_by
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import Table
+
+# Pools of a `Baseline`, in the words of the repr.
+ONE_ROW = {"baseline": "one constant pool row", "function": "a baseline of each instance"}
 
 
 class Problem:
@@ -111,10 +116,13 @@ class Problem:
         if pool is None:
             pool_weights = data_weights if pool_weights is None else pool_weights
         donors, kind = pool_rows(pool, data, pool_weights, self.plan, samples)
+        stand_ins = stand_ins_of(pool)
+        if stand_ins is not None:
+            donors, kind = rows_of(self.data).part(0, 1), "function"
         replacement = intervention_of(model, table, donors, pool_weights, kind)
         self.table = read_by(replacement.table)  # compares rows as they are, not as JAX rounds them
         labels = self.table.feature_names or tuple(column_labels(table.shape))
-        self.players = shared_players(players, self.table)
+        self.players = players_of_rows(players, self.table)
         asked = data if self.subsample is None else self.subsample.full
         self.full_mask = members_of(members, self.interest, asked, labels, len(rows_of(asked)))
         self.mask = members_drawn(self.full_mask, self.subsample, self.interest)
@@ -128,7 +136,9 @@ class Problem:
         self.facts |= sample_facts(self.sample)
         declared = positive is not None or self.outcome.classes is not None
         self.facts["positive_given"] = declared or not self.outcome.needs_positive
-        self.evaluator = Evaluator(self.outcome.model, replacement, self.players, self.limits)
+        asked_model = cast(AskedModel, self.outcome.model)
+        parts = with_own(asked_model, replacement, self.players, stand_ins)
+        self.evaluator = Evaluator(asked_model, *parts, self.limits)
         # The data as codes, and by which table.
         self._codes: tuple[Table, tuple[Table, np.ndarray]] | None = None
         self.positive: Any = None
@@ -139,6 +149,11 @@ class Problem:
 
     def prior(self) -> np.ndarray:
         """Pr[S] of the data itself; see `QII.prior`."""
+        if isinstance(self.players, OwnPlayers):
+            raise InputError(
+                "prior() is of columns that are players in all rows; players numbers the entries "
+                "of each instance. Give Pr[S] as an array [2**P]."
+            )
         return prior_of(self.data, self.players, self.weights)
 
     def whose(self, X: Any) -> str:
@@ -192,8 +207,8 @@ class Problem:
 
     def _pool_described(self) -> str:
         pool = self.evaluator.setting.replacement
-        if pool.kind == "baseline":
-            return "one constant pool row"
+        if pool.kind in ONE_ROW:
+            return ONE_ROW[pool.kind]
         what = "pool rows of a sampler" if pool.kind == "sampler" else "pool rows"
         weighted = " (weighted)" if pool.weights_sum is not None else ""
         return f"{pool.rows_given:,} {what}{weighted}"
@@ -249,6 +264,8 @@ class Problem:
         self.evaluator.setting.refuse_too_little_memory()
         quantity = self._quantity(distances)
         own = self.data if rows is None else rows
+        if isinstance(self.players, OwnPlayers):
+            self.players.refuse_others(len(rows_of(own)))
         if evaluator is None:
             encoded = self._encoded if own is self.data else None
             game = Game(self.evaluator, own, quantity, encoded=encoded)

@@ -113,6 +113,7 @@ def explanation(
         kind=kind,
         stats=_stats(asked, game, found, kind, before, seconds),
         provenance=provenance(asked, game, index, rows) | {"explained": whose},
+        present=getattr(asked.players, "present", None) if game.quantity.groups is None else None,
     )
 
 

@@ -17,6 +17,7 @@ from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.ways.plain import ToInts, plain_sums
 from xaijax.methods.qii import guards, quantities
 from xaijax.methods.qii.index import QiiIndex
+from xaijax.players.players import OwnPlayers
 from xaijax.players.sets import all_masks
 from xaijax.results.recount import LATTICE, ExactSums, Sample
 from xaijax.tables.rows import rows_of
@@ -59,6 +60,11 @@ class QiiRecount:
         problem = self._problem
         if problem.interest not in BOUNDED:
             return "its quantity is one of your own, whose bound nobody has proved"
+        if (
+            isinstance(problem.players, OwnPlayers)
+            or problem.evaluator.setting.replacement.kind == "function"
+        ):
+            return "each instance has players or a baseline of its own, of which nothing is proved"
         if not problem.evaluator.setting.model.deterministic:
             return "the model is declared deterministic=False, so a row has no answer of its own"
         if guards.is_prior(problem, self.chance):

@@ -53,10 +53,13 @@ def equinox_module(f: Any, params: Any, state: Any, backend: str) -> Source:
         )
     more = [one for one in missing(f, 1) if one != "state"]
     if more:
+        leaves = ", ".join(f"'{one}': ..." for one in more)
+        own = ", ".join(f"X['{one}']" for one in more)
         raise InputTypeError(
             f"f= is the Equinox module {name}, which takes {', '.join(more)} beside a row, and "
-            f"as_model maps f(x) over rows. Close over "
-            f"{'it' if len(more) == 1 else 'them'}: as_model(lambda X: "
+            f"as_model maps f(x) over rows. Where each row has its own, give rows "
+            f"{{'x': ..., {leaves}}}: as_model(lambda X: jax.vmap(module)(X['x'], {own})). What is "
+            f"the same for all rows goes into a function of them: as_model(lambda X: "
             f"jax.vmap(lambda x: module(x, {', '.join(more)}))(X))."
         )
     module = equinox.nn.inference_mode(f)

@@ -60,10 +60,10 @@ def linen_module(f: Any, params: Any, state: Any, backend: str) -> Source:
         call,
         2,
         f"the Flax module {name}",
-        "as_model(lambda variables, X: module.apply(variables, X, {more}), variables).",
+        "as_model(lambda variables, X: module.apply(variables, {given}), variables)",
     )
     read = checked_params(variables)
-    return _source(name, apply, in_inference(call), read, (module, read, None))
+    return _source(name, apply, _said_in_call(module, call), read, (module, read, None))
 
 
 def _of_train_state(state: Any) -> Source:
@@ -74,7 +74,8 @@ def _of_train_state(state: Any) -> Source:
     name, mode = getattr(apply, "__name__", "apply_fn"), in_inference(apply)
     if isinstance(module, linen.Module):
         module = _inference_form(module)
-        name, mode, apply = type(module).__name__, in_inference(type(module).__call__), module.apply
+        name, apply = type(module).__name__, module.apply
+        mode = _said_in_call(module, type(module).__call__)
     variables = {"params": state.params}
     if getattr(state, "batch_stats", None) is not None:
         variables["batch_stats"] = state.batch_stats
@@ -87,18 +88,18 @@ def _source(
     name: str, apply: Callable[..., Any], mode: dict[str, bool], variables: Any, again: Any
 ) -> Source:
     def head(variables: Any, rows: Any) -> Any:
-        flax = sys.modules["flax.errors"]
-        try:
-            return apply(variables, rows, **mode)
-        except (flax.ModifyScopeVariableError, flax.InvalidRngError) as exc:
-            raise InputTypeError(
-                f"f= is the Flax module {name} in training mode: it writes its variables or draws "
-                f"random numbers when it answers ({type(exc).__name__}). Pass it in inference "
-                f"form: as_model(lambda variables, X: module.apply(variables, X, train=False), "
-                f"variables), with what your module calls its mode in place of train."
-            ) from exc
+        return apply(variables, rows, **mode)
 
     return module_source("a Flax module, traced by JAX", name, head, variables, again=again)
+
+
+def _said_in_call(module: Any, call: Callable[..., Any]) -> dict[str, bool]:
+    """The mode as keywords of the call, but for what the module's own fields say already."""
+    return {
+        name: value
+        for name, value in in_inference(call).items()
+        if getattr(module, name, None) is None
+    }
 
 
 def _inference_form(module: Any) -> Any:

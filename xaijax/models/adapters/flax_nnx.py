@@ -34,7 +34,7 @@ def nnx_module(f: Any, params: Any, state: Any, backend: str) -> Source:
         1,
         f"the Flax nnx module {name}",
         "graphdef, state = nnx.split(module); as_model(lambda state, X: "
-        "nnx.merge(graphdef, state)(X, {more}), params=state).",
+        "nnx.merge(graphdef, state)({given}), params=state)",
     )
     clone = nnx.clone(f)
     clone.eval()

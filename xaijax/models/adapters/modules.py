@@ -39,22 +39,37 @@ def missing(call: Callable[..., Any], first: int) -> list[str]:
 
 
 def refuse_missing(call: Callable[..., Any], first: int, told: str, way: str) -> None:
-    """Raise InputTypeError where `call` must be given more than rows; `way` says what to write."""
+    """Raise InputTypeError where `call` must be given more than rows.
+
+    way: what to write, with {given} for the arguments that the module gets.
+    """
     more = missing(call, first)
     if more:
+        leaves = [[*_parameters(call)][first - 1], *more]
+        container = "{" + ", ".join(f"'{one}': ..." for one in leaves) + "}"
+        of_rows = way.format(given=", ".join(f"X['{one}']" for one in leaves))
         raise InputTypeError(
-            f"f= is {told}, which takes {', '.join(more)} beside rows. Give them in a function of "
-            f"rows: {way.format(more=', '.join(more))}"
+            f"f= is {told}, which takes {', '.join(more)} beside rows. Where each row has its own, "
+            f"give rows {container}: {of_rows}. What is the same for all rows goes into a function "
+            f"of them: {way.format(given=', '.join(['X', *more]))}."
         )
 
 
-def refuse_options(library: str, backend: str, params: Any = None, state: Any = None) -> None:
-    """Raise InputError for arguments that a module of the library does not take."""
+def refuse_options(
+    library: str,
+    backend: str,
+    params: Any = None,
+    state: Any = None,
+    way: str = "model.replace(params=...) sets new ones",
+) -> None:
+    """Raise InputError for arguments that a module of the library does not take; way: to set its
+    parameters.
+    """
     for name, value in (("params", params), ("state", state)):
         if value is not None:
             raise InputError(
                 f"{name}= is not accepted for a {library} module, which brings its own. Leave it "
-                f"out; model.replace(params=...) sets new ones."
+                f"out; {way}."
             )
     if backend == "host":
         raise InputError(

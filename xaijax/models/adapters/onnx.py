@@ -40,7 +40,7 @@ def onnx_file(f: Any, params: Any, state: Any, backend: str) -> Source:
     Raises ImportError where onnxruntime is not installed, InputError for a file that it cannot
     read or that has other inputs or outputs.
     """
-    refuse_options("ONNX", "auto", params, state)
+    refuse_options("ONNX", "auto", params, state, "its numbers are in the file")
     if backend == "jax":
         raise InputError("backend='jax' is not available for ONNX files, which onnxruntime runs.")
     path = Path(f)

@@ -35,15 +35,15 @@ def torch_module(f: Any, params: Any, state: Any, backend: str) -> Source:
     backend="jax" torchax turns it into a function that JAX traces, and the module's own answers
     are what that one is compared with.
     """
-    refuse_options("PyTorch", "auto", params, state)
+    way = "module.load_state_dict(...) before as_model sets others"
+    refuse_options("PyTorch", "auto", params, state, way)
     torch: Any = sys.modules["torch"]
     name = type(f).__name__
     refuse_missing(
         f.forward,
         1,
         f"the PyTorch module {name}",
-        "a function that makes a tensor of rows, calls the module and returns an array, with "
-        "backend='host'.",
+        "a torch.nn.Module whose forward(self, X) returns self.module({given})",
     )
     module = copy.deepcopy(f).eval()
     mode = in_inference(f.forward)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.errors import InputTypeError, ModelOutputError, XaiError
+from xaijax.models.base.library_errors import meaning_of
 from xaijax.models.base.outputs import check_traced_shape
 
 MATMUL = {"float32": "highest", "tf32": "tensorfloat32", "float64": "highest"}
@@ -86,9 +87,12 @@ class Selected:
 def explain_trace_failure(exc: Exception, name: str = "the function") -> Exception:
     """The error to raise for `exc`, which came while `name` was traced; `exc` itself if its own.
 
-    JAX's complaints about Python control flow, NumPy calls and in-place writes become an
-    InputTypeError that says what to do; raise it `from exc`.
+    JAX's complaints about Python control flow, NumPy calls and in-place writes, and a neural
+    library's about its modules, become an InputTypeError that says what to do; raise it `from exc`.
     """
+    known = meaning_of(exc)
+    if known is not None:
+        return InputTypeError(f"f= ({name}): {known.happened} ({type(exc).__name__}). {known.way}")
     untraceable = isinstance(exc, (jax.errors.JAXTypeError, jax.errors.JAXIndexError))
     immutable = isinstance(exc, TypeError) and "JAX arrays are immutable" in str(exc)
     if not (untraceable or immutable):
