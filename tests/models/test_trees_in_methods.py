@@ -76,8 +76,10 @@ def test_whole_arrays_may_be_players() -> None:
     np.testing.assert_array_equal(grouped.explain().values, same.explain().values)
     numbered = xj.QII(several, SPLIT, {"first": 0, "second": 1}, quantity="rate", positive=1)
     assert numbered.player_names == ("first", "second")
-    with pytest.raises(xj.InputError, match="Explainer and AnchorExplainer take"):
-        xj.QII(several, SPLIT, {"first": np.zeros((D, 3), int), "second": 1})
+    of_each = xj.QII(
+        several, SPLIT, {"first": np.zeros((D, 3), int), "second": 1}, quantity="rate", positive=1
+    )
+    np.testing.assert_array_equal(of_each.explain().values, numbered.explain().values)
 
 
 @BACKENDS
