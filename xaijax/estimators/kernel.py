@@ -47,6 +47,10 @@ class State:
         """One factorisation for all instances, outputs and calls of `result`."""
         return design.design(self.P, self.index, self.sizes, self.sets)
 
+    def without(self, null: np.ndarray) -> design.Design:
+        """The same for instances in which these players, places int [n], change nothing."""
+        return design.without(self.design, null)
+
     @property
     def asked(self) -> int:
         """How many coalitions have been asked, empty and full not counted."""
@@ -145,48 +149,21 @@ def result(
     moves = np.ones((N, P), bool) if moves is None else moves
     patterns, own = np.unique(moves, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
-        players = np.flatnonzero(pattern)
-        if len(players):
-            fit, same = _fit(state, players), np.flatnonzero(own.reshape(-1) == number)
-            for part in stretches(len(same), 2 * D * K):
-                rows = same[part]
-                y = values[rows, 0::2] - values[rows, 1::2]
-                span = (full[rows] - empty[rows])[:, None]
-                _fill(found, rows, players, fit, y, span, state.index.efficient, shown)
+        if not pattern.any():
+            continue  # all values are 0
+        fit = state.design if pattern.all() else state.without(np.flatnonzero(~pattern))
+        same = np.flatnonzero(own.reshape(-1) == number)
+        for part in stretches(len(same), 2 * D * K):
+            rows = same[part]
+            span = (full[rows] - empty[rows])[:, None]
+            y = values[rows, 0::2] - values[rows, 1::2] - fit.shift[:, None] * span
+            # matmul multiplies instance by instance, always in one shape: the bits of an instance
+            # do not depend on the others in the call, as they would in one product for all.
+            gamma = np.matmul(fit.solve, y) + fit.full[:, None] * span
+            found.values[rows], found.dof[rows] = gamma[:, :P], fit.dof
+            if shown:
+                residual = y - np.matmul(fit.columns, gamma)
+                found.std_errors[rows] = np.sqrt(np.matmul(fit.variance, residual**2))
+            else:
+                found.std_errors[rows] = np.where(pattern[:, None], np.nan, 0.0)
     return found
-
-
-def _fit(state: State, players: np.ndarray) -> design.Design:
-    """One fit for all instances in which these players, int [n], change anything."""
-    if len(players) == state.P:
-        return state.design
-    return design.design(state.P, state.index, state.sizes, state.sets, players)
-
-
-def _fill(
-    found: Result,
-    rows: np.ndarray,
-    players: np.ndarray,
-    fit: design.Design,
-    y: np.ndarray,
-    span: np.ndarray,
-    efficient: bool,
-    shown: bool,
-) -> None:
-    """Write values and errors of the players of these rows; y [n, D, K], span [n, 1, K]."""
-    n, at = len(players), np.ix_(rows, players)
-    added = fit.full[:, None] * span
-    y = y - fit.shift[:, None] * span
-    # matmul multiplies instance by instance, always in one shape: the bits of an instance do
-    # not depend on the others in the call, as they would in one product for all.
-    gamma = np.matmul(fit.solve, y)
-    if efficient:
-        found.values[at] = gamma[:, :n] + added[:, :n]
-    else:
-        gamma += added
-        found.values[at] = gamma[:, :n]
-    found.dof[rows] = fit.dof
-    found.std_errors[at] = np.nan
-    if shown:
-        residual = y - np.matmul(fit.columns, gamma)
-        found.std_errors[at] = np.sqrt(np.matmul(fit.variance, residual**2))

@@ -38,6 +38,8 @@ class Design(NamedTuple):
     shift: np.ndarray  # [D], Shapley: y is taken less this times v(all) - v(empty)
     variance: np.ndarray  # [P, D]: the variance of a value is variance @ (residual squared)
     dof: float
+    inverse: np.ndarray  # [P+E, P+E], of the normal equations within their constraint
+    unseen: np.ndarray  # [D], 1 - pi: the share of a pair's size that is not in the sample
 
 
 def total_pairs(P: int) -> int:
@@ -156,14 +158,8 @@ def _size_columns(P: int, index: Index, mass: dict[int, float], ends: float) -> 
     return np.array(columns[first:]).reshape(-1, len(t)).T
 
 
-def design(
-    P: int, index: Index, sizes: np.ndarray, sets: np.ndarray, players: np.ndarray | None = None
-) -> Design:
+def design(P: int, index: Index, sizes: np.ndarray, sets: np.ndarray) -> Design:
     """Weighted least squares over all coalitions, estimated from the pairs drawn.
-
-    players: places int [n] of the players that are fitted, n >= 1; None: all. The others are null
-    players, whose value is 0. The values of a game solve the problem over all coalitions, so that
-    they solve it with its null players held at 0, too. The P in the shapes below is then n.
 
     A pair of size s is in the sample with chance pi = m_s / M_s and stands for 1 / pi pairs
     (Horvitz and Thompson 1952), so that the m_s pairs share the mass of their stratum. The mass of
@@ -188,31 +184,58 @@ def design(
     weight = np.array([shared[s] / drawn[s] for s in sizes.tolist()])
     out = 1 - np.array([drawn[s] / sampling.pairs_of_size(P, s) for s in sizes.tolist()])
 
-    z = np.where(sets if players is None else sets[:, players], 1.0, -1.0)
-    n = z.shape[1]
+    z = np.where(sets, 1.0, -1.0)
     mean = z.mean(axis=1, keepdims=True) if index.efficient else np.zeros((len(z), 1))
     extra = _size_columns(P, index, mass, ends)
     E = extra.shape[1] if len(sizes) >= P + SPARE else 0
     while True:
         columns = np.concatenate([z - mean, extra[sizes, :E]], axis=1)
-        end = np.concatenate([np.ones(n), extra[-1, :E]])
+        end = np.concatenate([np.ones(P), extra[-1, :E]])
         weighted = (columns * weight[:, None]).T
         gram = weighted @ columns + ends * np.outer(end, end)
         if index.efficient:
-            gram[:n, :n] += 1.0 / n  # fixes sum phi' = 0, changes nothing else
+            gram[:P, :P] += 1.0 / P  # fixes sum phi' = 0, changes nothing else
         if E == 0 or _sound(gram):
             break
         E -= 1
-    solved = np.linalg.solve(gram, np.column_stack([weighted, ends * end]))
-    solve, full = np.ascontiguousarray(solved[:, :-1]), solved[:, -1]
+    solved = np.linalg.solve(gram, np.column_stack([weighted, ends * end, np.eye(P + E)]))
+    D = len(sizes)
+    solve, full, inverse = np.ascontiguousarray(solved[:, :D]), solved[:, D], solved[:, D + 1 :]
     if index.efficient:
-        full = np.concatenate([np.full(n, 1.0 / n), np.zeros(E)])
+        full = np.concatenate([np.full(P, 1.0 / P), np.zeros(E)])
+        inverse[:P, :P] -= 1.0 / P  # what fixed the sum of phi'
+    variance, dof = _spread(solve, columns, out, np.ones(P, bool))
+    return Design(columns, solve, full, mean[:, 0], variance, dof, inverse, out)
+
+
+def without(fit: Design, null: np.ndarray) -> Design:
+    """The same fit with the values of null players, places int [n] of P, held at 0.
+
+    The values of a game solve the least-squares problem over all coalitions, and so they do under
+    a constraint that they satisfy. By Lagrange's multipliers, with G the inverse and I the null
+    players, gamma goes to gamma - G[:, I] inverse(G[I, I]) gamma[I].
+    """
+    P = len(fit.variance)
+    moves = np.ones(P, bool)
+    moves[null] = False
+    onto = np.linalg.solve(fit.inverse[np.ix_(null, null)], fit.inverse[null]).T
+    solve = fit.solve - onto @ fit.solve[null]
+    full = fit.full - onto @ fit.full[null]
+    solve[null], full[null] = 0.0, 0.0  # not only to rounding
+    variance, dof = _spread(solve, fit.columns, fit.unseen, moves)
+    return fit._replace(solve=solve, full=full, variance=variance, dof=dof)
+
+
+def _spread(
+    solve: np.ndarray, columns: np.ndarray, out: np.ndarray, moves: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """(variance [P, D], degrees of freedom) of a fit; moves: whose values are fitted, bool [P]."""
     own = np.einsum("ij,ji->j", solve, columns)
-    squares = solve[:n] ** 2 * out
+    squares = solve[: len(moves)] ** 2 * out
     variance = squares / np.maximum(1 - own, 1e-6)
-    fourth = (squares**2).sum(axis=1)
     if not out.any():
-        return Design(columns, solve, full, mean[:, 0], variance, math.inf)
+        return variance, math.inf
+    squares = squares[moves]
+    fourth = (squares**2).sum(axis=1)
     effective = np.mean(squares.sum(axis=1) ** 2 / np.maximum(fourth, 1e-300))
-    dof = max(1.0, float(effective * (1 - (own * out).sum() / out.sum())))
-    return Design(columns, solve, full, mean[:, 0], variance, dof)
+    return variance, max(1.0, float(effective * (1 - (own * out).sum() / out.sum())))
