@@ -2,15 +2,16 @@
 
 Reading order:
 
-    driver              the loop of the sampled estimators; each instance stops by its own intervals
+    driver              the loop of the sampled estimators; each instance stops by its intervals
     estimator           `Estimator`: what a sampled estimator is, a module with these functions
     permutation         marginal contributions along random orders, or around random coalitions
+    unbiased_pairs      interactions of two players: a process, and the mean of what it leaves over
+    pairs               the same by the process alone, drawn towards 0
+    coalition_process   the Gaussian process over coalitions
     kernel              a weighted regression on complementary pairs of coalitions
     kernel_design       which pairs the regression asks, and the linear map from answers to values
-    pairs               interactions of two players by a Gaussian process, drawn towards 0
-    coalition_process   the Gaussian process over coalitions
     result              values with standard errors, as all sampled estimators return them
-    least_squares       the regression over all coalitions of Wang (2019), to compare with exact values
+    least_squares       the regression over all coalitions of Wang (2019), beside exact values
     exact               every coalition of every instance, asked once
     draws/              QII's estimators: draws with a donor and coalitions of their own
 """

@@ -16,7 +16,7 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.core.intervals import half_widths
-from xaijax.estimators import kernel, pairs, permutation
+from xaijax.estimators import kernel, pairs, permutation, unbiased_pairs
 from xaijax.estimators.estimator import Estimator
 from xaijax.estimators.result import Result
 from xaijax.games.game import Game
@@ -25,7 +25,8 @@ from xaijax.players.index import Index
 from xaijax.players.interaction_index import InteractionIndex
 
 METHODS: dict[str, Estimator] = {"permutation": permutation, "kernel": kernel}
-SAMPLERS: dict[str, Estimator] = {**METHODS, "pairs": pairs}  # of players, and of pairs of them
+# Of players, and of pairs of them.
+SAMPLERS: dict[str, Estimator] = {**METHODS, "pairs": pairs, "unbiased-pairs": unbiased_pairs}
 
 
 @dataclass

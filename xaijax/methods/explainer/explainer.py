@@ -253,6 +253,7 @@ class Explainer:
         index: str = "sii",
         progress: Progress = None,
         outputs: Outputs = None,
+        unbiased: bool = False,
     ) -> Interactions:
         """How much sets of players move the answer together, of the instances X.
 
@@ -269,8 +270,9 @@ class Explainer:
                 n-Shapley values, "stii" Shapley-Taylor and "fsii" faithful Shapley interactions
                 (the base value and all of these add up to link(f(x))), "banzhaf" Banzhaf
                 interactions, "moebius" dividends.
-            progress: as of a call.
-            outputs: as of a call.
+            progress, outputs: as of a call.
+            unbiased: of what is sampled. False: drawn towards 0 by what is not known yet, with the
+                smaller error. True: the mean over seeds is the interaction; "sii" and "k-sii".
 
         Returns:
             `Interactions` with values [N, M], or [N, M, K] of a model with K outputs: all sets of 1
@@ -291,7 +293,7 @@ class Explainer:
                    [6., 3., 0.],
                    [0., 0., 0.]])
         """
-        asked = SetsAsked(self, index, order, self._open(X).setting.players.count)
+        asked = SetsAsked(self, index, order, self._open(X).setting.players.count, unbiased)
         return asked.run(X, self._begun, progress, outputs)
 
     def plan(self, X: Rows, outputs: Outputs = None) -> Plan:

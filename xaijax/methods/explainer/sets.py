@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError
-from xaijax.estimators import pairs
-from xaijax.estimators.driver import default_budget, refuse_undrawable, sampled
+from xaijax.estimators.driver import SAMPLERS, default_budget, refuse_undrawable, sampled
 from xaijax.estimators.exact import by_pairs, exact_sets
 from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.asking.refuse import LARGEST_TABLE, refuse_biased_link, refuse_too_many
@@ -35,8 +35,8 @@ from xaijax.results.set_keys import all_of
 from xaijax.tables.table import MappedRows
 from xaijax_kernels.games.interactions import count
 
-SAMPLER, SAMPLED_ORDER = "pairs", 2
-
+SAMPLED_ORDER = 2
+SAMPLERS_OF = {False: "pairs", True: "unbiased-pairs"}  # by unbiased=
 
 Begun = tuple[Any, Game, Survey, Choice]
 
@@ -56,11 +56,15 @@ class SetsAsked:
     index: InteractionIndex
     order: int
     P: int  # players of the game
+    sampler: str  # where it is sampled
 
-    def __init__(self, explainer: Asking, index: Any, order: Any, P: int) -> None:
+    def __init__(
+        self, explainer: Asking, index: Any, order: Any, P: int, unbiased: Any = False
+    ) -> None:
         """Refuses an index or an order that there is not."""
         self.explainer, self.index = explainer, interaction_index(index)
         self.order, self.P = checked_order(order, P), P
+        self.sampler = SAMPLERS_OF[checks.yes_or_no(unbiased, "unbiased")]
 
     @property
     def of(self) -> OfSets:
@@ -98,14 +102,15 @@ class SetsAsked:
         fits = enumerated(game, survey, asked.estimator, asked.budget)
         if not fits.all():
             self._refuse_unsampled(game, survey, fits)
-            least = pairs.smallest_budget(P, self.index)
+            least = SAMPLERS[self.sampler].smallest_budget(P, self.index)
             if allowed < least:
                 raise InputError(
                     f"budget={allowed:,} is too small: sampled interactions ask at least {least:,} "
                     f"coalitions of {P} players. Raise budget=."
                 )
-            refuse_undrawable(game, SAMPLER, self.index, allowed, given=asked.budget is not None)
-            return Choice(np.zeros(game.N, bool), SAMPLER, allowed)
+            given = asked.budget is not None
+            refuse_undrawable(game, self.sampler, self.index, allowed, given=given)
+            return Choice(np.zeros(game.N, bool), self.sampler, allowed)
         refuse_too_many(game, survey.largest)
         if not by_pairs(game, self.of) and P > LARGEST_TABLE:
             k = int(survey.largest.max())
@@ -122,7 +127,7 @@ class SetsAsked:
         if choice.sampler is not None:
             rows, seed = np.arange(game.N), self.explainer.seed
             tolerance = self.explainer.tolerance
-            part = sampled(game, rows, SAMPLER, self.index, choice.budget, seed, tolerance)
+            part = sampled(game, rows, self.sampler, self.index, choice.budget, seed, tolerance)
             tell_too_wide(part, choice, tolerance)
             return Answer.of_sampled(part)
         return Answer.of_exact(exact_sets(game, self.of, np.arange(game.N)))
@@ -133,7 +138,7 @@ class SetsAsked:
         ways = "fewer background rows, or columns united to fewer players"
         if choice.sampler is not None:
             rows = len(game.setting.replacement.codes) * game.N * (choice.budget + 2)
-            beside = pairs.drawing(game.P, self.index, choice.budget, 1)[1]
+            beside = SAMPLERS[self.sampler].drawing(game.P, self.index, choice.budget, 1)[1]
             ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance), {ways}"
             tell_long_run(game.ask, rows, ways, beside)
             return rows
@@ -164,6 +169,12 @@ class SetsAsked:
             raise InputError(
                 "interactions of a random model are enumerated, not sampled. Say "
                 "estimator='exact', or unite columns with players=."
+            )
+        unbiased = self.sampler == SAMPLERS_OF[True]
+        if unbiased and self.index.singles == "banzhaf":
+            raise InputError(
+                "unbiased=True needs coalitions of every size, and index='banzhaf' draws hardly "
+                "any but the middle ones. Say index='sii' or 'k-sii', or leave unbiased= out."
             )
         if self.index.sampled and self.order == SAMPLED_ORDER and game.P > 1:
             return

@@ -1,0 +1,166 @@
+"""Sampled interactions of two players without bias: a Gaussian process, and what it leaves over.
+
+A Shapley interaction is a sum over all coalitions of a known weight times the answer (Grabisch and
+Roubens 1999; as SHAP-IQ samples it, Fumagalli et al. 2023, "SHAP-IQ: unified approximation of
+any-order Shapley interactions", theorem 4.1). For a pair {i, j} and a coalition of size s the
+weight is p(s - 2) with both, -p(s - 1) with one of them, p(s) with none, where p(t) = 1 /
+((P - 1) C(P - 2, t)). p(t) = p(P - 2 - t), so that of complements only the even part y of their
+answers counts, half their sum, with twice the weight.
+
+The pairs of complements that the kernel estimator draws are halved: every other one of each size.
+One half fits the Gaussian process of `coalition_process.py`, g. Of a size s with M coalitions, a in
+the first half and b in the second, the second half is a random b of the M - a others, whatever was
+seen in the first, so that
+
+    I(g) + sum over s of (M - a) * mean over the second half of 2 * weight * (y - g)
+
+has the interaction as its mean, and no less where g is far off (a control variate, with sample
+splitting as in Chernozhukov et al. 2018, "Double/debiased machine learning"). The halves change
+roles, and the two estimates are averaged. What g knows costs no variance; what it does not know is
+sampled. The standard error is that of the stratified means (Cochran 1977, "Sampling techniques",
+theorem 5.3) of all that was drawn.
+
+Letters: N instances, P players, C coalitions asked, D pairs drawn, K outputs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xaijax.estimators import kernel, pairs
+from xaijax.estimators.coalition_process import Process
+from xaijax.estimators.pairs import (
+    State,
+    count,
+    drawing,
+    even_parts,
+    first_stop,
+    init,
+    masks,
+    step,
+    units,
+    walks,
+)
+from xaijax.estimators.result import Result, stretches
+from xaijax.players.interaction_index import InteractionIndex
+from xaijax_kernels.games import sampling
+
+__all__ = [
+    "count",
+    "drawing",
+    "first_stop",
+    "init",
+    "masks",
+    "result",
+    "smallest_budget",
+    "step",
+    "units",
+    "walks",
+]
+
+# Coalitions a player from which each half has two of every size: a size has budget / P pairs, that
+# of P / 2 half as many.
+LEAST = 10
+
+
+def smallest_budget(P: int, index: InteractionIndex) -> int:
+    """The coalitions from which every size is in both halves, twice."""
+    return min(LEAST * P, max(0, 2**P - 2))
+
+
+def result(
+    state: State,
+    values: np.ndarray,
+    empty: np.ndarray,
+    full: np.ndarray,
+    moves: np.ndarray | None = None,
+) -> Result:
+    """Players, then pairs, and their standard errors; arguments as of `pairs.result`.
+
+    Players alone have the kernel estimator's values.
+    """
+    alone = kernel.result(state.drawn, values, empty, full, moves)
+    y, sets = even_parts(values, empty, full), state.drawn.sets
+    P = sets.shape[1]
+    found, variance = (np.zeros((len(y), P + P * (P - 1) // 2, y.shape[2])) for _ in range(2))
+    half = _halves(state.drawn.sizes)
+    for first, second in ((half, ~half), (~half, half)):
+        means, spread = _corrected(state, y, first, second)
+        found += means / 2
+        variance += spread / 4
+    return pairs.joined(state.index, alone, found, np.sqrt(variance), moves)
+
+
+def _halves(sizes: np.ndarray) -> np.ndarray:
+    """Which pairs are in the first half, bool [D]: every other one of each size."""
+    order = np.argsort(sizes, kind="stable")
+    place = np.empty(len(sizes), np.int64)
+    starts = np.searchsorted(sizes[order], sizes[order])
+    place[order] = np.arange(len(sizes)) - starts
+    return place % 2 == 0
+
+
+def _corrected(
+    state: State, y: np.ndarray, first: np.ndarray, second: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(estimates, variances), [N, P + pairs, K]: the sums of all pairs with each player, the pairs.
+
+    y: even parts [N, 1 + D, K], of the two ends first; first, second: bool [D], the halves.
+    """
+    drawn = state.drawn
+    signs = np.where(drawn.sets, 1.0, -1.0)
+    process = Process(np.concatenate([np.ones((1, drawn.P)), signs[first]]), True)
+    seen = y[:, np.concatenate([[True], first])]
+    chosen = process.likeliest(seen)
+    means, _ = process.interactions(seen, chosen)
+    left = y[:, 1:][:, second] - process.expected(seen, chosen, signs[second])
+    variance = np.zeros_like(means)
+    sets, sizes = drawn.sets[second].astype(float), drawn.sizes[second]
+    for s in np.unique(sizes).tolist():
+        own, a = sizes == s, int((drawn.sizes[first] == s).sum())
+        for rows in stretches(len(y), drawn.P**2 * y.shape[2]):
+            more, spread = _of_size(sets[own], left[rows][:, own], s, drawn.P, a)
+            means[rows] += more
+            variance[rows] += spread
+    return means, variance
+
+
+def _of_size(
+    sets: np.ndarray, left: np.ndarray, s: int, P: int, a: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the coalitions of size s add, and its variance; [N, P + pairs, K].
+
+    sets: [b, P] of 0 and 1; left: [N, b, K], what the process leaves over of their answers; a: how
+    many of their size are in the first half.
+    """
+    M = sampling.pairs_of_size(P, s)
+    b = len(sets)
+    share = float(1 - a / M)  # of the size, not seen by the process
+    # M times twice the weight of a coalition with both, one, none of {i, j}.
+    times = 1.0 if 2 * s == P else 2.0  # of P / 2 players both complements are of this size
+    both = times * P / (s * (s - 1)) if s > 1 else 0.0
+    one = -times * P / (s * (P - s))
+    none = times * P / ((P - s) * (P - s - 1)) if P - s > 1 else 0.0
+    with_it, without = (s - 1) * both + (P - s) * one, s * one + (P - s - 1) * none
+    i, j = np.triu_indices(P, 1)
+
+    def summed(r: np.ndarray, power: int) -> np.ndarray:
+        """Sum over coalitions of r [N, b, K] times their weights to a power."""
+        w2, w1, w0, u, v = (w**power for w in (both, one, none, with_it, without))
+        rows = np.moveaxis(r, 2, 1)  # [N, K, b]
+        total, held = rows.sum(axis=2), rows @ sets
+        joint = (rows[..., None, :] * sets.T) @ sets
+        of_pairs = (w2 - 2 * w1 + w0) * joint[..., i, j]
+        of_pairs += (w1 - w0) * (held[..., i] + held[..., j]) + w0 * total[..., None]
+        of_players = u * held + v * (total[..., None] - held)
+        return np.moveaxis(np.concatenate([of_players, of_pairs], axis=2), 1, 2)
+
+    mean = summed(left, 1) / b
+    if a + b >= M:  # every coalition of the size is known
+        return share * mean, np.zeros_like(mean)
+    if b < 2:
+        return share * mean, np.full_like(mean, np.nan)
+    square = np.maximum(0.0, summed(left**2, 2) / b - mean**2) * b / (b - 1)
+    # Both halves are known when the estimates are averaged: the error is that of the mean of the
+    # a + b drawn against that of the M - a - b others, (M - a - b) M square / (a + b) in all.
+    return share * mean, (1 - (a + b) / M) * square / b
