@@ -54,6 +54,8 @@ def test_inference_form(hk):
     params = made.init(KEY, jnp.zeros((1, F)), True)
     expected = np.asarray(made.apply(params, None, NARROW, False))
     np.testing.assert_allclose(as_model(made, params).predict(X), expected, **CLOSE)
+    usual = hk.transform(lambda x, *, is_training=True: hk.Linear(K)(x) * (2 if is_training else 1))
+    np.testing.assert_allclose(as_model(usual, params).predict(X), expected, **CLOSE)
     layer = hk.transform_with_state(lambda x: hk.BatchNorm(True, True, 0.9)(x))
     with pytest.raises(TypeError, match="'is_training'"):
         as_model(layer, {}, state={}).predict(X)
@@ -62,7 +64,7 @@ def test_inference_form(hk):
 def test_recipes(hk):
     two = hk.transform(lambda x, mask: hk.Linear(K)(x) * mask)
     params = two.init(KEY, jnp.zeros((1, F)), jnp.ones((1, K)))
-    with pytest.raises(InputTypeError, match=r"takes mask beside rows.*X\['x'\], X\['mask'\]"):
+    with pytest.raises(InputTypeError, match=r"takes mask beside rows.*X\['x'\], mask=X\['mask'\]"):
         as_model(two, params).predict(X)
     drawn = hk.transform(lambda x: hk.dropout(hk.next_rng_key(), 0.5, x))
     with pytest.raises(InputTypeError, match="draws random numbers.*is_training=False"):

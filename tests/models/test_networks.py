@@ -105,6 +105,21 @@ class TestLinen:
         with pytest.raises(InputTypeError, match="in training mode.*train=False"):
             as_model(module, variables).predict(X)
 
+    def test_a_mode_by_field_and_by_call(self):
+        """Of the same name: the call's own default would win, were it not said in the call, too."""
+        nn = self.nn
+
+        class Both(nn.Module):
+            train: bool = True
+
+            @nn.compact
+            def __call__(self, x, train=True):
+                return nn.Dense(K)(x) * (100 if train or self.train else 1)
+
+        variables = Both().init(KEY, NARROW)
+        expected = np.asarray(Both(train=False).apply(variables, NARROW, train=False))
+        np.testing.assert_allclose(as_model(Both(), variables).predict(X), expected, **CLOSE)
+
     def test_variables_without_batch_stats(self):
         module = self.nn.BatchNorm(use_running_average=True)  # said by a field, not in the call
         variables = module.init(KEY, NARROW)

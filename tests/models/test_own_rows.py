@@ -313,3 +313,19 @@ def test_an_explainer_says_what_it_explains_with():
     assert "one baseline" in repr(
         xj.Explainer(xj.as_model(flat, backend="host"), xj.Baseline(W[0]))
     )
+
+
+@pytest.mark.parametrize("estimator", ["permutation", "kernel"])
+def test_a_segment_that_is_as_in_every_donor_has_no_value(estimator: str) -> None:
+    """Shared padding, a black border: nothing is replaced, though each image numbers its own."""
+    numbers, others, own = np.stack([np.arange(9).reshape(3, 3)] * N), D.copy(), X.copy()
+    others[:, 0] = 0.25
+    own[:4, 0] = 0.25
+    made = xj.Explainer(wrapped("jax"), others, players=numbers, estimator=estimator, budget=60)
+    found = made(own)
+    assert (found.values[:4, :3] == 0).all() and (found.std_errors[:4, :3] == 0).all()
+    assert (found.values[4:, :3] != 0).all()
+    shared = xj.Explainer(
+        wrapped("jax"), others, players=numbers[0], estimator=estimator, budget=60
+    )(own)
+    np.testing.assert_allclose(found.values, shared.values, rtol=0, atol=1e-5)

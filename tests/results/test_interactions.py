@@ -95,6 +95,9 @@ def test_the_matrix_is_symmetric_with_singles_on_its_diagonal():
             np.testing.assert_array_equal(matrix[:, S[0], S[-1]], found.values[:, m])
     with pytest.raises(xj.InputError, match="age & pay"):
         _ = make()[:, :3].matrix
+    alone = xj.Explainer(xj.as_model(lambda X: X[:, 0] * X[:, 1]), np.zeros((1, 2)))
+    with pytest.raises(xj.InputError, match="needs every player and every pair"):
+        _ = alone.interactions(np.ones((1, 2)), order=1).matrix
 
 
 def test_slices():

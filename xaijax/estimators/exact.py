@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xaijax.core.errors import InputError
 from xaijax.games.game import Game
 from xaijax.games.ways.totals import OfSets, Weights
 from xaijax_kernels.games.interactions import count, of_tables
@@ -61,6 +62,11 @@ def exact_sets(game: Game, of: OfSets, rows: np.ndarray) -> Estimate:
     By pairs, see `by_pairs`; else by full tables.
     """
     if not by_pairs(game, of):
+        if game.probed.findings.noise is not None:
+            raise InputError(
+                f"order={of.order}: sets of so many players go by full tables, which do not tell "
+                "the noise of a random model (deterministic=False). Lower order=."
+            )
         p = of(game.P)
         return by_tables(game, rows, lambda table: (of_tables(table, p), table[:, 0]))
     totals = game.index(Weights(of), rows)

@@ -264,9 +264,12 @@ class Game:
 
     @property
     def _same_without_x(self) -> bool:
-        """Whether all groups have one mean where nothing is kept of x."""
+        """Whether all groups have one mean where nothing is kept of x. Not where columns are always
+        kept, nor where each row has a baseline of its own.
+        """
         score = self.setting.score
-        return self.quantity.groups is not None and not (score is not None and score.reads_own)
+        reads_own = self.setting.fixed or (score is not None and score.reads_own)
+        return self.quantity.groups is not None and not reads_own
 
     def _measured(
         self, means: np.ndarray, C: int, kept_of: Callable[[int], np.ndarray]

@@ -78,7 +78,8 @@ def pairs(
     label = name if one else f"mean |{name}| over {len(found):,} instances"
     label += "; lines: 95 % intervals" if known.any() else ""
     style.dress(axes, [named(found.set_names[m]) for m in order], label, None, limit=44)
-    low, high = min(0.0, length.min()), max(0.0, (length + np.where(known, half, 0)).max())
+    reach = np.where(known, half, 0.0)
+    low, high = min(0.0, (length - reach).min()), max(0.0, (length + reach).max())
     room = 0.16 * ((high - low) or 1.0)
     axes.set_xlim(low - (room / 2 if low < 0 else 0), high + room)
     axes.axvline(0, color=style.LINE, linewidth=0.8)

@@ -23,7 +23,7 @@ TOP = 6  # sets in the repr
 def matrix(found: Interacting, values: np.ndarray) -> np.ndarray:
     """Numbers of the sets [N, M, ..], as [N, P, P, ..]; see `Interactions.matrix`."""
     P = len(found.feature_names)
-    wanted = all_of(P, min(2, found.order or 2))
+    wanted = all_of(P, min(2, P))
     place = {S: m for m, S in enumerate(found.sets)}
     missing = [S for S in wanted if S not in place]
     if missing:

@@ -86,6 +86,8 @@ def changed(facts: Mapping[str, Any], kind: str) -> str:
     together = "" if alone else ", several of them together"
     if facts.get("intervention") == "baseline":
         return f"{start} one chosen row, another person or a reference{together}"
+    if facts.get("intervention") == "function":
+        return f"{start} the baseline that a given function makes of each row{together}"
     if facts.get("intervention") == "sampler":
         return f"{start} rows that a given sampler drew{together} and from one and the same row"
     whose = "the data" if facts.get("pool_is_data") else "a pool"
@@ -190,7 +192,11 @@ def to_the_right(explanation: Explanation) -> str:
         return "The longer the bar, the larger the input's part."
     if is_distance(explanation):
         return "To the right: the input adds to the difference."
-    others = {"baseline": "the chosen row's", "sampler": "a drawn row's"}
+    others = {
+        "baseline": "the chosen row's",
+        "function": "its own baseline's",
+        "sampler": "a drawn row's",
+    }
     other = others.get(explanation.provenance.get("intervention", ""), "another person's")
     return f"To the right: the input as it is raises what was measured, compared with {other}."
 

@@ -33,6 +33,8 @@ class OwnTable:
     owner: np.ndarray  # int64 [C] or [N, C], 1 + the player of each code column; 0: never replaced
     P: int
     stand_ins: Callable[[Any], Any] | None  # (rows) -> the baseline of each; None: the donors
+    common: np.ndarray  # [C], the code of all donors, where they are alike
+    alike: np.ndarray  # bool [C], whether they are
     word: np.dtype  # of the codes within
     allow_nan: bool
     in_jax: bool
@@ -81,7 +83,7 @@ class OwnTable:
         """Codes of all N instances, as `read` gave them."""
         inner, own = self.inner.encode(rows)
         own = stand_in = np.asarray(own)
-        changed = np.ones(own.shape, bool)
+        changed = ~self.alike | (_bits(own) != _bits(self.common.astype(own.dtype)))
         if self.stand_ins is not None:
             inner, stand_in = inner.encode(self._stood_in(rows))
             again = np.asarray(inner.encode(self._stood_in(rows))[1])
@@ -92,8 +94,8 @@ class OwnTable:
                     "rows that it may draw as background."
                 )
             changed = _bits(own) != _bits(np.asarray(stand_in))
-        # A player whose entries are all as in the baseline has nothing to keep, as one that the
-        # instance lacks.
+        # A player whose entries are all as in the baseline, or in every donor, has nothing to keep,
+        # as one that the instance lacks.
         owner = np.broadcast_to(self.owner, own.shape)
         place = np.arange(len(own))[:, None] * (self.P + 1) + owner
         times = np.bincount(place[changed], minlength=len(own) * (self.P + 1))

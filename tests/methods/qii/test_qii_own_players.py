@@ -111,3 +111,40 @@ def test_no_private_copy(options):
     found = asked(model, **options).explain(IMAGES + 1)
     with pytest.raises(xj.XaiError, match="of its own, of which nothing is proved"):
         xj.privacy.release(found, epsilon=1.0)
+
+
+MEMBERS = np.array([True, False, True, False])
+
+
+@pytest.mark.parametrize(
+    "quantity, signed",
+    [("group", False), ("disparity", False), ("disparity", True), ("ratio", False)],
+)
+@pytest.mark.parametrize(
+    "options",
+    [{"players": REGIONS, "pool": POOL}, {"players": REGIONS[2], "pool": xj.Baseline(darker)}],
+    ids=["regions of each", "a row of each"],
+)
+def test_with_all_replaced_groups_differ_by_what_stays(quantity, signed, options):
+    """Entries that are never replaced, and baselines of each row, differ from group to group."""
+    model = xj.as_model(lambda z: 1.0 / (1.0 + np.exp(-score(z))), backend="host")
+    told = {"quantity": quantity, "outcome": "score", "members": MEMBERS}
+    told |= {"signed": True} if signed else {}
+    qii = xj.QII(model, IMAGES, **told, **options)
+    regions = np.broadcast_to(options["players"], REGIONS.shape)
+    rates = []
+    for x, own in zip(IMAGES.astype("f8"), regions, strict=True):
+        donors = POOL if isinstance(options["pool"], np.ndarray) else darker(x)[None]
+        rates.append(1 / (1 + np.exp(-score(np.where(own >= 0, donors, x)))))
+    means = np.array([np.mean(one) for one in rates])
+    first, second = means[MEMBERS].mean(), means[~MEMBERS].mean()
+    wanted = {
+        "group": first,
+        "disparity": first - second if signed else abs(first - second),
+        "ratio": first / second,
+    }[quantity]
+    found = qii.explain()
+    np.testing.assert_allclose(np.ravel(found.base_values), wanted, rtol=0, atol=1e-5)
+    everything = qii.game().values.ravel()[-1]
+    as_it_is = float(np.ravel(found.base_values)[0] + found.values.sum())
+    np.testing.assert_allclose(everything, as_it_is - wanted, rtol=0, atol=1e-5)

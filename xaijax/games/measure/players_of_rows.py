@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.players.players import (
     OwnPlayers,
@@ -62,7 +62,7 @@ def with_channels(given: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 def _in_line(players: Any, table: TreeTable) -> np.ndarray | None:
     """Numbers of all entries, int64 [F] or [N, F]; None where the players are given as groups."""
-    leaves, structure = jax.tree.flatten(players, is_leaf=lambda one: one is None)
+    leaves, structure = checks.leaves_of(players, "players")
     if structure != table.layout.structure:
         if any(one is None or hasattr(one, "dtype") for one in leaves):
             raise InputError(

@@ -24,6 +24,7 @@ from xaijax.games.ways.totals import OfSets, Weights
 from xaijax.methods.explainer.choice import Choice, enumerated, tell_too_wide
 from xaijax.methods.explainer.record import Answer, Asked, provenance_of, stats_of
 from xaijax.methods.progress import progress_bar
+from xaijax.players.index import named
 from xaijax.players.interaction_index import (
     INTERACTIONS,
     InteractionIndex,
@@ -171,10 +172,11 @@ class SetsAsked:
                 "estimator='exact', or unite columns with players=."
             )
         unbiased = self.sampler == SAMPLERS_OF[True]
-        if unbiased and self.index.singles == "banzhaf":
+        if unbiased and self.index.sampled and not named(self.index.singles).draws_orders:
             raise InputError(
-                "unbiased=True needs coalitions of every size, and index='banzhaf' draws hardly "
-                "any but the middle ones. Say index='sii' or 'k-sii', or leave unbiased= out."
+                f"unbiased=True needs coalitions of every size, and index={self.index.name!r} draws "
+                "hardly any but the middle ones. Say index='sii' or 'k-sii', or leave unbiased= "
+                "out."
             )
         if self.index.sampled and self.order == SAMPLED_ORDER and game.P > 1:
             return

@@ -71,7 +71,8 @@ def pool_rows(
         return pool, "rows"
     if samples is None:
         raise InputError(
-            "pool is a sampler, which has no end: say samples=n, or give the rows themselves."
+            "pool is a sampler, which has no end: say samples=n, or give the rows themselves. A "
+            "function that makes a baseline of each row is said by xaijax.Baseline(function)."
         )
     if pool_weights is not None:
         raise InputError(

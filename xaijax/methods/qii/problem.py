@@ -118,6 +118,8 @@ class Problem:
         donors, kind = pool_rows(pool, data, pool_weights, self.plan, samples)
         stand_ins = stand_ins_of(pool)
         if stand_ins is not None:
+            if pool_weights is not None:
+                raise InputError("pool_weights belong to pool rows; a Baseline is one row.")
             donors, kind = rows_of(self.data).part(0, 1), "function"
         replacement = intervention_of(model, table, donors, pool_weights, kind)
         self.table = read_by(replacement.table)  # compares rows as they are, not as JAX rounds them

@@ -94,11 +94,14 @@ def _source(
 
 
 def _said_in_call(module: Any, call: Callable[..., Any]) -> dict[str, bool]:
-    """The mode as keywords of the call, but for what the module's own fields say already."""
+    """The mode as keywords of the call. Where a field of the module says it, a call that takes None
+    for "as the field says" (`flax.linen.merge_param`) is told nothing: it refuses both.
+    """
+    taken = inspect.signature(call).parameters
     return {
         name: value
         for name, value in in_inference(call).items()
-        if getattr(module, name, None) is None
+        if getattr(module, name, None) is None or taken[name].default is not None
     }
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.adapters.functions import checked_params
-from xaijax.models.adapters.modules import INFERENCE, module_source
+from xaijax.models.adapters.modules import in_inference, module_source, refuse_missing
 from xaijax.models.base.source import Source
 
 
@@ -40,55 +38,29 @@ def haiku_function(f: Any, params: Any, state: Any, backend: str) -> Source:
         )
     taken = list(inspect.signature(f.apply).parameters)
     key = (None,) if "rng" in taken else ()  # hk.without_apply_rng leaves it out
+    first = "params" + ", state" * stateful + ", None" * len(key)
+    refuse_missing(
+        f.apply,
+        2 + stateful + len(key),
+        "a Haiku function",
+        f"as_model(lambda params, X: transformed.apply({first}, {{given}}){'[0]' * stateful}, "
+        "params=params)",
+    )
+    mode = in_inference(f.apply)
 
     if stateful:
 
-        def head(params: Any, rows: Any, **mode: bool) -> Any:
+        def head(params: Any, rows: Any) -> Any:
             return f.apply(params["params"], params["state"], *key, rows, **mode)[0]
 
         given = {"params": params, "state": state}
     else:
 
-        def head(params: Any, rows: Any, **mode: bool) -> Any:
+        def head(params: Any, rows: Any) -> Any:
             return f.apply(params, *key, rows, **mode)
 
         given = params
     read = checked_params(given)
     again = (f, read["params"], read["state"]) if stateful else (f, read, None)
     name = type(f).__name__
-    return module_source(
-        "a Haiku function, traced by JAX", name, _asked(head, stateful), read, again=again
-    )
-
-
-def _asked(apply: Callable[..., Any], stateful: bool) -> Callable[..., Any]:
-    """`apply(rows, **mode)` in inference form; raises InputTypeError where the function takes more.
-
-    A transformed function tells no signature, but Python names the arguments that it lacks.
-    """
-
-    def asked(params: Any, rows: Any) -> Any:
-        try:
-            return apply(params, rows)
-        except TypeError as exc:
-            lacks = re.findall(r"'(\w+)'", str(exc).partition("required positional")[2])
-            mode = {one: INFERENCE[one] for one in lacks if one in INFERENCE}
-            if not lacks:
-                raise
-            failure = exc
-        if len(mode) == len(lacks):
-            try:
-                return apply(params, rows, **mode)
-            except TypeError:  # then it was a layer within that lacked its mode
-                raise failure from None
-        first = "params, state, None" if stateful else "params, None"
-        own = "".join(f", X['{one}']" for one in lacks if one not in mode)
-        said = "".join(f", {name}={value}" for name, value in mode.items())
-        raise InputTypeError(
-            f"f= is a Haiku function that takes {', '.join(lacks)} beside rows. Where each row has "
-            f"its own, give rows {{'x': ..., '{lacks[0]}': ...}}: as_model(lambda params, X: "
-            f"transformed.apply({first}, X['x']{own}{said}){'[0]' if stateful else ''}, "
-            "params=params)."
-        ) from failure
-
-    return asked
+    return module_source("a Haiku function, traced by JAX", name, head, read, again=again)

@@ -45,13 +45,15 @@ def refuse_missing(call: Callable[..., Any], first: int, told: str, way: str) ->
     """
     more = missing(call, first)
     if more:
-        leaves = [[*_parameters(call)][first - 1], *more]
-        container = "{" + ", ".join(f"'{one}': ..." for one in leaves) + "}"
-        of_rows = way.format(given=", ".join(f"X['{one}']" for one in leaves))
+        rows = [*_parameters(call)][first - 1]
+        container = "{" + ", ".join(f"'{one}': ..." for one in (rows, *more)) + "}"
+        said = [f"{name}={value}" for name, value in in_inference(call).items()]
+        own = [f"X['{rows}']", *(f"{one}=X['{one}']" for one in more), *said]
+        shared = ["X", *(f"{one}={one}" for one in more), *said]
         raise InputTypeError(
             f"f= is {told}, which takes {', '.join(more)} beside rows. Where each row has its own, "
-            f"give rows {container}: {of_rows}. What is the same for all rows goes into a function "
-            f"of them: {way.format(given=', '.join(['X', *more]))}."
+            f"give rows {container}: {way.format(given=', '.join(own))}. What is the same for all "
+            f"rows goes into a function of them: {way.format(given=', '.join(shared))}."
         )
 
 

@@ -31,12 +31,12 @@ _LINEN_LACKS = Meaning(
     "a Flax module asks for a collection that its variables lack, such as the batch_stats of batch "
     "normalisation",
     "Pass all that module.init returned and training updated: as_model(module, {'params': params, "
-    "'batch_stats': batch_stats}); a TrainState needs a field batch_stats.",
+    "'batch_stats': batch_stats}) say; a TrainState needs a field batch_stats.",
 )
 _HAIKU = Meaning(
     "it asks a Haiku function that draws random numbers, as dropout does in training",
-    "Say its inference form: as_model(lambda params, X: transformed.apply(params, None, X, "
-    "is_training=False), params=params), with what your function calls its mode.",
+    "Let it draw nothing when it is asked, by an argument is_training=False say, as_model(lambda "
+    "params, X: transformed.apply(params, None, X, is_training=False), params=params).",
 )
 
 # By the module that defines the error, as far as its second dot, and the error's name.
