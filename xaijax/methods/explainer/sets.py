@@ -172,11 +172,11 @@ class SetsAsked:
                 "estimator='exact', or unite columns with players=."
             )
         unbiased = self.sampler == SAMPLERS_OF[True]
-        if unbiased and self.index.sampled and not named(self.index.singles).draws_orders:
+        if unbiased and self.index.sampled and named(self.index.singles).draws_sets:
             raise InputError(
-                f"unbiased=True needs coalitions of every size, and index={self.index.name!r} draws "
-                "hardly any but the middle ones. Say index='sii' or 'k-sii', or leave unbiased= "
-                "out."
+                f"unbiased=True needs coalitions of every size, and index={self.index.name!r} "
+                "draws hardly any but the middle ones. Say index='sii' or 'k-sii', or leave "
+                "unbiased= out."
             )
         if self.index.sampled and self.order == SAMPLED_ORDER and game.P > 1:
             return
