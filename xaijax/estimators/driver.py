@@ -185,6 +185,8 @@ def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, tolerance: float | Non
             if first:
                 out.base[left], out.full[left], asked = asked[:, 0], asked[:, 1], asked[:, 2:]
         values = asked if first else np.concatenate([values, asked], axis=1)
+        same = left[~moves[left].any(axis=1)]
+        out.full[same] = out.base[same]  # one row, which a model may have rounded in two ways
         ends = out.base[left], out.full[left]
         result: Result = drawn.method.result(state, values, *ends, moves[left])
         out.values[left], out.std_errors[left] = result.values, result.std_errors

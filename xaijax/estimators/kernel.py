@@ -49,7 +49,7 @@ class State:
 
     def without(self, null: np.ndarray) -> design.Design:
         """The same for instances in which these players, places int [n], change nothing."""
-        return design.without(self.design, null)
+        return design.without(self.design, null, self.index.efficient)
 
     @property
     def asked(self) -> int:

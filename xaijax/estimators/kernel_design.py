@@ -208,7 +208,7 @@ def design(P: int, index: Index, sizes: np.ndarray, sets: np.ndarray) -> Design:
     return Design(columns, solve, full, mean[:, 0], variance, dof, inverse, out)
 
 
-def without(fit: Design, null: np.ndarray) -> Design:
+def without(fit: Design, null: np.ndarray, efficient: bool) -> Design:
     """The same fit with the values of null players, places int [n] of P, held at 0.
 
     The values of a game solve the least-squares problem over all coalitions, and so they do under
@@ -222,6 +222,9 @@ def without(fit: Design, null: np.ndarray) -> Design:
     solve = fit.solve - onto @ fit.solve[null]
     full = fit.full - onto @ fit.full[null]
     solve[null], full[null] = 0.0, 0.0  # not only to rounding
+    if efficient:  # nor are the sums
+        solve[:P][moves] -= solve[:P].sum(axis=0) / moves.sum()
+        full[:P][moves] += (1 - full[:P].sum()) / moves.sum()
     variance, dof = _spread(solve, fit.columns, fit.unseen, moves)
     return fit._replace(solve=solve, full=full, variance=variance, dof=dof)
 

@@ -223,6 +223,11 @@ def result(
                 phi[rows] += last[:, d]
         phi[rows] /= D
         still = ~moves[rows]
+        if state.index.efficient:
+            # A model may round equal hybrids in two ways, by their places in a batch. What still
+            # players had of that goes to the others, so that the sum stays what it was.
+            stray = np.where(still[:, :, None], phi[rows], 0.0).sum(axis=1, keepdims=True)
+            phi[rows] += stray / np.maximum(1, moves[rows].sum(axis=1))[:, None, None]
         phi[rows][still] = 0.0
         if not spread:
             errors[rows][still] = 0.0
@@ -234,7 +239,7 @@ def result(
             for d in range(squares.shape[1]):
                 second += squares[:, d]
                 fourth += squares[:, d] ** 2
-        second[still], fourth[still] = 0.0, 0.0  # equal hybrids may round in two ways
+        second[still], fourth[still] = 0.0, 0.0
         variance, dof[rows] = _borrowed(second, fourth, D, moves[rows])
         errors[rows] = np.sqrt(variance / D)
     return Result(phi, errors, dof)
