@@ -111,6 +111,22 @@ def test_an_explainer_samples_where_it_cannot_enumerate():
     assert (adds.stats["efficiency_residual"] <= bound).all()
 
 
+def test_an_instance_is_exact_whoever_is_beside_it():
+    X, donors = wide()
+    narrow = donors[:1].repeat(2, axis=0)
+    narrow[:, :2] = X[:, :2]  # two players differ from the donor
+    f = xj.as_model(lambda X: X[:, 0] * X[:, 1] + X.sum(axis=1), structure="plain")
+    explainer = xj.Explainer(f, donors[:1], budget=600)
+    alone, mixed = (explainer.interactions(rows) for rows in (narrow, np.concatenate([narrow, X])))
+    assert alone.exact and not mixed.exact
+    np.testing.assert_array_equal(mixed.stats["exact_rows"], [True, True, False, False])
+    np.testing.assert_array_equal(mixed.values[:2], alone.values)
+    assert (mixed.std_errors[:2] == 0).all() and (mixed.std_errors[2:] > 0).any()
+    sampled = explainer.interactions(X)
+    np.testing.assert_array_equal(mixed.values[2:], sampled.values)
+    assert mixed.stats["model_rows"] == alone.stats["model_rows"] + sampled.stats["model_rows"]
+
+
 @pytest.mark.parametrize(
     ("options", "arguments", "error", "words"),
     [
@@ -118,6 +134,7 @@ def test_an_explainer_samples_where_it_cannot_enumerate():
         ({}, {"index": "fsii"}, xj.EnumerationLimitError, "'sii', 'k-sii', 'banzhaf'"),
         ({"estimator": "permutation"}, {}, xj.InputError, "samples no interactions"),
         ({"budget": 50}, {}, xj.InputError, "budget=50 is too small"),
+        ({"budget": 50, "estimator": "exact"}, {}, xj.InputError, "estimator='exact' asks all"),
         ({"max_memory": 1 << 24}, {}, xj.MemoryPlanError, "budget"),
     ],
 )

@@ -293,6 +293,10 @@ class TestEquinox:
             with pytest.raises(InputTypeError, match="Sequential, which takes state"):
                 as_model(make()[0])
 
+        dropped = eqx.nn.Sequential([eqx.nn.Linear(F, K, key=KEY), eqx.nn.Dropout(0.5)])
+        with pytest.raises(InputTypeError, match="Equinox module in training mode.*inference_mode"):
+            as_model(lambda rows: jax.vmap(dropped)(rows)).predict(X)
+
         class Noisy(eqx.Module):
             def __call__(self, x, key):
                 return x.sum() + jax.random.normal(key)

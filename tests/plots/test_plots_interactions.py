@@ -108,6 +108,8 @@ def test_dependence_takes_the_strongest_partner():
     assert xj.plots.dependence(given, 0, partner="hours").figure.axes[-1].get_ylabel() == "hours"
     with pytest.raises(xj.InputError, match="the player itself"):
         xj.plots.dependence(given, 0, partner=0)
+    with pytest.raises(xj.InputError, match="there is no player 4"):  # sets go on; players end
+        xj.plots.dependence(given, 4)
     with pytest.raises(xj.InputError, match="not one column of numbers"):
         table = xj.CoalitionTable(np.arange(4.0)).interactions()
         xj.plots.dependence(table, 0)

@@ -243,3 +243,11 @@ def test_intervals_are_those_of_students_t():
     np.testing.assert_allclose(found.half_widths(), 2.262157 * found.std_errors, rtol=1e-6)
     with pytest.raises(xj.InputError, match="level"):
         found.half_widths(1.5)
+
+
+def test_sets_of_one_name_need_the_long_frame():
+    table = xj.CoalitionTable([0, 1, 1, 4, 0, 1, 1, 4], ["a", "b", "a & b"])
+    found = table.interactions()
+    with pytest.raises(xj.InputError, match="two sets are called 'a & b'"):
+        found.to_dataframe()
+    assert len(found.to_dataframe(long=True)) == 6

@@ -61,7 +61,7 @@ def exact_sets(game: Game, of: OfSets, rows: np.ndarray) -> Estimate:
 
     By pairs, see `by_pairs`; else by full tables.
     """
-    if not by_pairs(game, of):
+    if not by_pairs(game, of)[rows].all():
         if game.probed.findings.noise is not None:
             raise InputError(
                 f"order={of.order}: sets of so many players go by full tables, which do not tell "
@@ -74,14 +74,18 @@ def exact_sets(game: Game, of: OfSets, rows: np.ndarray) -> Estimate:
     return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
 
 
-def by_pairs(game: Game, of: OfSets) -> bool:
-    """Whether interactions are summed pair by pair: the quantity is linear, and the matrices of
-    the widest pair are no larger than LARGEST_MATRIX. The game was surveyed.
+def by_pairs(game: Game, of: OfSets) -> np.ndarray:
+    """Whose interactions may be summed pair by pair, bool [N]: the quantity is linear, and the
+    matrices of the instance's widest pair are no larger than LARGEST_MATRIX. The game was surveyed.
     """
-    k = int(game.largest.max())
-    low = min(k, PIECE)
-    entries = (count(low, of.order) << low) * (k - low + 1)
-    return game.quantity.linear and entries <= LARGEST_MATRIX
+    widest, place = np.unique(game.largest, return_inverse=True)
+    lows = [min(k, PIECE) for k in widest.tolist()]
+    entries = [
+        (count(low, of.order) << low) * (k - low + 1)
+        for k, low in zip(widest.tolist(), lows, strict=True)
+    ]
+    fits = np.array([game.quantity.linear and one <= LARGEST_MATRIX for one in entries])
+    return fits[place]
 
 
 def _squares(p: np.ndarray) -> np.ndarray:

@@ -25,17 +25,18 @@ Letters: N instances, P players, C coalitions asked, D pairs drawn, K outputs.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
 from xaijax.estimators import kernel, pairs
 from xaijax.estimators.coalition_process import Process
 from xaijax.estimators.pairs import (
-    State,
     count,
     drawing,
     even_parts,
     first_stop,
-    init,
     masks,
     step,
     units,
@@ -68,6 +69,25 @@ def smallest_budget(P: int, index: InteractionIndex) -> int:
     return min(LEAST * P, max(0, 2**P - 2))
 
 
+@dataclass(frozen=True)
+class State(pairs.State):
+    """The pairs drawn so far, and a process at each half of them."""
+
+    @cached_property
+    def halves(self) -> list[tuple[np.ndarray, Process]]:
+        """(bool [D], the process at the ends and these) of the first half and of the second."""
+        sizes, signs = self.drawn.sizes, np.where(self.drawn.sets, 1.0, -1.0)
+        ends, half = np.ones((1, self.drawn.P)), every_other(sizes)
+        both = (half, ~half)
+        return [(own, Process(np.concatenate([ends, signs[own]]), True)) for own in both]
+
+
+def init(P: int, index: InteractionIndex, budget: int, seed: int) -> State:
+    """Nothing drawn yet."""
+    begun = pairs.init(P, index, budget, seed)
+    return State(begun.index, begun.drawn)
+
+
 def result(
     state: State,
     values: np.ndarray,
@@ -80,19 +100,17 @@ def result(
     Players alone have the kernel estimator's values.
     """
     alone = kernel.result(state.drawn, values, empty, full, moves)
-    y, sets = even_parts(values, empty, full), state.drawn.sets
-    P = sets.shape[1]
+    y, P = even_parts(values, empty, full), state.drawn.P
     found, variance = (np.zeros((len(y), P + P * (P - 1) // 2, y.shape[2])) for _ in range(2))
-    half = _halves(state.drawn.sizes)
-    for first, second in ((half, ~half), (~half, half)):
-        means, spread = _corrected(state, y, first, second)
+    for first, process in state.halves:
+        means, spread = _corrected(state.drawn, y, first, process)
         found += means / 2
         variance += spread / 4
     return pairs.joined(state.index, alone, found, np.sqrt(variance), moves)
 
 
-def _halves(sizes: np.ndarray) -> np.ndarray:
-    """Which pairs are in the first half, bool [D]: every other one of each size."""
+def every_other(sizes: np.ndarray) -> np.ndarray:
+    """Every other pair of each size, bool [D]."""
     order = np.argsort(sizes, kind="stable")
     place = np.empty(len(sizes), np.int64)
     starts = np.searchsorted(sizes[order], sizes[order])
@@ -101,19 +119,19 @@ def _halves(sizes: np.ndarray) -> np.ndarray:
 
 
 def _corrected(
-    state: State, y: np.ndarray, first: np.ndarray, second: np.ndarray
+    drawn: kernel.State, y: np.ndarray, first: np.ndarray, process: Process
 ) -> tuple[np.ndarray, np.ndarray]:
     """(estimates, variances), [N, P + pairs, K]: the sums of all pairs with each player, the pairs.
 
-    y: even parts [N, 1 + D, K], of the two ends first; first, second: bool [D], the halves.
+    y: even parts [N, 1 + D, K], of the two ends first; first: bool [D], the half that the process
+    is at.
     """
-    drawn = state.drawn
-    signs = np.where(drawn.sets, 1.0, -1.0)
-    process = Process(np.concatenate([np.ones((1, drawn.P)), signs[first]]), True)
+    second = ~first
     seen = y[:, np.concatenate([[True], first])]
     chosen = process.likeliest(seen)
     means, _ = process.interactions(seen, chosen)
-    left = y[:, 1:][:, second] - process.expected(seen, chosen, signs[second])
+    signs = np.where(drawn.sets[second], 1.0, -1.0)
+    left = y[:, 1:][:, second] - process.expected(seen, chosen, signs)
     variance = np.zeros_like(means)
     sets, sizes = drawn.sets[second].astype(float), drawn.sizes[second]
     for s in np.unique(sizes).tolist():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import style
@@ -62,11 +62,11 @@ def dependence(
     """
     found = of_pairs(interactions, 1, output, "dependence")
     names = found.feature_names
-    own = _place(found, player, "player")
+    own = _place(found, player)
     matrix = found.matrix
     strength = np.abs(matrix[:, own]).mean(axis=0)
     strength[own] = -1.0
-    other = int(strength.argmax()) if partner is None else _place(found, partner, "partner")
+    other = int(strength.argmax()) if partner is None else _place(found, partner)
     if other == own:
         raise InputError("partner: is the player itself; give another, or leave it out.")
     x, colour = (_column(found, p) for p in (own, other))
@@ -91,12 +91,9 @@ def dependence(
     return axes
 
 
-def _place(found: Interactions, player: int | str, argument: str) -> int:
-    """A player's place; sets of one player come first, in their order."""
-    own = found[:, player].sets if isinstance(player, int | str) else ()
-    if len(own) != 1 or len(own[0]) != 1:
-        raise InputTypeError(f"{argument}: got {player!r}; pass a player's name or place.")
-    return own[0][0]
+def _place(found: Interactions, player: int | str) -> int:
+    """A player's place; as a key it is a set of one, so that a place past P is no other set."""
+    return found[:, (player,)].sets[0][0]
 
 
 def _column(found: Interactions, player: int) -> np.ndarray:

@@ -111,6 +111,12 @@ def to_dataframe(found: Interacting, long: bool) -> Any:
                 "use to_dataframe(long=True)."
             )
         labels.append("base_value")
+        if len(set(labels)) < len(labels):
+            twice = next(one for one in labels if labels.count(one) > 1)
+            raise InputError(
+                f"to_dataframe: two sets are called {twice!r}; use to_dataframe(long=True), or "
+                "other names of players."
+            )
         table = np.concatenate([found.values, found.base_values[:, None]], axis=1)
         columns: Any = pandas.Index(labels, name="set")
         if outputs is not None:

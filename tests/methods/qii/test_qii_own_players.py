@@ -148,3 +148,10 @@ def test_with_all_replaced_groups_differ_by_what_stays(quantity, signed, options
     everything = qii.game().values.ravel()[-1]
     as_it_is = float(np.ravel(found.base_values)[0] + found.values.sum())
     np.testing.assert_allclose(everything, as_it_is - wanted, rtol=0, atol=1e-5)
+
+
+def test_a_subsample_has_no_players_of_each_row(model):
+    drawn = xj.privacy.subsample(IMAGES, 0.5)
+    told = {"quantity": "individual", "outcome": "score", "bounds": (-99, 99)}
+    with pytest.raises(xj.InputError, match="a Subsample draws which rows there are"):
+        xj.QII(model, drawn, players=REGIONS[:2], **told)

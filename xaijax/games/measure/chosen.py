@@ -73,7 +73,7 @@ def read_outputs(
         places = {label: place for place, label in enumerate(labels)}
         unknown = [one for one in given if isinstance(one, list | dict) or one not in places]
         if unknown:
-            what = "names of outputs" if named else "class labels"
+            what = "names of outputs" if named else "class labels, as they were given to as_model"
             raise InputError(
                 f"outputs= must hold {what}, {list(labels)[:10]}; got {checks.shown(unknown[0])}."
             )

@@ -51,7 +51,7 @@ def with_own(
         ),
         P=players.count,
         stand_ins=stand_ins,
-        common=np.where((donors.codes == donors.codes[0]).all(axis=0), donors.codes[0], 0),
+        common=donors.codes[0],
         alike=(donors.codes == donors.codes[0]).all(axis=0),
         word=donors.codes.dtype,
         allow_nan=model.allow_nan,

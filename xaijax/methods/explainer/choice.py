@@ -75,11 +75,7 @@ def choose(game: Game, survey: Survey, estimator: str, index: Index, budget: int
         )
         return Choice(everything, None, allowed)
     if estimator == "exact":
-        if budget is not None:
-            raise InputError(
-                f"budget={budget:,} is given, but estimator='exact' asks all 2^{P} coalitions. "
-                "Leave budget= out, or say estimator='auto', for which it is a limit."
-            )
+        _refuse_budget(budget, P)
         refuse_too_many(game, survey.largest)
         return Choice(everything, None, allowed)
     if estimator in METHODS:
@@ -107,11 +103,23 @@ def choose(game: Game, survey: Survey, estimator: str, index: Index, budget: int
     return Choice(fits, sampler, allowed)
 
 
+def _refuse_budget(budget: int | None, P: int) -> None:
+    """Raise InputError for a budget beside estimator="exact"."""
+    if budget is not None:
+        raise InputError(
+            f"budget={budget:,} is given, but estimator='exact' asks all 2^{P} coalitions. "
+            "Leave budget= out, or say estimator='auto', for which it is a limit."
+        )
+
+
 def enumerated(game: Game, survey: Survey, estimator: str, budget: int | None) -> np.ndarray:
     """Which instances are enumerated, bool [N], by the rules of `choose`."""
     everything = np.ones(game.N, bool)
     allowed = default_budget(game.P) if budget is None else budget
-    if estimator == "exact" or ((1 << game.P) - 2 <= allowed and game.P <= _most_players(game)):
+    if (1 << game.P) - 2 <= allowed and game.P <= _most_players(game):
+        return everything
+    if estimator == "exact":
+        _refuse_budget(budget, game.P)
         return everything
     return ~everything if estimator in METHODS else _fits(game, survey, budget)
 

@@ -16,7 +16,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputTypeError
 from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, Outputs, PlayerSpec, Progress, Rows
-from xaijax.estimators.driver import plan_sampled, sampled
+from xaijax.estimators.driver import plan_sampled
 from xaijax.estimators.exact import Estimate, exact
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.limits import limits_of
@@ -35,9 +35,8 @@ from xaijax.methods.explainer.choice import (
     choose,
     refuse_index,
     tell_long,
-    tell_too_wide,
 )
-from xaijax.methods.explainer.record import Answer, explanation
+from xaijax.methods.explainer.record import Answer, answered, explanation
 from xaijax.methods.explainer.sets import SetsAsked
 from xaijax.methods.planned import plan_of
 from xaijax.methods.progress import progress_bar
@@ -259,8 +258,8 @@ class Explainer:
 
         No model row is asked more than for exact values: the same corners of every pair of an
         instance and a background row give the interactions of all sets at once. What a call would
-        sample, of any instance, is sampled here for all of them, with standard errors, at order 2
-        of "sii", "k-sii" and "banzhaf". `index=` of the explainer plays no part.
+        sample is sampled here, too, with standard errors, at order 2 of "sii", "k-sii" and
+        "banzhaf". `index=` of the explainer plays no part.
         docs/interactions.md says which index tells what.
 
         Args:
@@ -272,7 +271,8 @@ class Explainer:
                 interactions, "moebius" dividends.
             progress, outputs: as of a call.
             unbiased: of what is sampled. False: drawn towards 0 by what is not known yet, with the
-                smaller error. True: the mean over seeds is the interaction; "sii" and "k-sii".
+                smaller error. True: the mean of a pair over seeds is its interaction; of "sii" and
+                "k-sii".
 
         Returns:
             `Interactions` with values [N, M], or [N, M, K] of a model with K outputs: all sets of 1
@@ -365,17 +365,9 @@ class Explainer:
         table.read(X, "X", self.model.allow_nan)
 
     def _answer(self, game: Game, choice: Choice) -> Answer:
-        """The exact and the sampled instances, each in one go."""
-        own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
-        enumerated = Answer.of_exact(self._enumerated(game, own)) if len(own) else None
-        if choice.sampler is None:
-            assert enumerated is not None
-            return enumerated
-        index, budget = named(self.index), choice.budget
-        part = sampled(game, others, choice.sampler, index, budget, self.seed, self.tolerance)
-        tell_too_wide(part, choice, self.tolerance)
-        drawn = Answer.of_sampled(part)
-        return drawn if enumerated is None else Answer.mixed(choice.exact, enumerated, drawn)
+        """The values of all instances."""
+        enumerated, index = partial(self._enumerated, game), named(self.index)
+        return answered(game, choice, enumerated, index, self.seed, self.tolerance)
 
     def _weights(self, index: IndexLike) -> tuple[np.ndarray, str]:
         """Weights of single sets, by size, [P]; and the name of the index."""

@@ -15,12 +15,13 @@ import numpy as np
 
 from xaijax.core.errors import ModelOutputError
 from xaijax.core.version import __version__
-from xaijax.estimators.driver import Sampled
+from xaijax.estimators.driver import Sampled, sampled
 from xaijax.estimators.exact import Estimate
 from xaijax.games.game import Game
-from xaijax.methods.explainer.choice import Choice
+from xaijax.methods.explainer.choice import Choice, tell_too_wide
 from xaijax.methods.fingerprint import fingerprint, model_fingerprint
-from xaijax.players.index import LARGEST_P, named
+from xaijax.players.index import LARGEST_P, Index, named
+from xaijax.players.interaction_index import InteractionIndex
 from xaijax.results.explanation import Explanation
 from xaijax.tables.table import MappedRows
 
@@ -73,6 +74,29 @@ class Answer:
             return out
 
         return cls(**{name: both(name) for name in cls.__dataclass_fields__})
+
+
+def answered(
+    game: Game,
+    choice: Choice,
+    enumerated: Callable[[np.ndarray], Estimate],
+    index: Index | InteractionIndex,
+    seed: int,
+    tolerance: float | None,
+) -> Answer:
+    """The exact and the sampled instances, each in one go.
+
+    enumerated(rows): what all coalitions of these instances, int [n], come to.
+    """
+    own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
+    exact = Answer.of_exact(enumerated(own)) if len(own) else None
+    if choice.sampler is None or not len(others):
+        assert exact is not None
+        return exact
+    part = sampled(game, others, choice.sampler, index, choice.budget, seed, tolerance)
+    tell_too_wide(part, choice, tolerance)
+    drawn = Answer.of_sampled(part)
+    return drawn if exact is None else Answer.mixed(choice.exact, exact, drawn)
 
 
 class Asked(Protocol):

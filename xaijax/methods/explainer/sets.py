@@ -9,20 +9,21 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError
-from xaijax.estimators.driver import SAMPLERS, default_budget, refuse_undrawable, sampled
+from xaijax.estimators.driver import SAMPLERS, default_budget, refuse_undrawable
 from xaijax.estimators.exact import by_pairs, exact_sets
 from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.asking.refuse import LARGEST_TABLE, refuse_biased_link, refuse_too_many
 from xaijax.games.game import Game, Survey
 from xaijax.games.ways.totals import OfSets, Weights
-from xaijax.methods.explainer.choice import Choice, enumerated, tell_too_wide
-from xaijax.methods.explainer.record import Answer, Asked, provenance_of, stats_of
+from xaijax.methods.explainer.choice import Choice, enumerated
+from xaijax.methods.explainer.record import Answer, Asked, answered, provenance_of, stats_of
 from xaijax.methods.progress import progress_bar
 from xaijax.players.index import named
 from xaijax.players.interaction_index import (
@@ -111,9 +112,9 @@ class SetsAsked:
                 )
             given = asked.budget is not None
             refuse_undrawable(game, self.sampler, self.index, allowed, given=given)
-            return Choice(np.zeros(game.N, bool), self.sampler, allowed)
+            return Choice(fits & by_pairs(game, self.of), self.sampler, allowed)
         refuse_too_many(game, survey.largest)
-        if not by_pairs(game, self.of) and P > LARGEST_TABLE:
+        if not by_pairs(game, self.of).all() and P > LARGEST_TABLE:
             k = int(survey.largest.max())
             raise EnumerationLimitError(
                 f"order={self.order}: {k} of {P} players differ in a pair, whose 2^{k} corners "
@@ -125,25 +126,22 @@ class SetsAsked:
 
     def answer(self, game: Game, choice: Choice) -> Answer:
         """The interactions of all instances."""
-        if choice.sampler is not None:
-            rows, seed = np.arange(game.N), self.explainer.seed
-            tolerance = self.explainer.tolerance
-            part = sampled(game, rows, self.sampler, self.index, choice.budget, seed, tolerance)
-            tell_too_wide(part, choice, tolerance)
-            return Answer.of_sampled(part)
-        return Answer.of_exact(exact_sets(game, self.of, np.arange(game.N)))
+        by = self.explainer
+        enumerate_some = partial(exact_sets, game, self.of)
+        return answered(game, choice, enumerate_some, self.index, by.seed, by.tolerance)
 
     def tell_long_run(self, game: Game, survey: Survey, choice: Choice) -> int:
         """Warn of a long run before it starts; returns the model rows that are coming at most."""
         coming = rows = int(survey.corners.sum())
         ways = "fewer background rows, or columns united to fewer players"
         if choice.sampler is not None:
-            rows = len(game.setting.replacement.codes) * game.N * (choice.budget + 2)
+            each = len(game.setting.replacement.codes) * (choice.budget + 2)
+            rows = int(survey.corners[choice.exact].sum()) + each * int((~choice.exact).sum())
             beside = SAMPLERS[self.sampler].drawing(game.P, self.index, choice.budget, 1)[1]
             ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance), {ways}"
             tell_long_run(game.ask, rows, ways, beside)
             return rows
-        if why_long(game.ask, rows) and by_pairs(game, self.of):
+        if why_long(game.ask, rows) and by_pairs(game, self.of).all():
             closed = not game.ways(Weights(self.of))[0].asks_hybrids
             coming = 0 if closed else rows
         tell_long_run(game.ask, coming, ways)

@@ -125,6 +125,11 @@ class Problem:
         self.table = read_by(replacement.table)  # compares rows as they are, not as JAX rounds them
         labels = self.table.feature_names or tuple(column_labels(table.shape))
         self.players = players_of_rows(players, self.table)
+        if self.subsample is not None and isinstance(self.players, OwnPlayers):
+            raise InputError(
+                "players numbers the entries of each row, and a Subsample draws which rows there "
+                "are. Give one numbering for all rows, shaped like one of them."
+            )
         asked = data if self.subsample is None else self.subsample.full
         self.full_mask = members_of(members, self.interest, asked, labels, len(rows_of(asked)))
         self.mask = members_drawn(self.full_mask, self.subsample, self.interest)

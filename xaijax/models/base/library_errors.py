@@ -47,10 +47,19 @@ _MEANINGS = {
     ("flax.errors", "ScopeCollectionNotFound"): _LINEN_LACKS,
     ("haiku._src", "MissingRNGError"): _HAIKU,
 }
+_EQUINOX = Meaning(
+    "it asks an Equinox module in training mode, which draws random numbers",
+    "Pass the module itself, as_model(module), which is asked in inference mode; or call "
+    "equinox.nn.inference_mode(module) before as_model(f).",
+)
+# Equinox raises a RuntimeError like any other; this is what its text says.
+_EQUINOX_TEXT = "requires a key when running in non-deterministic mode"
 
 
 def meaning_of(exc: Exception) -> Meaning | None:
-    """The meaning of an error of Flax or Haiku; None: it is not one that is known."""
+    """The meaning of an error of Flax, Haiku or Equinox; None: it is not one that is known."""
+    if isinstance(exc, RuntimeError) and _EQUINOX_TEXT in str(exc):
+        return _EQUINOX
     for kind in type(exc).__mro__:
         found = _MEANINGS.get((".".join(kind.__module__.split(".")[:2]), kind.__name__))
         if found is not None:
