@@ -99,7 +99,7 @@ def test_pictures(budget):
     """With errors, and with none for want of a second pair."""
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
-    plt = pytest.importorskip("matplotlib.pyplot")
+    pytest.importorskip("matplotlib.pyplot")
     got = xj.Explainer(MODEL, DONORS, budget=budget)(X, progress=False)[:, :, 0]
     assert np.isnan(got.std_errors[0]).all() == (budget < BUDGET)
     ax = xj.plots.bar(got)
@@ -108,7 +108,6 @@ def test_pictures(budget):
     assert len(xj.plots.beeswarm(got).collections) > 0
     for n in (0, 1):
         assert len(xj.plots.waterfall(got[n]).patches) > 0
-    plt.close("all")
 
 
 def test_the_repr_says_how_sure(mixed):

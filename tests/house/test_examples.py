@@ -48,7 +48,6 @@ def test_example_runs(path, tmp_path, monkeypatch):
         assert picture.read_bytes().startswith(b"\x89PNG") and len(explanation) == 60
         assert all(rule.precision >= 0.85 for rule in explanation if rule.accepted)
         return
-    matplotlib.pyplot.close("all")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert explanation.shape == SHAPES[path.stem] and explanation.exact
     stats = explanation.stats

@@ -171,7 +171,6 @@ def test_other_methods_and_pictures(network):
     for draw, given in ((xj.plots.beeswarm, first), (xj.plots.bar, first)):
         draw(given)
     xj.plots.waterfall(first[0])
-    matplotlib.pyplot.close("all")
     pytest.importorskip("shap", reason="needs the extra [dev]")
     assert np.array_equal(explanation.to_shap().values, explanation.values)
     influence = xj.QII(network, X[:40], quantity="individual", positive=0).explain(FEW)

@@ -90,7 +90,6 @@ def test_a_new_index_has_a_name_on_axes():
     found = xj.Explainer(MODEL, DATA, index="timid")(X)
     assert xj.plots.bar(found).get_xlabel() == "|timid value| of one instance"
     assert xj.plots.waterfall(found).get_xlabel() == "base value + timid values"
-    matplotlib.pyplot.close("all")
 
 
 def test_of_an_unknown_index_only_the_name_is_known():

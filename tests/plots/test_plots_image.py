@@ -15,12 +15,6 @@ matplotlib.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
 
 
-@pytest.fixture(autouse=True)
-def no_figures_left():
-    yield
-    plt.close("all")
-
-
 def make_image(H=4, W=6, players=None, channels=(), **changes):
     """One image with a value for each pixel, or for each player of an integer array [H, W]."""
     rng = np.random.default_rng(5)

@@ -16,12 +16,6 @@ X = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
 NAMES = ["age", "pay", "$sex$", "hours"]
 
 
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
-
-
 def found(order: int = 2, K: int = 1) -> xj.Interactions:
     def f(X):
         one = X[:, 0] * X[:, 1] + X[:, 2] - 0.3 * X[:, 1] * X[:, 3]

@@ -22,12 +22,6 @@ BASE = RNG.normal(size=(N, K))
 SEGMENTS = np.stack([np.arange(H * W).reshape(H, W) // 8 + n % 2 for n in range(N)])
 
 
-@pytest.fixture(autouse=True)
-def no_figures_left():
-    yield
-    plt.close("all")
-
-
 def explained(**changes):
     fields = {"values": VALUES, "base_values": BASE, "data": IMAGES, "output_names": tuple("abc")}
     return xj.Explanation(**(fields | changes))

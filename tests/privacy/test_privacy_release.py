@@ -119,7 +119,6 @@ def test_plots_draw_a_copy():
     several = xj.privacy.release(of_chances("subtract"), 3.0)
     xj.plots.bar(several)
     xj.plots.bar(several, output="b")
-    matplotlib.pyplot.close("all")
 
 
 def test_a_frame_and_a_pipeline():

@@ -35,12 +35,6 @@ def people():
     return xj.QII(MODEL, FRAME, quantity="individual").explain(FRAME.iloc[[3, 1]])
 
 
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    pyplot.close("all")
-
-
 def test_one_person(people, tmp_path):
     path = xj.transparency_report(people[0], tmp_path / "one.html")
     text = path.read_text("utf-8")

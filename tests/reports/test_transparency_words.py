@@ -30,12 +30,6 @@ PROBA = {"quantity": "individual", "outcome": "proba"}
 SUMS = "add up to what replacing all of them changes."
 
 
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    pyplot.close("all")
-
-
 def page(found, tmp_path):
     path = xj.transparency_report(found, tmp_path / "page.html")
     return html.unescape(path.read_text("utf-8"))

@@ -339,7 +339,6 @@ def test_shap_s_plots_draw_it():
             assert {"a", "b", "c"} <= {text.strip() for text in texts}
             plt.close("all")
         shap.plots.waterfall(theirs[1], show=False)
-        plt.close("all")
 
 
 @pytest.mark.filterwarnings("ignore")
