@@ -35,6 +35,9 @@ from bench.models import forward, mlp, predict
 from bench.peers import shapiq_interactions as peers
 
 VALUES = "the values alone"
+UNBIASED = f"{OURS}, unbiased"
+LARGEST = 20  # pairs, whose intervals are counted by themselves
+DEFINED = 5  # instances whose tables are enumerated
 BLOCK = 10  # inputs of a network whose tables are enumerated
 
 
@@ -91,15 +94,17 @@ def setup_exact(size: Size) -> Duel:
 
     def check(results: Mapping[str, Any]) -> list[Agreement]:
         ours, values, shapiq = results[OURS], results[VALUES], results[peers.EXACT]
-        table = _table(problem, problem.X[0])
-        span = float(np.ptp(table))
-        off = float(np.abs(ours.values[0] - definition(table)).max())
-        reason = "1e-6 of the span of the instance's table, about ten roundings of float32"
+        tables = [_table(problem, x) for x in problem.X[:DEFINED]]
+        off = max(
+            float(np.abs(ours.values[n] - definition(table)).max() / np.ptp(table))
+            for n, table in enumerate(tables)
+        )
+        reason = "of the span of each instance's table, about ten roundings of float32"
         peer = float(np.abs(ours.values[: len(shapiq)] - shapiq).max())
         alone = float(np.abs(ours.values[:, :P] - values.values).max())
         limit = tolerance(problem.outputs)
         return [
-            Agreement("interactions and the definition", off, 1e-6 * max(span, 1.0), reason),
+            Agreement(f"interactions and the definition, {len(tables)} rows", off, 1e-6, reason),
             Agreement(f"interactions and {peers.EXACT}'s", peer, 4 * limit, REASON),
             Agreement("players alone and their values", alone, limit, REASON),
         ]
@@ -151,25 +156,41 @@ class Sampled:
         whole = float((self.truth[P:] ** 2).sum())
         for budget in self.budgets:
             errors: dict[str, list[float]] = {}
-            inside = []
+            inside: dict[str, list[float]] = {}
+            largest = np.argsort(-np.abs(self.truth[P:]))[:LARGEST]
             for seed in range(self.seeds):
                 explainer = xaijax.Explainer(
                     plain, self.background, estimator="kernel", budget=budget, seed=seed
                 )
-                found = explainer.interactions(self.x[None], progress=False)
-                off = found.values[0, P:] - self.truth[P:]
-                inside.append(np.abs(off) <= found.half_widths()[0, P:])
-                errors.setdefault(OURS, []).append(float((off**2).sum()) / whole)
+                for name, unbiased in ((OURS, False), (UNBIASED, True)):
+                    if unbiased and budget < 10 * P:
+                        continue  # too few of every size
+                    found = explainer.interactions(self.x[None], unbiased=unbiased, progress=False)
+                    off = found.values[0, P:] - self.truth[P:]
+                    held = np.abs(off) <= found.half_widths()[0, P:]
+                    inside.setdefault(name, []).append(100 * held.mean())
+                    inside.setdefault(f"largest of {name}", []).append(100 * held[largest].mean())
+                    errors.setdefault(name, []).append(float((off**2).sum()) / whole)
                 for name, peer in peers.SAMPLED.items():
                     theirs = peer(one, P, budget, seed)[P:] - self.truth[P:]
                     errors.setdefault(name, []).append(float((theirs**2).sum()) / whole)
             means = {name: float(np.mean(list_)) for name, list_ in errors.items()}
-            best = min(error for name, error in means.items() if name != OURS)
+            best = min(error for name, error in means.items() if name in peers.SAMPLED)
             ratios.append(means[OURS] / best)
             details[str(budget)] = means
             figures.append(Figure(f"MSE at {budget:,} / the best of shapiq's", ratios[-1]))
-            held = 100 * float(np.mean(inside))
-            figures.append(Figure(f"intervals that hold at {budget:,}", held, unit=" %"))
+            for name, of in (
+                (OURS, "intervals that hold"),
+                (f"largest of {OURS}", f"of the {LARGEST} largest"),
+                (UNBIASED, "unbiased: intervals that hold"),
+                (f"largest of {UNBIASED}", f"unbiased: of the {LARGEST} largest"),
+            ):
+                if name in inside:
+                    held = float(np.mean(inside[name]))
+                    figures.append(Figure(f"{of} at {budget:,}", held, unit=" %"))
+            if UNBIASED in means:
+                over = means[UNBIASED] / means[OURS]
+                figures.append(Figure(f"MSE unbiased / ours at {budget:,}", over, unit="x"))
         mean = float(np.exp(np.mean(np.log(ratios))))
         figures.insert(0, Figure("MSE / the best of shapiq's, geometric mean", mean, 1.05, 0.8))
         return Outcome(tuple(figures), agreements=self._agreements(), details=details)

@@ -7,7 +7,7 @@ Reading order:
     permutation         marginal contributions along random orders, or around random coalitions
     unbiased_pairs      interactions of two players: a process, and the mean of what it leaves over
     pairs               the same by the process alone, drawn towards 0
-    coalition_process   the Gaussian process over coalitions
+    process/            the Gaussian process over coalitions
     kernel              a weighted regression on complementary pairs of coalitions
     kernel_design       which pairs the regression asks, and the linear map from answers to values
     result              values with standard errors, as all sampled estimators return them

@@ -4,7 +4,8 @@ Coalitions are drawn, with their complements, by the kernel estimator, which giv
 players alone.
 Half the sum of v(S) and v(complement) holds what sets of even size add, alone: neither single
 players nor triples disturb it, of which the kernel's differences are made. A Gaussian process over
-coalitions (`coalition_process.py`) gives the pairs by it.
+coalitions (`process/`) gives the pairs by it; the few that are far larger than the others are
+measured beside it, each by itself.
 
 An estimate is the mean given the data, drawn towards 0 by what is not known yet; its standard error
 is the deviation given the data, which holds this shrinking. Both vanish for games of pairs once the
@@ -22,10 +23,14 @@ from functools import cached_property
 import numpy as np
 
 from xaijax.estimators import kernel
-from xaijax.estimators.coalition_process import DECIDE, RATES, TOGETHER, Process
+from xaijax.estimators.process.choice import DECIDE, choose
+from xaijax.estimators.process.posterior import HELD, RATES, interactions
+from xaijax.estimators.process.turned import TOGETHER, Process
 from xaijax.estimators.result import Result
 from xaijax.players.index import Index, named
 from xaijax.players.interaction_index import InteractionIndex
+
+ROUNDS, COLUMNS = 8, 16  # of the search for large pairs, and their number: as on T30's models
 
 
 @dataclass(frozen=True)
@@ -62,13 +67,14 @@ def drawing(P: int, index: InteractionIndex, budget: int, K: int) -> tuple[float
     """(bytes on the host, operations of a core) of all that a budget draws, and of an instance.
 
     Beside the kernel's: matrices of the answers that decide, for each rate; some of all answers,
-    and of the sets that are worked out together.
+    of the sets that are worked out together, and of the trends. An instance's operations: the
+    rates, scores of all pairs some times over, and what so many columns tell of the pairs.
     """
     D = units(P, index, budget) + 1
     some, rates = min(D, DECIDE), len(RATES)
     held, each = kernel.drawing(P, _of_players(index), budget, K)
-    held += 8 * (rates * some**2 + D * (D * 7 + 3 * TOGETHER + 2 * P))
-    return held, each + 2.0 * K * (rates * some**2 + 2.0 * D * D)
+    held += 8 * (rates * some**2 + D * (D * 7 + 3 * TOGETHER + 2 * P) + 5 * HELD)
+    return held, each + 2.0 * K * (rates * some**2 + 2.0 * D * D + (ROUNDS + COLUMNS) * D * P**2)
 
 
 def first_stop(P: int) -> int:
@@ -115,9 +121,12 @@ def result(
     a player changes anything, bool [N, P]; pairs with another are known to be 0. None: all do.
     """
     alone = kernel.result(state.drawn, values, empty, full, moves)
-    both = even_parts(values, empty, full)
-    found, spread = state.process.interactions(both, state.process.likeliest(both))
-    return joined(state.index, alone, found, spread, moves)
+    y = even_parts(values, empty, full)
+    rows = answers_of(y)
+    found = interactions(state.process, rows, choose(state.process, rows))
+    dof = np.minimum(alone.dof, found.freedom.reshape(alone.dof.shape))
+    means, deviations = by_instance(found.means, y), by_instance(found.deviations, y)
+    return joined(state.index, alone._replace(dof=dof), means, deviations, moves)
 
 
 def joined(
@@ -145,6 +154,16 @@ def joined(
     return Result(
         np.concatenate([alone, pairs], axis=1), np.concatenate([errors, pair_errors], axis=1), dof
     )
+
+
+def answers_of(y: np.ndarray) -> np.ndarray:
+    """The answers one by one, [N K, D], of y [N, D, K]."""
+    return np.moveaxis(y, 2, 1).reshape(-1, y.shape[1])
+
+
+def by_instance(found: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """[N, ..., K] of what was found for the answers of y one by one, [N K, ...]."""
+    return np.moveaxis(found.reshape(len(y), y.shape[2], -1), 1, 2)
 
 
 def even_parts(values: np.ndarray, empty: np.ndarray, full: np.ndarray) -> np.ndarray:

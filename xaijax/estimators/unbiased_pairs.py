@@ -8,7 +8,7 @@ weight is p(s - 2) with both, -p(s - 1) with one of them, p(s) with none, where 
 answers counts, half their sum, with twice the weight.
 
 The pairs of complements that the kernel estimator draws are halved: every other one of each size.
-One half fits the Gaussian process of `coalition_process.py`, g. Of a size s with M coalitions, a in
+One half fits the Gaussian process of `process/`, g. Of a size s with M coalitions, a in
 the first half and b in the second, the second half is a random b of the M - a others, whatever was
 seen in the first, so that
 
@@ -31,8 +31,9 @@ from functools import cached_property
 import numpy as np
 
 from xaijax.estimators import kernel, pairs
-from xaijax.estimators.coalition_process import Process
 from xaijax.estimators.pairs import (
+    answers_of,
+    by_instance,
     count,
     drawing,
     even_parts,
@@ -42,6 +43,9 @@ from xaijax.estimators.pairs import (
     units,
     walks,
 )
+from xaijax.estimators.process.choice import choose
+from xaijax.estimators.process.posterior import expected, interactions
+from xaijax.estimators.process.turned import Process
 from xaijax.estimators.result import Result, stretches
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax_kernels.games import sampling
@@ -128,10 +132,11 @@ def _corrected(
     """
     second = ~first
     seen = y[:, np.concatenate([[True], first])]
-    chosen = process.likeliest(seen)
-    means, _ = process.interactions(seen, chosen)
+    rows = answers_of(seen)
+    chosen = choose(process, rows)
+    means = by_instance(interactions(process, rows, chosen).means, y)
     signs = np.where(drawn.sets[second], 1.0, -1.0)
-    left = y[:, 1:][:, second] - process.expected(seen, chosen, signs)
+    left = y[:, 1:][:, second] - by_instance(expected(process, rows, chosen, signs), y)
     variance = np.zeros_like(means)
     sets, sizes = drawn.sets[second].astype(float), drawn.sizes[second]
     for s in np.unique(sizes).tolist():
