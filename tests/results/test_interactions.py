@@ -230,6 +230,37 @@ def test_shapiq_gets_every_set():
         make(K=2).to_shapiq()
 
 
+def test_shapiqs_answers_come_back():
+    shapiq = pytest.importorskip("shapiq")
+    found = make(std_errors=None, exact=True)
+    back = xj.Interactions.from_shapiq(found.to_shapiq(), found.feature_names)
+    np.testing.assert_array_equal(back.values, found.values)
+    np.testing.assert_array_equal(back.base_values, found.base_values)
+    assert (back.sets, back.index, back.order) == (found.sets, "sii", 2)
+    assert back.exact and back.feature_names == found.feature_names
+    one = shapiq.InteractionValues(
+        values=np.array([5.0, 2.0, 1.5]), index="STII", min_order=0, max_order=2, n_players=3,
+        interaction_lookup={(): 0, (1,): 1, (0, 2): 2}, baseline_value=5.0, estimated=True,
+    )  # fmt: skip
+    sampled = xj.Interactions.from_shapiq(one)
+    np.testing.assert_array_equal(sampled.values, [[0, 2.0, 0, 0, 1.5, 0]])
+    assert np.isnan(sampled.std_errors).all() and not sampled.exact
+    assert sampled.matrix[0, 2, 0] == 1.5
+    other = shapiq.InteractionValues(
+        values=np.array([1.0]), index="SV", min_order=1, max_order=1, n_players=3,
+        interaction_lookup={(0,): 0}, baseline_value=0.0,
+    )  # fmt: skip
+    for given, words in (
+        (other, "'SV' has no counterpart"),
+        ([], "none"),
+        ([one, other], "differ"),
+    ):
+        with pytest.raises(xj.InputError, match=words):
+            xj.Interactions.from_shapiq(given)
+    with pytest.raises(xj.InputTypeError, match="ndarray"):
+        xj.Interactions.from_shapiq(np.zeros(3))
+
+
 def test_the_text_names_the_largest_pairs():
     text = repr(make())
     assert "sii, order 2" in text and "3 instances x 6 sets" in text and " & " in text

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
-from xaijax.players.interaction_index import interaction_index
+from xaijax.players.interaction_index import INTERACTIONS, interaction_index
 from xaijax.results.fields import Interacting
 from xaijax.results.freeze import read_only
 from xaijax.results.set_keys import all_of, named
@@ -96,6 +96,51 @@ def to_shapiq(found: Interacting) -> list[Any]:
         )
         for i in range(N)
     ]
+
+
+def from_shapiq(found: Any, feature_names: Any) -> dict[str, Any]:
+    """Fields of `Interactions`; see `Interactions.from_shapiq`."""
+    given = list(found) if isinstance(found, list | tuple) else [found]
+    if not given:
+        raise InputError("found: got none; pass at least one shapiq.InteractionValues.")
+    for one in given:
+        if not (hasattr(one, "interaction_lookup") and hasattr(one, "baseline_value")):
+            raise InputTypeError(
+                f"found: got {type(one).__name__}; pass a shapiq.InteractionValues, or a list of "
+                "them."
+            )
+    facts = {(one.index, one.n_players, one.min_order, one.max_order) for one in given}
+    if len(facts) > 1:
+        raise InputError(
+            f"found: differ in (index, n_players, min_order, max_order): {sorted(facts)}; pass "
+            "answers to one question."
+        )
+    ((name, P, least, most),) = facts
+    ours = {one.shapiq: one.name for one in INTERACTIONS.values()}
+    if name not in ours:
+        known = ", ".join(map(repr, ours))
+        raise InputError(f"found: index {name!r} has no counterpart here; known are {known}.")
+    sets = [S for S in all_of(P, most) if len(S) >= least]
+    values = np.zeros((len(given), len(sets)))  # a set that shapiq does not list is 0 there
+    place = {S: m for m, S in enumerate(sets)}
+    for n, one in enumerate(given):
+        for S, where in one.interaction_lookup.items():
+            if len(S) >= max(1, least):
+                values[n, place[tuple(sorted(S))]] = one.values[where]
+    estimated = np.array([bool(one.estimated) for one in given])
+    errors = np.where(estimated[:, None], np.nan, np.zeros(values.shape))
+    names = tuple(feature_names) if feature_names is not None else ()
+    return {
+        "values": values,
+        "base_values": np.array([float(one.baseline_value) for one in given]),
+        "sets": tuple(sets),
+        "std_errors": errors if estimated.any() else None,
+        "index": ours[name],
+        "order": most,
+        "feature_names": names or tuple(f"player {p}" for p in range(P)),
+        "exact": not estimated.any(),
+        "provenance": {"method": "shapiq"},
+    }
 
 
 def to_dataframe(found: Interacting, long: bool) -> Any:

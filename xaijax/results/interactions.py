@@ -239,6 +239,33 @@ class Interactions:
         """
         return interaction_forms.to_shapiq(self)
 
+    @classmethod
+    def from_shapiq(cls, found: Any, feature_names: Any = None) -> Interactions:
+        """What shapiq found, to be drawn, compared and kept as one's own.
+
+        Args:
+            found: a `shapiq.InteractionValues`, or a list of them, one for each instance, of one
+                index, order and number of players. A set that one does not list is 0.
+            feature_names: P names of the players. None: "player 0", "player 1", ...
+
+        Returns:
+            `Interactions` of one output. What shapiq estimated has no standard errors (NaN).
+
+        Raises:
+            InputError: an index that is not among "SII", "k-SII", "STII", "FSII", "BII" and
+                "Moebius"; several that answer different questions; none.
+            InputTypeError: something else than `shapiq.InteractionValues`.
+
+        Example:
+            >>> import shapiq
+            >>> import xaijax as xj
+            >>> game = lambda S: S[:, 0] * S[:, 1] + S[:, 2]
+            >>> theirs = shapiq.ExactComputer(game, n_players=3)("k-SII", order=2)
+            >>> xj.Interactions.from_shapiq(theirs)[:, ("player 0", "player 1")].values
+            array([[1.]])
+        """
+        return cls(**interaction_forms.from_shapiq(found, feature_names))
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one .npz file, which `xaijax.load` reads back exactly; no pickle.
 
