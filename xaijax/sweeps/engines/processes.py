@@ -21,6 +21,8 @@ from xaijax.sweeps.engines.protocol import Lost, Outcome
 from xaijax.sweeps.engines.worker import BEGUN, THREADS, boot, receive, send
 from xaijax.sweeps.task import Task, run
 
+PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
+
 
 class Processes:
     """See `Engine`."""
@@ -128,11 +130,16 @@ def _cores(number: int, of: int) -> list[int] | None:
 
 
 def _own_gpu(number: int) -> Iterator[tuple[str, str]]:
-    """Of several GPUs one for each process, in turn."""
+    """Of several GPUs one for each process, in turn.
+
+    This process, which asks the model a little, holds memory of the first one. So none takes most
+    of its GPU at its start, as JAX would, unless the person says so.
+    """
     if jax.default_backend() == "gpu":
         seen = os.environ.get("CUDA_VISIBLE_DEVICES")
         devices = seen.split(",") if seen else [str(d.id) for d in jax.local_devices()]
         yield "CUDA_VISIBLE_DEVICES", devices[number % len(devices)]
+        yield PREALLOCATE, os.environ.get(PREALLOCATE, "false")
 
 
 def _told(code: int) -> str:
