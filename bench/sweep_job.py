@@ -1,6 +1,7 @@
 """A sweep in a process of its own: `python -m bench.sweep_job '{"rows": ..., "out": ...}'`.
 
-Prints one line of JSON: seconds, the peak above the start, and those in which parts were explained.
+Prints one line of JSON: seconds, the peak above the start, those in which parts were explained, and
+those in which equal rows are looked for.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import xaijax
 from bench.jobs import ROOT, _peak_above, _unpack
 from bench.models import forward
 from xaijax.core.optional import require
+from xaijax.sweeps.distinct import distinct_of
+from xaijax.sweeps.inputs import source_of
 
 FLAG = 99.0  # and above, in the last column of a row whose first worker is killed
 
@@ -112,7 +115,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
     explainer = explainer_of(job)
     told: dict[str, Any] = {}
     if job.get("warm"):
-        source = xaijax.sweeps.inputs.source_of(job["rows"], np.empty((1, 1)))
+        source = source_of(job["rows"], np.empty((1, 1)))
         rows = source.part(0, job["warm"]).read()
         explainer(rows, progress=False)
         started = time.perf_counter()
@@ -135,6 +138,9 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
     if job["method"] == "network":
         parts: Any = (xaijax.load(path) for path in run.path.glob("part-*.npz"))
         told["explained"] = sum(part.stats["part"]["seconds"] for part in parts)
+        started = time.perf_counter()
+        distinct_of(source_of(job["rows"], np.empty((1, 1))))
+        told["looked"] = time.perf_counter() - started
     return told
 
 

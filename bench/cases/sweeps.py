@@ -73,12 +73,16 @@ class Rate:
             found = xaijax.open_run(folder / "run").explanation(lazy=True).values
             agreement = _equal("a part and one call", np.array(found[: self.each]), some)
         rate = self.rows / told["seconds"] / (self.warm / told["one_call"])
-        over = 1 - told["explained"] / told["seconds"]
+        looked = told["looked"]
+        over = (told["seconds"] - told["explained"] - looked) / told["seconds"]
         return Outcome(
             (
                 Figure("rows/s of the sweep over those of one call", rate, 0.95, better="more"),
                 Figure("driver's peak above the start", told["peak"] / MEBI, 300, unit=" MiB"),
-                Figure("time outside of the explainer", 100 * over, 2, unit=" %"),
+                Figure("checkpoints' share of the time", 100 * over, 2, unit=" %"),
+                Figure(
+                    "equal rows are looked for, share", 100 * looked / told["seconds"], unit=" %"
+                ),
             ),
             agreements=(agreement,),
             notes=(f"{self.rows:,} rows in parts of {self.each:,}; one call of {self.warm:,}",),

@@ -63,8 +63,12 @@ def distinct_of(source: Source) -> Distinct | None:
 
 
 def _unique(digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    pairs = np.ascontiguousarray(digests).view([("a", np.uint64), ("b", np.uint64)])[:, 0]
-    _, first, place = np.unique(pairs, return_index=True, return_inverse=True)
+    """(the first of equal ones, which of these each is)."""
+    half, rest = digests.T
+    _, first, place = np.unique(half, return_index=True, return_inverse=True)
+    if not np.array_equal(rest[first][place], rest):  # two that share 64 bits alone: sort by all
+        pairs = np.ascontiguousarray(digests).view([("a", np.uint64), ("b", np.uint64)])[:, 0]
+        _, first, place = np.unique(pairs, return_index=True, return_inverse=True)
     return first, place
 
 
