@@ -120,3 +120,16 @@ def test_columns_turned_once_are_those_turned_each_time():
         interactions(process, y, kept), interactions(again, y, anew), strict=True
     ):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_pairs_that_few_coalitions_do_not_tell_apart_share_what_they_have():
+    """Of 40 coalitions in which players 0 and 2 are always together: two pairs with one column."""
+    rng = np.random.default_rng(3)
+    signs = np.where(rng.random((40, 8)) < 0.5, -1.0, 1.0)
+    signs[:, 2] = signs[:, 0]
+    process, y = Process(signs, True), (signs[:, 0] * signs[:, 1])[None]
+    found = interactions(process, y, choose(process, y))
+    place = {tuple(pair): 8 + m for m, pair in enumerate(process.pairs.tolist())}
+    both = found.means[0, [place[0, 1], place[1, 2]]]
+    np.testing.assert_allclose(both, 2.0, atol=1e-3)  # of 4, which z0 z1 alone would have
+    assert np.isfinite(found.deviations).all()

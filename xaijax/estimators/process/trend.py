@@ -17,6 +17,7 @@ import numpy as np
 from xaijax.estimators.process.covariance import of_distance
 
 JITTER = 1e-9  # of the variance: far above float32 answers' rounding, squared
+ALIKE = 1e-12  # added to the products of unit columns: hides no more than rounding does
 TOLD = 1e-6  # of a coalition's precision: below, its answer is told by the trend alone
 
 
@@ -72,7 +73,8 @@ def trend(fit: Fit, y: np.ndarray, turned: np.ndarray) -> Trend:
     scale = 1 / np.where(used, size, 1.0)
     unit = turned * scale[:, None]
     products = np.matmul(unit.swapaxes(1, 2), unit)
-    products += np.eye(products.shape[1]) * ~used[:, None]
+    # Two pairs may have one column where few coalitions were drawn: then each has half of it.
+    products += np.eye(products.shape[1]) * np.where(used, ALIKE, 1.0)[:, None]
     inverse = np.linalg.inv(products)
     left = np.matmul(fit.white, y[..., None])
     weights = np.zeros((*used.shape, 1))
