@@ -37,6 +37,7 @@ from xaijax import datasets as datasets
 from xaijax import federated as federated
 from xaijax import plots as plots
 from xaijax import privacy as privacy
+from xaijax.core.compilation_cache import enable_compilation_cache as enable_compilation_cache
 from xaijax.core.errors import BudgetExceededError as BudgetExceededError
 from xaijax.core.errors import EnumerationLimitError as EnumerationLimitError
 from xaijax.core.errors import FederatedPeerLost as FederatedPeerLost

@@ -8,12 +8,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import matplotlib
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 from repository import ROOT
 
 import xaijax as xj
+from xaijax.core.compilation_cache import SETTINGS
+
+SET = (*SETTINGS, "jax_compilation_cache_dir")
 
 PLACES = {
     "xj": xj,
@@ -77,8 +82,19 @@ def test_each_argument_is_explained(name):
         assert re.search(rf"\b{argument}\b", text), f"{name}: {argument} is not explained"
 
 
+@pytest.fixture
+def settings_kept():
+    """One example names a folder for compiled programs: the tests have one of their own."""
+    before = {name: getattr(jax.config, name) for name in SET}
+    yield
+    if any(getattr(jax.config, name) != value for name, value in before.items()):
+        for name, value in before.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+
+
 @pytest.mark.parametrize("name", NAMED)
-def test_the_example_runs(name, tmp_path, monkeypatch):
+def test_the_example_runs(name, tmp_path, monkeypatch, settings_kept):
     monkeypatch.chdir(tmp_path)
     matplotlib.use("Agg")
     text = inspect.getdoc(NAMED[name]) or ""

@@ -2,6 +2,7 @@
 
 Reading order:
 
+    compilation_cache   compiled programs kept in a folder, for the next process
     travel      recipes by which explainers and models reach other processes
     public      the door of public callables: an unknown keyword is refused before any work
     long_runs   what takes long, told of before it starts
