@@ -72,6 +72,19 @@ def test_all_coalitions_give_the_exact_values(index):
     assert (errors[P:] == 0).all() or index is K_SII
 
 
+def test_an_answer_is_the_same_whoever_is_beside_it():
+    tables = np.random.default_rng(1).normal(size=(4, 1 << P))
+    state = unbiased_pairs.init(P, SII, 120, 0)
+    state, new = unbiased_pairs.step(state, unbiased_pairs.units(P, SII, 120))
+    values, empty, full = games.answers(tables, new), tables[:, :1], tables[:, -1:]
+    together = unbiased_pairs.result(state, values, empty, full)
+    for n in range(len(tables)):
+        one = slice(n, n + 1)
+        alone = unbiased_pairs.result(state, values[one], empty[one], full[one])
+        np.testing.assert_array_equal(together.values[n], alone.values[0])
+        np.testing.assert_array_equal(together.std_errors[n], alone.std_errors[0])
+
+
 def test_an_explainer_says_which_it_was_and_refuses_what_has_none():
     rng = np.random.default_rng(0)
     X, donors = (rng.normal(size=(n, 26)).astype(np.float32) for n in (2, 2))

@@ -250,8 +250,18 @@ def test_shapiqs_answers_come_back():
         values=np.array([1.0]), index="SV", min_order=1, max_order=1, n_players=3,
         interaction_lookup={(0,): 0}, baseline_value=0.0,
     )  # fmt: skip
+    players = xj.Interactions.from_shapiq(other, ["a", "b", "c"])
+    assert (players.index, players.sets) == ("sii", ((0,), (1,), (2,)))
+    alone = found[:, [0, 1, 2]]
+    back = xj.Interactions.from_shapiq(alone.to_shapiq())
+    np.testing.assert_array_equal(back[:, [0, 1, 2]].values, alone.values)
+    for names in (["a"], "abc"):
+        with pytest.raises(xj.InputError, match="3 players to name"):
+            xj.Interactions.from_shapiq(other, names)
+    assert "shapiq gives none" in repr(sampled)
+    other.index = "top-k"
     for given, words in (
-        (other, "'SV' has no counterpart"),
+        (other, "'top-k' has no counterpart"),
         ([], "none"),
         ([one, other], "differ"),
     ):

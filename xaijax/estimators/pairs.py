@@ -23,9 +23,9 @@ from functools import cached_property
 import numpy as np
 
 from xaijax.estimators import kernel
-from xaijax.estimators.process.choice import DECIDE, choose
+from xaijax.estimators.process.choice import choose
 from xaijax.estimators.process.posterior import HELD, RATES, interactions
-from xaijax.estimators.process.turned import TOGETHER, Process
+from xaijax.estimators.process.turned import DECIDE, KEEPS, TOGETHER, Process
 from xaijax.estimators.result import Result
 from xaijax.players.index import Index, named
 from xaijax.players.interaction_index import InteractionIndex
@@ -73,7 +73,8 @@ def drawing(P: int, index: InteractionIndex, budget: int, K: int) -> tuple[float
     D = units(P, index, budget) + 1
     some, rates = min(D, DECIDE), len(RATES)
     held, each = kernel.drawing(P, _of_players(index), budget, K)
-    held += 8 * (rates * some**2 + D * (D * 7 + 3 * TOGETHER + 2 * P) + 5 * HELD)
+    columns = 2 * min(KEEPS, D * count(P))
+    held += 8 * (rates * some**2 + D * (D * 7 + 3 * TOGETHER + 2 * P) + 5 * HELD + columns)
     return held, each + 2.0 * K * (rates * some**2 + 2.0 * D * D + (ROUNDS + COLUMNS) * D * P**2)
 
 

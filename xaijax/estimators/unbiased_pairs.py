@@ -170,7 +170,7 @@ def _of_size(
     def summed(r: np.ndarray, power: int) -> np.ndarray:
         """Sum over coalitions of r [N, b, K] times their weights to a power."""
         w2, w1, w0, u, v = (w**power for w in (both, one, none, with_it, without))
-        rows = np.moveaxis(r, 2, 1)  # [N, K, b]
+        rows = np.ascontiguousarray(np.moveaxis(r, 2, 1))  # [N, K, b], whatever N is
         total, held = rows.sum(axis=2), rows @ sets
         joint = (rows[..., None, :] * sets.T) @ sets
         of_pairs = (w2 - 2 * w1 + w0) * joint[..., i, j]

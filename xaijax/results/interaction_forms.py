@@ -117,6 +117,8 @@ def from_shapiq(found: Any, feature_names: Any) -> dict[str, Any]:
         )
     ((name, P, least, most),) = facts
     ours = {one.shapiq: one.name for one in INTERACTIONS.values()}
+    if most == 1:  # shapiq's names of the same values of single players
+        ours |= {"SV": "sii", "BV": "banzhaf"}
     if name not in ours:
         known = ", ".join(map(repr, ours))
         raise InputError(f"found: index {name!r} has no counterpart here; known are {known}.")
@@ -129,7 +131,9 @@ def from_shapiq(found: Any, feature_names: Any) -> dict[str, Any]:
                 values[n, place[tuple(sorted(S))]] = one.values[where]
     estimated = np.array([bool(one.estimated) for one in given])
     errors = np.where(estimated[:, None], np.nan, np.zeros(values.shape))
-    names = tuple(feature_names) if feature_names is not None else ()
+    names = [f"player {p}" for p in range(P)] if feature_names is None else list(feature_names)
+    if isinstance(feature_names, str) or len(names) != P:
+        raise InputError(f"feature_names: got {feature_names!r}; there are {P} players to name.")
     return {
         "values": values,
         "base_values": np.array([float(one.baseline_value) for one in given]),
@@ -137,7 +141,7 @@ def from_shapiq(found: Any, feature_names: Any) -> dict[str, Any]:
         "std_errors": errors if estimated.any() else None,
         "index": ours[name],
         "order": most,
-        "feature_names": names or tuple(f"player {p}" for p in range(P)),
+        "feature_names": tuple(names),
         "exact": not estimated.any(),
         "provenance": {"method": "shapiq"},
     }

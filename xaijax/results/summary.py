@@ -103,6 +103,8 @@ def shown_stats(explained: Explained | Interacting) -> list[str]:
 
 
 def _missing_reason(explained: Explained | Interacting) -> str:
+    if explained.provenance.get("method") == "shapiq":
+        return "shapiq gives none"
     estimator = str(explained.stats.get("estimator", ""))
     P = len(explained.feature_names)
     reasons = {

@@ -9,7 +9,8 @@ the product of its turned column with what is left, over its size and tau, is a 
 number. Pairs whose score is beyond what the largest of all would be by chance get a column with a
 flat prior, largest first, a few at a time, until none is left (orthogonal matching pursuit: Pati,
 Rezaiifar and Krishnaprasad 1993; several at a time: Donoho et al. 2012, "Sparse solution of
-underdetermined systems by stagewise orthogonal matching pursuit"). Then the rate is chosen again.
+underdetermined systems by stagewise orthogonal matching pursuit"). Then the rate is chosen
+again. Where so few coalitions were drawn that two pairs may look like two others, none is taken.
 
 Letters: R answers explained, one for each instance and output; D coalitions whose even part is
 known.
@@ -22,11 +23,11 @@ from statistics import NormalDist
 import numpy as np
 
 from xaijax.estimators.process.posterior import RATES, Chosen, Read, trends
-from xaijax.estimators.process.turned import Process
+from xaijax.estimators.process.turned import DECIDE, Process
 from xaijax.estimators.result import stretches
 
-DECIDE = 400  # of the answers, by which the rate is decided
 BY_CHANCE = 0.05  # that the largest score of a game that follows the process is beyond the bound
+APART = 1e-6  # share of a column, below which others hold it: roundings of white numbers, squared
 BESIDE = 0.7  # of the largest score: pairs above it are taken together with it
 TURNS = 3  # of the choice of a rate, then of pairs
 
@@ -73,6 +74,9 @@ def _large(process: Process, y: np.ndarray, rates: np.ndarray) -> np.ndarray:
     most = _most(process)
     bound = NormalDist().inv_cdf(1 - BY_CHANCE / (2 * max(1, len(process.pairs))))
     pairs, counts = np.full((len(y), most), -1), np.zeros(len(y), np.int64)
+    if not process.tells_apart:
+        return pairs
+    before = counts.copy()
     for number in np.unique(rates):
         searched = np.flatnonzero(rates == number)
         while len(searched):
@@ -80,12 +84,23 @@ def _large(process: Process, y: np.ndarray, rates: np.ndarray) -> np.ndarray:
             chosen = Chosen(rates[searched], pairs[searched])
             for read in trends(process, y[searched], chosen, process.D):
                 rows, scores = searched[read.rows], _scores(process, read)
+                # Of pairs taken together that hold each other's columns the first alone is kept;
+                # where it is alone already, and the earlier ones hold it, not even that.
+                alike = read.trend.apart < APART
+                back = rows[alike]
+                kept = np.where(counts[back] > before[back] + 1, before[back] + 1, before[back])
+                more = kept > before[back]
+                counts[back] = kept
+                pairs[back] = np.where(np.arange(most) < kept[:, None], pairs[back], -1)
+                grown.append(back[more])
+                rows, scores = rows[~alike], scores[~alike]
                 order = np.argsort(-scores, axis=1, kind="stable")[:, :most]
                 ranked = np.take_along_axis(scores, order, axis=1)
                 taken = ranked >= np.maximum(bound, BESIDE * ranked[:, :1])
                 taken &= np.arange(order.shape[1]) < (most - counts[rows])[:, None]
                 n, place = np.nonzero(taken)
                 pairs[rows[n], counts[rows[n]] + place] = order[n, place]
+                before[rows] = counts[rows]
                 counts[rows] += taken.sum(axis=1)
                 grown.append(rows[taken.any(axis=1)])
             searched = np.concatenate(grown)

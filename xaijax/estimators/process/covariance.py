@@ -35,7 +35,10 @@ def distance(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def of_distance(P: int, rate: float) -> tuple[np.ndarray, float]:
     """(covariances at distances 0..P, scaled to a variance of 1; the scale)."""
     d = np.arange(P + 1)
-    found = _even(np.array(rate), P - d, d) - 1  # no set of size 0: the level is fitted
+    up, down = np.log1p(rate), np.log1p(-rate)
+    # `_even` less the set of size 0, whose part is the level: near 0 for small rates, so that a
+    # difference of the two would lose what keeps the matrix of all coalitions positive.
+    found = (np.expm1((P - d) * up + d * down) + np.expm1(d * up + (P - d) * down)) / 2
     return found / found[0], float(found[0])
 
 

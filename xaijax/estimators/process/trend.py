@@ -38,6 +38,7 @@ class Trend(NamedTuple):
     left: np.ndarray  # [R, D], what they leave of the turned answers
     freedom: np.ndarray  # [R], D less their number
     log_det: np.ndarray  # [R], of their products
+    apart: np.ndarray  # [R], the least share of a column that the others do not hold
 
     @property
     def squares(self) -> np.ndarray:
@@ -83,9 +84,11 @@ def trend(fit: Fit, y: np.ndarray, turned: np.ndarray) -> Trend:
         weights += more
         left = left - np.matmul(unit, more)
     log_det = np.linalg.slogdet(products)[1] - 2 * np.log(scale).sum(axis=1)
+    apart = 1 / np.diagonal(inverse, axis1=1, axis2=2).max(axis=1)
     inverse *= scale[:, :, None] * scale[:, None]
     freedom = np.maximum(1, y.shape[1] - used.sum(axis=1))
-    return Trend(turned, inverse, weights[..., 0] * scale, left[..., 0], freedom, log_det)
+    weights = weights[..., 0] * scale
+    return Trend(turned, inverse, weights, left[..., 0], freedom, log_det, apart)
 
 
 def variance(fit: Fit, own: Trend) -> np.ndarray:

@@ -6,6 +6,7 @@ part is known.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,8 @@ import numpy as np
 from xaijax.estimators.process.covariance import distance, nodes_of, with_interactions
 from xaijax.estimators.process.trend import Fit, columns_of, fit
 
+DECIDE = 400  # of the answers, by which the rate is decided
+CONFUSED = 1e-5
 TOGETHER = 512  # pairs, or sets, that are turned at a time
 KEEPS = 1 << 23  # numbers of all pairs' columns, up to which those of one rate are kept
 
@@ -48,8 +51,21 @@ class Process:
     def fit(self, rate: float, D: int) -> Fit:
         """Of the first D answers."""
         if (rate, D) not in self._fits:
+            if D > DECIDE:  # of all answers one rate's at a time
+                self._fits = {key: one for key, one in self._fits.items() if key[1] <= DECIDE}
             self._fits[rate, D] = fit(self._distance[:D, :D], self.P, rate)
         return self._fits[rate, D]
+
+    @cached_property
+    def tells_apart(self) -> bool:
+        """Whether the coalitions tell two pairs {a, b} and {c, d} from {a, d} and {c, b}.
+
+        They do where one has z_a != z_c and z_b != z_d, z_a z_b + z_c z_d being z_a z_d + z_c z_b
+        in all others: of a coalition with a share q of the players, for a given four, with chance
+        (2 q (1 - q))^2. That none has must be as rare as CONFUSED.
+        """
+        q = (self.signs > 0).mean(axis=1)
+        return bool(np.log1p(-((2 * q * (1 - q)) ** 2)).sum() < math.log(CONFUSED))
 
     def columns(self, own: Fit, pairs: np.ndarray, D: int) -> np.ndarray:
         """The level, and z_i z_j of pairs [R, width] (-1: none), turned; [R, D, 1 + width]."""
