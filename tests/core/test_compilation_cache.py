@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,10 +54,14 @@ def test_a_second_process_compiles_nothing_again(tmp_path: Path) -> None:
 def test_what_is_no_folder_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(xj.InputError, match="cannot be made"):
-        xj.enable_compilation_cache(file)
-    with pytest.raises(xj.InputTypeError, match="int"):
-        xj.enable_compilation_cache(3)  # type: ignore[arg-type]
+    given: list[tuple[Any, type[Exception], str]] = [
+        (file, xj.InputError, "cannot be made"),
+        (3, xj.InputTypeError, "got int"),
+        (None, xj.InputTypeError, "got NoneType"),
+    ]
+    for folder, error, words in given:
+        with pytest.raises(error, match=words):
+            xj.enable_compilation_cache(folder)
     if os.name == "posix":
         shared = tmp_path / "shared"
         shared.mkdir()

@@ -68,7 +68,7 @@ def test_large_pairs_among_small_ones_are_inside_their_intervals():
     assert off[of_large].max() < 7
     # The others are as the process says: 432 intervals of 95 % in each of 20 games. Were those of a
     # game held as often as .95 +- .05 from game to game, their mean was below .88 with chance 1e-9;
-    # errors of half the size hold .67.
+    # errors of half the size hold .67, and of twice the size .95 within half of them.
     assert (off[~of_large] < 1.96).mean() > 0.88
     assert (off[~of_large] < 0.98).mean() < 0.88
     sure = found.std_errors[:, 30:, 0][of_large]
@@ -124,37 +124,66 @@ def test_columns_turned_once_are_those_turned_each_time():
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
-def test_pairs_that_few_coalitions_do_not_tell_apart_share_what_they_have():
-    """Of 40 coalitions in which players 0 and 2 are always together: two pairs with one column."""
+def test_pairs_with_one_column_share_what_they_have():
+    """Players 0 and 2 are together in all of 80 coalitions, so that two pairs have one column: a
+    flat prior for either would give it all, and be sure.
+    """
     rng = np.random.default_rng(3)
-    signs = np.where(rng.random((40, 8)) < 0.5, -1.0, 1.0)
+    signs = np.where(rng.random((80, 8)) < 0.5, -1.0, 1.0)
     signs[:, 2] = signs[:, 0]
     process, y = Process(signs, True), (signs[:, 0] * signs[:, 1])[None]
-    found = interactions(process, y, choose(process, y))
+    assert process.tells_apart  # by sizes alone
+    chosen = choose(process, y)
+    assert (chosen.pairs == -1).all()
+    found = interactions(process, y, chosen)
     place = {tuple(pair): 8 + m for m, pair in enumerate(process.pairs.tolist())}
-    both = found.means[0, [place[0, 1], place[1, 2]]]
-    np.testing.assert_allclose(both, 2.0, atol=1e-3)  # of 4, which z0 z1 alone would have
-    assert np.isfinite(found.deviations).all()
+    both = [place[0, 1], place[1, 2]]
+    np.testing.assert_allclose(found.means[0, both], 2.0, atol=0.1)  # of 4, which one would have
+    assert found.deviations[0, both].min() > 0.1  # and each is told to be unknown
 
 
-@pytest.mark.parametrize("budget", [66, 80, 120])
-def test_two_pairs_are_not_taken_for_two_others(budget):
-    """Of few coalitions z0 z1 + z2 z3 is z0 z3 + z1 z2 in all that were drawn: then flat priors
-    would give either, or half of each, and be sure. None is given, and all can be solved.
-    """
-    large = {(0, 1): 1.0, (2, 3): 1.0, (4, 5): -1.0}
-    for seed in range(20):
-        v, truth = game(22, large, 0.0)
-        state = pairs.init(22, SII, budget, seed)
-        state, new = pairs.step(state, pairs.units(22, SII, budget))
-        ends = np.array([[False] * 22, [True] * 22])
+THREE = {(0, 1): 1.0, (2, 3): 1.0, (4, 5): -1.0}
+
+
+def by_seeds(P: int, budget: int, seeds: int) -> tuple[np.ndarray, np.ndarray]:
+    """(errors, standard errors) of all pairs of three large ones, [seeds, pairs]."""
+    v, truth = game(P, THREE, 0.0)
+    ends, off, told = np.array([[False] * P, [True] * P]), [], []
+    for seed in range(seeds):
+        state = pairs.init(P, SII, budget, seed)
+        state, new = pairs.step(state, pairs.units(P, SII, budget))
         values = v(np.concatenate([ends, new]))[None, :, None]
         found = pairs.result(state, values[:, 2:], values[:, 0], values[:, 1])
-        off = np.abs(found.values[0, 22:, 0] - truth)
-        assert np.isfinite(found.std_errors[:, 22:]).all() and off.max() < 1.1
+        off.append(np.abs(found.values[0, P:, 0] - truth))
+        told.append(found.std_errors[0, P:, 0])
+    return np.stack(off), np.stack(told)
 
 
-def test_columns_that_hold_each_other_are_not_taken_together():
+@pytest.mark.slow
+def test_two_pairs_are_not_taken_for_two_others(monkeypatch):
+    """By 80 coalitions of 30 players z0 z1 + z2 z3 is often z0 z3 + z1 z2 in nearly all of them:
+    flat priors then go to either, and are sure. Wrong by 30 of its errors: 1 of 60 seeds, where the
+    process is alone; with the search 5.
+    """
+
+    def surely_wrong() -> int:
+        off, told = by_seeds(30, 80, 60)
+        assert np.isfinite(told).all()
+        return int(((off > 0.05) & (off > 30 * told)).any(axis=1).sum())
+
+    assert surely_wrong() <= 1
+    monkeypatch.setattr(Process, "tells_apart", True)
+    assert surely_wrong() > 1
+
+
+@pytest.mark.parametrize(("P", "budget", "seeds"), [(30, 120, 10), (100, 300, 3)])
+def test_large_pairs_are_found_by_few_coalitions(P, budget, seeds):
+    """All three, by 3 or 4 coalitions a player, of all seeds but one; else of none."""
+    off, _ = by_seeds(P, budget, seeds)
+    assert (off.max(axis=1) < 1e-6).sum() >= seeds - 1
+
+
+def test_columns_that_hold_each_other_have_no_flat_priors():
     """z0 z1 + z2 z3 - z0 z3 = z1 z2 in all of 120 coalitions, as z0 = z2 or z1 = z3 there; answers
     of all four alike. Together their products have no inverse.
     """
@@ -163,15 +192,17 @@ def test_columns_that_hold_each_other_are_not_taken_together():
     same = rng.random(120) < 0.5
     signs[same, 2], signs[~same, 3] = signs[same, 0], signs[~same, 1]
     process = Process(signs, True)
-    assert process.tells_apart  # by sizes alone
     four = [(0, 1), (2, 3), (0, 3), (1, 2)]
-    y = sum(signs[:, i] * signs[:, j] for i, j in four)[None] * np.array([[1.0], [1.0]])
+    y = sum(signs[:, i] * signs[:, j] for i, j in four)[None]
+    lone = signs[:, 5] * signs[:, 6]
+    y = np.concatenate([y, lone[None]])
     chosen = choose(process, y)
+    assert (chosen.pairs[0] == -1).all()
+    assert process.pairs[chosen.pairs[1, 0]].tolist() == [5, 6]  # beside it, what is told apart
     found = interactions(process, y, chosen)
-    taken = process.pairs[chosen.pairs[0][chosen.pairs[0] >= 0]]
-    assert 0 < len(taken) <= 3
-    assert np.isfinite(found.means).all() and np.abs(found.means[0, 9:]).max() < 20
-    np.testing.assert_array_equal(found.means[0], found.means[1])
+    place = {tuple(pair): 9 + m for m, pair in enumerate(process.pairs.tolist())}
+    np.testing.assert_allclose(found.means[0, [place[pair] for pair in four]], 4.0, atol=0.5)
+    np.testing.assert_allclose(found.means[1, place[5, 6]], 4.0, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("P", "budget"), [(8, 250), (10, 1000), (12, 2500)])

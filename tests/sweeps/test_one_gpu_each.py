@@ -54,9 +54,19 @@ def test_without_a_gpu_nothing_is_said_of_them(started, monkeypatch):
     assert "CUDA_VISIBLE_DEVICES" not in started(1)[0]
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no cores of one's own here")
-def test_threads_are_as_many_as_cores(started):
-    cores = len(os.sched_getaffinity(0))
-    for count in (1, 2):
-        threads = {started(count)[-1][name] for name in THREADS}
-        assert threads == {str(max(1, cores // count))}
+@pytest.mark.parametrize(
+    ("count", "cores"), [(1, [[0, 1, 2, 5]]), (2, [[0, 1], [2, 5]]), (3, [[0], [1], [2]])]
+)
+def test_cores_are_dealt_out_and_threads_are_as_many(started, monkeypatch, count, cores):
+    """On a machine of which this process may use four cores."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5, 0, 1, 2}, raising=False)
+    assert [processes._cores(number, count) for number in range(count)] == cores
+    for one in started(count):
+        assert {one[name] for name in THREADS} == {str(len(cores[0]))}
+
+
+def test_where_a_process_cannot_be_kept_to_some_cores_it_sets_no_threads(started, monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    for name in THREADS:
+        monkeypatch.delenv(name, raising=False)
+    assert not set(THREADS) & set(started(2)[1])

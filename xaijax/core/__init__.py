@@ -3,17 +3,17 @@
 Reading order:
 
     compilation_cache   compiled programs kept in a folder, for the next process
-    travel      recipes by which explainers and models reach other processes
-    public      the door of public callables: an unknown keyword is refused before any work
-    long_runs   what takes long, told of before it starts
-    checks      checks of arguments, done before any work
-    typing      the types that public signatures name: rows, a model, a progress bar
-    forks       JAX in a forked process: refused in place of waiting for ever
-    failpoint   where a test lets this process be killed
-    intervals   confidence intervals from standard errors and degrees of freedom
-    errors      the error family, and the warnings
-    optional    optional libraries, imported on use
-    threads     calls of one function on several threads, results in order
-    once        what is worked out once for an owner, and kept by it
-    version     the version
+    travel              recipes by which explainers and models reach other processes
+    public              the door of public callables: an unknown keyword is refused before any work
+    long_runs           what takes long, told of before it starts
+    checks              checks of arguments, done before any work
+    typing              the types that public signatures name: rows, a model, a progress bar
+    forks               JAX in a forked process: refused in place of waiting for ever
+    failpoint           where a test lets this process be killed
+    intervals           confidence intervals from standard errors and degrees of freedom
+    errors              the error family, and the warnings
+    optional            optional libraries, imported on use
+    threads             calls of one function on several threads, results in order
+    once                what is worked out once for an owner, and kept by it
+    version             the version
 """

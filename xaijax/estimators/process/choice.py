@@ -84,15 +84,12 @@ def _large(process: Process, y: np.ndarray, rates: np.ndarray) -> np.ndarray:
             chosen = Chosen(rates[searched], pairs[searched])
             for read in trends(process, y[searched], chosen, process.D):
                 rows, scores = searched[read.rows], _scores(process, read)
-                # Of pairs taken together that hold each other's columns the first alone is kept;
-                # where it is alone already, and the earlier ones hold it, not even that.
+                # Pairs that hold each other's columns are not told apart by the coalitions drawn:
+                # those that came last have the prior again, by which they share what there is.
                 alike = read.trend.apart < APART
                 back = rows[alike]
-                kept = np.where(counts[back] > before[back] + 1, before[back] + 1, before[back])
-                more = kept > before[back]
-                counts[back] = kept
-                pairs[back] = np.where(np.arange(most) < kept[:, None], pairs[back], -1)
-                grown.append(back[more])
+                counts[back] = before[back]
+                pairs[back] = np.where(np.arange(most) < before[back, None], pairs[back], -1)
                 rows, scores = rows[~alike], scores[~alike]
                 order = np.argsort(-scores, axis=1, kind="stable")[:, :most]
                 ranked = np.take_along_axis(scores, order, axis=1)

@@ -74,7 +74,7 @@ def trend(fit: Fit, y: np.ndarray, turned: np.ndarray) -> Trend:
     scale = 1 / np.where(used, size, 1.0)
     unit = turned * scale[:, None]
     products = np.matmul(unit.swapaxes(1, 2), unit)
-    # Two pairs may have one column where few coalitions were drawn: then each has half of it.
+    # Columns may depend on each other where few coalitions were drawn: `apart` tells of it.
     products += np.eye(products.shape[1]) * np.where(used, ALIKE, 1.0)[:, None]
     inverse = np.linalg.inv(products)
     left = np.matmul(fit.white, y[..., None])
