@@ -12,6 +12,7 @@ from typing import Any
 from xaijax.core.errors import SweepIncompleteError
 from xaijax.core.optional import require
 from xaijax.sweeps.engines.protocol import Lost, Outcome
+from xaijax.sweeps.engines.worker import in_threads
 from xaijax.sweeps.task import Task, run
 
 POLLED = 0.5  # seconds between two looks at a future that calls nobody back
@@ -135,10 +136,13 @@ def of_dask(client: Any) -> Futures:
     """Of a Dask Client: as many parts as its workers have threads, and one waiting for each."""
 
     def submit(function: Callable[..., Any], task: Task) -> Any:
-        return client.submit(function, task, pure=False)
+        return client.submit(in_threads, own, function, task, pure=False)
 
-    threads = max(1, sum(client.nthreads().values()))
-    return Futures(submit, threads, lambda future: bool(future.cancel(force=True) or True))
+    of_workers = list(client.nthreads().values())
+    own = min(of_workers, default=1)
+    return Futures(
+        submit, max(1, sum(of_workers)), lambda future: bool(future.cancel(force=True) or True)
+    )
 
 
 class Ray:
@@ -151,7 +155,8 @@ class Ray:
         """A future of one task; a task whose worker dies is given out again by the driver."""
         ray: Any = require("ray", "xaijax[scale-ray]")
         needs = {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "max_retries": 0}
-        reference = ray.remote(**needs)(function).remote(*args)
+        threads = max(1, int(self.num_cpus))
+        reference = ray.remote(**needs)(in_threads).remote(threads, function, *args)
         future = reference.future()
         future.reference = reference
         return future

@@ -11,7 +11,7 @@ import pickle
 import signal
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 LENGTH = struct.Struct("<Q")
@@ -19,6 +19,7 @@ BOOT = (
     "import sys; sys.path[:] = {path!r}; from xaijax.sweeps.engines import worker; worker.serve()"
 )
 BEGUN = "begun"
+XLA_THREADS = "PJRT_NPROC"  # read by XLA's CPU client when it begins
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -45,6 +46,14 @@ def receive(stream: BinaryIO) -> Any:
     if len(body) < length:
         raise EOFError
     return pickle.loads(body)
+
+
+def in_threads(count: int, function: Callable[..., Any], *args: Any) -> Any:
+    """Its result, by so many threads of XLA where this process has none yet: else each of several
+    workers takes all cores, and they fight. What the person has set stays.
+    """
+    os.environ.setdefault(XLA_THREADS, str(count))
+    return function(*args)
 
 
 def serve() -> None:

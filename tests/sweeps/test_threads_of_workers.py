@@ -1,0 +1,54 @@
+"""Workers of somebody else's engine: as many threads of XLA as the engine gives one of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from xaijax.sweeps.engines.worker import XLA_THREADS, in_threads
+
+COUNT = """
+import pathlib
+from xaijax.sweeps.engines.worker import in_threads
+
+def threads_of_xla():
+    import jax
+    jax.block_until_ready(jax.jit(lambda x: x @ x)(jax.numpy.ones((8, 8))))
+    names = [(one / "comm").read_text() for one in pathlib.Path("/proc/self/task").iterdir()]
+    return sum("XLAEigen" in name for name in names)
+
+print(in_threads({count}, threads_of_xla))
+"""
+
+
+def _threads(count: int, **environment: str) -> int:
+    env = {k: v for k, v in os.environ.items() if k != XLA_THREADS} | environment
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT.format(count=count)],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads are counted in /proc")
+def test_xla_begins_with_as_many_threads_as_the_worker_has():
+    assert _threads(1) == 1
+    assert _threads(5) == 5
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads are counted in /proc")
+def test_what_the_person_has_set_stays():
+    assert _threads(1, **{XLA_THREADS: "3"}) == 3
+
+
+def test_the_result_is_that_of_the_function(monkeypatch):
+    monkeypatch.setenv(XLA_THREADS, "")  # so that it is undone
+    monkeypatch.delenv(XLA_THREADS)
+    assert in_threads(2, lambda x, y: x - y, 5, 3) == 2
+    assert os.environ[XLA_THREADS] == "2"
