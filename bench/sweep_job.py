@@ -111,7 +111,7 @@ def executor_of(kind: str, count: int) -> Iterator[Any]:
 def main(job: dict[str, Any]) -> dict[str, Any]:
     """Sweep as the job says; with "warm" so many rows are explained in one call before."""
     if job.get("cores"):
-        os.sched_setaffinity(0, range(job["cores"]))
+        os.sched_setaffinity(0, job["cores"])
     explainer = explainer_of(job)
     told: dict[str, Any] = {}
     if job.get("warm"):
