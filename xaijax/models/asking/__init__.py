@@ -9,7 +9,7 @@ Reading order:
     decided         the decided class as a number per row, for quantities of labels
     labels          from scores to the decided class
     predict         a traced function on any number of rows, with few compiled shapes
-    rows            the rows that a person hands to `predict` and `labels`, and which model takes them
+    rows            rows that a person hands to `predict` and `labels`, and which model takes them
     leaves          a model of rows in several arrays, as a function of codes
     host            one call of a host model: read-only rows, a deadline, checked output
 """
