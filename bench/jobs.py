@@ -24,6 +24,7 @@ from bench.models import forward
 
 ROOT = Path(__file__).parent.parent
 MEBI = 2**20
+TILE = 1 << 13  # rows; what compiling costs hardly hangs on them
 COMPILATION = tuple(
     f"/jax/core/compile/{step}_duration"
     for step in ("jaxpr_trace", "jaxpr_to_mlir_module", "backend_compile")
@@ -90,6 +91,59 @@ def cold(inputs: Path, outputs: Path) -> dict[str, Any]:
     }
 
 
+def jit(inputs: Path, outputs: Path) -> dict[str, Any]:
+    """T36: the processor time of compiling the network for a tile, and nothing else."""
+    params, arrays = _unpack(inputs)
+    tile = jax.ShapeDtypeStruct((TILE, arrays["X"].shape[1]), np.float32)
+    _begin()
+    started = time.process_time()
+    jax.jit(forward).lower(params, tile).compile()
+    return {"seconds": time.process_time() - started}
+
+
+def ready(inputs: Path, outputs: Path) -> dict[str, Any]:
+    """T36: the processor time of a first explanation; (traces of the model, programs compiled) of
+    others after it.
+    """
+    compiled: list[str] = []
+
+    def keep(event: str, duration_secs: float, **kwargs: Any) -> None:
+        if event == COMPILATION[-1]:
+            compiled.append(kwargs.get("fun_name", ""))
+
+    params, arrays = _unpack(inputs)
+    X, background = arrays["X"], arrays["background"]
+    traced: list[int] = []
+
+    def asked(params: Any, rows: Any) -> Any:
+        traced.append(len(rows))
+        return forward(params, rows)
+
+    _begin()
+    jax.monitoring.register_event_duration_secs_listener(keep)
+    started = time.process_time()
+    model = xaijax.as_model(asked, params)
+    first = xaijax.Explainer(model, background[:-1])(X, progress=False)
+    seconds = time.process_time() - started
+    told: dict[str, Any] = {"seconds": seconds, "first": [len(traced), len(compiled)]}
+    again = xaijax.as_model(asked, params)
+    for label, one, donors in (
+        ("another explainer", model, background[:-1]),
+        ("as_model again", again, background[:-1]),
+        ("one donor more", model, background),
+    ):
+        traced.clear(), compiled.clear()
+        xaijax.Explainer(one, donors)(X, progress=False)
+        told[label] = [len(traced), len(compiled)]
+    np.savez(outputs, values=first.values, base_values=first.base_values)
+    return told
+
+
+def _begin() -> None:
+    """What JAX does once in a process, whatever is compiled."""
+    jax.jit(lambda x: x + 1).lower(np.ones(3, np.float32)).compile()
+
+
 def memory(inputs: Path, outputs: Path) -> dict[str, Any]:
     """T22: the peak above the level after import and a warm-up on two instances."""
     params, arrays = _unpack(inputs)
@@ -154,5 +208,6 @@ def _status(name: str) -> float:
 
 
 if __name__ == "__main__":
-    job = {"cold": cold, "memory": memory, "stream": stream}[sys.argv[1]]
+    jobs = {"cold": cold, "jit": jit, "memory": memory, "ready": ready, "stream": stream}
+    job = jobs[sys.argv[1]]
     print(json.dumps(job(Path(sys.argv[2]), Path(sys.argv[3]))))

@@ -1,4 +1,4 @@
-"""T22, T24 and T39: what only a process of its own can show, peak memory, the cold start and
+"""T22, T24, T36 and T39: what only a process of its own can show, peak memory, the cold start and
 what is compiled in it."""
 
 from __future__ import annotations
@@ -18,6 +18,14 @@ from bench.frame import Agreement, Case, Figure, Outcome, Size
 from bench.jobs import MEBI, in_process, pack
 
 MAX_MEMORY = 256 * MEBI
+
+
+def _told(name: str, problem: Problem) -> dict[str, Any]:
+    """What a job that leaves no values says of a problem."""
+    with tempfile.TemporaryDirectory(prefix="xaijax-bench-") as folder:
+        inputs = Path(folder) / "in.npz"
+        pack(inputs, problem.params, X=problem.X, background=problem.background)
+        return in_process(name, inputs, Path(folder) / "out.npz")
 
 
 def _job(name: str, problem: Problem, **more: Any) -> tuple[dict[str, Any], Agreement]:
@@ -134,6 +142,45 @@ class First:
         return Outcome(tuple(figures), agreements=tuple(agreements), notes=notes, details=details)
 
 
+@dataclass(frozen=True)
+class Ready:
+    """The first explanation in a fresh process, and what others after it trace and compile."""
+
+    problems: dict[str, Problem]  # of one instance
+    rounds: int
+
+    def measure(self) -> Outcome:
+        """Medians of several processes, of each problem."""
+        figures: list[Figure] = []
+        agreements: list[Agreement] = []
+        details: dict[str, Any] = {}
+        for label, problem in self.problems.items():
+            runs = [_job("ready", problem) for _ in range(self.rounds)]
+            alone = [_told("jit", problem)["seconds"] for _ in range(self.rounds)]
+            ours, jit = statistics.median(t["seconds"] for t, _ in runs), statistics.median(alone)
+            figures.append(Figure(f"{label}: processor time of the first", ours, unit=" s"))
+            figures.append(Figure(f"{label}: of jit(f).lower().compile()", jit, unit=" s"))
+            share = Figure(f"{label}: (the first - 0.5 s) / compile", (ours - 0.5) / jit, 3)
+            figures.append(share)
+            told, agreement = runs[-1]
+            agreements.append(agreement)
+            for kind in ("another explainer", "as_model again", "one donor more"):
+                traces, programs = told[kind]
+                figures.append(Figure(f"{label}: traces, {kind}", traces, 0))
+                figures.append(Figure(f"{label}: programs compiled, {kind}", programs, 0))
+            details[label] = {"runs": [one for one, _ in runs], "jit": alone}
+        notes = (f"medians of {self.rounds} processes, imports left out; one instance",)
+        return Outcome(tuple(figures), agreements=tuple(agreements), notes=notes, details=details)
+
+
+def setup_ready(size: Size) -> Ready:
+    """An MLP 100-64-64, exact at 12 players, sampled at 100."""
+    full = size == "full"
+    hidden, donors = ((100, 64, 64, 1), 101) if full else ((8, 1), 5)
+    problems = {f"P={P}": network(1, donors, (P, *hidden)) for P in ((12, 100) if full else (4,))}
+    return Ready(problems, rounds=3 if full else 1)
+
+
 def _cold_problem(size: Size) -> Problem:
     """T3's problem; the table is read beforehand, the codes come from a file of arrays."""
     return adult_problem(*((4, 3) if size == "smoke" else (1_000, 100)))
@@ -163,6 +210,13 @@ CASES = (
         "<= 6 s",
         "1.5 s",
         setup_cold,
+    ),
+    Case(
+        "T36",
+        "first explanation in a new process, MLP 100-64-64, P = 12 and 100; others after it",
+        "processor time <= 3x of compiling f + 0.5 s; 0 traces and 0 programs after it",
+        "2x + 0.2 s",
+        setup_ready,
     ),
     Case(
         "T39",

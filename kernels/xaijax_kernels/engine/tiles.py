@@ -185,10 +185,10 @@ class Traced:
         look: Callable[[Any, int], None] | None = None,
     ) -> None:
         """look(trace, R): sees the trace before it is used."""
-        self._trace = jax.make_jaxpr(apply)(params, rows)
+        self.closed = jax.make_jaxpr(apply)(params, rows)
         if look is not None:
-            look(self._trace, len(rows))
-        self._flat = jaxpr_as_fun(self._trace)
+            look(self.closed, len(rows))
+        self._flat = jaxpr_as_fun(self.closed)
 
     def __call__(self, params: Any, rows: jax.Array) -> jax.Array:
         """Its answers [R, A]."""
@@ -197,7 +197,7 @@ class Traced:
 
     def one_output(self, params: Any, rows: jax.Array, column: jax.Array) -> jax.Array:
         """Of A outputs the one whose number [R, 1] stands beside the row, as [R, 1]."""
-        return one_output(self._trace, params, rows, column[:, 0].astype(jnp.int32))
+        return one_output(self.closed, params, rows, column[:, 0].astype(jnp.int32))
 
 
 def over_tiles(

@@ -57,7 +57,7 @@ def mean_tables(
     weights: jax.Array,  # [segments, D, S], 0 for what fills up
     players: jax.Array | None,  # int32 [F]
     tiles: jax.Array,  # int32 [devices], tiles to run on each device
-    work: jax.Array,  # int32 [T, 2]: instance, segment
+    work: jax.Array,  # int32 [T, 3]: instance, segment, blocks of it that are asked
 ) -> tuple[jax.Array, ...]:
     """Weighted sums over a segment of donors of the scores of all corners, less one score c.
 
@@ -76,12 +76,14 @@ def mean_tables(
         def tile(one):
             own = jnp.broadcast_to(x[one[0]], (shape.donors, x.shape[1]))
 
-            def block(carry, some):
-                (c, high, low, top, bottom), (b, w, first) = carry, some
+            def block(d, carry):
+                c, high, low, top, bottom, full = carry
+                b, w = (whole[one[1], d] for whole in (donors, weights))
                 out = known.corners(partial(head, params), own, b, each)
                 out = out if score is None else score(out, None)
                 out = out.astype(shape.dtype).reshape(shape.donors, C, K)
-                c = jnp.where(first, out[0, 0], c)
+                c = jnp.where(d == 0, out[0, 0], c)
+                full = jnp.where(d == 0, out[0, -1], full)
                 # Less c: what is summed is as large as the changes, not as the level.
                 part = jnp.einsum("s,sck->ck", w, out - c, precision=jax.lax.Precision.HIGHEST)
                 total = high + part  # Neumaier's sum, as in `reduce.compensated`
@@ -89,15 +91,14 @@ def mean_tables(
                 lost = jnp.where(larger, (high - total) + part, (part - total) + high)
                 top = jnp.maximum(top, out.max(axis=0))
                 bottom = jnp.minimum(bottom, out.min(axis=0))
-                return (c, total, low + lost, top, bottom), out[0, -1]
+                return c, total, low + lost, top, bottom, full
 
             zero, far = jnp.zeros((C, K), shape.dtype), jnp.full((C, K), jnp.inf, shape.dtype)
-            start = (zero[0], zero, zero, -far, far)
-            blocks = (donors[one[1]], weights[one[1]], jnp.arange(shape.blocks) == 0)
-            (c, high, low, top, bottom), full = jax.lax.scan(block, start, blocks)
+            start = (zero[0], zero, zero, -far, far, zero[0])
+            c, high, low, top, bottom, full = jax.lax.fori_loop(0, one[2], block, start)
             # Scores between two that are kept are kept; one that is no number is in the sums.
             bad = ~(kept_scores(top) & kept_scores(bottom) & jnp.isfinite(high))
-            ends = jnp.stack([c, full[0], top.max(axis=0), bottom.min(axis=0)])
+            ends = jnp.stack([c, full, top.max(axis=0), bottom.min(axis=0)])
             return high, low, ends, jnp.sum(bad, dtype=jnp.int32)
 
         T = work.shape[0]

@@ -12,7 +12,13 @@ from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.host import ROWS_PER_CALL, HostBackend
 from xaijax.games.engine.limits import power_below
 from xaijax.games.engine.placement import placed
-from xaijax.games.engine.plan import bytes_of_row, fitting_tile, plan_sizes
+from xaijax.games.engine.plan import (
+    LEAST_DONORS,
+    bucket,
+    bytes_of_row,
+    fitting_tile,
+    plan_sizes,
+)
 from xaijax.games.engine.probed import Probed
 from xaijax.games.engine.programs import Programs
 from xaijax.games.engine.setting import Setting
@@ -52,7 +58,7 @@ def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:
         P=setting.players.count,
         outputs=probed.outputs,
         dtype=codes.dtype.name,
-        donors=len(codes),
+        donors=bucket(len(codes), LEAST_DONORS),
         columns=codes.shape[1],
         devices=placement.mesh.size,
         tile=setting.limits.tile,

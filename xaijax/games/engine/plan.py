@@ -17,6 +17,7 @@ from xaijax_kernels.engine.hybrids import SLOT_BITS
 from xaijax_kernels.engine.tiles import SMALLEST_TILE, TileShape, rows_of_wide, tile_rows
 
 LEAST_LISTED = 1 << 13
+LEAST_DONORS = 16
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,14 @@ def capacity(coalitions: int, most: int) -> int:
     programs are compiled; most: that the memory allows.
     """
     return min(max(LEAST_LISTED, 1 << (coalitions - 1).bit_length()), most)
+
+
+def bucket(donors: int, least: int = 1) -> int:
+    """Donors that a program is compiled for, for so many: eight numbers an octave, so that one
+    donor more is most often the same program, and an eighth more is the most that is filled up.
+    """
+    step = 1 << max(0, donors.bit_length() - 4)
+    return max(least, -(-donors // step) * step)
 
 
 def rows_at_a_time(bytes_per_row: int, max_memory: int) -> int:

@@ -39,7 +39,9 @@ class Probed:
     @property
     def compiled(self) -> Compiled:
         """The model's programs, as this run's memory allows them."""
-        return Compiled(self.setting.model.compiled, self.clock, self.setting.max_memory)
+        kept = self.findings.programs
+        kept = self.setting.model.compiled if kept is None else kept
+        return Compiled(kept, self.clock, self.setting.max_memory)
 
     @property
     def outputs(self) -> int:

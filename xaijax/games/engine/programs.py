@@ -18,7 +18,7 @@ import numpy as np
 from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax.games.engine.placement import Placement
-from xaijax.games.engine.plan import Sizes, capacity
+from xaijax.games.engine.plan import LEAST_DONORS, Sizes, bucket, capacity
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.tiles import SMALLEST_TILE, TileShape, Traced, over_tiles, run_tiles
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
@@ -56,6 +56,9 @@ class Programs:
         self.mesh, self.same, self.split = placement.mesh, placement.same, placement.split
         self.results = placement.results
         self.params = placement.params(params)
+        # The padding is never asked: slots name donors by their number.
+        padded = bucket(len(donors), LEAST_DONORS) - len(donors)
+        donors = np.pad(donors, ((0, padded), (0, 0)), mode="edge")
         self.donors = jax.device_put(donors, self.same)
         self.players = None if players is None else jax.device_put(players, self.same)
         self._apply, self._look = apply, look

@@ -14,6 +14,7 @@ import numpy as np
 from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, columns, shape
 from xaijax.games.engine.dispatch import Dispatches
 from xaijax.games.engine.placement import Placement
+from xaijax.games.engine.plan import bucket
 from xaijax.games.measure.asked_model import AskedModel
 from xaijax_kernels.engine.tiles import TILES_PER_DISPATCH, tile_rows, widest_layer
 from xaijax_kernels.structures.base import Structure
@@ -32,7 +33,7 @@ def walk_shape(P: int, B: int, K: int, rows: int, dtype: str) -> WalkShape:
     block = -(-P // -(-P // LONGEST_BLOCK))
     lanes = max(1, rows // (2 * block))
     segments = -(-B // lanes)
-    donors = -(-B // segments)
+    donors = min(bucket(-(-B // segments)), lanes)
     instances = max(1, min(lanes // donors, MOST_INSTANCES))
     return WalkShape(P, instances, donors, block, K, dtype)
 

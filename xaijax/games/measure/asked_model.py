@@ -86,6 +86,11 @@ class Findings(Protocol):
         ...
 
     @property
+    def programs(self) -> dict[Any, Any] | None:
+        """In JAX: what is compiled of the model; all that are traced to one program share it."""
+        ...
+
+    @property
     def again(self) -> Callable[..., None] | None:
         """On the host: refuses other answers to the probe's rows among more rows."""
         ...

@@ -23,6 +23,7 @@ from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
 from xaijax.games.engine.loop import Done
+from xaijax.games.engine.plan import bucket
 from xaijax.games.engine.programs import Programs
 from xaijax.games.engine.setting import Setting
 from xaijax.games.ways.coming import Coming
@@ -102,7 +103,8 @@ def _shape(setting: Setting, backend: DeviceBackend) -> MeansShape | None:
         return None
     blocks = -(-B // S)
     segments = -(-blocks // max(1, ROWS_OF_TILE // (S << P)))
-    return MeansShape(P, S, -(-blocks // segments), tile.outputs, tile.dtype)
+    # What fills a segment up is not asked.
+    return MeansShape(P, S, bucket(-(-blocks // segments)), tile.outputs, tile.dtype)
 
 
 class Averaged:
@@ -124,7 +126,11 @@ class Averaged:
         same = programs.same
         self._donors = jax.device_put(donors.reshape(*split, -1), same)
         self._weights = jax.device_put(own.astype(donors.dtype), same)
-        self.padded = (B + missing) << shape.P  # rows of an instance, with what fills up
+        self._blocks = [  # of each segment, that are asked
+            min(shape.blocks, -(-(B - first) // shape.donors)) for first in range(0, B, per_segment)
+        ]
+        # Rows of an instance, with what fills the last block up.
+        self.padded = sum(self._blocks) * shape.donors << shape.P
         self.asked = B << shape.P
         table = shape.corners * shape.outputs * 8  # in float64, or a sum and what it lost
         self._most = setting.max_memory // SHARE // table  # instances at a time
@@ -169,7 +175,9 @@ class Averaged:
         rows = np.zeros((programs.sizes.instances, codes.shape[1]), codes.dtype)
         rows[:n] = codes
         fixed = (programs.params, jax.device_put(rows, programs.same), self._donors, self._weights)
-        work = np.stack(np.divmod(np.arange(n * segments), segments), axis=1).astype(np.int32)
+        instance, segment = np.divmod(np.arange(n * segments), segments)
+        blocks = np.asarray(self._blocks)[segment]
+        work = np.stack([instance, segment, blocks], axis=1).astype(np.int32)
         tables, full, well = (
             np.zeros((n, self.shape.corners, K)),
             np.zeros((n, K)),
@@ -205,7 +213,7 @@ class Averaged:
         """What the program of a dispatch is compiled of."""
         p = self._programs
         x = shape_of(p.same, p.sizes.instances, p.sizes.columns, dtype=p.donors.dtype)
-        tiles = shape_of(p.split, p.mesh.size), shape_of(p.split, self._tiles, 2)
+        tiles = shape_of(p.split, p.mesh.size), shape_of(p.split, self._tiles, 3)
         arguments = (p.params, x, self._donors, self._weights, p.players, *tiles)
         return p.mean_tables(self.shape, arguments)
 

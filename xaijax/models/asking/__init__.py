@@ -2,13 +2,14 @@
 
 Reading order:
 
-    findings    what the probe finds: outputs, widest layer, structure, noise
-    row_count   does an answer depend on how many rows are asked with it?
-    probe       does a model answer the same rows alike, whatever stands beside them?
-    decided     the decided class as a number per row, for quantities of labels
-    labels      from scores to the decided class
-    predict     a traced function on any number of rows, with few compiled shapes
-    rows        the rows that a person hands to `predict` and `labels`, and which model takes them
-    leaves      a model of rows in several arrays, as a function of codes
-    host        one call of a host model: read-only rows, a deadline, checked output
+    findings        what the probe finds: outputs, widest layer, structure, noise
+    same_program    what is compiled, shared by the models that are traced to one program
+    row_count       does an answer depend on how many rows are asked with it?
+    probe           does a model answer the same rows alike, whatever stands beside them?
+    decided         the decided class as a number per row, for quantities of labels
+    labels          from scores to the decided class
+    predict         a traced function on any number of rows, with few compiled shapes
+    rows            rows that a person hands to `predict` and `labels`, and which model takes them
+    leaves          a model of rows in several arrays, as a function of codes
+    host            one call of a host model: read-only rows, a deadline, checked output
 """

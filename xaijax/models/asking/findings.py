@@ -17,6 +17,7 @@ from xaijax.models.asking.host import HostModel, call_host, call_host_raw
 from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.probe import probe_determinism, probe_neighbours
 from xaijax.models.asking.row_count import AnsweredBefore, RowCounts, probe_row_counts
+from xaijax.models.asking.same_program import Kept, Traceable, facts_of, kept_of
 from xaijax.models.base.outputs import output_names_for
 from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.identity.identity import program_digest
@@ -48,6 +49,7 @@ class Probe:
     look: RowCounts | None = None
     program: bytes | None = None  # a digest of what was traced; None: on the host, or unreadable
     row_dtype: str = ""  # of the rows that it was traced for
+    programs: Kept | None = None  # JAX: what is compiled of the model, and by what it is traced to
     # host: refuses other answers to the probe's rows among more rows; None: not looked at
     again: AnsweredBefore | None = None
     # host: whether the estimator is another than was probed; None: a function, of which that is
@@ -61,18 +63,10 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     seconds = 0.0
     if key not in model.compiled:
         started = time.perf_counter()
-        shape = jax.ShapeDtypeStruct((PROBE_ROWS, *rows.shape[1:]), rows.dtype)
-        traced = jax.jit(model.apply).trace(model.params, shape)
-        layer = None
-        # A translation is compared with its estimator, in another number of rows.
-        look = RowCounts(model.name, traced.jaxpr, PROBE_ROWS) if model.reader is None else None
-        if model.structure is None and model.deterministic:
-            layer = find(model.apply, model.params, shape, traced.jaxpr, look)
-        lowered = traced.lower()
-        model.compiled[key] = (lowered.compile(), traced.jaxpr.jaxpr, layer, look)
-        model.compiled[("digest", *key)] = program_digest(traced, lowered)
+        model.compiled[key] = _traced(model, rows.shape[1:], rows.dtype)
         seconds = time.perf_counter() - started
-    program, jaxpr, layer, look = model.compiled[key]
+    programs = model.compiled[key]
+    program, jaxpr, layer, look, _, digest = programs["probe"]
 
     def evaluate(some: Any) -> np.ndarray:
         return np.asarray(program(model.params, some))
@@ -88,12 +82,11 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         layer = None
     elif model.structure is not None:
         layer = model.structure
-        agreement = declared(model, rows, evaluate)
+        agreement = declared(model, rows, evaluate, programs)
     elif layer is not None:
-        _, agreement = compare(layer, model, rows, evaluate)
+        _, agreement = compare(layer, model, rows, evaluate, programs)
         layer = None if agreement is None else layer
     found = _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
-    digest = model.compiled[("digest", *key)]
     return dataclasses.replace(
         found,
         structure=layer,
@@ -101,7 +94,38 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         look=look,
         program=digest,
         row_dtype=rows.dtype.name,
+        programs=programs,
     )
+
+
+def _traced(model: Traceable, shape: tuple[int, ...], dtype: np.dtype) -> Kept:
+    """The model's program for few rows, and what is found in its trace; all models that are traced
+    to it share it.
+    """
+
+    def rows(count: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((count, *shape), dtype)
+
+    apply = model.apply
+    assert apply is not None
+    traced = jax.jit(apply).trace(model.params, rows(PROBE_ROWS))
+    lowered = traced.lower()
+    digest = program_digest(traced, lowered)
+    programs = kept_of(
+        (facts_of(model), shape, str(dtype)),
+        None if traced.jaxpr.effects else digest,
+        sum(getattr(one, "nbytes", 0) for one in traced.jaxpr.consts),
+        lambda count: jax.make_jaxpr(apply)(model.params, rows(count)),
+    )
+    if "probe" not in programs:
+        layer = None
+        # A translation is compared with its estimator, in another number of rows.
+        look = RowCounts(model.name, traced.jaxpr, PROBE_ROWS) if model.reader is None else None
+        if model.structure is None and model.deterministic:
+            layer = find(apply, model.params, rows(PROBE_ROWS), traced.jaxpr, look)
+        own = (traced.jaxpr.jaxpr, layer, look, PROBE_ROWS, digest)
+        programs["probe"] = (lowered.compile(), *own)
+    return programs
 
 
 def both_answers(
@@ -114,13 +138,14 @@ def both_answers(
     """
     many = len(rows) > MANY
     size = BLOCK if many else PROBE_ROWS
-    program = model.compiled["probe", rows.shape[1:], rows.dtype.name][0]
+    programs = _programs(model.compiled, rows)
+    program = programs["probe"][0]
     found, own = [], []
     for first in range(0, len(rows), size):
         some = rows[first : first + size]
         n = len(some)
         filled = np.concatenate([some, np.repeat(some[-1:], size - n, axis=0)])
-        found.append(by_structure(structure, model, filled)[:n])
+        found.append(by_structure(structure, model, filled, programs)[:n])
         if many:
             whole = run_jax(model.compiled, "apply", model.apply, model.params, filled)
         else:
@@ -129,13 +154,18 @@ def both_answers(
     return np.concatenate(found), np.concatenate(own)
 
 
+def _programs(compiled: dict[Any, Any], rows: np.ndarray) -> Kept:
+    """What is compiled of a model that was probed with such rows."""
+    return compiled["probe", rows.shape[1:], rows.dtype.name]
+
+
 def sensitivity_of(model: Any, structure: Structure, rows: np.ndarray) -> np.ndarray:
     """How far rounding may take the structure's answers to whole rows [R, *F]; float64 [R, K]."""
-    found = []
+    found, programs = [], _programs(model.compiled, rows)
     for first in range(0, len(rows), PROBE_ROWS):
         some = rows[first : first + PROBE_ROWS]
         filled = np.concatenate([some, np.repeat(some[-1:], PROBE_ROWS - len(some), axis=0)])
-        found.append(sensitivity(structure, model, filled)[: len(some)])
+        found.append(sensitivity(structure, model, filled, programs)[: len(some)])
     return np.concatenate(found)
 
 

@@ -67,12 +67,18 @@ class Agreement:
 
 
 def compare(
-    structure: Structure, model: Any, rows: np.ndarray, evaluate: Evaluate
+    structure: Structure,
+    model: Any,
+    rows: np.ndarray,
+    evaluate: Evaluate,
+    programs: dict[Any, Any],
 ) -> tuple[str, Agreement | None]:
     """How head(structure) differs from the model's answer to rows [R, *F] and to hybrids of them,
     each made of two parts as the engine makes it; empty: it does not, and the agreement is given.
 
     Whole rows alone would not show that a number is taken for that of another column.
+
+    programs: of the model; those compiled here are put there.
     """
     R, shape = len(rows), rows.shape[1:]
     flat, donors = rows.reshape(R, -1), np.roll(rows, 1, axis=0).reshape(R, -1)
@@ -81,7 +87,7 @@ def compare(
     eps = EPS[model.precision]
     gap, answers = np.zeros(1), []
     for kept in np.concatenate([every, some]):
-        found, usable = _by_structure(structure, model, flat, donors, kept)
+        found, usable = _by_structure(structure, model, flat, donors, kept, programs)
         answer = evaluate(np.where(kept, flat, donors).reshape(R, *shape))
         if found.shape != answer.shape:
             return f"shapes {found.shape} and {answer.shape}", None
@@ -98,14 +104,19 @@ def compare(
     return "", Agreement(gap, np.ptp(told, axis=0) if known else np.zeros(1), eps)
 
 
-def by_structure(structure: Structure, model: Any, rows: np.ndarray) -> np.ndarray:
+def by_structure(
+    structure: Structure, model: Any, rows: np.ndarray, programs: dict[Any, Any]
+) -> np.ndarray:
     """What the structure makes of whole rows [R, *F]; float64 [R, K]."""
     flat = rows.reshape(len(rows), -1)
-    found, _ = _by_structure(structure, model, flat, flat, np.ones(flat.shape[1], bool))
+    every = np.ones(flat.shape[1], bool)
+    found, _ = _by_structure(structure, model, flat, flat, every, programs)
     return found.astype(np.float64).reshape(len(rows), -1)
 
 
-def sensitivity(structure: Structure, model: Any, rows: np.ndarray) -> np.ndarray:
+def sensitivity(
+    structure: Structure, model: Any, rows: np.ndarray, programs: dict[Any, Any]
+) -> np.ndarray:
     """How far the structure's answers to whole rows [R, *F] go by rounding; float64 [R, K].
 
     Its columns and what it makes of them are moved by some of their last bits, each up or down: a
@@ -138,15 +149,18 @@ def sensitivity(structure: Structure, model: Any, rows: np.ndarray) -> np.ndarra
             return most
 
     key = ("sensitivity", structure)
-    if key not in model.compiled:
-        model.compiled[key] = jax.jit(moved)
-    run = model.compiled[key]
+    run = programs.setdefault(key, jax.jit(moved))
     flat = rows.reshape(len(rows), -1)
     return OF_MOVED * np.asarray(run(model.params, flat)).astype(np.float64)
 
 
 def _by_structure(
-    structure: Structure, model: Any, flat: np.ndarray, donors: np.ndarray, kept: np.ndarray
+    structure: Structure,
+    model: Any,
+    flat: np.ndarray,
+    donors: np.ndarray,
+    kept: np.ndarray,
+    programs: dict[Any, Any],
 ) -> tuple[np.ndarray, np.ndarray]:
     """(answers to hybrids of rows [R, F], bool [R], whose columns are all finite)."""
 
@@ -161,9 +175,7 @@ def _by_structure(
         return structure.head(params, hidden), usable
 
     key = ("difference", structure)
-    if key not in model.compiled:  # once for all explainers of a model
-        model.compiled[key] = jax.jit(mixed)
-    run = model.compiled[key]
+    run = programs.setdefault(key, jax.jit(mixed))  # once for all explainers of a program
     found, usable = (np.asarray(one) for one in run(model.params, flat, donors, kept))
     return found, usable
 

@@ -99,8 +99,9 @@ def ready(
     )
 
 
-def declared(model: Any, rows: Any, evaluate: Evaluate) -> Agreement:
-    """How nearly the declared structure agrees with the model; rows: the probe's.
+def declared(model: Any, rows: Any, evaluate: Evaluate, programs: dict[Any, Any]) -> Agreement:
+    """How nearly the declared structure agrees with the model; rows: the probe's; programs: see
+    `compare`.
 
     Raises InputError where it does not describe the model.
     """
@@ -111,7 +112,7 @@ def declared(model: Any, rows: Any, evaluate: Evaluate) -> Agreement:
             f"structure=: the first layer of {model.name} must have weights [{F}, H] and a bias "
             f"[H]; got {list(weights.shape)} and {list(bias.shape)}."
         )
-    off, agreement = compare(model.structure, model, rows, evaluate)
+    off, agreement = compare(model.structure, model, rows, evaluate, programs)
     if agreement is None:
         raise InputError(
             f"structure= does not describe {model.name}: on {len(rows)} probe rows and hybrids of "

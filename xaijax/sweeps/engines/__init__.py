@@ -5,8 +5,8 @@ Reading order:
     choose      which engine `executor=` names
     slurm       shards: every driver answers its own parts
     processes   spawned local processes, one part at a time each
-    worker      what runs in such a process
     futures     anything with `.submit`: executors, a Dask Client, Ray
+    worker      what runs in a spawned process, and the threads of any worker
     here        this process
     protocol    `Engine`: what the driver asks of it
 """

@@ -1,0 +1,187 @@
+"""What is compiled of a program is shared by all models that are traced to it, and by no other.
+
+A cell that is run again makes function, model and explainer anew. The broken version compiled all
+of it again; one that shared by the function's text or object gave the answers of what it did
+before.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xaijax as xj
+from xaijax.models.asking import same_program
+
+COMPILED = "/jax/core/compile/backend_compile_duration"
+P, B = 5, 24
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(6, P)).astype(np.float32)
+BACKGROUND = RNG.normal(size=(B + 1, P)).astype(np.float32)
+MANY = 40  # players, of which values are sampled
+
+
+@pytest.fixture
+def compiled() -> Iterator[Counter[str]]:
+    """The programs that are compiled from here on, by the names of their functions."""
+    counts: Counter[str] = Counter()
+
+    def count(event: str, duration_secs: float, **kwargs: Any) -> None:
+        if event == COMPILED:
+            counts[kwargs.get("fun_name", "")] += 1
+
+    jax.monitoring.register_event_duration_secs_listener(count)
+    yield counts
+    jax.monitoring.unregister_event_duration_listener(count)
+
+
+def network(seed: int, scale: float = 1.0) -> Any:
+    """A cell's function, with weights of its own in its closure."""
+    rng = np.random.default_rng(seed)
+    first, second = (rng.normal(size=d).astype(np.float32) for d in ((P, 7), (7, 1)))
+
+    def f(rows: Any) -> Any:
+        return scale * (jnp.tanh(rows @ first) @ second)[:, 0]
+
+    return f
+
+
+def wanted(f: Any, x: np.ndarray, donors: np.ndarray) -> float:
+    """f(x) less the mean over donors, which the values add up to."""
+    return float(f(x[None])[0]) - float(np.asarray(f(donors)).mean())
+
+
+def explained(f: Any, donors: np.ndarray = BACKGROUND[:B], **options: Any) -> xj.Explanation:
+    found = xj.Explainer(xj.as_model(f, **options), donors)(X, progress=False)
+    told = found.values.reshape(len(X), -1).sum(axis=1)
+    # Sums of 2^5 corners of 25 donors in float32, each off by a few units of 2^-23.
+    assert told == pytest.approx([wanted(f, x, donors) for x in X], abs=1e-5)
+    return found
+
+
+def test_a_cell_run_again_compiles_nothing(compiled: Counter[str]) -> None:
+    first = explained(network(1))
+    compiled.clear()
+    gc.collect()  # nothing is left of the first but its numbers
+    again = explained(network(1))
+    assert not compiled, compiled
+    assert np.array_equal(first.values, again.values)
+    assert again.stats["compile_seconds"] < first.stats["compile_seconds"]
+
+
+def test_nor_does_one_donor_more_nor_one_instance_more(compiled: Counter[str]) -> None:
+    explained(network(2), BACKGROUND[: B - 1])
+    compiled.clear()
+    explained(network(2), BACKGROUND[:B])
+    found = xj.Explainer(xj.as_model(network(2)), BACKGROUND[: B - 1])
+    assert found(X[:3], progress=False).values.shape == (3, P)
+    assert not compiled, compiled
+
+
+def test_nor_where_values_are_sampled(compiled: Counter[str]) -> None:
+    """By orders of players, which the first layer walks."""
+    rng = np.random.default_rng(0)
+    weights, rows = rng.normal(size=(MANY, 3)), rng.normal(size=(B + 4, MANY)).astype(np.float32)
+
+    def values(donors: int) -> np.ndarray:
+        model = xj.as_model(lambda params, rows: jnp.sin(rows @ params).sum(axis=1), weights)
+        explain = xj.Explainer(model, rows[:donors], estimator="permutation", budget=4 * MANY)
+        return explain(rows[-2:], progress=False).values
+
+    values(17)
+    compiled.clear()
+    values(17), values(18)
+    assert not compiled, compiled
+
+
+def test_other_constants_are_another_program() -> None:
+    """Of one text, shape and name, the first function gone."""
+    found = [explained(network(seed, scale)).values for seed in (3, 4) for scale in (1.0, 2.0)]
+    assert len({one.tobytes() for one in found}) == 4
+
+
+def test_a_function_that_changed_is_another_program() -> None:
+    state = {"weight": 1.0}
+
+    def f(rows: Any) -> Any:
+        return state["weight"] * rows[:, 0] * rows[:, 1]
+
+    first = explained(f)
+    state["weight"] = 3.0
+    second = explained(f)
+    assert second.values == pytest.approx(3 * first.values, abs=1e-5)
+
+
+def test_a_function_that_is_another_one_in_a_tile_only() -> None:
+    """Equal to the first in the few rows of the probe, by which programs are known."""
+
+    def cell(other: float) -> Any:
+        def f(rows: Any) -> Any:
+            scale = 1.0 if len(rows) <= 64 else other
+            return scale * jnp.tanh(rows).sum(axis=1) ** 2
+
+        return f
+
+    explained(cell(1.0))
+    with pytest.raises(xj.NonDeterministicModelError):
+        xj.Explainer(xj.as_model(cell(2.0)), BACKGROUND)(X, progress=False)
+
+
+def test_parameters_may_be_others(compiled: Counter[str]) -> None:
+    def f(params: Any, rows: Any) -> Any:
+        return jnp.tanh(rows @ params).sum(axis=1)
+
+    given = [np.random.default_rng(seed).normal(size=(P, 4)).astype(np.float32) for seed in (0, 1)]
+    found = []
+    for params in given:
+        explain = xj.Explainer(xj.as_model(f, params), BACKGROUND[:B])
+        compiled.clear()
+        found.append(explain(X, progress=False))
+        assert not any("run_tiles" in name for name in compiled) or len(found) == 1
+    for params, one in zip(given, found, strict=True):
+        told = [wanted(lambda rows, params=params: f(params, rows), x, BACKGROUND[:B]) for x in X]
+        assert one.values.sum(axis=1) == pytest.approx(told, abs=1e-5)
+
+
+def test_labels_are_decided_by_each_model_itself() -> None:
+    """Another threshold is no other program of the scores, but another of the labels."""
+    model = network(5)
+    for cut in (-0.5, 0.5):
+        found = xj.as_model(network(5), threshold=cut)
+        assert found.labels(X).tolist() == (np.asarray(model(X)) > cut).astype(int).tolist()
+        rules = xj.AnchorExplainer(found, BACKGROUND).explain(X, progress=False)
+        assert [rule.prediction for rule in rules] == found.labels(X).tolist()
+
+
+def test_a_program_that_calls_python_is_shared_with_none(compiled: Counter[str]) -> None:
+    """What it calls is not in its trace."""
+
+    def cell(scale: float) -> Any:
+        def f(rows: Any) -> Any:
+            shape = jax.ShapeDtypeStruct(rows.shape[:1], rows.dtype)
+            return jax.pure_callback(lambda a: scale * np.asarray(a)[:, 0], shape, rows)
+
+        return f
+
+    first, second = (
+        xj.Explainer(xj.as_model(cell(scale)), BACKGROUND)(X, progress=False).values
+        for scale in (1.0, 2.0)
+    )
+    assert second == pytest.approx(2 * first, abs=1e-5)
+
+
+def test_large_constants_go_with_their_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(same_program, "LARGEST", 8)
+    before = len(same_program._recent)
+    explained(network(6))
+    gc.collect()
+    assert len(same_program._recent) == before
+    names = {facts[0][0] for facts, _ in same_program._recent}
+    assert len(same_program._recent) <= same_program.RECENT and names
