@@ -54,10 +54,12 @@ def test_shards_and_slurm(jobs, monkeypatch) -> None:
     assert not xj.open_run("out").missing
 
 
-def test_an_incomplete_run_is_status_2(jobs, capsys) -> None:
-    assert swept("jobs.py:wrong", "spoiled.npy", "out", "--processes", "1", "--retries", "0") == 2
+@pytest.mark.parametrize("how", [("--processes", "1"), ()], ids=["spawned", "here"])
+def test_an_incomplete_run_is_status_2(how, jobs, capsys) -> None:
+    assert swept("jobs.py:wrong", "spoiled.npy", "out", *how, "--retries", "0") == 2
     told = capsys.readouterr().err
-    assert "1 of 3 parts" in told and "a row holds 99" in told
+    assert f"{1 if how else 2} of 3 parts" in told and "a row holds 99" in told
+    assert xj.open_run("out").missing == ((1,) if how else (1, 2))
 
 
 @pytest.mark.parametrize(

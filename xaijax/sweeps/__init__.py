@@ -17,6 +17,7 @@ Reading order:
     distinct    rows that occur often, asked once
     directory   the files of a run, written whole or not at all; one driver at a time
     question    what is asked, as JSON, by which a later call resumes or is refused
+    of_model    what tells its model from another one, or from the same one changed
     inputs      the rows, wherever they are
     parquet     rows of Parquet files, by row groups
     progress    a bar, or a line a minute

@@ -10,8 +10,9 @@ import runpy
 import sys
 from typing import Any
 
-from xaijax.core.errors import InputError, SweepIncompleteError
+from xaijax.core.errors import InputError, InputTypeError, SweepIncompleteError
 from xaijax.sweeps.engines.choose import shard, slurm
+from xaijax.sweeps.run import open_run
 from xaijax.sweeps.sweep import FORMATS, sweep
 
 ABOUT = "explain many rows part by part into a directory; the same command resumes"
@@ -19,7 +20,7 @@ MORE = """
 EXPLAINER is module:name or file.py:name, an explainer or a function that returns one:
     xaijax sweep jobs.py:explainer rows.parquet out/ --processes 4
 In a job of a SLURM array each task answers its share of the parts, as with --shard.
-Exit status: 0 done, 1 an error, 2 parts are missing (as where arguments are not accepted).
+Exit status: 0 its own parts are done, 1 an argument that is wrong, 2 some of them are missing.
 """
 
 
@@ -52,22 +53,40 @@ def run(arguments: argparse.Namespace) -> None:
     """Sweep as the arguments say; raises SweepIncompleteError where its own parts are missing."""
     given = _options(arguments.option)
     executor, own = _executor(arguments)
-    found = sweep(
-        explainer_of(arguments.explainer),
-        arguments.rows,
-        arguments.out,
-        executor,
-        arguments.rows_per_part,
-        arguments.retries,
-        arguments.timeout,
-        arguments.format,
-        options=given or None,
-        progress=False if arguments.quiet else None,
-    )
+    explainer = explainer_of(arguments.explainer)
+    try:
+        found = sweep(
+            explainer,
+            arguments.rows,
+            arguments.out,
+            executor,
+            arguments.rows_per_part,
+            arguments.retries,
+            arguments.timeout,
+            arguments.format,
+            options=given or None,
+            progress=False if arguments.quiet else None,
+        )
+    except (InputError, InputTypeError, SweepIncompleteError):
+        raise
+    except Exception as error:  # of the model, in this process
+        raise _incomplete(arguments.out, error) from error
     left = found.missing
     print(found)
     if left and not own:
         raise SweepIncompleteError(f"{len(left)} of {found.parts} parts are missing.")
+
+
+def _incomplete(out: str, error: Exception) -> Exception:
+    """The error to raise for one that ended a run; itself where no run was begun."""
+    try:
+        found = open_run(out)
+    except (InputError, OSError):
+        return error
+    told = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+    return SweepIncompleteError(
+        f"{len(found.missing)} of {found.parts} parts are missing, the others are kept: {told}"
+    )
 
 
 def explainer_of(name: str) -> Any:

@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,9 +84,20 @@ class RunDirectory:
         return found
 
     def write_manifest(self, content: Mapping[str, Any]) -> None:
-        """Write it whole; it stays as it is for the life of the run."""
+        """Write it whole, unless another shard's driver was first; it stays as long as the run.
+
+        Drivers of one run may begin together and plan other tiles: the first one's is that of all.
+        """
         text = json.dumps({"format": FORMAT, "schema": SCHEMA, **content}, indent=1).encode()
-        write_atomically(self.path / MANIFEST, lambda file: file.write(text))
+        own = self.path / f".{MANIFEST}.{uuid.uuid4().hex}"
+        write_atomically(own, lambda file: file.write(text))
+        try:
+            os.link(own, self.path / MANIFEST)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            os.replace(own, self.path / MANIFEST)
+        own.unlink(missing_ok=True)
 
     def part(self, number: int) -> Path:
         """The file of a part."""

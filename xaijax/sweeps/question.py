@@ -5,7 +5,6 @@ Letters: N rows.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -20,12 +19,14 @@ from xaijax.games.measure.replacement import Baseline
 from xaijax.methods.fingerprint import digest_of
 from xaijax.models import Model
 from xaijax.sweeps.inputs import digest_of_rows
+from xaijax.sweeps.of_model import near, of_model
 from xaijax.tables.rows import rows_of
 
-PROBED = 32  # rows that the model's answers are compared on
-NEAR = 1e-3  # by which they may differ, of their spread: another platform rounds in other places
 FREE = ("batch_size", "max_memory", "devices", "tile")  # arguments that change no value
+ROWS = ("background", "reference", "data", "pool", "weights")  # arguments that hold rows
 SHOWN = 8  # fields that differ, in a message
+LOOSE = ("answers", "platform")  # which `near` compares
+HIDDEN = ("answers",)  # of which a message says only that they differ
 
 
 def method_of(explainer: object) -> Callable[..., Any]:
@@ -75,13 +76,17 @@ def question_of(
     """The fields that make two runs one; first: some rows, which the model is asked for."""
     given = _with_defaults(type(explainer), made_of(explainer))
     model = given.pop("model", None)
-    told = {name: described(one) for name, one in given.items() if name not in FREE}
+    told = {
+        name: _hidden(one) if name in ROWS else described(one)
+        for name, one in given.items()
+        if name not in FREE
+    }
     asked = _with_defaults(method_of(explainer), options)
     return {
         "method": type(explainer).__name__,
         "arguments": told,
         "options": {name: described(one) for name, one in asked.items()},
-        "model": None if model is None else _of_model(model, first),
+        "model": None if model is None else of_model(model, first, described),
         "rows": dict(rows),
         "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }
@@ -95,21 +100,37 @@ def _with_defaults(function: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def described(value: Any) -> Any:
-    """A value as JSON has it: plain ones as they are, others by their digest."""
+    """A value as JSON has it: plain ones as they are, others by their digest.
+
+    Numbers in a list are rows, or come from them: no one's rows stand in a manifest or a message.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value if value == value else repr(value)
     if isinstance(value, np.generic):
         return described(value.item())
     if isinstance(value, Baseline):
-        return {"baseline": described(value.row), "rows": described(value.rows)}
+        return {"baseline": _hidden(value.row), "rows": _hidden(value.rows)}
     if isinstance(value, np.ndarray | jax.Array) or rows_of(value).is_frame:
         return {"rows": len(value) if np.ndim(value) else 0, "sha256": digest_of_rows(value)}
     if isinstance(value, list | tuple):
+        leaves = jax.tree.leaves(value)
+        if leaves and all(isinstance(one, float | np.generic) for one in leaves):
+            return _hidden(value)
         return [described(one) for one in value]
     if isinstance(value, Mapping):
         return {str(name): described(one) for name, one in value.items()}
     name = getattr(value, "__qualname__", type(value).__qualname__)
     return {"object": name, "digest": digest_of(value)}
+
+
+def _hidden(value: Any) -> Any:
+    """Rows by their digest."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping | list | tuple):
+        leaves = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(value)]
+        return {"rows": len(value), "digest": digest_of(repr((leaves, str(type(value)))))}
+    return described(value)
 
 
 def refuse_other(there: Mapping[str, Any], here: Mapping[str, Any], where: Any) -> None:
@@ -118,7 +139,10 @@ def refuse_other(there: Mapping[str, Any], here: Mapping[str, Any], where: Any) 
     if not differ:
         return
     told = "; ".join(
-        f"{name}: {_short(a)} in the run, {_short(b)} now" for name, a, b in differ[:SHOWN]
+        f"{name}: {_short(a)} in the run, {_short(b)} now"
+        if name.rpartition(".")[2] not in HIDDEN
+        else name
+        for name, a, b in differ[:SHOWN]
     )
     more = f"; and {len(differ) - SHOWN} more" if len(differ) > SHOWN else ""
     raise InputError(
@@ -129,65 +153,14 @@ def refuse_other(there: Mapping[str, Any], here: Mapping[str, Any], where: Any) 
 
 def _differing(a: Any, b: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(a, Mapping) and isinstance(b, Mapping):
+        if name == "model" and near(a, b):  # rounding, or another platform
+            a, b = ({k: v for k, v in one.items() if k not in LOOSE} for one in (a, b))
         for key in dict.fromkeys([*a, *b]):
             yield from _differing(a.get(key), b.get(key), f"{name}.{key}" if name else str(key))
-    elif not (a == b or (name == "model.answers" and _near(a, b))):
+    elif a != b:
         yield name, a, b
-
-
-def _near(a: Any, b: Any) -> bool:
-    try:
-        first, second = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    except (TypeError, ValueError):  # labels
-        return False
-    if first.shape != second.shape or not first.size:
-        return False
-    spread = np.ptp(first[np.isfinite(first)]) if np.isfinite(first).any() else 0.0
-    return bool(np.allclose(first, second, NEAR, NEAR * spread, equal_nan=True))
 
 
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _of_model(model: Model, rows: Any) -> dict[str, Any]:
-    """Its options, digests of its function and parameters, and what it answers to some rows."""
-    found = model.recipe
-    given = {} if found is None else {**found.given, **found.changes}
-    told = {
-        name: described(one) for name, one in given.items() if name not in ("f", "params", "state")
-    }
-    function = given.get("f")
-    told["function"] = getattr(function, "__qualname__", type(function).__qualname__)
-    code = _code(function)  # without what it closes over, which it may write: answers tell of that
-    if code is not None:
-        told["code"] = digest_of(code if model.deterministic else function)
-    leaves = jax.tree.leaves(model.params)
-    if leaves and model.comparison is None:
-        digest = hashlib.sha256()
-        for leaf in leaves:
-            digest.update(digest_of(np.asarray(leaf)).encode())
-        told["params"] = digest.hexdigest()
-    if model.deterministic:
-        told["answers"] = _answers(model, rows)
-    return told
-
-
-def _code(function: Any) -> Any:
-    while not hasattr(function, "__code__"):
-        inner = getattr(function, "func", None) or getattr(function, "__wrapped__", None)
-        if inner is None:
-            return None
-        function = inner
-    return function.__code__
-
-
-def _answers(model: Model, rows: Any) -> Any:
-    some = rows_of(rows).part(0, PROBED)
-    if model.output == "label":
-        return [str(one) for one in model.labels(some)]
-    if model.loop == "jax" and model.reader is None and rows_of(some).is_frame:
-        some = rows_of(some).matrix()
-    # Fewer digits than float64 has: a file of numbers, read by people too.
-    return [float(f"{one:.9g}") for one in np.ravel(model.predict(some))]

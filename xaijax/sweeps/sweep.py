@@ -160,8 +160,9 @@ def _asked(
 ) -> Any:
     """The explainer with the run's tile; a new run's manifest is written, another's is refused."""
     there = directory.manifest
-    size = each or (there or {}).get("rows_per_part", LOOKED_AT)
-    some = source.part(0, min(LOOKED_AT, size, source.rows)).read()  # of the first part alone
+    # Of the first part alone; a later call looks at as many rows as the first one did.
+    looked_at = (there or {}).get("looked_at", min(LOOKED_AT, each or LOOKED_AT, source.rows))
+    some = source.part(0, looked_at).read()
     plan = _planned(explainer, options, some)  # which refuses rows that are not accepted
     question = question_of(explainer, options, source.facts(), some)
     if there is None:
@@ -172,7 +173,7 @@ def _asked(
         each = min(each or _rows_of_part(plan), distinct)
         parts = -(-distinct // each)
         content = {"question": question, "rows": source.rows, "distinct": distinct}
-        content["rows_per_part"] = each
+        content |= {"rows_per_part": each, "looked_at": looked_at}
         tile = plan.tile if plan is not None and plan.backend == "jax" else None
         directory.write_manifest({**content, "parts": parts, "tile": tile})
         there = directory.manifest or {}

@@ -41,16 +41,23 @@ def checked_shard(number: Any, of: Any, executor: Any = None) -> Shard:
 def of_slurm(environment: Mapping[str, str] = os.environ, executor: Any = None) -> Shard:
     """The shard that the variables of a SLURM array job name.
 
-    Raises InputError outside of one.
+    Raises InputError outside of one, and for an array with gaps.
     """
     try:
         first = int(environment["SLURM_ARRAY_TASK_MIN"])
         step = int(environment.get("SLURM_ARRAY_TASK_STEP", "1"))
-        place = (int(environment["SLURM_ARRAY_TASK_ID"]) - first) // step
-        return checked_shard(place, int(environment["SLURM_ARRAY_TASK_COUNT"]), executor)
+        own, count = (int(environment[f"SLURM_ARRAY_TASK_{name}"]) for name in ("ID", "COUNT"))
     except (KeyError, ValueError) as error:
         raise InputError(
             f"engines.slurm() is for a job of a SLURM array (sbatch --array=0-9), whose variables "
             f"SLURM_ARRAY_TASK_ID, _MIN and _COUNT say which parts are its own: {error!r}. "
             "Elsewhere say engines.shard(k, n)."
         ) from None
+    place, rest = divmod(own - first, max(1, step))
+    if rest or not 0 <= place < count:
+        raise InputError(
+            f"engines.slurm(): task {own} of {count} of an array that begins at {first} in steps "
+            f"of {step} is none of its numbers, as where the array is a list (--array=1,4,7). Number "
+            "the tasks from 0 without gaps, or say engines.shard(k, n)."
+        )
+    return checked_shard(place, count, executor)

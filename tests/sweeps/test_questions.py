@@ -1,0 +1,151 @@
+"""Another question into a run's directory is refused, whatever part of the model differs; the same
+one resumes, and nothing of anybody's rows stands in the manifest or in a message.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+import xaijax as xj
+from xaijax.sweeps.directory import RunDirectory
+
+RNG = np.random.default_rng(3)
+ROWS = RNG.normal(size=(60, 3))
+BACKGROUND = ROWS[:4]
+
+
+def swept(made: Any, out: Path, rows: Any = ROWS, **options: Any) -> xj.Run:
+    return xj.sweep(made, rows, out, progress=False, **{"rows_per_part": 20, **options})
+
+
+def of(f: Any, backend: str = "host", **options: Any) -> xj.Explainer:
+    return xj.Explainer(xj.as_model(f, backend=backend, **options), BACKGROUND)
+
+
+def trees() -> list[DecisionTreeClassifier]:
+    """Two that answer the first 32 rows, and the background, alike."""
+    labels = (ROWS[:, 0] > 0).astype(int)
+    other = labels.copy()
+    other[40:] = (ROWS[40:, 1] > 0).astype(int)
+    made = [DecisionTreeClassifier(random_state=0).fit(ROWS, y) for y in (labels, other)]
+    answers = [one.predict_proba(ROWS[:32]) for one in made]
+    assert np.array_equal(*answers)
+    return made
+
+
+def weighted(w: np.ndarray, backend: str) -> xj.Explainer:
+    dot = np.tanh if backend == "host" else jnp.tanh
+    return of(lambda rows: dot(rows @ w), backend)
+
+
+def step(threshold: float) -> xj.Explainer:
+    return of(lambda rows: (np.asarray(rows)[:, 1] > threshold).astype(float))
+
+
+@pytest.mark.parametrize("backend", ["host", "auto"])
+def test_another_estimator_of_the_same_answers_to_the_first_rows(backend, tmp_path) -> None:
+    """The broken version compared answers to 32 rows only, and mixed two trees' parts."""
+    first, second = (of(one, backend, output=1) for one in trees())
+    swept(first, tmp_path)
+    (tmp_path / "part-000002.npz").unlink()
+    with pytest.raises(xj.InputError, match=r"model\.held"):
+        swept(second, tmp_path)
+    swept(first, tmp_path)
+
+
+@pytest.mark.parametrize("backend", ["host", "jax"])
+def test_what_a_function_closes_over_is_part_of_the_question(backend, tmp_path) -> None:
+    """By less than the rounding of another platform would move the answers."""
+    w = np.array([1.0, -0.5, 0.25], np.float32)
+    swept(weighted(w, backend), tmp_path)
+    with pytest.raises(xj.InputError, match=r"model\.held"):
+        swept(weighted(w * np.float32(1.0008), backend), tmp_path)
+    swept(weighted(w.copy(), backend), tmp_path)  # the same, made anew
+
+
+def test_a_threshold_that_no_probed_row_shows(tmp_path) -> None:
+    above = float(ROWS[:32, 1].max()) + 1.0
+    swept(step(above), tmp_path)
+    with pytest.raises(xj.InputError, match=r"model\.held"):
+        swept(step(above + 0.5), tmp_path)
+
+
+def test_what_a_function_writes_is_no_part_of_the_question(tmp_path) -> None:
+    calls, log = 0, []
+
+    def f(rows: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        log.append(len(rows))
+        return np.asarray(rows).sum(axis=1)
+
+    swept(of(f), tmp_path)
+    (tmp_path / "part-000000.npz").unlink()
+    swept(of(f), tmp_path)
+    assert calls and log
+
+
+@pytest.mark.parametrize("each", [None, 7, 100])
+def test_few_distinct_rows_resume(each, tmp_path) -> None:
+    """The broken version looked at other numbers of rows the second time."""
+    rows = np.repeat(ROWS[:10], 30, axis=0)
+    made = of(lambda rows: np.asarray(rows)[:, 0] * np.asarray(rows)[:, 1])
+    swept(made, tmp_path, rows, rows_per_part=each)
+    (tmp_path / "part-000000.npz").unlink()
+    swept(made, tmp_path, rows, rows_per_part=None)
+    swept(made, tmp_path, rows, rows_per_part=each)
+
+
+def test_no_rows_stand_in_the_manifest_or_in_a_message(tmp_path) -> None:
+    row = [1.23456789, 2.34567891, 3.45678912]
+    model = xj.as_model(lambda rows: np.asarray(rows).sum(axis=1), backend="host")
+    made = [
+        xj.Explainer(model, [row, row[::-1]]),
+        xj.Explainer(model, xj.Baseline(row)),
+        xj.FederatedExplainer(model, BACKGROUND, {"g": [1, 2]}, reference=row),
+    ]
+    for place, one in enumerate(made):
+        out = tmp_path / str(place)
+        swept(one, out)
+        assert "1.2345" not in (out / "manifest.json").read_text()
+        with pytest.raises(xj.InputError) as refused:
+            swept(xj.Explainer(model, BACKGROUND), out)
+        assert "1.2345" not in str(refused.value)
+
+
+def test_shards_that_begin_together_share_the_first_ones_plan(tmp_path, monkeypatch) -> None:
+    """The broken version had parts of two tiles, of which the manifest named one."""
+    together = threading.Barrier(2)
+    write = RunDirectory.write_manifest
+
+    def at_once(self: RunDirectory, content: Any) -> None:
+        together.wait(20)
+        write(self, content)
+
+    monkeypatch.setattr(RunDirectory, "write_manifest", at_once)
+    model = xj.as_model(lambda rows: rows[:, 0] * rows[:, 1])
+    made = [xj.Explainer(model, BACKGROUND, tile=rows) for rows in (256, 512)]
+    failures: list[BaseException] = []
+
+    def drive(k: int) -> None:
+        try:
+            swept(made[k], tmp_path, executor=xj.engines.shard(k, 2))
+        except BaseException as error:
+            failures.append(error)
+
+    drivers = [threading.Thread(target=drive, args=(k,)) for k in range(2)]
+    for one in drivers:
+        one.start()
+    for one in drivers:
+        one.join()
+    assert not failures
+    tile = (RunDirectory(tmp_path).manifest or {})["tile"]
+    parts = [xj.load(path).stats["tile"] for path in sorted(tmp_path.glob("part-*.npz"))]
+    assert set(parts) == {tile}
