@@ -57,7 +57,7 @@ def of_slurm(environment: Mapping[str, str] = os.environ, executor: Any = None) 
     if rest or not 0 <= place < count:
         raise InputError(
             f"engines.slurm(): task {own} of {count} of an array that begins at {first} in steps "
-            f"of {step} is none of its numbers, as where the array is a list (--array=1,4,7). Number "
-            "the tasks from 0 without gaps, or say engines.shard(k, n)."
+            f"of {step} is none of its numbers, as where the array is a list (--array=1,4,7). "
+            "Number the tasks from 0 without gaps, or say engines.shard(k, n)."
         )
     return checked_shard(place, count, executor)
