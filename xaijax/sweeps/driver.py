@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from xaijax.core.errors import SweepIncompleteError, XaiError
 from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.engines.attempt import is_of_writing, text_of
 from xaijax.sweeps.engines.protocol import Engine, Lost
 from xaijax.sweeps.task import Receipt, Task
 
@@ -91,8 +92,8 @@ class Driver:
             else:
                 self._waiting.append(task)
             return
-        if isinstance(outcome, OSError) and outcome.errno in FULL:
-            raise outcome
+        if isinstance(outcome, OSError) and outcome.errno in FULL and is_of_writing(outcome):
+            raise outcome  # the model may raise the same, of what it opens itself
         self._tries[task.part] += 1
         certain = isinstance(outcome, XaiError)  # the same rows would be refused again
         if certain or self._tries[task.part] > self.retries:
@@ -112,7 +113,7 @@ class Driver:
             self._came(task, TimeoutError(told))
 
     def _give_up(self, task: Task, why: BaseException) -> None:
-        self.failed[task.part] = f"{task.where()}: {type(why).__name__}: {why}"
+        self.failed[task.part] = f"{task.where()}: {type(why).__name__}: {text_of(why)}"
         self.first = self.first or why
 
 

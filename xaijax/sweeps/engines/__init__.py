@@ -6,6 +6,7 @@ Reading order:
     slurm       shards: every driver answers its own parts
     processes   spawned local processes, one part at a time each
     worker      what runs in such a process
+    attempt     one try of a part, on workers of any kind
     futures     anything with `.submit`: executors, a Dask Client, Ray
     here        this process
     protocol    `Engine`: what the driver asks of it
