@@ -78,14 +78,14 @@ def test_an_empty_batch_that_does_not_fit_is_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "given", "said"),
     [
-        ("pandas", {"a": [1.0]}, r"Batches.pandas takes a frame .* or an iterator .*; got dict"),
-        ("pandas", X, "takes a frame"),
+        ("pandas", {"a": [1.0]}, r"frame must be a frame .* or an iterator .*; got dict"),
+        ("pandas", X, "frame must be a frame"),
         ("pandas", FRAME["a"], "got Series"),
         ("pandas", [FRAME], "got list"),
-        ("polars", None, "Batches.polars takes a frame"),
-        ("ray", [1, 2], r"Batches.ray takes a batch \{name: array\}.*; got list"),
+        ("polars", None, "frame must be a frame .*; got NoneType"),
+        ("ray", [1, 2], r"batch must be a dict \{name: array\}.*; got list"),
         ("ray", iter([FRAME]), "got list_iterator"),
-        ("arrow", FRAME, "Batches.arrow takes a pyarrow RecordBatch or Table.*; got DataFrame"),
+        ("arrow", FRAME, "batch must be a pyarrow RecordBatch or Table.*; got DataFrame"),
         ("arrow", {"a": [1.0]}, "op.ray dicts of arrays"),
     ],
 )

@@ -28,7 +28,7 @@ from xaijax.tables.rows import rows_of
 
 FRAMES = "a frame (pandas or polars), or an iterator of frames"
 TABLES = "a pyarrow RecordBatch or Table, or an iterator of these"
-NAMED = "a batch {name: array}, a pyarrow Table or a pandas frame"
+NAMED = "a dict {name: array}, a pyarrow Table or a pandas frame"
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Batches:
         if isinstance(batch, Iterator):
             return map(self.arrow, batch)
         if not isinstance(batch, arrow.RecordBatch | arrow.Table):
-            raise _not_a_batch("arrow", TABLES, batch)
+            raise _not_a_batch("batch", TABLES, batch)
         self._refuse_twice(batch.schema.names)
         given = {n: batch.column(i) for i, n in enumerate(batch.schema.names)}
         read = {n: one.to_numpy(zero_copy_only=False) for n, one in self._read(given).items()}
@@ -114,32 +114,32 @@ class Batches:
 
     def pandas(self, frame: Any) -> Any:
         """A pandas frame: for Dask's `map_partitions`, and Spark's `mapInPandas`."""
-        return self._framed(frame, "pandas")
+        return self._framed(frame)
 
     def polars(self, frame: Any) -> Any:
         """A polars frame."""
-        return self._framed(frame, "polars")
+        return self._framed(frame)
 
     def ray(self, batch: Any) -> Any:
         """A batch {name: array}, as Ray's `map_batches` gives; a Table or a pandas frame too."""
         if rows_of(batch).is_frame:
-            return self._framed(batch, "ray")
+            return self._framed(batch)
         if hasattr(batch, "schema"):
             return self.arrow(batch)
         if not isinstance(batch, Mapping):
-            raise _not_a_batch("ray", NAMED, batch)
+            raise _not_a_batch("batch", NAMED, batch)
         given = {name: np.asarray(one) for name, one in batch.items()}
         lengths = {name: len(one) if one.ndim else None for name, one in given.items()}
         if None in lengths.values() or len(set(lengths.values())) > 1:
             raise InputError(f"a batch has columns of different lengths: {lengths}.")
         return given | self._values(self._read(given), given)
 
-    def _framed(self, frame: Any, name: str) -> Any:
+    def _framed(self, frame: Any) -> Any:
         if isinstance(frame, Iterator):
-            return (self._framed(one, name) for one in frame)
+            return map(self._framed, frame)
         given = rows_of(frame)
         if not given.is_frame:
-            raise _not_a_batch(name, NAMED if name == "ray" else FRAMES, frame)
+            raise _not_a_batch("frame", FRAMES, frame)
         labels = list(map(str, given.labels))
         self._refuse_twice(labels)
         columns = dict(zip(labels, given.columns(), strict=True))
@@ -196,9 +196,9 @@ def _one_row(given: dict[str, Any]) -> Any:
     return array[None] if array.ndim == 1 else array[:1]  # a Baseline is one row
 
 
-def _not_a_batch(method: str, expected: str, given: Any) -> InputTypeError:
+def _not_a_batch(name: str, expected: str, given: Any) -> InputTypeError:
     return InputTypeError(
-        f"Batches.{method} takes {expected}; got {type(given).__name__}. op.pandas and op.polars "
+        f"{name} must be {expected}; got {type(given).__name__}. op.pandas and op.polars "
         "take frames, op.arrow tables of pyarrow, op.ray dicts of arrays."
     )
 

@@ -5,9 +5,9 @@ Reading order:
     choose      which engine `executor=` names
     slurm       shards: every driver answers its own parts
     processes   spawned local processes, one part at a time each
-    worker      what runs in such a process
-    attempt     one try of a part, on workers of any kind
     futures     anything with `.submit`: executors, a Dask Client, Ray
+    worker      what runs in a spawned process
+    attempt     one try of a part, on workers of any kind
     here        this process
     protocol    `Engine`: what the driver asks of it
 """

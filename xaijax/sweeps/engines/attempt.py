@@ -110,6 +110,11 @@ class Mark:
             self._seen, self._since = seen, time.monotonic()
         return None if self._since is None else time.monotonic() - self._since
 
+    @property
+    def begun(self) -> bool:
+        """Whether it had, when `seconds` was last asked."""
+        return self._since is not None
+
     def stopped(self) -> None:
         """Its process was ended, and its engine will run it again."""
         self._since = None

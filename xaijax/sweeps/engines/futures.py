@@ -155,7 +155,7 @@ class Futures:
 
     def _refuse_standstill(self, seconds: float) -> None:
         """Parts may wait long for a busy executor, but not behind others that hang."""
-        if any(given.mark.seconds() is not None for given in self._out.values()):
+        if any(given.mark.begun for given in self._out.values()):
             self._moved = time.monotonic()
         if self._left < self._slots and time.monotonic() - self._moved > seconds:
             raise SweepIncompleteError(
