@@ -14,8 +14,11 @@ import copy
 import functools
 import inspect
 import pickle
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, KeysView, Mapping, ValuesView
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
 
 import jax
 import numpy as np
@@ -25,6 +28,7 @@ from xaijax.core.optional import require
 from xaijax.core.public import public_class
 
 Kind = TypeVar("Kind", bound=type)
+Made = TypeVar("Made")
 ROWS = ("background", "data", "pool")  # arguments of which an iterator is refused
 WAY = (
     "Define functions and classes in a module that can be imported, and open what is no number or "
@@ -76,6 +80,38 @@ def unpack(part: bytes, what: str) -> Any:
             f"installed here; a script's own functions travel with cloudpickle (pip install "
             f'"xaijax[scale]").'
         ) from error
+
+
+class Kept(Generic[Made]):
+    """What was opened in this process, one for each key and all threads; the last few stay."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._held: OrderedDict[str, _Held[Made]] = OrderedDict()
+
+    @contextmanager
+    def opened(
+        self, key: str, make: Callable[[], Made], changed: Callable[[Made], bool]
+    ) -> Iterator[Made]:
+        """That of the key, for one thread at a time; made where there is none, or it has changed.
+
+        The one that was longest not asked for goes, once nobody uses it any more.
+        """
+        with self._lock:
+            held = self._held.setdefault(key, _Held())
+            self._held.move_to_end(key)
+            while len(self._held) > self._most:
+                self._held.popitem(last=False)
+        with held.lock:
+            if not held.made or changed(held.made[0]):
+                held.made = [make()]
+            yield held.made[0]
+
+
+class _Held(Generic[Made]):
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # a model may ask an explainer itself
+        self.made: list[Made] = []  # one, or none yet
 
 
 def recipe(make: Any, given: Mapping[str, Any], then: Mapping[str, Any] | None = None) -> Any:

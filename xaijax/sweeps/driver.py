@@ -7,18 +7,23 @@ a success, which a later call finds.
 from __future__ import annotations
 
 import errno
+import math
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from xaijax.core.errors import SweepIncompleteError, XaiError
 from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.engines.attempt import is_of_writing, text_of
 from xaijax.sweeps.engines.protocol import Engine, Lost
 from xaijax.sweeps.task import Receipt, Task
 
 DEATHS = 3  # of a part's process, after which it is given up; after one less it runs alone
 FULL = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM)  # not the part's fault
-LOOKS = 0.2  # seconds between two looks at the clock, where parts have a deadline
+# Seconds between two looks at the clocks of parts, where they have a deadline, and its share where
+# that is more: a look may ask a file system that many share for each part that is out.
+LOOKS, SHARE = 0.2, 0.01
 
 
 @dataclass
@@ -39,6 +44,7 @@ class Driver:
     done: Callable[[int], None]
     failed: dict[int, str] = field(default_factory=dict)
     first: BaseException | None = None
+    _looked: float = -math.inf
     _tries: Counter[int] = field(default_factory=Counter)
     _deaths: Counter[int] = field(default_factory=Counter)
     _out: dict[int, Task] = field(default_factory=dict)
@@ -52,11 +58,15 @@ class Driver:
             self._give_out(coming)
             if not self._out:
                 return
-            seconds = None if self.timeout is None else min(LOOKS, self.timeout)
-            for part, outcome in self.engine.finished(seconds):
+            for part, outcome in self.engine.finished(self._pause):
                 if part in self._out:
                     self._came(self._out.pop(part), outcome)
             self._stop_late()
+
+    @property
+    def _pause(self) -> float | None:
+        timeout = self.timeout
+        return None if timeout is None else min(max(LOOKS, SHARE * timeout), timeout)
 
     def _give_out(self, coming: Iterable[Task]) -> None:
         while len(self._out) < self.engine.at_once:
@@ -91,8 +101,8 @@ class Driver:
             else:
                 self._waiting.append(task)
             return
-        if isinstance(outcome, OSError) and outcome.errno in FULL:
-            raise outcome
+        if isinstance(outcome, OSError) and outcome.errno in FULL and is_of_writing(outcome):
+            raise outcome  # the model may raise the same, of what it opens itself
         self._tries[task.part] += 1
         certain = isinstance(outcome, XaiError)  # the same rows would be refused again
         if certain or self._tries[task.part] > self.retries:
@@ -102,8 +112,10 @@ class Driver:
 
     def _stop_late(self) -> None:
         """Stop parts that have taken longer than `timeout`; each such run counts as a try."""
-        if self.timeout is None:
+        pause, now = self._pause, time.monotonic()
+        if self.timeout is None or pause is None or now - self._looked < pause / 2:
             return
+        self._looked = now
         for part, task in list(self._out.items()):
             if not self.engine.cancel(part, self.timeout):
                 continue
@@ -112,7 +124,7 @@ class Driver:
             self._came(task, TimeoutError(told))
 
     def _give_up(self, task: Task, why: BaseException) -> None:
-        self.failed[task.part] = f"{task.where()}: {type(why).__name__}: {why}"
+        self.failed[task.part] = f"{task.where()}: {type(why).__name__}: {text_of(why)}"
         self.first = self.first or why
 
 

@@ -1,26 +1,82 @@
 """`batches`: an explainer as an operator of engines of tables: batches of rows in, with values out.
 
-It travels as a recipe and is opened once in a process, however many batches it gets there.
+It travels as a recipe and is opened once in a process, however many batches it gets there, and from
+however many threads: these ask it one after the other.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.core.public import public, public_class
-from xaijax.core.travel import made_of
+from xaijax.core.travel import Kept, made_of, unpack
 from xaijax.sweeps.exports import columns_of
 from xaijax.sweeps.inputs import background_of, wanted_of
 from xaijax.sweeps.question import checked_options
-from xaijax.sweeps.task import Recipe
+from xaijax.sweeps.task import Opened, Recipe
 from xaijax.tables.made_frames import frame_of_columns, widened
 from xaijax.tables.rows import rows_of
+
+FRAMES = "a frame (pandas or polars), or an iterator of frames"
+TABLES = "a pyarrow RecordBatch or Table, or an iterator of these"
+NAMED = "a dict {name: array}, a pyarrow Table or a pandas frame"
+
+
+@dataclass
+class _Ready:
+    """An explainer that is open in this process."""
+
+    opened: Opened
+    x64: bool
+    # By `errors`: the new columns of a batch of 0 rows, once they were asked for.
+    empty: dict[bool, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> _Ready:
+        _set_x64(recipe.x64)
+        given = unpack(recipe.explainer, "explainer"), unpack(recipe.options, "options")
+        return cls(Opened(*given), recipe.x64)
+
+    @property
+    def changed(self) -> bool:
+        return self.opened.changed
+
+    def columns(self, rows: Any, errors: bool) -> dict[str, Any]:
+        """The new columns of some rows."""
+        _set_x64(self.x64)  # another one that was asked since may have another
+        found = columns_of(self.opened.answer(rows, 0), 0, errors)
+        del found["row"]
+        return found
+
+    def columns_of_none(self, width: int | None, errors: bool) -> dict[str, Any]:
+        """Those of 0 rows: what it says of one row that it was made of, without that row."""
+        row = _one_row(made_of(self.opened.explainer))
+        if row is None:
+            raise InputError(
+                "a batch has 0 rows, and the explainer holds no rows which could tell the columns "
+                "of its answer. Leave empty partitions out."
+            )
+        if width is not None and width != row.shape[1]:
+            raise InputError(
+                f"a batch has {width} columns for the explainer, which reads {row.shape[1]}. Name "
+                "them by columns= of xaijax.batches."
+            )
+        if errors not in self.empty:
+            found = self.columns(row, errors)
+            self.empty[errors] = {name: np.asarray(one)[:0] for name, one in found.items()}
+        return dict(self.empty[errors])
+
+
+_open: Kept[_Ready] = Kept(8)  # explainers: some pipelines ask several in turn
 
 
 @public_class
@@ -29,7 +85,8 @@ class Batches:
 
     Each method takes a batch and gives it back with more columns: base_value and phi_<name>, with
     errors=True se_<name>; of rules what `Run.to_parquet` lists. Where an engine hands over an
-    iterator of batches (Spark), it gives an iterator. It can be pickled.
+    iterator of batches (Spark), it gives an iterator. A batch of 0 rows gets the same columns.
+    It can be pickled.
 
     Args:
         recipe, columns, kind, errors: for `xaijax.batches`.
@@ -40,12 +97,16 @@ class Batches:
     ) -> None:
         self._recipe, self._kind, self._errors = recipe, kind, errors
         self._columns = None if columns is None else list(columns)
+        self._digest = recipe.digest  # found once: it reads all parameters
 
     def arrow(self, batch: Any) -> Any:
         """A pyarrow RecordBatch or Table: for Spark's `mapInArrow`, and Ray's "pyarrow" batches."""
         arrow: Any = require("pyarrow", "xaijax[scale]")
         if isinstance(batch, Iterator):
             return map(self.arrow, batch)
+        if not isinstance(batch, arrow.RecordBatch | arrow.Table):
+            raise _not_a_batch("batch", TABLES, batch)
+        self._refuse_twice(batch.schema.names)
         given = {n: batch.column(i) for i, n in enumerate(batch.schema.names)}
         read = {n: one.to_numpy(zero_copy_only=False) for n, one in self._read(given).items()}
         kind = arrow.Table if isinstance(batch, arrow.Table) else arrow.RecordBatch
@@ -61,21 +122,39 @@ class Batches:
 
     def ray(self, batch: Any) -> Any:
         """A batch {name: array}, as Ray's `map_batches` gives; a Table or a pandas frame too."""
+        if rows_of(batch).is_frame:
+            return self._framed(batch)
+        if hasattr(batch, "schema"):
+            return self.arrow(batch)
         if not isinstance(batch, Mapping):
-            return self._framed(batch) if rows_of(batch).is_frame else self.arrow(batch)
+            raise _not_a_batch("batch", NAMED, batch)
         given = {name: np.asarray(one) for name, one in batch.items()}
+        lengths = {name: len(one) if one.ndim else None for name, one in given.items()}
+        if None in lengths.values() or len(set(lengths.values())) > 1:
+            raise InputError(f"a batch has columns of different lengths: {lengths}.")
         return given | self._values(self._read(given), given)
 
     def _framed(self, frame: Any) -> Any:
         if isinstance(frame, Iterator):
             return map(self._framed, frame)
         given = rows_of(frame)
-        columns = dict(zip(map(str, given.labels), given.columns(), strict=True))
+        if not given.is_frame:
+            raise _not_a_batch("frame", FRAMES, frame)
+        labels = list(map(str, given.labels))
+        self._refuse_twice(labels)
+        columns = dict(zip(labels, given.columns(), strict=True))
         return widened(frame, self._values(self._read(columns), columns))
+
+    def _refuse_twice(self, names: Sequence[str]) -> None:
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise InputError(f"a batch has two columns {twice[0]!r}. Rename one.")
 
     def _read(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The columns that the explainer reads, in its order."""
         names = list(given) if self._columns is None else self._columns
+        if not names:
+            raise InputError("a batch has no columns.")
         lost = [name for name in names if name not in given]
         if lost:
             raise InputError(f"a batch has no column {lost[0]!r}; it has {list(given)}.")
@@ -83,10 +162,13 @@ class Batches:
 
     def _values(self, read: Mapping[str, np.ndarray], given: Mapping[str, Any]) -> dict[str, Any]:
         """The new columns."""
-        if not len(next(iter(read.values()))):
-            raise InputError("a batch has 0 rows; leave empty partitions out.")
-        found = columns_of(self._recipe.open().answer(self._rows(read), 0), 0, self._errors)
-        del found["row"]
+        make = functools.partial(_Ready.of, self._recipe)
+        with _open.opened(self._digest, make, lambda one: one.changed) as ready:
+            if len(next(iter(read.values()))):
+                found = ready.columns(self._rows(read), self._errors)
+            else:
+                width = len(read) if self._kind == "array" else None
+                found = ready.columns_of_none(width, self._errors)
         twice = [name for name in found if name in given]
         if twice:
             raise InputError(f"a batch has a column {twice[0]!r} already. Rename it.")
@@ -96,6 +178,29 @@ class Batches:
         if self._kind == "array":
             return np.column_stack(list(read.values()))
         return frame_of_columns(self._kind, read)
+
+
+def _set_x64(wanted: bool) -> None:
+    if jax.config.jax_enable_x64 != wanted:
+        jax.config.update("jax_enable_x64", wanted)
+
+
+def _one_row(given: dict[str, Any]) -> Any:
+    """A row that an explainer was made of, by its arguments; None: it holds none."""
+    rows = background_of({"data": given.get("pool"), **given})
+    if rows is None or callable(rows):
+        return None
+    if rows_of(rows).is_frame:
+        return rows_of(rows).part(0, 1)
+    array = np.asarray(rows)
+    return array[None] if array.ndim == 1 else array[:1]  # a Baseline is one row
+
+
+def _not_a_batch(name: str, expected: str, given: Any) -> InputTypeError:
+    return InputTypeError(
+        f"{name} must be {expected}; got {type(given).__name__}. op.pandas and op.polars "
+        "take frames, op.arrow tables of pyarrow, op.ray dicts of arrays."
+    )
 
 
 @public

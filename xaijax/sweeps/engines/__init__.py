@@ -6,7 +6,8 @@ Reading order:
     slurm       shards: every driver answers its own parts
     processes   spawned local processes, one part at a time each
     futures     anything with `.submit`: executors, a Dask Client, Ray
-    worker      what runs in a spawned process, and the threads of any worker
+    worker      what runs in a spawned process
+    attempt     one try of a part, on workers of any kind
     here        this process
     protocol    `Engine`: what the driver asks of it
 """

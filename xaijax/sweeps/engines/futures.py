@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import queue
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass
 from typing import Any
 
-from xaijax.core.errors import SweepIncompleteError
+from xaijax.core.errors import InputError, SweepIncompleteError
 from xaijax.core.optional import require
+from xaijax.sweeps.engines.attempt import Mark, attempt
 from xaijax.sweeps.engines.protocol import Lost, Outcome
 from xaijax.sweeps.engines.worker import in_threads
-from xaijax.sweeps.task import Task, run
+from xaijax.sweeps.task import Task
 
+RESTART = 60.0  # seconds that a worker of Dask may take for it
+WAY_OUT = (
+    "What is done is kept; the same call with a new executor goes on. executor=2 starts processes "
+    "that are ended when a part takes too long."
+)
 POLLED = 0.5  # seconds between two looks at a future that calls nobody back
 # What engines raise where the worker of a task died, by name: (deaths that it stands for).
 DEATHS = {
@@ -25,6 +34,21 @@ DEATHS = {
 }
 
 
+@dataclass
+class _Given:
+    """A part that is out."""
+
+    task: Task
+    future: Any
+    mark: Mark
+
+    @property
+    def hangs(self) -> bool:
+        """Whether its future, which was given up, still runs or was lost with its worker."""
+        cancelled = getattr(self.future, "cancelled", bool)()
+        return bool(cancelled) or not self.future.done()
+
+
 class Futures:
     """See `Engine`.
 
@@ -32,30 +56,45 @@ class Futures:
     each task carries its recipe.
     """
 
-    def __init__(
-        self,
-        submit: Callable[..., Any],
-        at_once: int,
-        cancel: Callable[[Any], bool],
-        close: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.at_once = at_once
-        self._submit, self._cancel, self._close = submit, cancel, close
+    def __init__(self, submit: Callable[..., Any], slots: int, ahead: int = 0) -> None:
+        """slots: parts that run side by side; ahead: that wait for each of these."""
+        self._submit, self._slots, self._ahead = submit, slots, ahead
         self._came: queue.Queue[tuple[int, Any]] = queue.Queue()
-        self._out: dict[int, Any] = {}
-        self._since: dict[int, float] = {}
+        self._out: dict[int, _Given] = {}
+        self._tries: Counter[int] = Counter()
+        self._hung: list[_Given] = []  # given up, but nobody could end them: each holds a slot
+        self._moved = time.monotonic()  # when a part last began or came back
+
+    @property
+    def at_once(self) -> int:
+        """Slots that are left, and as many ahead of each; at least 1, which `submit` refuses."""
+        return max(1, self._left * (1 + self._ahead))
+
+    @property
+    def _left(self) -> int:
+        # One that comes back after all gives its slot back.
+        self._hung = [one for one in self._hung if one.hangs]
+        return self._slots - len(self._hung)
 
     def submit(self, task: Task) -> None:
-        """See `Engine`; raises SweepIncompleteError where the executor has ended."""
+        """See `Engine`; raises SweepIncompleteError where the executor has ended, or hangs."""
+        if self._left <= 0:
+            raise SweepIncompleteError(
+                f"the executor has no worker left of {self._slots}: {self._told_of_hung()}. "
+                f"{WAY_OUT}"
+            )
+        self._tries[task.part] += 1
+        mark = Mark(task, self._tries[task.part])
         try:
-            future = self._submit(run, task)
+            future = self._submit(functools.partial(attempt, str(mark.path)), task)
         except (BrokenExecutor, RuntimeError) as error:
             raise SweepIncompleteError(
                 f"the executor takes no more parts: {type(error).__name__}: {error}. What is done "
                 "is kept; call again with a new executor. executor=2 starts processes that are "
                 "replaced when they die."
             ) from error
-        self._out[task.part], self._since[task.part] = future, time.monotonic()
+        self._out[task.part] = _Given(task, future, mark)
+        self._moved = time.monotonic()
         if hasattr(future, "add_done_callback"):
             future.add_done_callback(lambda done: self._came.put((task.part, done)))
 
@@ -70,10 +109,12 @@ class Futures:
     def _done(self, deadline: float | None) -> list[tuple[int, Any]]:
         """Futures that are done; waits for a moment, or for the first that calls back."""
         wait = None if deadline is None else max(0.0, deadline - time.monotonic())
-        if any(not hasattr(one, "add_done_callback") for one in self._out.values()):
+        out = [(part, given.future) for part, given in self._out.items()]
+        asked = [(part, one) for part, one in out if not hasattr(one, "add_done_callback")]
+        if asked:
             wait = POLLED if wait is None else min(POLLED, wait)
-            for part, one in self._out.items():
-                if not hasattr(one, "add_done_callback") and one.done():
+            for part, one in asked:
+                if one.done():
                     self._came.put((part, one))
         found = []
         try:
@@ -83,31 +124,62 @@ class Futures:
         except queue.Empty:
             pass
         # A cancelled one may still call back, when its part is already out again.
-        known = [one for one in found if self._out.get(one[0]) is one[1]]
+        known = [one for one in found if one[0] in self._out and self._is_out(*one)]
         for part, _ in known:
-            del self._out[part]
+            self._out.pop(part).mark.forget()
+            self._moved = time.monotonic()
         return known
 
-    def cancel(self, part: int, seconds: float) -> bool:
-        """Give the future up; whether its process ends is up to the executor.
+    def _is_out(self, part: int, future: Any) -> bool:
+        return self._out[part].future is future
 
-        Its time begins when it is given out, or is first seen to run where it says so.
+    def cancel(self, part: int, seconds: float) -> bool:
+        """Give the future up where it has run for so long; `_end` says whether it ends.
+
+        Raises SweepIncompleteError where parts wait and no worker that is left takes them.
         """
-        future, now = self._out[part], time.monotonic()
-        begun = getattr(future, "running", None)
-        if begun is not None and not begun():
-            self._since[part] = now
-        if now - self._since[part] < seconds:
+        given = self._out[part]
+        if given.future.done():  # it comes by `finished`
+            return False
+        runs = given.mark.seconds()
+        if runs is None:
+            self._refuse_standstill(seconds)
+        if runs is None or runs < seconds:
             return False
         del self._out[part]
-        self._cancel(future)
+        if not self._end(given.future):
+            self._hung.append(given)
+        given.mark.forget()
+        self._moved = time.monotonic()
         return True
+
+    def _refuse_standstill(self, seconds: float) -> None:
+        """Parts may wait long for a busy executor, but not behind others that hang."""
+        if any(given.mark.begun for given in self._out.values()):
+            self._moved = time.monotonic()
+        if self._left < self._slots and time.monotonic() - self._moved > seconds:
+            raise SweepIncompleteError(
+                f"the executor has begun none of the {len(self._out)} parts that wait for "
+                f"{seconds:g} seconds: {self._told_of_hung()}. {WAY_OUT}"
+            )
+
+    def _told_of_hung(self) -> str:
+        some = "; ".join(given.task.where() for given in self._hung[:3])
+        more = f"; and {len(self._hung) - 3} more" if len(self._hung) > 3 else ""
+        return f"took more than timeout= seconds, and cannot be ended from here: {some}{more}"
+
+    def _end(self, future: Any) -> bool:
+        """Stop what runs; False: it goes on, and its slot is lost.
+
+        Futures that call nobody back are those of batch systems, which end their jobs.
+        """
+        return future.cancel() is not False
 
     def close(self) -> None:
         """Give up what is out; the executor itself is the person's."""
-        for future in self._out.values():
-            self._cancel(future)
-        self._close()
+        for given in self._out.values():
+            given.future.cancel()
+            given.mark.forget()
 
 
 def _outcome(future: Any) -> Any:
@@ -118,31 +190,61 @@ def _outcome(future: Any) -> Any:
     except Exception as error:
         # Ray raises an object of two classes, its own and that of the cause.
         names = [one.__name__ for one in type(error).__mro__]
+        if "RayTaskError" in names:
+            return getattr(error, "cause", error)
         deaths = next((DEATHS[name] for name in names if name in DEATHS), 0)
         if deaths:
             return Lost(f"{type(error).__name__}: {error}", deaths)
-        return getattr(error, "cause", None) or error
+        return error
     except BaseException as error:  # cancelled by somebody else
         return Lost(f"{type(error).__name__}: {error}")
 
 
 def of_executor(executor: Any) -> Futures:
     """Of concurrent.futures, submitit and whatever else has `submit`."""
-    at_once = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
-    return Futures(executor.submit, int(at_once), lambda future: bool(future.cancel()))
+    slots = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
+    return Futures(executor.submit, int(slots))
 
 
 def of_dask(client: Any) -> Futures:
     """Of a Dask Client: as many parts as its workers have threads, and one waiting for each."""
+    return _Dask(client)
 
-    def submit(function: Callable[..., Any], task: Task) -> Any:
-        return client.submit(in_threads, own, function, task, pure=False)
 
-    of_workers = list(client.nthreads().values())
-    own = min(of_workers, default=1)
-    return Futures(
-        submit, max(1, sum(of_workers)), lambda future: bool(future.cancel(force=True) or True)
-    )
+class _Dask(Futures):
+    """Tasks of a Dask Client."""
+
+    def __init__(self, client: Any) -> None:
+        of_workers = list(client.nthreads().values())
+        own = min(of_workers, default=1)
+
+        def submit(function: Callable[..., Any], task: Task) -> Any:
+            return client.submit(in_threads, own, function, task, pure=False)
+
+        super().__init__(submit, max(1, sum(of_workers)), ahead=1)
+        self._client = client
+
+    def _end(self, future: Any) -> bool:
+        """Restart its worker: Dask itself stops no task that runs.
+
+        Without a nanny nothing can, and the future is kept, so that Dask takes the thread for busy.
+        """
+        runs = {one: keys for one, keys in self._client.processing().items() if future.key in keys}
+        known = self._client.scheduler_info()["workers"]
+        if any(not known.get(one, {}).get("nanny") for one in runs):
+            return False
+        future.cancel(force=True)
+        for given in self._out.values():  # Dask runs them again, later and elsewhere
+            if any(given.future.key in keys for keys in runs.values()):
+                given.mark.stopped()
+        told = self._client.restart_workers(list(runs), RESTART, False) if runs else {}
+        return all(one in ("OK", "removed") for one in told.values())
+
+    def close(self) -> None:
+        """Give up what is out, and what hangs: the person's client may go on."""
+        super().close()
+        for given in self._hung:
+            given.future.cancel(force=True)
 
 
 class Ray:
@@ -162,15 +264,41 @@ class Ray:
         return future
 
     def engine(self) -> Futures:
-        """See `Engine`."""
+        """See `Engine`; raises InputError where no node has what one part takes."""
         ray: Any = require("ray", "xaijax[scale-ray]")
         if not ray.is_initialized():
             ray.init(include_dashboard=False, log_to_driver=False)
-        cores = ray.cluster_resources().get("CPU", 1)
-        at_once = max(1, int(cores // max(self.num_cpus, 1e-9)))
+        nodes = [one["Resources"] for one in ray.nodes() if one["Alive"]]
+        slots = sum(self._fit(one) for one in nodes)
+        if not slots:
+            have = "; ".join(f"{one.get('CPU', 0):g} and {one.get('GPU', 0):g}" for one in nodes)
+            raise InputError(
+                f"executor: xaijax.engines.ray(num_cpus={self.num_cpus:g}, "
+                f"num_gpus={self.num_gpus:g}) fits on no node of the Ray cluster, whose CPUs and "
+                f"GPUs are {have or 'none'}: no part would ever run. Ask for less, or connect by "
+                "ray.init to a cluster that has them."
+            )
+        return _OfRay(self.submit, slots, ray)
 
-        def cancel(future: Any) -> bool:
-            ray.cancel(future.reference, force=True)
-            return True
+    def _fit(self, node: Mapping[str, float]) -> int:
+        """Parts that run on a node side by side."""
+        needs = {"CPU": self.num_cpus, "GPU": self.num_gpus}
+        return min(int(node.get(name, 0) / one) for name, one in needs.items() if one > 0)
 
-        return Futures(self.submit, at_once, cancel)
+
+class _OfRay(Futures):
+    """Tasks of Ray, which ends the process of one by force."""
+
+    def __init__(self, submit: Callable[..., Any], slots: int, ray: Any) -> None:
+        super().__init__(submit, slots)
+        self._ray = ray
+
+    def _end(self, future: Any) -> bool:
+        self._ray.cancel(future.reference, force=True)
+        return True
+
+    def close(self) -> None:
+        """Give up what is out."""
+        for given in self._out.values():
+            self._end(given.future)
+        super().close()

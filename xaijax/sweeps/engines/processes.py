@@ -6,6 +6,7 @@ The cores are dealt out to the processes, and so are the GPUs, one each, so that
 from __future__ import annotations
 
 import os
+import pickle
 import queue
 import signal
 import subprocess
@@ -17,10 +18,13 @@ from typing import Any
 
 import jax
 
+from xaijax.sweeps.engines.attempt import attempt, text_of
 from xaijax.sweeps.engines.protocol import Lost, Outcome
-from xaijax.sweeps.engines.worker import BEGUN, THREADS, boot, receive, send
-from xaijax.sweeps.task import Task, run
+from xaijax.sweeps.engines.worker import BEGUN, THREADS, boot, read, write
+from xaijax.sweeps.task import Receipt, Task
 
+BEGUN_AS_SENT = pickle.dumps(BEGUN, protocol=5)
+GRACE = 10.0  # seconds in which a process whose pipe has ended ends too
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 
 
@@ -85,18 +89,33 @@ class _Worker:
         threading.Thread(target=self._wait, args=(self._process, task), daemon=True).start()
 
     def _wait(self, process: Any, task: Task) -> None:
-        """In a thread: one task sent, one outcome read; a pipe that ends is a death."""
+        """In a thread: whatever happens is an outcome, else the driver would wait for ever."""
+        outcome: Receipt | BaseException
         try:
-            send(process.stdin, (run, (task,)))
-            came = receive(process.stdout)
-            if came == BEGUN:  # what comes before is no fault of the part
-                self.begun = time.monotonic()
-                came = receive(process.stdout)
-            outcome = came[1]
-        except (EOFError, OSError, ValueError):  # ValueError: its pipes were closed
-            code = process.wait()
-            outcome = Lost(f"its process {process.pid} ended {_told(code)}")
+            outcome = self._asked(process, task)
+        except BaseException as error:
+            outcome = error
         self._came.put((task.part, outcome))
+
+    def _asked(self, process: Any, task: Task) -> Receipt | BaseException:
+        """One task sent, one outcome read; a pipe that ends is a death."""
+        body = pickle.dumps((attempt, (None, task)), protocol=5)
+        try:
+            write(process.stdin, body)
+            came = read(process.stdout)
+            if came == BEGUN_AS_SENT:  # what comes before is no fault of the part
+                self.begun = time.monotonic()
+                came = read(process.stdout)
+        except (EOFError, OSError, ValueError):  # ValueError: its pipes were closed
+            return Lost(f"its process {process.pid} ended {_told(_status(process))}")
+        try:
+            _, outcome = pickle.loads(came)
+        except Exception as error:  # what it raised can be imported there, and not here
+            return RuntimeError(
+                f"the answer of process {process.pid} cannot be opened here: "
+                f"{type(error).__name__}: {text_of(error)}"
+            )
+        return outcome
 
     def end(self) -> None:
         if self._process is not None:
@@ -140,6 +159,15 @@ def _own_gpu(number: int) -> Iterator[tuple[str, str]]:
         devices = seen.split(",") if seen else [str(d.id) for d in jax.local_devices()]
         yield "CUDA_VISIBLE_DEVICES", devices[number % len(devices)]
         yield PREALLOCATE, os.environ.get(PREALLOCATE, "false")
+
+
+def _status(process: Any) -> int:
+    """How it ended; a process whose pipe is gone is of no more use, and is ended."""
+    try:
+        return process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 def _told(code: int) -> str:

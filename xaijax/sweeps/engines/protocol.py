@@ -25,10 +25,16 @@ class Engine(Protocol):
     To add one: write a class with these members (`futures.py` may do), and name it in `choose.py`.
     """
 
-    at_once: int  # parts that are given out before the first comes back
+    @property
+    def at_once(self) -> int:
+        """Parts that are given out before the first comes back, at least 1."""
+        ...
 
     def submit(self, task: Task) -> None:
-        """Give a part out; at most `at_once` are out."""
+        """Give a part out; at most `at_once` are out.
+
+        Raises SweepIncompleteError where there is no worker any more.
+        """
         ...
 
     def finished(self, seconds: float | None) -> list[Outcome]:
@@ -39,7 +45,10 @@ class Engine(Protocol):
         ...
 
     def cancel(self, part: int, seconds: float) -> bool:
-        """Stop a part that has run for so long, whatever it does; False: it has not."""
+        """Stop a part that has run for so long, whatever it does; False: it has not.
+
+        The time in which it waited for a worker does not count.
+        """
         ...
 
     def close(self) -> None:

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
+from xaijax.sweeps.engines.attempt import sendable
+
 LENGTH = struct.Struct("<Q")
 BOOT = (
     "import sys; sys.path[:] = {path!r}; from xaijax.sweeps.engines import worker; worker.serve()"
@@ -31,13 +33,25 @@ def boot(cores: Sequence[int] | None, path: Sequence[str]) -> str:
 
 def send(stream: BinaryIO, content: Any) -> None:
     """One message: its length, and a pickle."""
-    body = pickle.dumps(content, protocol=5)
+    write(stream, pickle.dumps(content, protocol=5))
+
+
+def write(stream: BinaryIO, body: bytes) -> None:
+    """One message, of what is pickled already."""
     stream.write(LENGTH.pack(len(body)) + body)
     stream.flush()
 
 
 def receive(stream: BinaryIO) -> Any:
-    """The next message; raises EOFError where the other side has ended."""
+    """The next message, opened; raises EOFError where the other side has ended."""
+    return pickle.loads(read(stream))
+
+
+def read(stream: BinaryIO) -> bytes:
+    """The next message as it comes, so that errors of the pipe are not taken for those of opening.
+
+    Raises EOFError where the other side has ended.
+    """
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         raise EOFError
@@ -45,7 +59,7 @@ def receive(stream: BinaryIO) -> Any:
     body = stream.read(length)
     if len(body) < length:
         raise EOFError
-    return pickle.loads(body)
+    return body
 
 
 def in_threads(count: int, function: Callable[..., Any], *args: Any) -> Any:
@@ -70,24 +84,15 @@ def serve() -> None:
         except EOFError:
             return
         except Exception as error:  # what it needs is not here
-            outcome = False, error
+            outcome = False, sendable(error)
         else:
             send(going, BEGUN)
             try:
                 outcome = True, function(*arguments)
             except Exception as error:
-                outcome = False, error
+                outcome = False, sendable(error)
         sys.stderr.flush()
         try:
             send(going, outcome)
         except BrokenPipeError:
             return
-        except Exception:  # an exception that does not travel
-            told = f"{type(outcome[1]).__name__}: {outcome[1]}"
-            send(going, (False, _with_notes(RuntimeError(told), outcome[1])))
-
-
-def _with_notes(error: Exception, like: Any) -> Exception:
-    for note in getattr(like, "__notes__", ()):
-        error.add_note(str(note))
-    return error

@@ -1,0 +1,124 @@
+"""One try of a part, on any worker: it tells that it begins, and what it raises can travel.
+
+A part has begun when its mark is there, an empty file of the run directory, which all workers see:
+few engines tell a part that runs from one that waits.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import platform
+import time
+import traceback
+from pathlib import Path
+
+from xaijax.core.errors import InputError
+from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.task import Receipt, Task, run
+
+WRITING = "of_writing"  # an attribute of errors raised while a part was written; it travels along
+
+
+def attempt(mark: str | None, task: Task) -> Receipt:
+    """`run`; mark: the file that is there while it runs. Raises what can be pickled and opened."""
+    try:
+        try:
+            if mark is not None:
+                _begin(Path(mark))
+            return run(task)
+        except OSError as error:
+            if _while_writing(error):
+                setattr(error, WRITING, True)
+            raise
+        finally:
+            if mark is not None:
+                Path(mark).unlink(missing_ok=True)
+    except Exception as error:
+        able = sendable(error)
+        if able is error:
+            raise
+        raise able from error
+
+
+def _begin(mark: Path) -> None:
+    if not mark.parent.is_dir():
+        raise InputError(
+            f"out: {mark.parent} is no directory on {platform.node()}, where a part was to run. "
+            "Give one that all workers see."
+        )
+    try:
+        mark.touch()
+    except OSError as error:
+        setattr(error, WRITING, True)
+        raise
+
+
+def _while_writing(error: OSError) -> bool:
+    """Whether it comes from the file of the part: the model may raise the same."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code is RunDirectory.write.__code__ for frame, _ in frames)
+
+
+def is_of_writing(error: BaseException) -> bool:
+    """Whether a worker could not write a part: another try would not do better."""
+    return bool(vars(error).get(WRITING))
+
+
+def sendable(error: Exception) -> Exception:
+    """The error, or a RuntimeError of its type, text and notes where pickle does not bring it back.
+
+    An exception whose class takes other arguments than its text is pickled, but not opened: that
+    breaks pools, and leaves a driver without an answer.
+    """
+    try:
+        if type(pickle.loads(pickle.dumps(error, protocol=5))) is type(error):
+            return error
+    except Exception:  # whatever it is, what was raised is told below
+        pass
+    told = RuntimeError(f"{type(error).__name__}: {text_of(error)}")
+    for note in getattr(error, "__notes__", ()):
+        told.add_note(str(note))
+    return told
+
+
+def text_of(error: BaseException) -> str:
+    """Its text, where it has one."""
+    try:
+        return str(error)
+    except Exception as other:
+        return f"(its text raises {type(other).__name__})"
+
+
+class Mark:
+    """The driver's view of a mark: since when the part runs, by this machine's clock."""
+
+    def __init__(self, task: Task, number: int) -> None:
+        # A dot: no part, and no file of somebody else in the directory.
+        self.path = Path(task.out) / f".begun-{task.part:06d}-{number}"
+        self._seen: int | None = None
+        self._since: float | None = None
+        self.forget()  # that of a driver that was killed
+
+    def seconds(self) -> float | None:
+        """How long it runs, since it last began; None: it has not begun."""
+        try:
+            seen = os.stat(self.path).st_mtime_ns
+        except FileNotFoundError:
+            seen = self._seen  # it ends at this moment, or begins again
+        if seen != self._seen:
+            self._seen, self._since = seen, time.monotonic()
+        return None if self._since is None else time.monotonic() - self._since
+
+    @property
+    def begun(self) -> bool:
+        """Whether it had, when `seconds` was last asked."""
+        return self._since is not None
+
+    def stopped(self) -> None:
+        """Its process was ended, and its engine will run it again."""
+        self._since = None
+
+    def forget(self) -> None:
+        """Remove the file, which a process that was killed leaves."""
+        self.path.unlink(missing_ok=True)
