@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from sweeping import EACH, B, X, explainer, parts
+from sweeping import EACH, X, explainer, parts
 
 import xaijax as xj
 

@@ -19,5 +19,6 @@ Reading order:
     question    what is asked, as JSON, by which a later call resumes or is refused
     inputs      the rows, wherever they are
     parquet     rows of Parquet files, by row groups
+    schemas     what each of their columns is, known before the first part
     progress    a bar, or a line a minute
 """

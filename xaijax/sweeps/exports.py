@@ -10,7 +10,8 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +19,9 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
+from xaijax.core.travel import made_of
+from xaijax.methods.anchors.explainer import AnchorExplainer
+from xaijax.methods.explainer.explainer import Explainer
 from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import as_path
 from xaijax.results.rules import Rules
@@ -165,31 +169,37 @@ def _is_own_group(folder: Path) -> bool:
     return False
 
 
-def refuse_format(
-    format: str, folder: Path, rules: bool, players: Sequence[str], outputs: Sequence[str]
-) -> None:
+def refuse_format(format: str, out: Any, explainer: object, options: Mapping[str, Any]) -> None:
     """Raise what `format` would raise once all parts are there: before any work, that is.
 
-    rules: whether the parts hold rules. players, outputs: names, as far as they are known.
+    Of names only those that were given to the model are known so early.
 
     Raises ImportError without the library; InputError for rules in zarr, for columns of one name,
-    and for a file of that name that is not the run's.
+    and for a file in the directory `out` that is not the run's.
     """
     if format == "npz":
         return
-    require("pyarrow" if format == "parquet" else "zarr", "xaijax[scale]")
-    if format == "zarr" and rules:
-        raise InputError(
-            "format: a zarr group holds numbers, but the parts hold rules. Say format='parquet'."
-        )
+    folder = as_path(out)
+    if format == "zarr":
+        require("zarr", "xaijax[scale]")
+        if isinstance(explainer, AnchorExplainer):
+            raise InputError(
+                "format: a zarr group holds numbers, but an AnchorExplainer gives rules. Say "
+                "format='parquet'."
+            )
+        if folder.is_dir():
+            refuse_other_folder(folder / "explanation.zarr")
+        return
+    require("pyarrow.parquet", "xaijax[scale]")
     if folder.is_dir():
-        refuse = refuse_other_file if format == "parquet" else refuse_other_folder
-        refuse(folder / f"explanation.{format}")
-    if format == "parquet" and outputs:
-        labels = [f"{name}_{output}" for name in players for output in outputs]
-        twice = next((label for n, label in enumerate(labels) if label in labels[:n]), None)
+        refuse_other_file(folder / "explanation.parquet")
+    outputs = getattr(made_of(explainer).get("model"), "output_names", None) or ()
+    if isinstance(explainer, Explainer) and len(outputs) > 1 and options.get("outputs") is None:
+        names = getattr(getattr(explainer, "players", None), "names", None) or ()
+        counted = Counter(f"phi_{name}_{output}" for name in names for output in outputs)
+        twice = next((label for label, times in counted.items() if times > 1), None)
         if twice is not None:
-            raise InputError(f"format: {_twice(f'phi_{twice}')}")
+            raise InputError(f"format: {_twice(twice)}")
 
 
 def _twice(label: str) -> str:
