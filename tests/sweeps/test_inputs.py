@@ -284,10 +284,21 @@ def test_a_dataset_of_another_schema(tmp_path: Path) -> None:
     source = inputs.source_of(given, B)
     np.testing.assert_array_equal(source.part(3, 9).read(), X[3:9, [1, 0, 3, 2]])
     assert source.part(0, 1).read().dtype == np.float64
-    assert source.facts() != inputs.source_of(path, B).facts()
+    assert source.facts()["types"] == dict.fromkeys("abcd", "double")
     given = dataset.dataset(path, schema=arrow.schema([*types, ("e", "int64")]), format="parquet")
     with pytest.raises(xj.InputError, match="no column 'e', which the Dataset's schema has"):
         inputs.source_of(given, B)
+
+
+def test_a_dataset_says_what_columns_are(tmp_path: Path) -> None:
+    dataset = pytest.importorskip("pyarrow.dataset")
+    columns = {"a": [1.0, None, 3.0], "b": [1, 2, 3]}
+    parquet.write_table(arrow.table(columns), tmp_path / "rows.parquet", row_group_size=1)
+    given = dataset.dataset(tmp_path / "rows.parquet", schema=arrow.schema([("a", "int64")]))
+    source = inputs.source_of(given, pd.DataFrame({"a": [1.0]}))
+    assert {source.part(n, n + 1).read()["a"].dtype for n in range(3)} == {np.dtype(float)}
+    with pytest.raises(xj.InputError, match=r"no column 'b', .* it has \['a'\]"):
+        inputs.source_of(given, pd.DataFrame({"b": [1.0]}))
 
 
 def test_columns_that_folders_name(tmp_path: Path) -> None:

@@ -96,7 +96,12 @@ def to_zarr(run: Finished, path: Any) -> Path:
         old = _beside(target)
         with contextlib.suppress(FileNotFoundError):
             os.replace(target, old)
-        os.replace(making, target)
+        try:
+            os.replace(making, target)
+        except OSError:
+            if old.exists():
+                os.replace(old, target)
+            raise
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(making, ignore_errors=True)

@@ -18,7 +18,7 @@ import numpy as np
 from xaijax.core.checks import count
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
-from xaijax.sweeps.schemas import Columns, has_missing, settled
+from xaijax.sweeps.schemas import Columns, missing_in, settled
 
 SUFFIXES = (".parquet", ".pq")
 ROWS = 1 << 16  # decoded at a time
@@ -42,7 +42,8 @@ def source_of(X: Any, kind: str, columns: Sequence[str] | None, background: Any)
     parquet: Any = require("pyarrow.parquet", "xaijax[scale]")
     found = _files(X)
     sizes, names, missing = [], None, set[str]()
-    types: dict[str, list[Any]] = {}
+    types: dict[str, dict[Any, None]] = {}
+    cast: dict[str, str] = {}
     for path, given in zip(found.paths, found.given, strict=True):
         with _opened(parquet, path, found.system) as file:
             groups = range(file.num_row_groups)
@@ -51,19 +52,28 @@ def source_of(X: Any, kind: str, columns: Sequence[str] | None, background: Any)
             if names is not None and own != names:
                 raise InputError(f"X: {path} has the columns {own}, the first file has {names}.")
             names = own
-            for name, one in _types(file, own, found.schema).items():
-                types.setdefault(name, []).append(one)
-                if name not in missing and _may_miss(file, name) and has_missing(file, name):
-                    missing.add(name)
+            schema = file.schema_arrow if found.schema is None else found.schema
+            now = {name: schema.field(name).type for name in own}
+            missing |= missing_in(file, {n: one for n, one in now.items() if n not in missing})
+            for name, one in now.items():
+                types.setdefault(name, {})[one] = None
+            if found.schema is not None:
+                cast |= {name: str(one) for name, one in now.items() if _is_cast(file, name, one)}
     if not any(map(any, sizes)):
         raise InputError("X has 0 rows; at least 1 is needed.")
     names = names or []
-    types = {name: list(dict.fromkeys(own)) for name, own in types.items()}
-    handed = settled(kind, names, types, missing, background)
+    every = {name: list(own) for name, own in types.items()}
+    handed = settled(kind, names, every, missing, background)
     if kind == "array":
         _refuse_width(names, background, found.paths[0])
     return ParquetRows(
-        tuple(found.paths), tuple(sizes), tuple(names), handed, found.system, tuple(found.given)
+        tuple(found.paths),
+        tuple(sizes),
+        tuple(names),
+        handed,
+        found.system,
+        tuple(found.given),
+        tuple(sorted(cast.items())),
     )
 
 
@@ -77,6 +87,7 @@ class ParquetRows:
     handed: Columns  # in which types
     system: Any = None  # of pyarrow.fs; None: the local one
     given: tuple[Given, ...] = ()  # of each file, columns of one value that its folder names
+    cast: Given = ()  # types that a Dataset gives to columns that are of others in the files
     first: int = 0
     last: int | None = None
 
@@ -93,6 +104,7 @@ class ParquetRows:
             if given:
                 found.update(repr(given).encode())
         told = {"rows": self.rows, "kind": "parquet", "columns": list(self.columns)}
+        told |= {"types": dict(self.cast)} if self.cast else {}
         return told | {"sha256": found.hexdigest()}
 
     def part(self, first: int, last: int) -> ParquetRows:
@@ -226,6 +238,8 @@ def _columns(
     if twice:
         raise InputError(f"X: {path} has several columns {twice[0]!r}. Rename them.")
     there += [name for name in given if name not in there]
+    if told is not None and wanted is not None:
+        there = [name for name in there if name in told.names]
     whose = "explainer's background"
     if wanted is None and told is not None:
         wanted, whose = [name for name in told.names if name not in index], "Dataset's schema"
@@ -237,19 +251,8 @@ def _columns(
     return there if wanted is None else list(wanted)
 
 
-def _types(file: Any, names: Sequence[str], told: Any) -> dict[str, Any]:
-    """The types of columns: those that a Dataset says, else those of the file."""
-    schema = file.schema_arrow if told is None else told
-    return {name: schema.field(name).type for name in names}
-
-
-def _may_miss(file: Any, name: str) -> bool:
-    """Whether nulls of the column change how a part would be read: those of whole numbers, bool."""
-    if name not in file.schema_arrow.names:
-        return False
-    found = file.schema_arrow.field(name).type
-    found = getattr(found, "value_type", found)  # of categories
-    return str(found).startswith(("int", "uint", "bool", "null"))
+def _is_cast(file: Any, name: str, type: Any) -> bool:
+    return name in file.schema_arrow.names and file.schema_arrow.field(name).type != type
 
 
 def _refuse_width(names: Sequence[str], background: Any, path: str) -> None:

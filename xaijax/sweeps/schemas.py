@@ -8,7 +8,7 @@ Letters: F columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,13 +153,29 @@ def _refuse_no_number(name: str, types: Sequence[Any], empty_truth: bool) -> Non
         )
 
 
-def has_missing(file: Any, name: str) -> bool:
-    """Whether a column of a ParquetFile has a null: by its statistics, or else by its values."""
+def missing_in(file: Any, types: Mapping[str, Any]) -> set[str]:
+    """Columns of a ParquetFile of whole numbers or bool that have a null.
+
+    Known by the statistics of row groups, or else by the values. types: what columns are read as.
+    """
+    small = [name for name, one in types.items() if _has_no_null(one)]
+    if not small or not file.num_row_groups:
+        return set()
+    first = file.metadata.row_group(0)
+    places = {first.column(j).path_in_schema: j for j in range(first.num_columns)}
+    small = [name for name in small if name in places]  # others are named by the file's folder
+    return {name for name in small if _misses(file, name, places[name])}
+
+
+def _has_no_null(type: Any) -> bool:
+    """Whether NumPy has no missing value of the type."""
+    plain = getattr(type, "value_type", type)  # of categories
+    return str(plain).startswith(("int", "uint", "bool", "null"))
+
+
+def _misses(file: Any, name: str, place: int) -> bool:
     for g in range(file.num_row_groups):
-        group = file.metadata.row_group(g)
-        places = (j for j in range(group.num_columns) if group.column(j).path_in_schema == name)
-        place = next(places, None)
-        told = None if place is None else group.column(place).statistics
+        told = file.metadata.row_group(g).column(place).statistics
         if told is None or not told.has_null_count:
             batches = file.iter_batches(ROWS, [g], [name], use_threads=False)
             if any(batch.column(0).null_count for batch in batches):

@@ -61,9 +61,9 @@ def sweep(
         explainer: an `Explainer`, `FederatedExplainer`, `AnchorExplainer`, or a `QII` of an
             individual quantity. With workers it travels as a recipe.
         X: rows [N, *F]: an array, a memory map, a frame; or a file "rows.npy" or "rows.parquet", a
-            folder of Parquet files or a pyarrow Dataset of them, whose columns are read by the
-            names of the explainer's background where that is a frame, else as a matrix. Of maps and
-            files each worker reads its own rows.
+            list or folder of Parquet files or a pyarrow Dataset of them, whose columns are read by
+            the names of the explainer's background where that is a frame, else as a matrix. Of maps
+            and files each worker reads its own rows.
         out: the directory. A new or an empty one, or that of the same sweep.
         executor: where the parts run. None: here. A whole number: so many spawned processes of
             this machine. A Dask Client, `xaijax.engines.ray()`, or anything whose
