@@ -255,6 +255,8 @@ def test_types_that_differ_between_files(tmp_path: Path) -> None:
     parts = [source.part(n, n + 1).read()["a"] for n in range(6)]
     assert {one.dtype for one in parts} == {np.dtype(float)}
     np.testing.assert_array_equal(np.concatenate(parts), [1, 2, 0.5, 1.5, np.nan, np.nan])
+    given = inputs.source_of(tmp_path, np.zeros((1, 1))).part(1, 5).read()
+    np.testing.assert_array_equal(given, np.concatenate(parts)[1:5, None])
     parquet.write_table(arrow.table({"a": ["x"]}), tmp_path / "3.parquet")
     with pytest.raises(xj.InputError, match=r"'a' has several types .*int64, double.*string"):
         inputs.source_of(tmp_path, background)
@@ -317,6 +319,30 @@ def test_columns_that_folders_name(tmp_path: Path) -> None:
     facts = source.facts()
     (tmp_path / "rows" / "y=2").rename(tmp_path / "rows" / "y=3")
     assert inputs.source_of(tmp_path / "rows", B).facts() != facts
+
+
+def test_folders_may_name_categories(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {"a": np.arange(6.0), "g": ["u", "v", "u", "v", "v", "u"], "y": [1, 2] * 3}
+    )
+    frame.to_parquet(tmp_path / "text", partition_cols=["g", "y"])
+    known = frame.astype({"g": pd.CategoricalDtype(["v", "u"]), "y": pd.CategoricalDtype([2, 1])})
+    for background in (frame, known):
+        source = inputs.source_of(tmp_path / "text", background)
+        parts = [source.part(n, n + 1).read() for n in range(6)]
+        for one in parts:
+            assert (one["g"].dtype, one["y"].dtype.kind) == (
+                background["g"].dtype,
+                background["y"].dtype.kind,
+            )
+        found = pd.concat(parts).sort_values("a")
+        assert found["g"].tolist() == frame["g"].tolist()
+        assert found["y"].tolist() == frame["y"].tolist()
+    holed = frame.assign(y=[1, None] * 3, g=["u", "v", None] * 2)
+    holed.to_parquet(tmp_path / "none", partition_cols=["y", "g"])
+    source = inputs.source_of(tmp_path / "none", frame)
+    assert source.part(0, 6).read()["g"].isna().sum() == 2
+    assert {source.part(n, n + 1).read()["y"].dtype for n in range(6)} == {np.dtype(float)}
 
 
 def test_files_in_the_order_given(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def _are_names(X: Any) -> bool:
     return isinstance(X, list | tuple) and any(isinstance(one, str | os.PathLike) for one in X)
 
 
-def check_of(explainer: Any) -> Callable[[Any], object] | None:
+def check_of(explainer: object) -> Callable[[Any], object] | None:
     """What refuses rows that a call would not accept, and asks no model; None: it has none."""
     if isinstance(explainer, Explainer | FederatedExplainer):
         return explainer.check

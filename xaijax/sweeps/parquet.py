@@ -55,6 +55,7 @@ def source_of(X: Any, kind: str, columns: Sequence[str] | None, background: Any)
             schema = file.schema_arrow if found.schema is None else found.schema
             now = {name: schema.field(name).type for name in own}
             missing |= missing_in(file, {n: one for n, one in now.items() if n not in missing})
+            missing |= {name for name, one in given if one is None}
             for name, one in now.items():
                 types.setdefault(name, {})[one] = None
             if found.schema is not None:
@@ -63,7 +64,8 @@ def source_of(X: Any, kind: str, columns: Sequence[str] | None, background: Any)
         raise InputError("X has 0 rows; at least 1 is needed.")
     names = names or []
     every = {name: list(own) for name, own in types.items()}
-    handed = settled(kind, names, every, missing, background)
+    folders = {name for own in found.given for name, _ in own}
+    handed = settled(kind, names, every, missing, background, folders)
     if kind == "array":
         _refuse_width(names, background, found.paths[0])
     return ParquetRows(

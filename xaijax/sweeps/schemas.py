@@ -8,7 +8,7 @@ Letters: F columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,11 +76,13 @@ def settled(
     types: dict[str, list[Any]],
     missing: set[str],
     background: Any,
+    folders: Collection[str] = (),
 ) -> Columns:
     """How columns are handed over; types: those of a column in all files.
 
     missing: columns of whole numbers or bool, some of which are null in any file. background: rows
-    of the explainer, whose dtypes say what categories and missing numbers become.
+    of the explainer, whose dtypes say what categories and missing numbers become. folders: columns
+    that folders name, which are categories where the background has them so.
 
     Raises InputError, InputTypeError for types that do not go together, or into an array.
     """
@@ -92,7 +94,7 @@ def settled(
     fields, dtypes = [], []
     for name in names:
         common = _common(name, types[name])
-        categories = any(arrow.types.is_dictionary(one) for one in types[name])
+        categories = name in folders or any(map(arrow.types.is_dictionary, types[name]))
         if kind == "array":
             _refuse_no_number(name, types[name], name in missing and str(common) == "bool")
         found, dtype = _handed_over(kind, common, categories, name in missing, wanted[name])
@@ -116,7 +118,7 @@ def _handed_over(
     if getattr(wanted, "name", None) in PANDAS_NULLABLE and (whole or truth):
         name = "boolean" if truth else str(common).capitalize().replace("Uint", "UInt")
         return common, require("pandas", "xaijax[data]").api.types.pandas_dtype(name)
-    if not missing:
+    if not (missing and (whole or truth)):
         return common, None
     return (common, np.dtype(object)) if truth else (arrow.float64(), None)
 
@@ -140,7 +142,8 @@ def _common(name: str, types: Sequence[Any]) -> Any:
 
 
 def _refuse_no_number(name: str, types: Sequence[Any], empty_truth: bool) -> None:
-    for one in types:
+    told = [one for one in types if str(one) != "null"]  # as of an empty file
+    for one in told or types:
         if not str(one).startswith(NUMBERS):
             raise InputTypeError(
                 f"X: column {name!r} holds {one}, but the explainer's background is "
