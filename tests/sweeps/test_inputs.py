@@ -164,3 +164,223 @@ def test_a_zarr_group_of_the_values(tmp_path: Path) -> None:
     np.testing.assert_array_equal(group["values"][:], made(X).values)
     assert group["values"].chunks[0] == EACH
     assert group.attrs["question"]["method"] == "Explainer"
+
+
+def swept_file(made, rows, out, each=10):
+    run = xj.sweep(made, rows, out, rows_per_part=each)
+    return run, [run.explanation(), run.explanation(lazy=True)]
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_missing_whole_numbers_are_read_alike_in_all_parts(statistics, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": np.arange(40) % 7, "b": BIG[:40, 0].astype(float)})
+    holed = frame.astype({"a": "Int64"})
+    holed.loc[33, "a"] = pd.NA
+    path = tmp_path / "rows.parquet"
+    holed.to_parquet(path, row_group_size=6, write_statistics=statistics)
+    model = xj.as_model(
+        lambda f: f["a"].astype(float).fillna(-1).to_numpy() * f["b"].to_numpy(),
+        backend="host",
+        allow_nan=True,
+    )
+    for dtype in (np.float64, "Int64"):
+        background = frame[:3].astype({"a": dtype})
+        whole = holed.astype({"a": dtype})
+        made = xj.Explainer(model, background)
+        _, found = swept_file(made, path, tmp_path / str(dtype))
+        for one in found:
+            np.testing.assert_array_equal(one.values, made(whole).values)
+            assert one.data["a"].dtype == whole["a"].dtype
+            assert one.data["a"].isna().tolist() == whole["a"].isna().tolist()
+    piece = inputs.source_of(path, np.zeros((1, 2))).part(0, 10)
+    assert piece.read().dtype == np.float64, "as of one array of all rows"
+
+
+def test_whole_numbers_that_would_change_are_refused(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": pd.array([2**60 + 1, pd.NA, 3], "Int64")})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    source = inputs.source_of(tmp_path / "rows.parquet", np.zeros((1, 1)))
+    with pytest.raises(xj.InputError, match="column 'a' holds int64, but all of X is read as") as e:
+        source.part(0, 1).read()
+    assert "1152921504606846977" not in str(e.value), "a person's row"
+
+
+def test_truth_that_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"a": [True, False, None, True]}).to_parquet(path)
+    with pytest.raises(xj.InputTypeError, match="'a' holds bool of which some are missing"):
+        inputs.source_of(path, np.zeros((1, 1)))
+    for dtype, wanted in ((bool, object), ("boolean", "boolean")):
+        source = inputs.source_of(path, pd.DataFrame({"a": [True]}, dtype=dtype))
+        assert [source.part(n, n + 1).read()["a"].dtype for n in range(4)] == [wanted] * 4
+
+
+@pytest.mark.parametrize("library", [pd, polars])
+def test_categories_that_differ_between_files(library, tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    texts = []
+    for n, own in enumerate((["u", "v"], ["v", "w"], ["w", "u"])):
+        some = np.array(own)[np.arange(8) % 2]
+        texts += some.tolist()
+        frame = pd.DataFrame({"c": pd.Categorical(some, own), "x": BIG[8 * n : 8 * n + 8, 0]})
+        frame.to_parquet(tmp_path / "rows" / f"{n}.parquet")
+    whole = pd.DataFrame({"c": texts, "x": BIG[:24, 0]})
+    known = pd.CategoricalDtype(["w", "v", "u"])
+    if library is pd:
+        given = [whole, whole.astype({"c": known})]
+    else:
+        whole = polars.from_pandas(whole)
+        kinds = (polars.String, polars.Categorical, polars.Enum(["w", "v", "u"]))
+        given = [whole.with_columns(whole["c"].cast(kind)) for kind in kinds]
+    model = xj.as_model(lambda f: (f["c"].to_numpy() == "u") * f["x"].to_numpy(), backend="host")
+    for n, rows in enumerate(given):
+        made = xj.Explainer(model, rows[:3])
+        _, found = swept_file(made, tmp_path / "rows", tmp_path / str(n), 5)
+        for one in found:
+            np.testing.assert_array_equal(one.values, made(rows).values)
+            assert list(one.data.dtypes) == list(rows.dtypes)
+    if library is pd:
+        few = whole[:3].astype({"c": pd.CategoricalDtype(["u", "v"])})
+        source = inputs.source_of(tmp_path / "rows", few)
+        assert len(source.part(0, 9).read()) == 9
+        with pytest.raises(xj.InputError, match="'c' has in row 9 a category"):
+            source.part(5, 20).read()
+
+
+def test_types_that_differ_between_files(tmp_path: Path) -> None:
+    for n, column in enumerate(([1, 2], [0.5, 1.5], [None, None])):
+        parquet.write_table(arrow.table({"a": column}), tmp_path / f"{n}.parquet")
+    background = pd.DataFrame({"a": [1.0]})
+    source = inputs.source_of(tmp_path, background)
+    parts = [source.part(n, n + 1).read()["a"] for n in range(6)]
+    assert {one.dtype for one in parts} == {np.dtype(float)}
+    np.testing.assert_array_equal(np.concatenate(parts), [1, 2, 0.5, 1.5, np.nan, np.nan])
+    given = inputs.source_of(tmp_path, np.zeros((1, 1))).part(1, 5).read()
+    np.testing.assert_array_equal(given, np.concatenate(parts)[1:5, None])
+    parquet.write_table(arrow.table({"a": ["x"]}), tmp_path / "3.parquet")
+    with pytest.raises(xj.InputError, match=r"'a' has several types .*int64, double.*string"):
+        inputs.source_of(tmp_path, background)
+
+
+def test_a_filtered_dataset_is_refused(tmp_path: Path) -> None:
+    dataset = pytest.importorskip("pyarrow.dataset")
+    whole = dataset.dataset(as_file(X, tmp_path), format="parquet")
+    for some in (
+        whole.filter(dataset.field("a") > 1),
+        dataset.FileSystemDataset(
+            [next(whole.get_fragments()).subset(row_group_ids=[0])],
+            whole.schema,
+            whole.format,
+            whole.filesystem,
+        ),
+    ):
+        with pytest.raises(xj.InputError, match=r"with a filter, or of some row groups.*write_dat"):
+            xj.sweep(explainer(), some, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_dataset_of_another_schema(tmp_path: Path) -> None:
+    dataset = pytest.importorskip("pyarrow.dataset")
+    path, types = as_file(X, tmp_path), [(name, "float64") for name in "badc"]
+    given = dataset.dataset(path, schema=arrow.schema(types), format="parquet")
+    source = inputs.source_of(given, B)
+    np.testing.assert_array_equal(source.part(3, 9).read(), X[3:9, [1, 0, 3, 2]])
+    assert source.part(0, 1).read().dtype == np.float64
+    assert source.facts()["types"] == dict.fromkeys("abcd", "double")
+    given = dataset.dataset(path, schema=arrow.schema([*types, ("e", "int64")]), format="parquet")
+    with pytest.raises(xj.InputError, match="no column 'e', which the Dataset's schema has"):
+        inputs.source_of(given, B)
+
+
+def test_a_dataset_says_what_columns_are(tmp_path: Path) -> None:
+    dataset = pytest.importorskip("pyarrow.dataset")
+    columns = {"a": [1.0, None, 3.0], "b": [1, 2, 3]}
+    parquet.write_table(arrow.table(columns), tmp_path / "rows.parquet", row_group_size=1)
+    given = dataset.dataset(tmp_path / "rows.parquet", schema=arrow.schema([("a", "int64")]))
+    source = inputs.source_of(given, pd.DataFrame({"a": [1.0]}))
+    assert {source.part(n, n + 1).read()["a"].dtype for n in range(3)} == {np.dtype(float)}
+    with pytest.raises(xj.InputError, match=r"no column 'b', .* it has \['a'\]"):
+        inputs.source_of(given, pd.DataFrame({"b": [1.0]}))
+
+
+def test_columns_that_folders_name(tmp_path: Path) -> None:
+    dataset = pytest.importorskip("pyarrow.dataset")
+    frame = pd.DataFrame(X[:20, :3].astype(float), columns=list("abc")).assign(y=np.arange(20) // 7)
+    frame.to_parquet(tmp_path / "rows", partition_cols=["y"])
+    model = xj.as_model(lambda f: f["a"].to_numpy() * f["y"].to_numpy(), backend="host")
+    made = xj.Explainer(model, frame[:3])
+    hive = dataset.dataset(tmp_path / "rows", partitioning="hive")
+    for n, rows in enumerate((tmp_path / "rows", hive)):
+        _, found = swept_file(made, rows, tmp_path / str(n), 6)
+        np.testing.assert_array_equal(found[0].values, made(frame).values)
+        np.testing.assert_array_equal(found[1].data["y"], frame["y"])
+    source = inputs.source_of(tmp_path / "rows", B)
+    np.testing.assert_array_equal(source.part(5, 20).read(), frame[5:20])
+    facts = source.facts()
+    (tmp_path / "rows" / "y=2").rename(tmp_path / "rows" / "y=3")
+    assert inputs.source_of(tmp_path / "rows", B).facts() != facts
+
+
+def test_folders_may_name_categories(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {"a": np.arange(6.0), "g": ["u", "v", "u", "v", "v", "u"], "y": [1, 2] * 3}
+    )
+    frame.to_parquet(tmp_path / "text", partition_cols=["g", "y"])
+    known = frame.astype({"g": pd.CategoricalDtype(["v", "u"]), "y": pd.CategoricalDtype([2, 1])})
+    for background in (frame, known):
+        source = inputs.source_of(tmp_path / "text", background)
+        parts = [source.part(n, n + 1).read() for n in range(6)]
+        for one in parts:
+            assert (one["g"].dtype, one["y"].dtype.kind) == (
+                background["g"].dtype,
+                background["y"].dtype.kind,
+            )
+        found = pd.concat(parts).sort_values("a")
+        assert found["g"].tolist() == frame["g"].tolist()
+        assert found["y"].tolist() == frame["y"].tolist()
+    holed = frame.assign(y=[1, None] * 3, g=["u", "v", None] * 2)
+    holed.to_parquet(tmp_path / "none", partition_cols=["y", "g"])
+    source = inputs.source_of(tmp_path / "none", frame)
+    assert source.part(0, 6).read()["g"].isna().sum() == 2
+    assert {source.part(n, n + 1).read()["y"].dtype for n in range(6)} == {np.dtype(float)}
+
+
+def test_files_in_the_order_given(tmp_path: Path) -> None:
+    paths = []
+    for n, some in enumerate(np.array_split(BIG[:30], 3)):
+        paths.insert(0, tmp_path / f"{n}.parquet")
+        parquet.write_table(table(some), paths[0])
+    source = inputs.source_of([str(paths[0]), *paths[1:]], B)
+    np.testing.assert_array_equal(
+        source.part(5, 25).read(), np.concatenate([BIG[20:30], BIG[10:20], BIG[:10]])[5:25]
+    )
+    with pytest.raises(xj.InputError, match=r"rows.npy is no .parquet file.*folder"):
+        inputs.source_of([paths[0], "rows.npy"], B)
+    with pytest.raises(xj.InputTypeError, match="names of Parquet files"):
+        inputs.source_of([str(paths[0]), 3], B)
+
+
+def test_a_map_that_was_written_to_is_read_as_it_is(tmp_path: Path) -> None:
+    as_map(X, tmp_path)
+    changed = np.load(tmp_path / "rows.npy", mmap_mode="c")
+    changed[:5] += 1
+    made = explainer()
+    run = xj.sweep(made, changed, tmp_path / "run", rows_per_part=EACH)
+    np.testing.assert_array_equal(run.explanation().values, made(np.array(changed)).values)
+    piece = pickle.loads(pickle.dumps(inputs.source_of(changed, B).part(3, 8)))
+    np.testing.assert_array_equal(piece.read(), changed[3:8])
+
+
+def test_names_that_no_rows_have(tmp_path: Path) -> None:
+    formats = r"rows.csv is no .parquet or .npy file. Give a .parquet \(.pq\) or .npy file, a fold"
+    with pytest.raises(xj.InputError, match=formats):  # there or not
+        inputs.source_of("rows.csv", B)
+    with pytest.raises(FileNotFoundError, match="no file or folder .*nowhere"):
+        inputs.source_of("nowhere", B)
+    wide = np.concatenate([X, X[:, :1]], 1)
+    path = tmp_path / "wide.parquet"
+    pd.DataFrame(wide, columns=["id", *NAMES]).to_parquet(path)
+    said = r"wide.parquet has 5 columns, \['id', 'a', 'b', 'c', 'd'\], but the .* has 4"
+    with pytest.raises(xj.InputError, match=said):
+        xj.sweep(explainer(), path, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

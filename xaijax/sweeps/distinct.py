@@ -116,6 +116,10 @@ class _Scattered:
                 found.append(rows_of(self.source.part(start, last).read()).take(own, counted=True))
         return found[0] if len(found) == 1 else rows_of(found[0]).stacked(found)
 
+    def place(self, row: int) -> int:
+        """See `inputs.Piece`."""
+        return int(self.places[row])
+
 
 def may_share(given: dict[str, Any], options: dict[str, Any]) -> bool:
     """Whether equal rows have equal answers: not of a random model, nor of outputs of each row.

@@ -5,11 +5,13 @@ Letters: N rows, P players, K outputs.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,10 +19,16 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
+from xaijax.core.travel import made_of
+from xaijax.methods.anchors.explainer import AnchorExplainer
+from xaijax.methods.explainer.explainer import Explainer
 from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import as_path
 from xaijax.results.rules import Rules
 
+MARK = "xaijax.Run"  # what a table that this file wrote says of its format
+OF_ZARR = ("zarr.json", ".zgroup", ".zattrs", ".zmetadata")  # files of a group, beside its arrays
+ARRAYS = ("values", "base_values", "std_errors")
 RULE_COLUMNS = ("prediction", "precision", "precision_lower", "coverage", "accepted", "samples")
 
 
@@ -41,7 +49,8 @@ def to_parquet(run: Finished, path: Any) -> Path:
     arrow: Any = require("pyarrow", "xaijax[scale]")
     parquet: Any = require("pyarrow.parquet", "xaijax[scale]")
     target = as_path(path)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    refuse_other_file(target)
+    temporary = _beside(target)
     writer, sampled = None, _sampled(run)
     try:
         for first, found in run.read():
@@ -63,7 +72,8 @@ def to_zarr(run: Finished, path: Any) -> Path:
     """See `Run.to_zarr`."""
     zarr: Any = require("zarr", "xaijax[scale]")
     target = as_path(path)
-    making = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    refuse_other_folder(target)
+    making = _beside(target)
     sampled, group, arrays = _sampled(run), None, {}
     try:
         for first, found in run.read():
@@ -82,17 +92,131 @@ def to_zarr(run: Finished, path: Any) -> Path:
                     )
             for name, one in fields.items():
                 arrays[name][first : first + len(one)] = one
-        if target.exists():
-            shutil.rmtree(target)
-        os.replace(making, target)
+        refuse_other_folder(target)  # again: the parts may have taken hours
+        old = _beside(target)
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(target, old)
+        try:
+            os.replace(making, target)
+        except OSError:
+            if old.exists():
+                os.replace(old, target)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(making, ignore_errors=True)
     return target
 
 
+def refuse_other_file(target: Path) -> None:
+    """Raise InputError for a name that a Parquet file of a run may not take.
+
+    What is replaced is an empty file, or one that this library wrote: of any other nobody knows
+    whether it is there a second time.
+    """
+    _refuse_place(target)
+    if target.is_dir():
+        raise InputError(f"path: {target} is a folder; give the name of a file.")
+    if target.exists() and target.stat().st_size and not _is_own_file(target):
+        raise InputError(
+            f"path: {target} is there, and is no Parquet file of a run; it is not replaced. Give "
+            "another name, or remove it first."
+        )
+
+
+def refuse_other_folder(target: Path) -> None:
+    """Raise InputError for a name that a zarr group of a run may not take.
+
+    What is replaced is an empty folder, or a group that this library wrote with nothing beside it.
+    """
+    _refuse_place(target)
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        what = "a link" if target.is_symlink() else "a file"
+        raise InputError(f"path: {target} is {what}; give the name of a new directory.")
+    there = sorted(one.name for one in target.iterdir()) if target.is_dir() else []
+    others = [name for name in there if name not in (*OF_ZARR, *ARRAYS)]
+    if there and (others or not _is_own_group(target)):
+        first = (others or there)[0]
+        raise InputError(
+            f"path: {target} holds other files ({first!r}) than a zarr group of a run; it is not "
+            "replaced. Give a new directory, or an empty one."
+        )
+
+
+def _refuse_place(target: Path) -> None:
+    if not target.absolute().parent.is_dir():
+        raise InputError(
+            f"path: the folder {target.absolute().parent} does not exist; make it first."
+        )
+
+
+def _beside(target: Path) -> Path:
+    """A new name in the same folder; what is called . or .. has its name from the whole path."""
+    whole = Path(os.path.abspath(target))
+    return whole.with_name(f".{whole.name}.{uuid.uuid4().hex}.tmp")
+
+
+def _is_own_file(path: Path) -> bool:
+    parquet: Any = require("pyarrow.parquet", "xaijax[scale]")
+    try:
+        told = parquet.read_metadata(path).metadata or {}
+        return json.loads(told[b"xaijax"])["format"] == MARK
+    except (OSError, ValueError, KeyError, TypeError):  # no Parquet, or another's
+        return False
+
+
+def _is_own_group(folder: Path) -> bool:
+    for name, key in (("zarr.json", "attributes"), (".zattrs", None)):  # of format 3 and 2
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            told = json.loads((folder / name).read_bytes())
+            if (told if key is None else told[key])["format"] == MARK:
+                return True
+    return False
+
+
+def refuse_format(format: str, out: Any, explainer: object, options: Mapping[str, Any]) -> None:
+    """Raise what `format` would raise once all parts are there: before any work, that is.
+
+    Of names only those that were given to the model are known so early.
+
+    Raises ImportError without the library; InputError for rules in zarr, for columns of one name,
+    and for a file in the directory `out` that is not the run's.
+    """
+    if format == "npz":
+        return
+    folder = as_path(out)
+    if format == "zarr":
+        require("zarr", "xaijax[scale]")
+        if isinstance(explainer, AnchorExplainer):
+            raise InputError(
+                "format: a zarr group holds numbers, but an AnchorExplainer gives rules. Say "
+                "format='parquet'."
+            )
+        if folder.is_dir():
+            refuse_other_folder(folder / "explanation.zarr")
+        return
+    require("pyarrow.parquet", "xaijax[scale]")
+    if folder.is_dir():
+        refuse_other_file(folder / "explanation.parquet")
+    outputs = getattr(made_of(explainer).get("model"), "output_names", None) or ()
+    if isinstance(explainer, Explainer) and len(outputs) > 1 and options.get("outputs") is None:
+        names = getattr(getattr(explainer, "players", None), "names", None) or ()
+        counted = Counter(f"phi_{name}_{output}" for name in names for output in outputs)
+        twice = next((label for label, times in counted.items() if times > 1), None)
+        if twice is not None:
+            raise InputError(f"format: {_twice(twice)}")
+
+
+def _twice(label: str) -> str:
+    return (
+        f"two columns of the table would be called {label!r}. Give the players or the outputs "
+        "other names (as_model: feature_names=, output_names=), or write no table."
+    )
+
+
 def told_of(run: Finished, found: Explanation | Rules) -> dict[str, Any]:
     """What a table says of itself: the question, names, and what values mean."""
-    told: dict[str, Any] = {"format": "xaijax.Run", "question": run.manifest["question"]}
+    told: dict[str, Any] = {"format": MARK, "question": run.manifest["question"]}
     told["feature_names"] = list(found.feature_names)
     if isinstance(found, Explanation):
         told |= {"output_names": found.output_names, "kind": found.kind}
@@ -123,7 +247,7 @@ def columns_of(found: Explanation | Rules, first: int, errors: bool) -> dict[str
             for k, end in enumerate(ends):
                 label = f"{word}_{name}{end}"
                 if label in columns:
-                    raise InputError(f"two columns of the table would be called {label!r}.")
+                    raise InputError(_twice(label))
                 columns[label] = np.ascontiguousarray(array[:, j, k])
     return columns
 

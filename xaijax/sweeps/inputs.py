@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
-from collections.abc import Iterator
+import re
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,12 +18,15 @@ import jax
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError, InputTypeError, XaiError, XaiWarning
+from xaijax.federated.in_process.explainer import FederatedExplainer
 from xaijax.games.measure.replacement import Baseline
+from xaijax.methods.explainer.explainer import Explainer
 from xaijax.sweeps import parquet
 from xaijax.tables.rows import rows_of
 
-AT_ONCE = 1 << 16  # rows of a frame that are digested together
+AT_ONCE = 1 << 16  # rows that are digested, or looked at, together
+ROW = re.compile(r"(\bX row |^X\b.* contains .* at row )(\d+)")  # in messages
 
 
 class Piece(Protocol):
@@ -29,6 +34,10 @@ class Piece(Protocol):
 
     def read(self) -> Any:
         """The rows, as an explainer takes them."""
+        ...
+
+    def place(self, row: int) -> int:
+        """Where in X a row of these is."""
         ...
 
 
@@ -50,7 +59,7 @@ class Source(Protocol):
 
 
 def source_of(X: Any, background: Any) -> Source:
-    """The rows given as X: an array, a memory map, a frame, a file or a folder of files.
+    """The rows given as X: an array, a memory map, a frame, a file, files or a folder of files.
 
     background: the rows that the explainer was made of, by which the columns of files are read.
 
@@ -58,8 +67,8 @@ def source_of(X: Any, background: Any) -> Source:
     """
     if isinstance(X, str | os.PathLike) and str(X).endswith(".npy"):
         X = np.load(X, mmap_mode="r", allow_pickle=False)
-    if isinstance(X, str | os.PathLike) or parquet.is_dataset(X):
-        found: Source = parquet.source_of(X, *wanted_of(background))
+    if isinstance(X, str | os.PathLike) or _are_names(X) or parquet.is_dataset(X):
+        found: Source = parquet.source_of(X, *wanted_of(background), background)
     elif X is None:
         raise InputTypeError("X is None: a sweep needs the rows that are to be explained.")
     elif _reopened(X):
@@ -67,7 +76,7 @@ def source_of(X: Any, background: Any) -> Source:
     else:
         if not (rows_of(X).is_frame or rows_of(X).kind != "array" or hasattr(X, "shape")):
             X = checks.as_array(X, "X")
-        found = _Held(X)
+        found = Held(X)
     if not found.rows:
         raise InputError("X has 0 rows; at least 1 is needed.")
     return found
@@ -82,7 +91,7 @@ def background_of(given: dict[str, Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class _Held:
+class Held:
     """Rows in this process: a task carries its own."""
 
     X: Any
@@ -101,22 +110,39 @@ class _Held:
         return told
 
     def part(self, first: int, last: int) -> Piece:
-        return _Rows(rows_of(self.X).part(first, last))
+        return _Rows(rows_of(self.X).part(first, last), range(first, last))
 
     def held(self, places: np.ndarray) -> Piece:
         """The rows at these places, which are in memory already."""
-        return _Rows(rows_of(self.X).take(places, counted=True))
+        return _Rows(rows_of(self.X).take(places, counted=True), places)
+
+    def check(self, check: Callable[[Any], object]) -> None:
+        """Raise what `check(X)` raises, without a copy of all rows where there is nothing wrong."""
+        for first in range(0, self.rows, AT_ONCE):
+            piece = self.part(first, min(first + AT_ONCE, self.rows))
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", XaiWarning)  # which the parts give
+                    check(piece.read())
+            except XaiError as error:
+                check(self.X)  # another column of later rows may come first
+                counted_in_X(error, piece)
+                raise
 
 
 @dataclass(frozen=True)
 class _Rows:
     rows: Any
+    places: range | np.ndarray
 
     def read(self) -> Any:
         return self.rows
 
+    def place(self, row: int) -> int:
+        return int(self.places[row])
 
-class _Mapped(_Held):
+
+class _Mapped(Held):
     """A memory map of a whole file: a task carries its name, and reads its own rows."""
 
     def part(self, first: int, last: int) -> Piece:
@@ -139,10 +165,49 @@ class _OfFile:
         opened = np.memmap(self.filename, self.dtype, "r", self.offset, self.shape, self.order)
         return np.array(opened[self.first : self.last])
 
+    def place(self, row: int) -> int:
+        return self.first + row
+
 
 def _reopened(X: Any) -> bool:
-    """Whether it is the map of a file from its start, so that a part can be found in the file."""
-    return isinstance(X, np.memmap) and isinstance(X.base, mmap.mmap) and X.filename is not None
+    """Whether it is the map of a file from its start, so that a part can be found in the file.
+
+    Not one of mode "c": what was written to it is in this process alone.
+    """
+    whole = isinstance(X, np.memmap) and isinstance(X.base, mmap.mmap)
+    return whole and X.filename is not None and X.mode != "c"
+
+
+def _are_names(X: Any) -> bool:
+    return isinstance(X, list | tuple) and any(isinstance(one, str | os.PathLike) for one in X)
+
+
+def check_of(explainer: object) -> Callable[[Any], object] | None:
+    """What refuses rows that a call would not accept, and asks no model; None: it has none."""
+    if isinstance(explainer, Explainer | FederatedExplainer):
+        return explainer.check
+    problem = getattr(explainer, "_problem", None)  # of QII, AnchorExplainer
+    if problem is None:
+        return None
+    read = getattr(problem, "read", None)
+    if read is not None:
+        return read
+    return lambda X: problem.table.read(X, "X", problem.model.allow_nan, "the data")
+
+
+def counted_in_X(error: BaseException, piece: Piece) -> None:
+    """Let an error of this library name a row by its place in X, and not by that in the part."""
+    if not (isinstance(error, XaiError) and error.args and isinstance(error.args[0], str)):
+        return
+    told = ROW.sub(lambda found: f"{found[1]}{_place(piece, found[2])}", error.args[0])
+    error.args = (told, *error.args[1:])
+
+
+def _place(piece: Piece, row: str) -> str:
+    try:
+        return str(piece.place(int(row)))
+    except IndexError:
+        return row
 
 
 def wanted_of(background: Any) -> tuple[str, list[str] | None]:

@@ -6,6 +6,7 @@ Letters: N rows.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import shutil
 import uuid
@@ -25,6 +26,7 @@ from xaijax.tables.rows import rows_of
 AT_ONCE = 1 << 16  # rows that are copied together
 FOLDER = "joined"  # of the run directory: arrays that a lazy explanation maps
 ARRAYS = ("values", "base_values", "std_errors", "present", "data")
+COUNTED = ("naive_rows", "checked_rows")  # in the stats: one number, which grows with the rows
 Made = Callable[[str, tuple[int, ...], Any], np.ndarray]  # (name, shape, dtype) -> an empty array
 
 
@@ -85,9 +87,10 @@ def _mapped(path: Path, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 def _whole(parts: Parts, N: int) -> Explanation:
     """`merge` of one row of each part: what all of it says beside its arrays, and its checks."""
-    rows = []
+    rows, added = [], dict.fromkeys(COUNTED, 0)
     for number in range(len(parts.sizes)):
         part = without_part(parts.explanation_of(number))
+        added = {name: one + part.stats.get(name, 0) for name, one in added.items()}
         one = part[:1]  # whose arrays are views that would keep the part
         arrays = {
             name: np.array(getattr(one, name))
@@ -100,8 +103,9 @@ def _whole(parts: Parts, N: int) -> Explanation:
     provenance, stats = dict(whole.provenance), dict(whole.stats)
     if "instances" in provenance:
         provenance["instances"] = N
-    if isinstance(stats.get("naive_rows"), list):
-        stats["naive_rows"] = sum(stats["naive_rows"])
+    if added["naive_rows"] < math.inf:  # as many for each row, also for those that are not asked
+        added["naive_rows"] = added["naive_rows"] * N // int(sum(parts.sizes))
+    stats |= {name: one for name, one in added.items() if name in stats}
     return dataclasses.replace(whole, provenance=provenance, stats=stats)
 
 

@@ -15,11 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core.checks import count
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
-from xaijax.tables.made_frames import frame_of_arrow
+from xaijax.sweeps.schemas import Columns, missing_in, settled
 
+SUFFIXES = (".parquet", ".pq")
 ROWS = 1 << 16  # decoded at a time
+Given = tuple[tuple[str, Any], ...]  # columns of one value, and that value
 
 
 def is_dataset(X: Any) -> bool:
@@ -28,26 +31,52 @@ def is_dataset(X: Any) -> bool:
     return dataset is not None and isinstance(X, dataset.Dataset)
 
 
-def source_of(X: Any, kind: str, columns: Sequence[str] | None) -> ParquetRows:
-    """The rows of a file, of all *.parquet of a folder (by name), or of a Dataset's files.
+def source_of(X: Any, kind: str, columns: Sequence[str] | None, background: Any) -> ParquetRows:
+    """The rows of a file, of files in order, of all *.parquet of a folder, or of a Dataset's files.
 
     kind: "array" or a library of frames, what a part is read as. columns: those that are wanted, in
-    order; None: all.
+    order; None: all. background: rows of the explainer, for their dtypes.
 
     Raises ImportError without pyarrow; InputError, InputTypeError for what cannot be read.
     """
     parquet: Any = require("pyarrow.parquet", "xaijax[scale]")
-    files, system = _files(X)
-    sizes, names = [], None
-    for path in files:
-        with _opened(parquet, path, system) as file:
-            groups = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
-            own = _columns(file, columns, path)
-        if names is not None and own != names:
-            raise InputError(f"X: {path} has the columns {own}, the first file has {names}.")
-        names = own
-        sizes.append(tuple(groups))
-    return ParquetRows(tuple(files), tuple(sizes), tuple(names or ()), kind, system)
+    found = _files(X)
+    sizes, names, missing = [], None, set[str]()
+    types: dict[str, dict[Any, None]] = {}
+    cast: dict[str, str] = {}
+    for path, given in zip(found.paths, found.given, strict=True):
+        with _opened(parquet, path, found.system) as file:
+            groups = range(file.num_row_groups)
+            sizes.append(tuple(file.metadata.row_group(g).num_rows for g in groups))
+            own = _columns(file, columns, path, found.schema, [name for name, _ in given])
+            if names is not None and own != names:
+                raise InputError(f"X: {path} has the columns {own}, the first file has {names}.")
+            names = own
+            schema = file.schema_arrow if found.schema is None else found.schema
+            now = {name: schema.field(name).type for name in own}
+            missing |= missing_in(file, {n: one for n, one in now.items() if n not in missing})
+            missing |= {name for name, one in given if one is None}
+            for name, one in now.items():
+                types.setdefault(name, {})[one] = None
+            if found.schema is not None:
+                cast |= {name: str(one) for name, one in now.items() if _is_cast(file, name, one)}
+    if not any(map(any, sizes)):
+        raise InputError("X has 0 rows; at least 1 is needed.")
+    names = names or []
+    every = {name: list(own) for name, own in types.items()}
+    folders = {name for own in found.given for name, _ in own}
+    handed = settled(kind, names, every, missing, background, folders)
+    if kind == "array":
+        _refuse_width(names, background, found.paths[0])
+    return ParquetRows(
+        tuple(found.paths),
+        tuple(sizes),
+        tuple(names),
+        handed,
+        found.system,
+        tuple(found.given),
+        tuple(sorted(cast.items())),
+    )
 
 
 @dataclass(frozen=True)
@@ -57,8 +86,10 @@ class ParquetRows:
     files: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
     columns: tuple[str, ...]
-    kind: str
+    handed: Columns  # in which types
     system: Any = None  # of pyarrow.fs; None: the local one
+    given: tuple[Given, ...] = ()  # of each file, columns of one value that its folder names
+    cast: Given = ()  # types that a Dataset gives to columns that are of others in the files
     first: int = 0
     last: int | None = None
 
@@ -70,35 +101,42 @@ class ParquetRows:
     def facts(self) -> dict[str, Any]:
         """With the digest of the files' bytes."""
         found = hashlib.sha256()
-        for path in self.files:
+        for path, given in zip(self.files, self.given, strict=True):
             found.update(_digest(path, self.system))
+            if given:
+                found.update(repr(given).encode())
         told = {"rows": self.rows, "kind": "parquet", "columns": list(self.columns)}
+        told |= {"types": dict(self.cast)} if self.cast else {}
         return told | {"sha256": found.hexdigest()}
 
     def part(self, first: int, last: int) -> ParquetRows:
         """These rows, still to be read."""
         return replace(self, first=first, last=last)
 
+    def place(self, row: int) -> int:
+        """See `inputs.Piece`."""
+        return self.first + row
+
     def read(self) -> Any:
         """The rows of this part: an array [n, F], or a frame."""
         arrow: Any = require("pyarrow", "xaijax[scale]")
-        table = arrow.Table.from_batches(list(self._batches()))
-        return _matrix(table) if self.kind == "array" else frame_of_arrow(self.kind, table)
+        table = arrow.Table.from_batches(list(self._batches()), self.handed.schema)
+        return self.handed.rows(table, self.first)
 
     def _batches(self) -> Iterator[Any]:
         """Record batches of exactly these rows; of a row group no more is kept than they hold."""
         parquet: Any = require("pyarrow.parquet", "xaijax[scale]")
         last = self.rows if self.last is None else self.last
         start = 0
-        for path, groups in zip(self.files, self.groups, strict=True):
+        for path, groups, given in zip(self.files, self.groups, self.given, strict=True):
+            own = [name for name in self.columns if name not in dict(given)]
             for group, size in enumerate(groups):
                 if start < last and start + size > self.first:
                     with _opened(parquet, path, self.system) as file:
-                        names = list(self.columns)
-                        for batch in file.iter_batches(ROWS, [group], names, use_threads=False):
+                        for batch in file.iter_batches(ROWS, [group], own, use_threads=False):
                             low, high = max(self.first - start, 0), min(last - start, len(batch))
                             if low < high:
-                                yield batch.select(names).slice(low, high - low)
+                                yield self.handed.batch(batch.slice(low, high - low), given)
                             start += len(batch)
                             if start >= last:
                                 break
@@ -108,37 +146,78 @@ class ParquetRows:
                 start += size
 
 
-def _matrix(table: Any) -> np.ndarray:
-    for field in table.schema:
-        if not str(field.type).startswith(("int", "uint", "float", "double", "half", "bool")):
-            raise InputTypeError(
-                f"X: column {field.name!r} holds {field.type}, but the explainer's background is "
-                "an array of numbers. Make the explainer of a frame with these columns."
-            )
-    return np.column_stack([column.to_numpy() for column in table.columns])
+@dataclass(frozen=True)
+class _Files:
+    paths: list[str]
+    given: list[Given]
+    system: Any = None
+    schema: Any = None  # of a Dataset, by which its files are read
 
 
-def _files(X: Any) -> tuple[list[str], Any]:
+def _files(X: Any) -> _Files:
     if is_dataset(X):
-        system = getattr(X, "filesystem", None)
-        files: list[str] = list(getattr(X, "files", ()))
-        if not files or X.format.default_extname != "parquet":
-            raise InputTypeError(
-                "X is a Dataset that is not made of Parquet files; give the files, or an array."
-            )
-        local = type(system).__name__ == "LocalFileSystem"
-        return files, None if local else system
+        return _of_dataset(X)
+    if isinstance(X, list | tuple):
+        for one in X:
+            if not isinstance(one, str | os.PathLike):
+                raise InputTypeError(
+                    "X: a list must hold names of Parquet files alone, or be rows of numbers; "
+                    f"got {type(one).__name__} among names."
+                )
+            if Path(one).suffix not in SUFFIXES:
+                raise InputError(
+                    f"X: {Path(one).name} is no .parquet file, and a list must name such files. A "
+                    "folder of .parquet files is given by its name, alone."
+                )
+        every = [_files(one) for one in X]
+        given = [own for one in every for own in one.given]
+        return _Files([path for one in every for path in one.paths], given)
     path = Path(os.fspath(X)).absolute()
     if path.is_dir():
-        files = sorted(str(one) for one in path.rglob("*.parquet"))
+        files = sorted(path.rglob("*.parquet"))
         if not files:
             raise InputError(f"X: the folder {path} holds no file *.parquet.")
-        return files, None
+        if any("=" in part for one in files for part in one.relative_to(path).parts[:-1]):
+            dataset: Any = require("pyarrow.dataset", "xaijax[scale]")
+            every = [str(one) for one in files]
+            hive = dataset.partitioning(flavor="hive")
+            return _of_dataset(
+                dataset.dataset(
+                    every, format="parquet", partitioning=hive, partition_base_dir=str(path)
+                )
+            )
+        return _Files([str(one) for one in files], [()] * len(files))
+    if path.suffix not in SUFFIXES:
+        if not path.exists() and not path.suffix:
+            raise FileNotFoundError(f"X: there is no file or folder {path}.")
+        raise InputError(
+            f"X: {path.name} is no .parquet or .npy file. Give a .parquet (.pq) or .npy file, a "
+            "folder or list of .parquet files, or read it first and give the array or frame."
+        )
     if not path.exists():
         raise FileNotFoundError(f"X: there is no file or folder {path}.")
-    if path.suffix not in (".parquet", ".pq"):
-        raise InputError(f"X: {path.name} is no .parquet or .npy file; read it first.")
-    return [str(path)], None
+    return _Files([str(path)], [()])
+
+
+def _of_dataset(X: Any) -> _Files:
+    """The files of a Dataset; what else it says of them is honoured or refused."""
+    dataset: Any = require("pyarrow.dataset", "xaijax[scale]")
+    files: list[str] = list(getattr(X, "files", ()))
+    if not files or X.format.default_extname != "parquet":
+        raise InputTypeError(
+            "X is a Dataset that is not made of Parquet files; give the files, or an array."
+        )
+    fragments = [] if getattr(X, "_scan_options", None) else list(X.get_fragments())
+    whole = all(one.num_row_groups == one.metadata.num_row_groups for one in fragments)
+    if not whole or [one.path for one in fragments] != files:
+        raise InputError(
+            "X is a Dataset with a filter, or of some row groups of its files, and a sweep reads "
+            "whole files. Write its rows to files (pyarrow.dataset.write_dataset) and give these."
+        )
+    keys = (dataset.get_partition_keys(one.partition_expression) for one in fragments)
+    given = [tuple(own.items()) for own in keys]
+    local = type(X.filesystem).__name__ == "LocalFileSystem"
+    return _Files(files, given, None if local else X.filesystem, X.schema)
 
 
 def _opened(parquet: Any, path: str, system: Any) -> Any:
@@ -150,17 +229,43 @@ def _opened(parquet: Any, path: str, system: Any) -> Any:
         raise InputError(f"X: {path} is no Parquet file that can be read: {error}") from error
 
 
-def _columns(file: Any, wanted: Sequence[str] | None, path: str) -> list[str]:
+def _columns(
+    file: Any, wanted: Sequence[str] | None, path: str, told: Any, given: Sequence[str]
+) -> list[str]:
+    """Names of the columns that are read; told: a Dataset's schema; given: those of the folder."""
     schema = file.schema_arrow
     index = (schema.pandas_metadata or {}).get("index_columns", [])  # pandas keeps its index there
     there = [name for name in schema.names if name not in index]
+    twice = sorted({name for name in there if there.count(name) > 1})
+    if twice:
+        raise InputError(f"X: {path} has several columns {twice[0]!r}. Rename them.")
+    there += [name for name in given if name not in there]
+    if told is not None and wanted is not None:
+        there = [name for name in there if name in told.names]
+    whose = "explainer's background"
+    if wanted is None and told is not None:
+        wanted, whose = [name for name in told.names if name not in index], "Dataset's schema"
     lost = [name for name in wanted or () if name not in there]
     if lost:
         raise InputError(
-            f"X: {path} has no column {lost[0]!r}, which the explainer's background has; it has "
-            f"{there}."
+            f"X: {path} has no column {lost[0]!r}, which the {whose} has; it has {there}."
         )
     return there if wanted is None else list(wanted)
+
+
+def _is_cast(file: Any, name: str, type: Any) -> bool:
+    return name in file.schema_arrow.names and file.schema_arrow.field(name).type != type
+
+
+def _refuse_width(names: Sequence[str], background: Any, path: str) -> None:
+    """Raise InputError for other columns than an array [B, F] or [F] has."""
+    wide = getattr(background, "shape", None) or np.shape(background)
+    if len(wide) in (1, 2) and wide[-1] != len(names):
+        raise InputError(
+            f"X: {path} has {count(len(names), 'column')}, {list(names)}, but the explainer's "
+            f"background has {wide[-1]}. Write a file without the others, or make the explainer of "
+            "a frame, whose columns are read by their names."
+        )
 
 
 def _digest(path: str, system: Any) -> bytes:

@@ -135,13 +135,14 @@ class Run:
         coverage, accepted, samples. The schema's metadata say what was asked.
 
         Args:
-            path: the file, which is replaced whole.
+            path: the file. One of an earlier call is replaced whole, and no other.
 
         Returns:
             Its `Path`.
 
         Raises:
-            SweepIncompleteError: parts are missing. InputError: two columns would have one name.
+            SweepIncompleteError: parts are missing. InputError: two columns would have one name; a
+                file is there that no run wrote, or no folder.
         """
         self._refuse_incomplete()
         return exports.to_parquet(self, path)
@@ -153,13 +154,15 @@ class Run:
         std_errors; its attributes say what was asked, with the names.
 
         Args:
-            path: the directory of the group, which is replaced.
+            path: the directory of the group: a new or an empty one, or that of an earlier call,
+                which is replaced whole.
 
         Returns:
             Its `Path`.
 
         Raises:
-            SweepIncompleteError: parts are missing. InputError: the parts hold rules.
+            SweepIncompleteError: parts are missing. InputError: the parts hold rules; the directory
+                holds other files.
         """
         self._refuse_incomplete()
         self._refuse_kind(Explanation)

@@ -20,7 +20,8 @@ from xaijax.sweeps.directory import RunDirectory
 from xaijax.sweeps.distinct import Picked, distinct_of, may_share, of_run
 from xaijax.sweeps.driver import Driver, incomplete
 from xaijax.sweeps.engines.choose import Shard, engine_of, shard_of
-from xaijax.sweeps.inputs import Source, background_of, source_of
+from xaijax.sweeps.exports import refuse_format
+from xaijax.sweeps.inputs import Held, Source, background_of, check_of, source_of
 from xaijax.sweeps.joined import forget
 from xaijax.sweeps.progress import Progress
 from xaijax.sweeps.question import accepted, checked_options, question_of, refuse_other
@@ -60,9 +61,9 @@ def sweep(
         explainer: an `Explainer`, `FederatedExplainer`, `AnchorExplainer`, or a `QII` of an
             individual quantity. With workers it travels as a recipe.
         X: rows [N, *F]: an array, a memory map, a frame; or a file "rows.npy" or "rows.parquet", a
-            folder of Parquet files or a pyarrow Dataset of them, whose columns are read by the
-            names of the explainer's background where that is a frame, else as a matrix. Of maps and
-            files each worker reads its own rows.
+            list or folder of Parquet files or a pyarrow Dataset of them, whose columns are read by
+            the names of the explainer's background where that is a frame, else as a matrix. Of maps
+            and files each worker reads its own rows.
         out: the directory. A new or an empty one, or that of the same sweep.
         executor: where the parts run. None: here. A whole number: so many spawned processes of
             this machine. A Dask Client, `xaijax.engines.ray()`, or anything whose
@@ -114,6 +115,10 @@ def sweep(
     shard, executor = shard_of(executor)
     source = source_of(X, background_of(made_of(explainer)))
     _refuse_outputs(given.get("outputs"), source.rows)
+    refuse_format(format, out, explainer, given)
+    check = check_of(explainer)
+    if isinstance(source, Held) and check is not None:  # of files a part says what is wrong
+        source.check(check)
     directory = RunDirectory.made(out)
     with directory.driven(shard.name):
         opened = Opened(_asked(explainer, given, source, directory, each), given)

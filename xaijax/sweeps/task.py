@@ -24,7 +24,7 @@ from xaijax.core.travel import made_of, pack, unpack
 from xaijax.results.explanation import Explanation
 from xaijax.results.rules import Rules
 from xaijax.sweeps.directory import RunDirectory
-from xaijax.sweeps.inputs import Piece
+from xaijax.sweeps.inputs import Piece, counted_in_X
 from xaijax.sweeps.question import accepted, method_of
 
 PART = "part"  # in the stats of a part: what is of it alone, and goes when parts are joined
@@ -144,6 +144,7 @@ def run(task: Task, opened: Opened | None = None) -> Receipt:
                 f"{type(answer).__name__} of {len(answer):,}: it has no answer for each row."
             )
     except Exception as error:
+        counted_in_X(error, task.piece)
         if not (isinstance(error, XaiError) and "part " in str(error)):
             error.add_note(f"xaijax: raised in {task.where()}; the parts before are kept.")
         raise

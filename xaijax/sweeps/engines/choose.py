@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,8 +21,8 @@ from xaijax.sweeps.task import Opened
 def shard_of(executor: Any) -> tuple[Shard, Any]:
     """(the parts that are this driver's own, what runs them); refuses what is no executor."""
     if isinstance(executor, Shard):
-        return executor, executor.executor
-    if isinstance(executor, int) and executor is not None:
+        return executor, shard_of(executor.executor)[1]
+    if isinstance(executor, numbers.Integral):  # NumPy's too; whole_number refuses bool
         return Shard(), checks.whole_number(executor, "executor")
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise InputTypeError(

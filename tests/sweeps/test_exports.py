@@ -1,0 +1,80 @@
+"""What a run writes for others: it replaces what it wrote itself, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sweeping import EACH, X, explainer, parts
+
+import xaijax as xj
+
+pytest.importorskip("pyarrow", reason="needs the extra [scale]")
+zarr = pytest.importorskip("zarr", reason="needs the extra [scale]")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> xj.Run:
+    return xj.sweep(explainer(), X, tmp_path / "run", rows_per_part=EACH)
+
+
+def test_a_directory_of_other_files_is_left_alone(run: xj.Run, tmp_path: Path) -> None:
+    thesis = tmp_path / "thesis"
+    thesis.mkdir()
+    (thesis / "data.txt").write_text("the only copy")
+    with pytest.raises(xj.InputError, match=r"thesis holds other files \('data.txt'\).*new dir"):
+        run.to_zarr(thesis)
+    assert (thesis / "data.txt").read_text() == "the only copy"
+    there = parts(run.path)
+    with pytest.raises(xj.InputError, match="holds other files"):
+        run.to_zarr(run.path)
+    assert parts(run.path) == there
+
+
+def test_a_group_of_a_run_is_replaced_and_no_other(run: xj.Run, tmp_path: Path) -> None:
+    own, other = tmp_path / "own.zarr", tmp_path / "other.zarr"
+    own.mkdir()  # an empty one may be taken
+    for _ in range(2):
+        assert run.to_zarr(own) == own
+        found = zarr.open_group(str(own), mode="r")["values"][:]
+        np.testing.assert_array_equal(found, explainer()(X).values)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["own.zarr", "run"]
+    (own / "notes.txt").write_text("mine")
+    with pytest.raises(xj.InputError, match=r"holds other files \('notes.txt'\)"):
+        run.to_zarr(own)
+    group = zarr.open_group(str(other), mode="w", attributes={"format": "something else"})
+    group.create_array("values", shape=(2,), dtype="float64")[:] = 7
+    with pytest.raises(xj.InputError, match="not replaced"):
+        run.to_zarr(other)
+    assert zarr.open_group(str(other), mode="r")["values"][0] == 7
+
+
+def test_names_that_no_group_can_have(run: xj.Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    for name, said in (("file", "is a file"), ("link", "is a link"), ("no/where", "no does not")):
+        with pytest.raises(xj.InputError, match=said):
+            run.to_zarr(tmp_path / name)
+    with pytest.raises(xj.InputError, match="no does not exist; make it first"):
+        run.to_parquet(tmp_path / "no" / "where.parquet")
+    with pytest.raises(xj.InputError, match="folder is a folder"):
+        run.to_parquet(tmp_path / "folder")
+
+
+def test_a_parquet_file_of_a_run_is_replaced_and_no_other(run: xj.Run, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.parquet"
+    pd.DataFrame(X, columns=list("abcd")).to_parquet(rows)
+    before = rows.read_bytes()
+    with pytest.raises(xj.InputError, match=r"rows.parquet is there, and is no Parquet file of a"):
+        run.to_parquet(rows)
+    assert rows.read_bytes() == before
+    with pytest.raises(xj.InputError, match="not replaced"):
+        run.to_parquet(run.path / "part-000000.npz")
+    assert not xj.open_run(run.path).missing
+    own = tmp_path / "own.parquet"
+    own.touch()  # as NamedTemporaryFile leaves it
+    for _ in range(2):
+        assert len(pd.read_parquet(run.to_parquet(own))) == len(X)

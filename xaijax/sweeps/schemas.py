@@ -1,0 +1,221 @@
+"""What each column of Parquet files is, known before the first part: so that all parts read alike.
+
+Files of one input may hold a column in several types, and a library of frames reads whole numbers
+in another dtype where some are missing. Parts that were read by themselves would differ.
+
+Letters: F columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.optional import require
+from xaijax.tables.made_frames import frame_of_arrow
+from xaijax.tables.plain_frames import PANDAS_NULLABLE
+from xaijax.tables.rows import rows_of
+
+ROWS = 1 << 16  # of a column, looked at together
+NUMBERS = ("int", "uint", "float", "double", "half", "bool")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns as they are handed over.
+
+    Attributes:
+        kind: "array" or a library of frames.
+        schema: of pyarrow, with plain types: categories are their values.
+        dtypes: of a frame, (name, dtype) where it is not what the library makes of the type.
+    """
+
+    kind: str
+    schema: Any
+    dtypes: tuple[tuple[str, Any], ...] = ()
+
+    def batch(self, batch: Any, given: Sequence[tuple[str, Any]]) -> Any:
+        """A record batch in these types; given: columns of one value, from the file's folder."""
+        arrow: Any = require("pyarrow", "xaijax[scale]")
+        values = dict(given)
+        found = [
+            arrow.repeat(arrow.scalar(values[field.name], field.type), len(batch))
+            if field.name in values
+            else _cast(batch.column(field.name), field)
+            for field in self.schema
+        ]
+        return arrow.RecordBatch.from_arrays(found, schema=self.schema)
+
+    def rows(self, table: Any, first: int) -> Any:
+        """The rows of a Table of such batches: an array [n, F], or a frame.
+
+        first: the place of its first row in X, for errors.
+        """
+        if self.kind == "array":
+            return np.column_stack([column.to_numpy() for column in table.columns])
+        frame = frame_of_arrow(self.kind, table)
+        for name, dtype in self.dtypes:
+            if hasattr(dtype, "categories") or self.kind == "polars":
+                _refuse_unknown(frame[name], name, dtype, first)
+            if self.kind == "polars":
+                frame = frame.with_columns(frame[name].cast(dtype))
+            elif hasattr(dtype, "numpy_dtype"):  # from the numbers themselves, not from floats
+                frame[name] = table[name].to_pandas(types_mapper=lambda _, own=dtype: own)
+            else:
+                frame[name] = frame[name].astype(dtype)
+        return frame
+
+
+def settled(
+    kind: str,
+    names: Sequence[str],
+    types: dict[str, list[Any]],
+    missing: set[str],
+    background: Any,
+    folders: Collection[str] = (),
+) -> Columns:
+    """How columns are handed over; types: those of a column in all files.
+
+    missing: columns of whole numbers or bool, some of which are null in any file. background: rows
+    of the explainer, whose dtypes say what categories and missing numbers become. folders: columns
+    that folders name, which are categories where the background has them so.
+
+    Raises InputError, InputTypeError for types that do not go together, or into an array.
+    """
+    arrow: Any = require("pyarrow", "xaijax[scale]")
+    wanted = dict.fromkeys(names)
+    if kind != "array":
+        given = rows_of(background)
+        wanted = dict(zip(map(str, given.labels), background.dtypes, strict=True))
+    fields, dtypes = [], []
+    for name in names:
+        common = _common(name, types[name])
+        categories = name in folders or any(map(arrow.types.is_dictionary, types[name]))
+        if kind == "array":
+            _refuse_no_number(name, types[name], name in missing and str(common) == "bool")
+        found, dtype = _handed_over(kind, common, categories, name in missing, wanted[name])
+        fields.append(arrow.field(name, found))
+        if dtype is not None:
+            dtypes.append((name, dtype))
+    return Columns(kind, arrow.schema(fields), tuple(dtypes))
+
+
+def _handed_over(
+    kind: str, common: Any, categories: bool, missing: bool, wanted: Any
+) -> tuple[Any, Any]:
+    """(type of pyarrow, dtype of the frame or None: what the library makes of it)."""
+    arrow: Any = require("pyarrow", "xaijax[scale]")
+    if kind == "polars":  # which has nulls of every dtype
+        text = str(wanted).startswith(("Categorical", "Enum"))
+        return common, wanted if categories and text else None
+    if categories and hasattr(wanted, "categories"):
+        return common, wanted
+    whole, truth = arrow.types.is_integer(common), arrow.types.is_boolean(common)
+    if getattr(wanted, "name", None) in PANDAS_NULLABLE and (whole or truth):
+        name = "boolean" if truth else str(common).capitalize().replace("Uint", "UInt")
+        return common, require("pandas", "xaijax[data]").api.types.pandas_dtype(name)
+    if not (missing and (whole or truth)):
+        return common, None
+    return (common, np.dtype(object)) if truth else (arrow.float64(), None)
+
+
+def _common(name: str, types: Sequence[Any]) -> Any:
+    """The type that holds the values of all files."""
+    arrow: Any = require("pyarrow", "xaijax[scale]")
+    plain = [one.value_type if arrow.types.is_dictionary(one) else one for one in types]
+    plain = list(dict.fromkeys(plain))
+    kinds = {arrow.types.is_floating(one) for one in plain if not arrow.types.is_null(one)}
+    try:
+        schemas = [arrow.schema([(name, one)]) for one in plain]
+        found = arrow.unify_schemas(schemas, promote_options="permissive").field(name).type
+    except (arrow.ArrowTypeError, arrow.ArrowInvalid):
+        told = ", ".join(map(str, plain))
+        raise InputError(
+            f"X: column {name!r} has several types in the files ({told}), which do not go "
+            "together. Write all files with one of them."
+        ) from None
+    return arrow.float64() if len(kinds) > 1 else found
+
+
+def _refuse_no_number(name: str, types: Sequence[Any], empty_truth: bool) -> None:
+    told = [one for one in types if str(one) != "null"]  # as of an empty file
+    for one in told or types:
+        if not str(one).startswith(NUMBERS):
+            raise InputTypeError(
+                f"X: column {name!r} holds {one}, but the explainer's background is "
+                "an array of numbers. Make the explainer of a frame with these columns."
+            )
+    if empty_truth:
+        raise InputTypeError(
+            f"X: column {name!r} holds bool of which some are missing, but the explainer's "
+            "background is an array of numbers. Write it as numbers, or fill it."
+        )
+
+
+def missing_in(file: Any, types: Mapping[str, Any]) -> set[str]:
+    """Columns of a ParquetFile of whole numbers or bool that have a null.
+
+    Known by the statistics of row groups, or else by the values. types: what columns are read as.
+    """
+    small = [name for name, one in types.items() if _has_no_null(one)]
+    if not small or not file.num_row_groups:
+        return set()
+    first = file.metadata.row_group(0)
+    places = {first.column(j).path_in_schema: j for j in range(first.num_columns)}
+    small = [name for name in small if name in places]  # others are named by the file's folder
+    return {name for name in small if _misses(file, name, places[name])}
+
+
+def _has_no_null(type: Any) -> bool:
+    """Whether NumPy has no missing value of the type."""
+    plain = getattr(type, "value_type", type)  # of categories
+    return str(plain).startswith(("int", "uint", "bool", "null"))
+
+
+def _misses(file: Any, name: str, place: int) -> bool:
+    for g in range(file.num_row_groups):
+        told = file.metadata.row_group(g).column(place).statistics
+        if told is None or not told.has_null_count:
+            batches = file.iter_batches(ROWS, [g], [name], use_threads=False)
+            if any(batch.column(0).null_count for batch in batches):
+                return True
+        elif told.null_count:
+            return True
+    return False
+
+
+def _cast(column: Any, field: Any) -> Any:
+    arrow: Any = require("pyarrow", "xaijax[scale]")
+    if arrow.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.type == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):  # which show the value
+        raise InputError(
+            f"X: column {field.name!r} holds {column.type}, but all of X is read as {field.type} "
+            "(other files or a Dataset's schema have it so, or entries are missing), and some of "
+            "its values would change. Write the column in one type that holds all."
+        ) from None
+
+
+def _refuse_unknown(column: Any, name: str, dtype: Any, first: int) -> None:
+    """Raise InputError for a value that is none of the background's categories, if it lists any."""
+    known = getattr(dtype, "categories", None)
+    if known is None or not hasattr(known, "__len__"):  # of polars an open list
+        return
+    if hasattr(column, "is_in"):  # of polars
+        among = column.is_in(known.implode()) | column.is_null()
+    else:
+        among = column.isin(known) | column.isna()
+    wrong = np.flatnonzero(~among.to_numpy())
+    if len(wrong):
+        raise InputError(
+            f"X: column {name!r} has in row {first + int(wrong[0])} a category that the "
+            "explainer's background does not know. Give both the same categories."
+        )
