@@ -106,7 +106,8 @@ def _refuse_other_data(explanation: Explanation, found: Interactions) -> None:
     else:
         columns = [(theirs.column(c), own.column(c)) for c in range(own.width)]
     for a, b in columns:
-        equal = _equal(np.asarray(a), np.asarray(b)).reshape(len(found), -1).all(axis=1)
+        equal = _equal(np.asarray(a), np.asarray(b))
+        equal = equal.reshape(np.shape(a)).all(axis=tuple(range(1, np.ndim(a))))
         if not equal.all():
             n = int(np.flatnonzero(~equal)[0])
             _refuse(f"data (row {n})", a[n], b[n])

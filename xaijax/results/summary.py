@@ -61,7 +61,7 @@ def sure_of(explained: Explained | Interacting) -> str:
         finite = part[np.isfinite(part)]
         if finite.size:
             largest.append(f"{of}{finite.max():.2g}")
-        lacking = int(np.isnan(part).reshape(len(part), -1).any(axis=1).sum())
+        lacking = int(np.isnan(part).any(axis=tuple(range(1, part.ndim))).sum())
         if lacking:
             reason = _missing_reason(explained, of)
             missing.append(f"; no standard errors {of}for {lacking:,} of {N:,} instances: {reason}")
@@ -72,7 +72,7 @@ def sure_of(explained: Explained | Interacting) -> str:
 
 def finite_instances(values: np.ndarray) -> np.ndarray:
     """Whose values are all finite, bool [N]; a model may pass on that it has no answer."""
-    return np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    return np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
 
 
 def _parts(explained: Explained | Interacting, errors: np.ndarray) -> list[tuple[str, np.ndarray]]:
