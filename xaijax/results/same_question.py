@@ -9,7 +9,7 @@ Letters: N instances.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -163,7 +163,7 @@ def _same(a: Any, b: Any) -> bool:
     return bool(equal.all()) if isinstance(equal, np.ndarray) else bool(equal)
 
 
-def _refuse(what: str, theirs: Any, own: Any) -> None:
+def _refuse(what: str, theirs: Any, own: Any) -> NoReturn:
     shown = [text if len(text := repr(one)) <= 90 else text[:87] + "..." for one in (theirs, own)]
     raise InputError(
         f"interactions: differ from the explanation in {what}: got {shown[0]}, expected "
