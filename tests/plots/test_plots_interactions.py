@@ -104,9 +104,12 @@ def test_dependence_takes_the_strongest_partner():
         xj.plots.dependence(given, 0, partner=0)
     with pytest.raises(xj.InputError, match="there is no player 4"):  # sets go on; players end
         xj.plots.dependence(given, 4)
-    with pytest.raises(xj.InputError, match="not one column of numbers"):
+    with pytest.raises(xj.InputError, match="have no data"):
         table = xj.CoalitionTable(np.arange(4.0)).interactions()
         xj.plots.dependence(table, 0)
+    united = xj.Explainer(xj.as_model(lambda X: X[:, 0] * X[:, 2]), X[:2], players={"both": [0, 1]})
+    with pytest.raises(xj.InputError, match="not one column of numbers"):
+        xj.plots.dependence(united.interactions(X), "both")
 
 
 def test_a_report_has_a_section_of_interactions(tmp_path):
@@ -118,7 +121,7 @@ def test_a_report_has_a_section_of_interactions(tmp_path):
     page = xj.report(explanation, tmp_path / "page.html", given).read_text()
     for title in ("Interactions", "Who acts with whom", "The largest pairs"):
         assert title in page
-    with pytest.raises(xj.InputError, match="other players"):
+    with pytest.raises(xj.InputError, match="in players"):
         other = xj.CoalitionTable(np.arange(4.0)).interactions()
         xj.report(explanation, tmp_path / "page.html", other)
     with pytest.raises(xj.InputTypeError, match="Interactions"):

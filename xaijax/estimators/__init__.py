@@ -2,6 +2,7 @@
 
 Reading order:
 
+    large_pairs         whether so few coalitions were asked that no large pair was looked for
     driver              the loop of the sampled estimators; each instance stops by its intervals
     estimator           `Estimator`: what a sampled estimator is, a module with these functions
     permutation         marginal contributions along random orders, or around random coalitions

@@ -59,9 +59,9 @@ def exact(game: Game, p: np.ndarray, rows: np.ndarray) -> Estimate:
 def exact_sets(game: Game, of: OfSets, rows: np.ndarray) -> Estimate:
     """Interactions of the instances `rows`; values [n, M, K] of sets of 1 to `of.order` players.
 
-    By pairs, see `by_pairs`; else by full tables.
+    In closed form where there is one, else by pairs, see `by_pairs`; else by full tables.
     """
-    if not by_pairs(game, of)[rows].all():
+    if not by_pairs(game, of)[rows].all() and not in_closed_form(game, of):
         if game.probed.findings.noise is not None:
             raise InputError(
                 f"order={of.order}: sets of so many players go by full tables, which do not tell "
@@ -72,6 +72,13 @@ def exact_sets(game: Game, of: OfSets, rows: np.ndarray) -> Estimate:
     totals = game.index(Weights(of), rows)
     errors = _noise_errors(game, lambda: _squares_of(of, game.P), len(rows))
     return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
+
+
+def in_closed_form(game: Game, of: OfSets) -> bool:
+    """Whether all interactions come without a model row but the whole ones, whatever differs;
+    probes the model.
+    """
+    return game.quantity.linear and not game.ways(Weights(of))[0].asks_hybrids
 
 
 def by_pairs(game: Game, of: OfSets) -> np.ndarray:

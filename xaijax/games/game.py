@@ -31,6 +31,7 @@ from xaijax.games.ways.listed import Masks, WithWhole
 from xaijax.games.ways.tables import full_tables
 from xaijax.games.ways.totals import Stretch, Totals, Weights
 from xaijax.tables.table import Table
+from xaijax_kernels.games.interactions import count
 
 CLOSED_ROWS = 4096  # instances answered together by a closed form
 
@@ -130,17 +131,17 @@ class Game:
         return choose.semivalues(self.ask, self.quantity, weights)
 
     def stretches(
-        self, ways: list[SemivalueWay], chosen: np.ndarray
+        self, ways: list[SemivalueWay], chosen: np.ndarray, order: int = 1
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray | None]]:
         """(place of the first, instances, how they differ from the donors) that are planned
-        together, of the instances `chosen`.
+        together, of the instances `chosen`; order: the players of a set at most.
         """
         if ways[0].asks_hybrids:
             for first, differs in self.ask.differing(chosen):
                 yield first, chosen[first : first + len(differs)], differs
             return
         # The columns in float64, and three tables of values.
-        each = 8 * (self.ask.codes.shape[1] + 3 * self.P * self.outputs)
+        each = 8 * (self.ask.codes.shape[1] + 3 * count(self.P, order) * self.outputs)
         step = min(CLOSED_ROWS, max(1, self.setting.max_memory // 8 // each))
         for first in range(0, len(chosen), step):
             yield first, chosen[first : first + step], None
@@ -155,7 +156,7 @@ class Game:
         chosen = self.quantity.asked(self.N) if rows is None else rows
         totals = self._totals(len(chosen) if groups is None else len(groups), weights)
         ways = self.ways(weights)
-        for stretch in self.stretches(ways, chosen):
+        for stretch in self.stretches(ways, chosen, weights.order):
             run = partial(self._add, ways, totals, *stretch)
             backend, _ = self.ask.with_less_where_memory_is_short(backend, run)
         self.structure = ways[-1].structure

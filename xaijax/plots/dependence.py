@@ -45,8 +45,8 @@ def dependence(
         The `Axes`.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted; a player without one column of
-            numbers.
+        InputError, InputTypeError: an argument that is not accepted; no data; a player without one
+            column of numbers.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
 
     Example:
@@ -61,6 +61,13 @@ def dependence(
         ('x0', 'x2')
     """
     found = of_pairs(interactions, 1, output, "dependence")
+    if found.data is None:
+        raise InputError(
+            "interactions: have no data, so there is nothing to draw a player against. Those of "
+            "explainer.interactions(X) keep X; give others theirs: "
+            "xaijax.Interactions.from_shapiq(theirs, data=X), or "
+            "dataclasses.replace(interactions, data=X)."
+        )
     names = found.feature_names
     own = _place(found, player)
     matrix = found.matrix

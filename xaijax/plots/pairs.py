@@ -9,7 +9,13 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.public import public
 from xaijax.plots import style
-from xaijax.plots.sets import name_of, of_one_output, picture_title, shown_number
+from xaijax.plots.sets import (
+    name_of,
+    of_one_output,
+    picture_title,
+    refuse_single_players,
+    shown_number,
+)
 from xaijax.results.interactions import Interactions
 from xaijax.results.set_keys import named
 
@@ -41,7 +47,7 @@ def pairs(
         The `Axes`.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument that is not accepted; single players only.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
 
     Example:
@@ -55,7 +61,8 @@ def pairs(
     """
     checks.whole_number(max_display, "max_display")
     found = of_one_output(interactions, output, "pairs")
-    joined = [m for m, S in enumerate(found.sets) if len(S) > 1] or list(range(len(found.sets)))
+    refuse_single_players(found)
+    joined = [m for m, S in enumerate(found.sets) if len(S) > 1]
     one = len(found) == 1
     value = found.values[0] if one else np.abs(found.values).mean(axis=0)
     order = sorted(joined, key=lambda m: -abs(value[m]))[:max_display]

@@ -50,15 +50,21 @@ def of_pairs(given: Any, max_display: Any, output: int | str | None, plot: str) 
     found = of_one_output(given, output, plot)
     largest = max(map(len, found.sets))
     if largest > 2:
+        by = "xaijax.report" if plot == "report" else f"plots.{plot}"
         raise InputError(
-            f"interactions: plots.{plot} draws pairs, but there are sets of {largest} players. "
+            f"interactions: {by} draws pairs, but there are sets of {largest} players. "
             "Say explainer.interactions(X, order=2), or draw xaijax.plots.pairs."
         )
-    if largest < 2:
+    refuse_single_players(found)
+    return found
+
+
+def refuse_single_players(found: Interactions) -> None:
+    """Raise InputError where there is no set of two players or more."""
+    if max(map(len, found.sets)) < 2:
         raise InputError(
             "interactions: there are single players only, of order 1; say order=2 for pairs."
         )
-    return found
 
 
 def shown_number(value: float, most: float, sign: bool) -> str:

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.checks import count
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.plots import bar, beeswarm, network, pairs, sets, style, waterfall
 from xaijax.plots import interactions as heatmap
 from xaijax.reports import page
 from xaijax.results.explanation import Explanation
 from xaijax.results.interactions import Interactions
+from xaijax.results.same_question import of_the_same, output_of
 from xaijax.results.summary import how_sure, mean_abs, ranking
 from xaijax.results.wording import named, to_the_right
 
@@ -45,15 +46,17 @@ def report(
         explanation: an `Explanation` with values [N, P] or [N, P, K], finite, N at least 1. For
             one of an `AEC` use `collinearity_report`.
         path: the file to write; an existing file is replaced as a whole.
-        interactions: `Interactions` of the same players, or None. A section more: players and pairs
-            as a heatmap, a network, and the largest pairs as bars, of the last output.
+        interactions: `Interactions` of the same players, instances, model and background, or None.
+            A section more: players and pairs as a heatmap, a network, and the largest pairs as
+            bars, of the output that the other pictures are of.
 
     Returns:
         The path.
 
     Raises:
-        InputError: interactions of other players or of no pairs, nothing to draw, values that are
-            not finite, an AEC's effects, or no such folder.
+        InputError: interactions that differ from the explanation in players, output, instances,
+            data, background, model or another fact that both know, or that have no pairs; nothing
+            to draw, values that are not finite, an AEC's effects, or no such folder.
         InputTypeError: an argument of another type.
         ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).
 
@@ -67,6 +70,11 @@ def report(
         ...     xj.report(explanation, f"{folder}/page.html").name
         'page.html'
     """
+    if isinstance(explanation, Interactions):
+        raise InputTypeError(
+            "explanation: got Interactions; they are shown beside an Explanation. Say "
+            "xaijax.report(explainer(X), path, interactions=pairs), or draw them by xaijax.plots."
+        )
     style.check(explanation, 1)
     page.refuse_folder(path)
     if explanation.kind == "aec":
@@ -82,11 +90,15 @@ def report(
 
 def _pairs(explanation: Explanation, found: Interactions) -> Iterator[dict[str, Any]]:
     """The section of interactions."""
-    output = None if getattr(found, "output_names", None) is None else -1
-    one = sets.of_pairs(found, 1, output, "report")
-    if one.feature_names != explanation.feature_names:
-        raise InputError("interactions: are of other players than the explanation.")
-    what = f"{sets.name_of(one)}, order {one.order}"
+    if not isinstance(found, Interactions):
+        raise InputTypeError(
+            f"interactions: got {type(found).__name__}; pass xaijax Interactions, as "
+            "explainer.interactions(X) gives them."
+        )
+    one = sets.of_pairs(of_the_same(explanation, found), 1, None, "report")
+    output = output_of(one)
+    what = f"{sets.name_of(one)} (index {one.index!r}), order {one.order}"
+    what += "" if output is None else f", output {output}"
     several = len(one) > 1
     mean = f", the mean over {len(one):,} instances" if several else ""
     P = min(len(one.feature_names), 12)

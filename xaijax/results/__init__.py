@@ -2,11 +2,13 @@
 
 Reading order:
 
+    same_question         whether interactions belong beside an Explanation, in a report
     merge                 `merge`: one Explanation of instances that were explained apart
     loading               `load`: what was saved, back from its file
     wording               what a QII report may say of its numbers, in plain words
     profiles              what people's inputs were, as texts beside their influences
     coalition_table       `CoalitionTable`: v(S) of every coalition, and indices that read it
+    table_origin          what a table was made of, for the results that are read from it
     interactions          `Interactions`: values of sets of players
     interaction_forms     Interactions as matrices, tables, text, and for shapiq
     set_keys              which sets of players a key means

@@ -23,6 +23,7 @@ from xaijax.players.interaction_index import (
 from xaijax.players.sets import chances, player_place
 from xaijax.results.interactions import Interactions
 from xaijax.results.set_keys import all_of
+from xaijax.results.table_origin import TableOrigin
 from xaijax_kernels.games import simple_games
 from xaijax_kernels.games.interactions import of_tables
 from xaijax_kernels.games.semivalues import expected_marginals, semivalue
@@ -108,6 +109,7 @@ class CoalitionTable:
         if rounding is None:
             rounding = SUMMANDS * UNIT * np.abs(table).max(axis=1)
         self.rounding = _rounding(rounding, len(table))  # float64 [N]
+        self.origin = TableOrigin()  # `QII.game` says what it made a table of
 
     def __len__(self) -> int:
         return len(self.values)
@@ -218,7 +220,8 @@ class CoalitionTable:
 
         Returns:
             `Interactions` of all sets of 1 to `order` players, exact; base_values are v of the
-            empty set.
+            empty set. Of a table of `QII.game` they keep the rows, and the quantity, pool and model
+            in provenance and stats, by which `merge` refuses those of other questions.
 
         Raises:
             InputError, InputTypeError: an order or index that is not accepted.
@@ -240,7 +243,10 @@ class CoalitionTable:
             index=index,
             order=number,
             feature_names=self.player_names,
-            provenance={"method": "CoalitionTable", "index": index, "order": number, "players": P},
+            data=self.origin.data,
+            present=self.origin.present,
+            stats=self.origin.stats,
+            provenance=self.origin.facts(index, number, P),
         )
 
     def margin(self, threshold: float | None = None, absolute: bool = False) -> np.ndarray:
@@ -290,7 +296,9 @@ class CoalitionTable:
         mask |= (small >> a & 1) << b
         names = list(self.player_names)
         names[a] = f"{names[a]}+{names[b]}"
-        return CoalitionTable(self.values[:, mask], names[:b] + names[b + 1 :], self.rounding)
+        made = CoalitionTable(self.values[:, mask], names[:b] + names[b + 1 :], self.rounding)
+        made.origin = self.origin.united()
+        return made
 
     def _semivalue(self, index: Any) -> np.ndarray:
         weights, _ = index_weights(index, len(self.player_names))

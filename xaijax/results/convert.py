@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.players.index import named, quoted
@@ -16,7 +17,7 @@ from xaijax.results.player_data import as_numbers
 def to_dataframe(explained: Explained, long: bool) -> Any:
     """See `Explanation.to_dataframe`."""
     pandas = require("pandas", "xaijax[data]")
-    return _long(explained, pandas) if long else _wide(explained, pandas)
+    return _long(explained, pandas) if checks.yes_or_no(long, "long") else _wide(explained, pandas)
 
 
 def to_shap(explained: Explained) -> Any:

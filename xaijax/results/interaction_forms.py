@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.players.interaction_index import INTERACTIONS, interaction_index
 from xaijax.results.fields import Interacting
 from xaijax.results.freeze import read_only
 from xaijax.results.set_keys import all_of, named
-from xaijax.results.summary import shown_stats, sure_of
+from xaijax.results.summary import finite_instances, shown_stats, sure_of
+from xaijax.tables.rows import rows_of
 
 TOP = 6  # sets in the repr
 
@@ -43,13 +45,6 @@ def value_name(found: Interacting) -> str:
     return interaction_index(found.index).value
 
 
-def mean_abs(found: Interacting) -> np.ndarray:
-    """Mean |value| over the instances: [M] or [M, K]; NaN without instances."""
-    if len(found.values) == 0:
-        return np.full(found.values.shape[1:], np.nan)
-    return np.abs(found.values).mean(axis=0)
-
-
 def describe(found: Interacting) -> str:
     """The text of `repr(interactions)`."""
     values = found.values
@@ -60,13 +55,20 @@ def describe(found: Interacting) -> str:
         f"{len(found.feature_names):,} players",
         f"  {sure_of(found)}",
     ]
-    if len(values):
-        size = mean_abs(found)
+    answered = finite_instances(values)
+    if answered.any():
+        size = np.abs(values[answered]).mean(axis=0)
         size = size if size.ndim == 1 else size.mean(axis=1)
         joined = [m for m in np.argsort(-size, kind="stable") if len(found.sets[m]) > 1][:TOP]
         if joined:
             text = ", ".join(f"{named(found.set_names[m])} {size[m]:.4g}" for m in joined)
             lines.append(f"  largest mean |interaction|: {text}")
+    sought = found.stats.get("large_pairs_sought")
+    if isinstance(sought, np.ndarray) and not sought.all():
+        lines.append(
+            f"  budget too small to look for large pairs, of {int((~sought).sum()):,} of "
+            f"{len(values):,} instances: raise it, or say unbiased=True"
+        )
     return "\n".join(lines + shown_stats(found))
 
 
@@ -98,7 +100,7 @@ def to_shapiq(found: Interacting) -> list[Any]:
     ]
 
 
-def from_shapiq(found: Any, feature_names: Any) -> dict[str, Any]:
+def from_shapiq(found: Any, feature_names: Any, data: Any = None) -> dict[str, Any]:
     """Fields of `Interactions`; see `Interactions.from_shapiq`."""
     given = list(found) if isinstance(found, list | tuple) else [found]
     if not given:
@@ -134,8 +136,19 @@ def from_shapiq(found: Any, feature_names: Any) -> dict[str, Any]:
     names = [f"player {p}" for p in range(P)] if feature_names is None else list(feature_names)
     if isinstance(feature_names, str) or len(names) != P:
         raise InputError(f"feature_names: got {feature_names!r}; there are {P} players to name.")
+    if data is not None:
+        data = np.asarray(data) if isinstance(data, list) else data
+        rows = rows_of(data)
+        got = len(rows), rows.width
+        if got != (len(given), P):
+            raise InputError(
+                f"data: got {got[0]:,} rows of {got[1]:,} columns, but there are {len(given):,} "
+                f"instances of {P:,} players. Pass rows [{len(given)}, {P}], a column for each "
+                "player, or leave data= out."
+            )
     return {
         "values": values,
+        "data": data,
         "base_values": np.array([float(one.baseline_value) for one in given]),
         "sets": tuple(sets),
         "std_errors": errors if estimated.any() else None,
@@ -149,6 +162,7 @@ def from_shapiq(found: Any, feature_names: Any) -> dict[str, Any]:
 
 def to_dataframe(found: Interacting, long: bool) -> Any:
     """See `Interactions.to_dataframe`."""
+    checks.yes_or_no(long, "long")
     pandas = require("pandas", "xaijax[data]")
     N, M = found.values.shape[:2]
     instances = np.arange(N) if found.instance_names is None else np.array(found.instance_names)

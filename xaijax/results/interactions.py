@@ -52,7 +52,9 @@ class Interactions:
         output_names: tuple of str [K], all different, or None where `values` are [N, M].
         instance_names: tuple of str [N] or None.
         exact: bool. Whether no error is left by draws or by a random model; True by default.
-        stats: mapping. What the run did and cost, as of `Explanation`.
+        stats: mapping. What the run did and cost, as of `Explanation`. Of sampled pairs also
+            "large_pairs_sought", bool [N]: False where the coalitions were too few to look for a
+            pair far larger than the others, which is then drawn towards 0.
         provenance: mapping. How the values were made, as of `Explanation`.
         present: bool [N, P], or None where every instance has all players.
 
@@ -223,6 +225,7 @@ class Interactions:
 
         Raises:
             InputError: a player is called "base_value" (with long=False only).
+            InputTypeError: `long` is not True or False.
             ImportError: pandas is not installed.
         """
         return interaction_forms.to_dataframe(self, long)
@@ -240,20 +243,23 @@ class Interactions:
         return interaction_forms.to_shapiq(self)
 
     @classmethod
-    def from_shapiq(cls, found: Any, feature_names: Any = None) -> Interactions:
+    def from_shapiq(cls, found: Any, feature_names: Any = None, data: Any = None) -> Interactions:
         """What shapiq found, to be drawn, compared and kept as one's own.
 
         Args:
             found: a `shapiq.InteractionValues`, or a list of them, one for each instance, of one
                 index, order and number of players. A set that one does not list is 0.
             feature_names: P names of the players. None: "player 0", "player 1", ...
+            data: rows [N, P], an array or a frame, whose columns are the players in their order:
+                the instances, which `plots.dependence` draws against. None: they are not known.
 
         Returns:
             `Interactions` of one output. What shapiq estimated has no standard errors (NaN).
 
         Raises:
             InputError: an index that is not among "SII", "k-SII", "STII", "FSII", "BII" and
-                "Moebius"; several that answer different questions; none.
+                "Moebius"; several that answer different questions; none; data of another number of
+                rows or columns.
             InputTypeError: something else than `shapiq.InteractionValues`.
 
         Example:
@@ -264,7 +270,7 @@ class Interactions:
             >>> xj.Interactions.from_shapiq(theirs)[:, ("player 0", "player 1")].values
             array([[1.]])
         """
-        return cls(**interaction_forms.from_shapiq(found, feature_names))
+        return cls(**interaction_forms.from_shapiq(found, feature_names, data))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one .npz file, which `xaijax.load` reads back exactly; no pickle.

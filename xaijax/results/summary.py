@@ -43,23 +43,45 @@ def how_sure(explained: Explained) -> str:
 
 def sure_of(explained: Explained | Interacting) -> str:
     """The same where no bootstrap is known."""
-    errors = explained.std_errors
+    errors, N = explained.std_errors, len(explained.values)
+    answered = finite_instances(explained.values)
+    untold = ""
+    if not answered.all():
+        untold = f"; the answers of {int((~answered).sum()):,} of {N:,} instances are not finite"
     if explained.exact:
-        return "exact"
+        return f"exact{untold}"
     if errors is None:
-        return "not exact, without standard errors"
-    finite = errors[np.isfinite(errors)]
+        return f"not exact, without standard errors{untold}"
     text = "sampled"
     exact_rows = explained.stats.get("exact_rows")
     if isinstance(exact_rows, np.ndarray) and exact_rows.any():
-        text += f" ({int(exact_rows.sum()):,} of {len(errors):,} instances exact)"
-    if finite.size:
-        text += f", largest standard error {finite.max():.2g}"
-    if finite.size < errors.size:
-        instances = int(np.isnan(errors).reshape(len(errors), -1).any(axis=1).sum())
-        text += f"; no standard errors for {instances:,} of {len(errors):,} instances: "
-        text += _missing_reason(explained)
-    return text
+        text += f" ({int(exact_rows.sum()):,} of {N:,} instances exact)"
+    largest, missing = [], []
+    for of, part in _parts(explained, errors[answered]):
+        finite = part[np.isfinite(part)]
+        if finite.size:
+            largest.append(f"{of}{finite.max():.2g}")
+        lacking = int(np.isnan(part).any(axis=tuple(range(1, part.ndim))).sum())
+        if lacking:
+            reason = _missing_reason(explained, of)
+            missing.append(f"; no standard errors {of}for {lacking:,} of {N:,} instances: {reason}")
+    if largest:
+        text += f", largest standard error {', '.join(largest)}"
+    return text + "".join(missing) + untold
+
+
+def finite_instances(values: np.ndarray) -> np.ndarray:
+    """Whose values are all finite, bool [N]; a model may pass on that it has no answer."""
+    return np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
+
+
+def _parts(explained: Explained | Interacting, errors: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """("of whom", their errors); players and larger sets apart where not all are known."""
+    sizes = np.array([len(S) for S in getattr(explained, "sets", ())])
+    if not np.isnan(errors).any() or len(np.unique(sizes > 1)) < 2:
+        return [("", errors)]
+    joined = "pairs" if sizes.max() == 2 else "larger sets"
+    return [("of players ", errors[:, sizes == 1]), (f"of {joined} ", errors[:, sizes > 1])]
 
 
 def describe(explained: Explained) -> str:
@@ -77,8 +99,8 @@ def describe(explained: Explained) -> str:
         # One number is another player in each instance, so that a mean over them says nothing.
         counts = explained.present.sum(axis=1)
         lines.append(f"  players of each instance: {counts.min():,} to {counts.max():,}")
-    elif len(values):
-        size = mean_abs(explained)
+    elif finite_instances(values).any():
+        size = np.abs(values[finite_instances(values)]).mean(axis=0)
         total = size if size.ndim == 1 else size.mean(axis=1)
         top = ranking(size)[:TOP]
         text = ", ".join(f"{explained.feature_names[j]} {total[j]:.4g}" for j in top)
@@ -102,7 +124,7 @@ def shown_stats(explained: Explained | Interacting) -> list[str]:
     return ["  " + ", ".join(shown)] if shown else []
 
 
-def _missing_reason(explained: Explained | Interacting) -> str:
+def _missing_reason(explained: Explained | Interacting, of: str) -> str:
     if explained.provenance.get("method") == "shapiq":
         return "shapiq gives none"
     estimator = str(explained.stats.get("estimator", ""))
@@ -110,8 +132,11 @@ def _missing_reason(explained: Explained | Interacting) -> str:
     reasons = {
         "permutation": "fewer than 2 antithetic pairs of permutations; raise budget",
         "kernel": f"fewer than P + 20 = {P + 20} complementary pairs; raise budget",
+        "unbiased-pairs": "of a size of coalitions one was drawn; raise budget",
         "leverage": f"fewer than P + 20 = {P + 20} complementary pairs; raise budget",
     }
+    if of == "of players " and estimator in ("pairs", "unbiased-pairs"):
+        estimator = "kernel"  # which gives them
     return reasons.get(estimator, "the budget leaves no degree of freedom; raise budget")
 
 

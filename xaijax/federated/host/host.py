@@ -28,7 +28,8 @@ from xaijax.federated.host.arguments import (
 )
 from xaijax.federated.host.asking import Conversation
 from xaijax.federated.host.joint import JointRun
-from xaijax.federated.in_process.explainer import END_WEIGHT, FederatedExplainer
+from xaijax.federated.in_process.arguments import END_WEIGHT
+from xaijax.federated.in_process.explainer import FederatedExplainer
 from xaijax.federated.split.model import SplitModel
 from xaijax.federated.wire import psi
 from xaijax.federated.wire.party import Transport

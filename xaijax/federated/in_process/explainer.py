@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -17,24 +17,24 @@ from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, Progress, Rows
 from xaijax.estimators.exact import Estimate
 from xaijax.estimators.least_squares import least_squares
+from xaijax.federated.in_process.arguments import END_WEIGHT, end_weight_of, parties_in
 from xaijax.federated.in_process.idle_players import WithIdle
-from xaijax.federated.in_process.parties import Parties, parties_of
 from xaijax.federated.in_process.reference import reference_of
+from xaijax.federated.in_process.sets import refuse_order, refuse_regression, with_idle
 from xaijax.federated.in_process.worth import guest_worth
 from xaijax.games.asking.refuse import LARGEST_TABLE
 from xaijax.games.game import Game
-from xaijax.games.measure.replacement import Baseline, replacement_of
+from xaijax.games.measure.replacement import Baseline
 from xaijax.games.planned import Planned, tables
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.players.index import IndexLike, named
-from xaijax.players.players import column_labels
+from xaijax.players.index import IndexLike
 from xaijax.results.explanation import Explanation
 from xaijax.results.guest_worth import GuestWorth
+from xaijax.results.interactions import Interactions
 from xaijax.results.plan import Plan
 from xaijax.tables.rows import rows_of
-from xaijax.tables.tree_table import by_leaves
 
-END_WEIGHT = 1e4  # the authors'
+Told = TypeVar("Told", Explanation, Interactions)
 
 
 @travelling_class
@@ -136,8 +136,8 @@ class FederatedExplainer:
                 f"weights are of several reference rows, but reference is one "
                 f"({self._reference_kind}). Leave weights out, or give reference= rows."
             )
-        self.parties = _parties(model, source, guests)
-        self._end_weight = _end_weight(end_weight, estimator, index, model)
+        self.parties = parties_in(model, source, guests)
+        self._end_weight = end_weight_of(end_weight, estimator, index, model)
         if estimator == "wls" and (budget is not None or tolerance is not None):
             raise InputError(
                 "estimator='wls' asks all coalitions; leave budget= and tolerance= out."
@@ -210,6 +210,10 @@ class FederatedExplainer:
         if self._estimator == "wls":
             self._refuse_large(self._united)
         found = self._named(self._united(X, progress))
+        return self._told(found, index_weights=self._united.index_weights.tolist())
+
+    def _told(self, found: Told, **facts: Any) -> Told:
+        """The same with what may be said of the guests, and the host's rows alone."""
         guests = {name: len(own) for name, own in self.parties.guests.items()}
         provenance = dict(found.provenance) | {
             "method": "federated",
@@ -217,7 +221,7 @@ class FederatedExplainer:
             "reference": self._reference_kind,
             "player_columns": self.parties.columns_of_host_data(),
             "players": self._united.players.count,
-            "index_weights": self._united.index_weights.tolist(),
+            **facts,
         }
         data = None if found.data is None else self.parties.host_data(found.data)
         # It is of the reference row, which holds a guest's values and could be found by trying.
@@ -264,6 +268,30 @@ class FederatedExplainer:
             for one in (united, single)
         ]
         return self.parties.united_less_single(known[0], -known[1])
+
+    def interactions(
+        self, X: Rows, order: int = 2, index: str = "sii", progress: Progress = None
+    ) -> Interactions:
+        """How much the host's columns and the guests, each as one player, move the answer together.
+
+        As `Explainer.interactions`. `interaction_` is another thing, of one guest's columns.
+
+        Args:
+            X: rows [N, F], as of a call.
+            order, index, progress: as of `Explainer.interactions`.
+
+        Returns:
+            `Interactions`; players, data and provenance as of a call. Sets with a guest that owns
+            no column are 0.
+
+        Raises:
+            InputError: "wls"; an order above the players who own columns. And what Explainer's do.
+        """
+        refuse_regression(self._estimator)
+        idle = self.parties.idle
+        own = self._explainer(self.parties.players(), {}) if idle else self._united
+        refuse_order(checks.whole_number(order, "order"), own.players.count, idle)
+        return self._told(with_idle(own.interactions(X, order, index, progress), idle))
 
     def worth(
         self,
@@ -370,31 +398,3 @@ class _LeastSquares(WithIdle):
     def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
         places = sorted(self._idle)
         return least_squares(game, self.weights, rows, self._end_weight, places)
-
-
-def _parties(model: Any, source: Any, guests: Any) -> Parties:
-    table = replacement_of(model, source, None).table
-    if len(table.shape) != 1:
-        raise InputError(
-            f"background has shape [B, *{table.shape}]: parties own columns of a table [B, F]."
-        )
-    labels = table.feature_names or column_labels(table.shape)
-    return parties_of(by_leaves(guests, table), labels, remote=False)
-
-
-def _end_weight(end_weight: Any, estimator: str, index: Any, model: Any) -> float:
-    checks.positive(end_weight, "end_weight")
-    if estimator != "wls":
-        if float(end_weight) != END_WEIGHT:
-            raise InputError(
-                f"end_weight={end_weight!r} is given, but estimator={estimator!r} has none. Say "
-                "estimator='wls', or leave it out."
-            )
-        return float(end_weight)
-    if not named(index).efficient:
-        raise InputError(
-            f"estimator='wls' is the authors' regression for index='shapley', got index={index!r}."
-        )
-    if not model.deterministic:
-        raise InputError("estimator='wls' needs a model that is deterministic; say 'permutation'.")
-    return float(end_weight)

@@ -257,10 +257,11 @@ class Explainer:
         """How much sets of players move the answer together, of the instances X.
 
         No model row is asked more than for exact values: the same corners of every pair of an
-        instance and a background row give the interactions of all sets at once. What a call would
-        sample is sampled here, too, with standard errors, at order 2 of "sii", "k-sii" and
-        "banzhaf". `index=` of the explainer plays no part.
-        docs/interactions.md says which index tells what.
+        instance and a background row give the interactions of all sets at once. Additive models and
+        sums of trees have closed forms, of any number of players. What else is too much to
+        enumerate is sampled, with standard errors, at order 2 of "sii", "k-sii" and "banzhaf"; the
+        intervals of the largest pairs hold less often than in 95 %, but for unbiased=True.
+        `index=` of the explainer plays no part. docs/interactions.md says which index tells what.
 
         Args:
             X: rows [N, *F] of the background's shape.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,12 +16,14 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError
-from xaijax.estimators.driver import SAMPLERS, default_budget, refuse_undrawable
-from xaijax.estimators.exact import by_pairs, exact_sets
+from xaijax.estimators.driver import METHODS, SAMPLERS, default_budget, refuse_undrawable
+from xaijax.estimators.exact import by_pairs, exact_sets, in_closed_form
+from xaijax.estimators.large_pairs import looked_for, tell_not_looked_for
 from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.asking.refuse import LARGEST_TABLE, refuse_biased_link, refuse_too_many
+from xaijax.games.engine.setting import LARGEST_PAIR
 from xaijax.games.game import Game, Survey
-from xaijax.games.ways.totals import OfSets, Weights
+from xaijax.games.ways.totals import OfSets
 from xaijax.methods.explainer.choice import Choice, enumerated
 from xaijax.methods.explainer.record import Answer, Asked, answered, provenance_of, stats_of
 from xaijax.methods.progress import progress_bar
@@ -88,11 +90,26 @@ class SetsAsked:
         with bar:
             answer = self.answer(game, choice)
             bar.total = bar.n
+        sought = self._sought(game, choice, answer)
         seconds = time.perf_counter() - started
-        return interactions(self, X, rows, game, choice, answer, before, seconds)
+        found = interactions(self, X, rows, game, choice, answer, before, seconds)
+        return found if sought is None else replace(found, stats={**found.stats, **sought})
+
+    def _sought(self, game: Game, choice: Choice, answer: Answer) -> dict[str, Any] | None:
+        """Whether pairs far larger than the others were looked for, of each instance; warns where
+        they were not. None where the answer does not hang on it.
+        """
+        if choice.sampler != SAMPLERS_OF[False]:
+            return None
+        asked = self.index, game.P, choice.budget, self.explainer.seed
+        sought = looked_for(*asked, answer.coalitions)
+        tell_not_looked_for(self.index, game.P, self.explainer.seed, answer.coalitions, sought)
+        return {"large_pairs_sought": sought}
 
     def choose(self, game: Game, survey: Survey) -> Choice:
         """Who answers which instance; see `choice.choose`.
+
+        What cannot be enumerated is asked for its closed form before it is sampled or refused.
 
         Raises EnumerationLimitError for what cannot be enumerated, MemoryPlanError for values that
         the memory cannot hold.
@@ -102,6 +119,8 @@ class SetsAsked:
         asked, P = self.explainer, game.P
         allowed = default_budget(P) if asked.budget is None else asked.budget
         fits = enumerated(game, survey, asked.estimator, asked.budget)
+        if self._by_closed_form(game, survey, fits):
+            return Choice(np.ones(game.N, bool), None, allowed)
         if not fits.all():
             self._refuse_unsampled(game, survey, fits)
             least = SAMPLERS[self.sampler].smallest_budget(P, self.index)
@@ -141,11 +160,22 @@ class SetsAsked:
             ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance), {ways}"
             tell_long_run(game.ask, rows, ways, beside)
             return rows
-        if why_long(game.ask, rows) and by_pairs(game, self.of).all():
-            closed = not game.ways(Weights(self.of))[0].asks_hybrids
-            coming = 0 if closed else rows
+        if why_long(game.ask, rows) and in_closed_form(game, self.of):
+            coming = rows = game.N  # each is looked at, and none is asked
         tell_long_run(game.ask, coming, ways)
         return rows
+
+    def _by_closed_form(self, game: Game, survey: Survey, fits: np.ndarray) -> bool:
+        """Whether a closed form gives what would be sampled, refused or asked by tables.
+
+        Others are not looked at, so that the model is not probed for what needs no closed form.
+        """
+        within = fits.all() and survey.largest.max(initial=0) <= LARGEST_PAIR
+        if (within and by_pairs(game, self.of).all()) or self.explainer.estimator in METHODS:
+            return False
+        setting = game.setting  # of a function on the host, a random one or a score none is known
+        untold = setting.model.backend == "host" or not setting.model.deterministic or setting.score
+        return not untold and in_closed_form(game, self.of)
 
     def _refuse_many_sets(self, game: Game) -> None:
         M, memory = count(game.P, self.order), game.setting.max_memory
@@ -179,10 +209,20 @@ class SetsAsked:
         if self.index.sampled and self.order == SAMPLED_ORDER and game.P > 1:
             return
         n = int(np.where(fits, -1, survey.corners).argmax())
+        k = int(survey.largest[n])
+        # Past the limit the survey counts no further.
+        counted = f"{survey.corners[n]:,}"
+        rows = counted if k <= LARGEST_PAIR else f"more than {1 << LARGEST_PAIR:,}"
+        alone = ""
+        if self.order == 1 and self.index.sampled:
+            alone = (
+                " Of players alone explainer(X) gives the values, sampled where need be; they are "
+                "in the result of order=2, too."
+            )
         raise EnumerationLimitError(
-            f"index={self.index.name!r}, order={self.order}: X row {n} needs "
-            f"{survey.corners[n]:,} model rows (at most {survey.largest[n]} of {game.P} players "
-            "differ from a background row), and is not sampled. Say one that is at order=2 "
+            f"index={self.index.name!r}, order={self.order}: X row {n} needs {rows} model rows (at "
+            f"most {k} of {game.P} players differ from a background row), the model has no closed "
+            f"form that is known, and this order is not sampled.{alone} Say one that is at order=2 "
             f"({', '.join(repr(one.name) for one in INTERACTIONS.values() if one.sampled)}), group "
             "columns with players=, use fewer background rows, or say estimator='exact' where no "
             "more than 24 players differ."

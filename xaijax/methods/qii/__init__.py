@@ -8,6 +8,7 @@ Reading order:
     proxies          inputs that carry a disparity without being the protected ones
     planned          what an index would ask for
     lists            listed sets of players, exactly or by draws
+    whole_table      the table of all sets, with what it was made of
     record           what an Explanation keeps of a run, with the public facts of how it was made
     recount          the sums of a run counted again in whole numbers, for a private release
     guards           what a private release looks for in private values, told to the curator only

@@ -24,6 +24,7 @@ from xaijax.methods.qii.proxies import Proxy, ranked, refuse_no_gap
 from xaijax.methods.qii.quantities import Interest
 from xaijax.methods.qii.record import done
 from xaijax.methods.qii.sampled import sampled_index
+from xaijax.methods.qii.whole_table import kept_table
 from xaijax.players.index import SizeLimited
 from xaijax.players.sets import player_place, set_of_players
 from xaijax.results.coalition_table import CoalitionTable
@@ -335,7 +336,7 @@ class QII:
             X: as of `unary`.
 
         Returns:
-            A `CoalitionTable` with values [N, 2^P].
+            A `CoalitionTable` with values [N, 2^P], whose interactions keep X.
 
         Raises:
             InputError: with `samples`, deterministic=False or vectors. EnumerationLimitError,
@@ -346,15 +347,13 @@ class QII:
                 "samples= draws marginal influences, and game() asks all 2^P sets. Make the QII "
                 "with samples=None, or say explain()."
             )
-        game, *_ = self._problem.begin(X)
+        game, rows, *_ = self._problem.begin(X)
         if self._problem.distance is None and self._problem.outcome.kind == "proba":
             raise InputError(
                 "game() of outcome='proba' has a vector for every set. Say difference='l1' (or "
                 "another), outcome='score' for one class, or explain()."
             )
-        asked = self._problem
-        table, rounding = exact.whole_table(game, asked.distance is None, asked.ready)
-        return CoalitionTable(table[:, :, 0], asked.players.names, rounding)
+        return kept_table(self._problem, game, rows)
 
     def proxies(
         self,

@@ -1,0 +1,33 @@
+"""`QII.game`: the table of all sets, which keeps what it was made of for what is read from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xaijax.games.game import Game
+from xaijax.methods.fingerprint import fingerprint, model_fingerprint
+from xaijax.methods.qii import exact
+from xaijax.methods.qii.problem import Problem
+from xaijax.methods.qii.record import provenance
+from xaijax.results.coalition_table import CoalitionTable
+from xaijax.results.table_origin import TableOrigin
+
+
+def kept_table(asked: Problem, game: Game, rows: Any) -> CoalitionTable:
+    """The table of a game; rows: the individuals as read, None for quantities of the data.
+
+    Interactions of it keep the rows, the provenance of the quantity, and the marks of the pool and
+    of the model, by which `merge` tells what is of one question.
+    """
+    values, rounding = exact.whole_table(game, asked.distance is None, asked.ready)
+    table = CoalitionTable(values[:, :, 0], asked.players.names, rounding)
+    marks = {
+        "fingerprint": fingerprint(game),
+        "model_fingerprint": model_fingerprint(game),
+        "backend": game.setting.model.backend,
+        "model_rows": game.count.distinct,
+    }
+    data = None if rows is None else getattr(rows, "array", rows)
+    present = getattr(asked.players, "present", None) if game.quantity.groups is None else None
+    table.origin = TableOrigin(data, marks, provenance(asked, game, None, rows), present)
+    return table

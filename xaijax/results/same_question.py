@@ -1,0 +1,171 @@
+"""Whether interactions answer the question of the explanation that they are shown beside.
+
+Refused is what can be told apart by what both say of themselves. What one of them does not know, a
+model on the host or interactions without data, is not compared.
+
+Letters: N instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.results.explanation import Explanation
+from xaijax.results.interactions import Interactions
+from xaijax.results.merge import QUESTION
+from xaijax.tables.rows import rows_of
+
+Either = Explanation | Interactions
+# Compared apart, or another for interactions than for values.
+APART = ("selected_output", "method", "index_weights", "scheme")
+SAME = (
+    "Say explainer.interactions(X) of the explainer, the rows X and the outputs that the "
+    "explanation is of."
+)
+
+
+def of_the_same(explanation: Explanation, found: Interactions) -> Interactions:
+    """The interactions of the output that the page draws, once they are known to belong to it.
+
+    Raises:
+        InputError: other players, outputs, instances, data, background or model; other facts in
+            the provenance.
+    """
+    if found.feature_names != explanation.feature_names:
+        _refuse("players", found.feature_names, explanation.feature_names)
+    if len(found) != len(explanation):
+        _refuse("number of instances", len(found), len(explanation))
+    found = _of_output(explanation, found)
+    # Where there are guests, data and columns are of the host's only.
+    one_has_guests = ("guests" in found.provenance) != ("guests" in explanation.provenance)
+    apart = (*APART, "player_columns") if one_has_guests else APART
+    for fact in QUESTION:
+        if fact not in apart and all(fact in one.provenance for one in (found, explanation)):
+            theirs, own = found.provenance[fact], explanation.provenance[fact]
+            if not _same(theirs, own):
+                _refuse(f"provenance[{fact!r}]", theirs, own)
+    if not one_has_guests:
+        _refuse_other_data(explanation, found)
+    _refuse_other_marks(explanation, found)
+    return found
+
+
+def output_of(one: Either) -> str | None:
+    """The output that values [N, ..] are of, as a page names it; None: there is but one."""
+    own = _outputs(one)
+    if own is None or not own:
+        return None
+    return own[0] if len(set(own)) == 1 else "its own of each instance"
+
+
+def _of_output(explanation: Explanation, found: Interactions) -> Interactions:
+    """Of a model with several outputs: those of the explanation's, which is the last of several."""
+    shown = explanation
+    if explanation.output_names is not None:
+        shown = explanation[:, :, -1]
+    wanted = _outputs(shown)
+    if found.output_names is not None:
+        if wanted is None or len(set(wanted)) != 1 or wanted[0] not in found.output_names:
+            said = "one output" if wanted is None else sorted(set(wanted))
+            _refuse("output", list(found.output_names), said)
+        found = found[:, :, wanted[0]]
+    own = _outputs(found)
+    if own is None or wanted is None:
+        methods = {one.provenance.get("method") for one in (explanation, found)}
+        if own is not wanted and len(methods) == 1 and None not in methods:
+            _refuse("output", own and sorted(set(own)), wanted and sorted(set(wanted)))
+    elif own != wanted:
+        n = next(n for n, (a, b) in enumerate(zip(own, wanted, strict=True)) if a != b)
+        _refuse(f"output (of instance {n})", own[n], wanted[n])
+    return found
+
+
+def _outputs(one: Either) -> tuple[str, ...] | None:
+    """Names of the output of each instance [N]; None: not known, or the model's only one."""
+    names, places = one.stats.get("output_names"), one.stats.get("outputs")
+    if isinstance(names, np.ndarray) and names.shape == (len(one),):
+        return tuple(map(str, names))
+    if isinstance(places, np.ndarray) and places.shape == (len(one),):
+        return tuple(f"output {place}" for place in places)
+    selected = one.provenance.get("selected_output")
+    return None if selected is None else (str(selected),) * len(one)
+
+
+def _refuse_other_data(explanation: Explanation, found: Interactions) -> None:
+    if found.data is None or explanation.data is None:
+        return
+    theirs, own = rows_of(found.data), rows_of(explanation.data)
+    if theirs.kind != own.kind or theirs.instance != own.instance:
+        _refuse("data", *[f"{one.kind}, {one.width:,} columns" for one in (theirs, own)])
+    if own.kind == "array":  # all at once: an image has many columns
+        columns = [(theirs.matrix(), own.matrix())]
+    else:
+        columns = [(theirs.column(c), own.column(c)) for c in range(own.width)]
+    for a, b in columns:
+        equal = _equal(np.asarray(a), np.asarray(b))
+        equal = equal.reshape(np.shape(a)).all(axis=tuple(range(1, np.ndim(a))))
+        if not equal.all():
+            n = int(np.flatnonzero(~equal)[0])
+            _refuse(f"data (row {n})", a[n], b[n])
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """bool [N]; numbers that one of them keeps with fewer digits are compared with as many."""
+    if a.dtype.kind == b.dtype.kind == "f":
+        narrow = min(a.dtype, b.dtype, key=lambda one: one.itemsize)
+        a, b = a.astype(narrow), b.astype(narrow)
+        return (a == b) | (np.isnan(a) & np.isnan(b))
+    if "O" in (a.dtype.kind, b.dtype.kind):
+        pairs = zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
+        return np.array([x is y or _alike(x, y) for x, y in pairs], bool)
+    return np.asarray(a == b) | (np.asarray(a != a) & np.asarray(b != b))
+
+
+def _alike(x: Any, y: Any) -> bool:
+    """Two entries of a column of objects; what is missing equals what is missing alone."""
+    try:
+        return bool(x == y or (x != x and y != y))
+    except TypeError:  # of pandas.NA nothing is known, and the other is not it
+        return False
+
+
+def _refuse_other_marks(explanation: Explanation, found: Interactions) -> None:
+    """Backgrounds and models, where both are known; merged parts may have several marks."""
+    theirs, own = (_texts(one.stats.get("fingerprint")) for one in (found, explanation))
+    if theirs and own and not theirs & own:
+        raise InputError(
+            "interactions: are beside other background rows, weights of them or functions than the "
+            f"explanation's values (stats['fingerprint']). {SAME}"
+        )
+    theirs, own = (_texts(one.stats.get("model_fingerprint")) for one in (found, explanation))
+    versions = {mark.rpartition(":")[0] for mark in theirs}
+    comparable = {mark for mark in own if mark.rpartition(":")[0] in versions}
+    kinds = [{mark.partition(" ")[0] for mark in marks} for marks in (theirs, own)]
+    other_kind = all(kinds) and not kinds[0] & kinds[1]
+    if other_kind or (comparable and not comparable & theirs):
+        raise InputError(
+            "interactions: are of another model than the explanation, another program, other "
+            f"parameters or another fit (stats['model_fingerprint']). {SAME}"
+        )
+
+
+def _texts(known: Any) -> set[str]:
+    several: Sequence[Any] = known if isinstance(known, list | tuple) else (known,)
+    return {one for one in several if isinstance(one, str)}
+
+
+def _same(a: Any, b: Any) -> bool:
+    equal = a == b
+    return bool(equal.all()) if isinstance(equal, np.ndarray) else bool(equal)
+
+
+def _refuse(what: str, theirs: Any, own: Any) -> NoReturn:
+    shown = [text if len(text := repr(one)) <= 90 else text[:87] + "..." for one in (theirs, own)]
+    raise InputError(
+        f"interactions: differ from the explanation in {what}: got {shown[0]}, expected "
+        f"{shown[1]}. {SAME}"
+    )
