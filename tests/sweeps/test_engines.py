@@ -113,12 +113,23 @@ def test_what_stays_wrong_is_listed_with_its_rows(tmp_path: Path) -> None:
             swept(tmp_path, pool, made, spoiled(12), retries=0)
 
 
-def test_rows_that_are_refused_are_not_tried_again(tmp_path: Path) -> None:
-    rows = X.copy()
-    rows[12, 3] = np.nan
+def test_what_the_library_refuses_is_not_tried_again(tmp_path: Path) -> None:
+    """Answers that are missing, say, in one row that the probe did not see."""
+    rows, asked = X.copy(), 0
+    rows[12, 3] = 99
+
+    def missing(rows):
+        nonlocal asked
+        asked += bool((rows == 99).any())
+        return np.where((rows == 99).any(axis=1), np.nan, product(rows))
+
     with ThreadPoolExecutor(1) as pool:
-        with pytest.raises(xj.SweepIncompleteError, match="InputError: X contains NaN"):
-            swept(tmp_path, pool, rows=rows)
+        with pytest.raises(xj.SweepIncompleteError, match="ModelOutputError"):
+            swept(tmp_path, pool, made=explainer(missing), rows=rows)
+        once = asked
+        with pytest.raises(xj.SweepIncompleteError, match="ModelOutputError"):
+            swept(tmp_path, pool, made=explainer(missing), rows=rows, retries=0)
+    assert asked == 2 * once
 
 
 class Polled:

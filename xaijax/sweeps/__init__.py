@@ -20,6 +20,5 @@ Reading order:
     of_model    what tells its model from another one, or from the same one changed
     inputs      the rows, wherever they are
     parquet     rows of Parquet files, by row groups
-    schemas     what each of their columns is, known before the first part
     progress    a bar, or a line a minute
 """

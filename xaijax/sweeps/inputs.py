@@ -98,9 +98,11 @@ class Held:
 
     @property
     def rows(self) -> int:
+        """Of X."""
         return len(rows_of(self.X))
 
     def facts(self) -> dict[str, Any]:
+        """What tells them from others, as JSON."""
         given = rows_of(self.X)
         told = {"rows": self.rows, "kind": given.kind, "sha256": digest_of_rows(self.X)}
         if given.is_frame:
@@ -110,6 +112,7 @@ class Held:
         return told
 
     def part(self, first: int, last: int) -> Piece:
+        """Rows first to last - 1."""
         return _Rows(rows_of(self.X).part(first, last), range(first, last))
 
     def held(self, places: np.ndarray) -> Piece:

@@ -18,7 +18,7 @@ import numpy as np
 from xaijax.core.checks import count
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
-from xaijax.sweeps.schemas import Columns, missing_in, settled
+from xaijax.tables.arrow_columns import Columns, missing_in, settled
 
 SUFFIXES = (".parquet", ".pq")
 ROWS = 1 << 16  # decoded at a time

@@ -75,7 +75,8 @@ def sweep(
             workers. Errors of this library are not: the rows would be refused again. Here
             exceptions come through at once. A part whose process died twice runs alone, and is
             given up when that dies too.
-        timeout: float or None. Seconds that one part may take; then its worker is ended.
+        timeout: float or None. Seconds that one part may take from when it begins; then its worker
+            is ended, where the engine can end one (docs/scaling.md).
         format: "npz"; "parquet" and "zarr" write explanation.parquet or explanation.zarr into
             `out` as well, once all parts are there (`Run.to_parquet`, `Run.to_zarr`).
         options: dict or None. Keywords of the explainer's call: {"outputs": "predicted"},

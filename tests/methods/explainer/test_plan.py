@@ -12,6 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import xaijax as xj
 from xaijax.games.engine.compiled import Program
+from xaijax.models.asking.same_program import Kept
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(6, 8)).astype(np.float32)
@@ -61,7 +62,9 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def programs(model: xj.Model) -> int:
-    return sum(isinstance(kept, Program) for kept in model.compiled.values())
+    own = [kept for kept in model.compiled.values() if isinstance(kept, Kept)]
+    all_kept = [*model.compiled.values(), *(one for kept in own for one in kept.values())]
+    return sum(isinstance(one, Program) for one in all_kept)
 
 
 def of_run(explainer: xj.Explainer, rows: np.ndarray) -> tuple[Any, ...]:
