@@ -23,8 +23,9 @@ import xaijax
 from bench.jobs import ROOT, _peak_above, _unpack
 from bench.models import forward
 from xaijax.core.optional import require
+from xaijax.core.travel import made_of
 from xaijax.sweeps.distinct import distinct_of
-from xaijax.sweeps.inputs import source_of
+from xaijax.sweeps.inputs import background_of, source_of
 
 FLAG = 99.0  # and above, in the last column of a row whose first worker is killed
 
@@ -113,9 +114,10 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
     if job.get("cores"):
         os.sched_setaffinity(0, job["cores"])
     explainer = explainer_of(job)
+    background = background_of(made_of(explainer))
     told: dict[str, Any] = {}
     if job.get("warm"):
-        source = source_of(job["rows"], np.empty((1, 1)))
+        source = source_of(job["rows"], background)
         rows = source.part(0, job["warm"]).read()
         explainer(rows, progress=False)
         started = time.perf_counter()
@@ -139,7 +141,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
         parts: Any = (xaijax.load(path) for path in run.path.glob("part-*.npz"))
         told["explained"] = sum(part.stats["part"]["seconds"] for part in parts)
         started = time.perf_counter()
-        distinct_of(source_of(job["rows"], np.empty((1, 1))))
+        distinct_of(source_of(job["rows"], background))
         told["looked"] = time.perf_counter() - started
     return told
 

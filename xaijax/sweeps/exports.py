@@ -186,12 +186,12 @@ def refuse_format(format: str, out: Any, explainer: object, options: Mapping[str
         return
     folder = as_path(out)
     if format == "zarr":
-        require("zarr", "xaijax[scale]")
         if isinstance(explainer, AnchorExplainer):
             raise InputError(
                 "format: a zarr group holds numbers, but an AnchorExplainer gives rules. Say "
                 "format='parquet'."
             )
+        require("zarr", "xaijax[scale]")
         if folder.is_dir():
             refuse_other_folder(folder / "explanation.zarr")
         return
