@@ -132,7 +132,8 @@ def ready(inputs: Path, outputs: Path) -> dict[str, Any]:
         ("as_model again", again, background[:-1]),
         ("one donor more", model, background),
     ):
-        traced.clear(), compiled.clear()
+        traced.clear()
+        compiled.clear()
         xaijax.Explainer(one, donors)(X, progress=False)
         told[label] = [len(traced), len(compiled)]
     np.savez(outputs, values=first.values, base_values=first.base_values)

@@ -111,7 +111,8 @@ def _held(value: Any, deep: int) -> Iterator[bytes]:
         except Unreadable:
             yield type(value).__qualname__.encode()
     elif callable(state := getattr(value, "state_dict", None)):  # a module of PyTorch
-        for name, one in sorted(state().items()):
+        tensors: Any = state()
+        for name, one in sorted(tensors.items()):
             yield name.encode()
             yield digest_of(np.asarray(one.detach().cpu())).encode()
     elif hasattr(value, "func") and hasattr(value, "keywords"):  # functools.partial
