@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -20,26 +19,11 @@ import pytest
 import xaijax as xj
 from xaijax.models.asking import same_program
 
-COMPILED = "/jax/core/compile/backend_compile_duration"
 P, B = 5, 24
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(6, P)).astype(np.float32)
 BACKGROUND = RNG.normal(size=(B + 1, P)).astype(np.float32)
 MANY = 40  # players, of which values are sampled
-
-
-@pytest.fixture
-def compiled() -> Iterator[Counter[str]]:
-    """The programs that are compiled from here on, by the names of their functions."""
-    counts: Counter[str] = Counter()
-
-    def count(event: str, duration_secs: float, **kwargs: Any) -> None:
-        if event == COMPILED:
-            counts[kwargs.get("fun_name", "")] += 1
-
-    jax.monitoring.register_event_duration_secs_listener(count)
-    yield counts
-    jax.monitoring.unregister_event_duration_listener(count)
 
 
 def network(seed: int, scale: float = 1.0) -> Any:
@@ -179,9 +163,11 @@ def test_a_program_that_calls_python_is_shared_with_none(compiled: Counter[str])
 
 def test_large_constants_go_with_their_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(same_program, "LARGEST", 8)
-    before = len(same_program._recent)
+    before = list(same_program._recent)
     explained(network(6))
     gc.collect()
-    assert len(same_program._recent) == before
-    names = {facts[0][0] for facts, _ in same_program._recent}
-    assert len(same_program._recent) <= same_program.RECENT and names
+    assert list(same_program._recent) == before  # not one more, nor one for another
+    monkeypatch.undo()
+    explained(network(6))
+    assert list(same_program._recent) != before
+    assert len(same_program._recent) <= same_program.RECENT

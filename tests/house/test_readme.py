@@ -70,8 +70,9 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_python_of_the_pages_runs(page):
-    """Each page by itself, its blocks in order."""
+def test_the_python_of_the_pages_runs(page, tmp_path, monkeypatch):
+    """Each page by itself, its blocks in order, where the files that it writes do not stay."""
+    monkeypatch.chdir(tmp_path)
     found: dict = {"__name__": page.stem}
     blocks = re.findall(
         r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
