@@ -16,6 +16,7 @@ Reading order:
     datasets/     real tables for tests, notebooks and bench
     sweeps/       many rows part by part, interrupted and resumed, on many machines
     federated/    Shapley values between parties that keep their columns to themselves
+    certainty/    how sure an explanation is: judged against the truth
     methods/      the explainers: Explainer, QII, AnchorExplainer, AEC
     estimators/   which coalitions are asked, and what their values give: exact or sampled
     games/        v(S) of many instances: what is measured, and how a model is asked for it
@@ -37,6 +38,7 @@ from xaijax import datasets as datasets
 from xaijax import federated as federated
 from xaijax import plots as plots
 from xaijax import privacy as privacy
+from xaijax.certainty.judge import judge as judge
 from xaijax.core.compilation_cache import enable_compilation_cache as enable_compilation_cache
 from xaijax.core.errors import BudgetExceededError as BudgetExceededError
 from xaijax.core.errors import EnumerationLimitError as EnumerationLimitError
@@ -80,6 +82,8 @@ from xaijax.results.coalition_table import CoalitionTable as CoalitionTable
 from xaijax.results.explanation import Explanation as Explanation
 from xaijax.results.guest_worth import GuestWorth as GuestWorth
 from xaijax.results.interactions import Interactions as Interactions
+from xaijax.results.judgement import Judgement as Judgement
+from xaijax.results.judgement import Judgements as Judgements
 from xaijax.results.loading import load as load
 from xaijax.results.merge import merge as merge
 from xaijax.results.plan import Plan as Plan
