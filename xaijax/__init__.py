@@ -16,7 +16,7 @@ Reading order:
     datasets/     real tables for tests, notebooks and bench
     sweeps/       many rows part by part, interrupted and resumed, on many machines
     federated/    Shapley values between parties that keep their columns to themselves
-    certainty/    how sure an explanation is: judged against the truth
+    certainty/    how sure an explanation is: judged, compared
     methods/      the explainers: Explainer, QII, AnchorExplainer, AEC
     estimators/   which coalitions are asked, and what their values give: exact or sampled
     games/        v(S) of many instances: what is measured, and how a model is asked for it
@@ -38,6 +38,7 @@ from xaijax import datasets as datasets
 from xaijax import federated as federated
 from xaijax import plots as plots
 from xaijax import privacy as privacy
+from xaijax.certainty.compare import compare as compare
 from xaijax.certainty.judge import judge as judge
 from xaijax.core.compilation_cache import enable_compilation_cache as enable_compilation_cache
 from xaijax.core.errors import BudgetExceededError as BudgetExceededError
@@ -79,6 +80,7 @@ from xaijax.reports.collinearity import collinearity_report as collinearity_repo
 from xaijax.reports.report import report as report
 from xaijax.reports.transparency import transparency_report as transparency_report
 from xaijax.results.coalition_table import CoalitionTable as CoalitionTable
+from xaijax.results.comparison import Comparison as Comparison
 from xaijax.results.explanation import Explanation as Explanation
 from xaijax.results.guest_worth import GuestWorth as GuestWorth
 from xaijax.results.interactions import Interactions as Interactions

@@ -1,7 +1,11 @@
-"""How sure an explanation is: attributions judged against the truth.
+"""How sure an explanation is: judged against the truth, compared with another.
 
 Reading order:
 
+    compare         `compare`: what changed between two explanations
+    split           what the data did of it, and what the model did
+    two_sides       what two explanations must share, and how sure their means are
+    simultaneous    intervals of many means that hold all at once
     judge           `judge`: how far any attribution is from the truth that is computed here
     faithfulness    deletion and insertion curves, asked through the engine
     agreement       the measures: errors, largest players, signs, sums
