@@ -38,6 +38,8 @@ from xaijax import datasets as datasets
 from xaijax import federated as federated
 from xaijax import plots as plots
 from xaijax import privacy as privacy
+from xaijax.certainty.background import background as background
+from xaijax.certainty.background_spread import background_spread as background_spread
 from xaijax.certainty.compare import compare as compare
 from xaijax.certainty.judge import judge as judge
 from xaijax.core.compilation_cache import enable_compilation_cache as enable_compilation_cache
@@ -79,6 +81,8 @@ from xaijax.players.index import SizeLimited as SizeLimited
 from xaijax.reports.collinearity import collinearity_report as collinearity_report
 from xaijax.reports.report import report as report
 from xaijax.reports.transparency import transparency_report as transparency_report
+from xaijax.results.background import Background as Background
+from xaijax.results.background import BackgroundSpread as BackgroundSpread
 from xaijax.results.coalition_table import CoalitionTable as CoalitionTable
 from xaijax.results.comparison import Comparison as Comparison
 from xaijax.results.explanation import Explanation as Explanation

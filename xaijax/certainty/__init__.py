@@ -1,7 +1,11 @@
-"""How sure an explanation is: judged against the truth, compared with another.
+"""How sure an explanation is: judged against the truth, compared with another, by which
+background.
 
 Reading order:
 
+    background_spread   `background_spread`: how far values move with the background
+    background      `background`: rows that stand for absent players
+    medoids         k-medoids for squared distances
     compare         `compare`: what changed between two explanations
     split           what the data did of it, and what the model did
     two_sides       what two explanations must share, and how sure their means are

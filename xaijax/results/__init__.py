@@ -6,6 +6,7 @@ Reading order:
     merge                 `merge`: one Explanation of instances that were explained apart
     loading               `load`: what was saved, back from its file
     wording               what a QII report may say of its numbers, in plain words
+    background            `Background`: rows chosen; `BackgroundSpread`: what the choice does
     comparison            `Comparison`: what changed between two explanations
     judgement             `Judgement`: how far an attribution is from the truth
     profiles              what people's inputs were, as texts beside their influences
