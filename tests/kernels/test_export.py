@@ -43,6 +43,7 @@ from xaijax_kernels.engine.one_output import LEAST_COLUMNS, one_output
 from xaijax_kernels.engine.reduce import reduce_pairs, reduce_pieces
 from xaijax_kernels.engine.tables import put
 from xaijax_kernels.engine.tiles import TileShape, Traced, over_tiles, run_tiles
+from xaijax_kernels.games.differentiable import exact, over_orders
 from xaijax_kernels.games.semivalues import semivalue, shapley_weights
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, mixed, perturbed, place_of
 from xaijax_kernels.rules.pulls import PullShape, filled, pack_bits, run_pulls
@@ -205,6 +206,9 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     replicates = (f32(N, P, 2), *fits[1:], f32(N, 2 * R), f32(N, 2 * R))
     yield "replicate_sums", replicate_sums, replicates
     yield "semivalue", partial(semivalue, p=shapley_weights(P)), (f32(N, 1 << P, K),)
+    groups = (f32(2, N, P), f32(3, B, P), f32(3, B))
+    yield "exact", partial(exact, after_layer, p=shapley_weights(P)), groups
+    yield "over_orders", partial(over_orders, after_layer), (*groups, i32(2, P))
 
 
 CASES = [
