@@ -28,6 +28,7 @@ SHAPES = {
     "attribution_prior": (200, 12),
     "sklearn_pipeline": (50, 12),
     "image_players": (20, 16, 10),
+    "judge_attributions": (100, 8),
     "wine_collinearity": (1, 11),
     "federated": (100, 7),
     "qii_report": (2, 13),
