@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal, cast
 
@@ -18,6 +19,7 @@ from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, Outputs, PlayerSpec, Progress, Rows
 from xaijax.estimators.driver import plan_sampled
 from xaijax.estimators.exact import Estimate, exact
+from xaijax.estimators.stopping.narrow import narrow
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game, Survey
@@ -98,12 +100,11 @@ class Explainer:
         seed: int. Of sampled estimators. Coalitions are drawn from (seed, draw) alone and shared by
             all instances: the same values in any order or batch, and correlated errors.
         weights: float [B] or None. Weights of the background rows. None: equal ones.
-        tolerance: float or None. The largest half-width of a 95 % interval that is wanted, in units
-            of link(f). Each sampled instance stops at the first check, after 1, 2, 4, ... times the
-            first number of draws, at which all of its intervals are that narrow. An instance is
-            checked several times with the interval of a single check, so intervals of stopped
-            instances hold the exact value somewhat less often than in 95 % of runs. Exact values
-            meet any tolerance.
+        tolerance: float or None. How far a value may be off, in units of link(f). Each sampled
+            instance stops at the first check, after 1, 2, 4, ... times the first number of draws,
+            at which all of its values are known that well: each with 95 %, however often it was
+            checked (docs/certain_top.md). stats["certain"] says which instances came so far within
+            the budget. Exact values meet any tolerance.
         {limits}
 
     Returns:
@@ -350,7 +351,8 @@ class Explainer:
         return rows, game, survey, choice
 
     def _choose(self, game: Game, survey: Survey) -> Choice:
-        return choose(game, survey, self.estimator, named(self.index), self.budget)
+        chosen = choose(game, survey, self.estimator, named(self.index), self.budget)
+        return replace(chosen, rule=narrow(self.tolerance))
 
     @cached_property
     def _of_one_output(self) -> Evaluator:
@@ -368,7 +370,7 @@ class Explainer:
     def _answer(self, game: Game, choice: Choice) -> Answer:
         """The values of all instances."""
         enumerated, index = partial(self._enumerated, game), named(self.index)
-        return answered(game, choice, enumerated, index, self.seed, self.tolerance)
+        return answered(game, choice, enumerated, index, self.seed)
 
     def _weights(self, index: IndexLike) -> tuple[np.ndarray, str]:
         """Weights of single sets, by size, [P]; and the name of the index."""
