@@ -46,6 +46,7 @@ class Sampled:
     span: np.ndarray  # [n], largest |v(S) - v(nothing kept)| asked
     pairs: np.ndarray  # int64 [n], units drawn
     met: np.ndarray  # bool [n], what the rule said at the last check; False without a rule
+    checks: np.ndarray  # int64 [n], that there may have been, if the budget was used up
 
 
 def default_budget(P: int) -> int:
@@ -179,6 +180,7 @@ def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule | None) -> 
         np.zeros(n),
         np.zeros(n, np.int64),
         np.zeros(n, bool),
+        np.full(n, len(drawn.stops)),
     )
     left = np.arange(n)  # instances that go on
     moves = game.moves(rows)

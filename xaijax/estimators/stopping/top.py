@@ -27,12 +27,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xaijax.core.errors import ModelOutputError
 from xaijax.core.sequences import log_bounded_factor, time_uniform_quantile
 from xaijax.estimators.stopping import moments
 from xaijax.estimators.stopping.rule import Look
 
 
-def tests_of(k: int, P: int, K: int) -> int:
+def shared_by(k: int, P: int, K: int) -> int:
     """How many tests share the chance of a wrong claim."""
     return 2 * K * (P if k == P else P + k - 1)
 
@@ -42,14 +43,14 @@ class Top:
     """Stops an instance where its set of the k largest |values| and their signs are certain.
 
     All of an instance's claims hold together with the chance `confidence` at least, whenever it
-    stops. span: how far apart v(S) of two coalitions may be, proved; None: the claims are
-    asymptotic in the number of pairs. Values that rounding alone may have put in order are not told
+    stops. bounds: of v(S), which is refused outside; None: the claims are asymptotic in the number
+    of pairs. Values that rounding alone may have put in order are not told
     apart.
     """
 
     k: int
     confidence: float
-    span: float | None = None
+    bounds: tuple[float, float] | None = None
 
     @property
     def checks(self) -> int:
@@ -59,15 +60,16 @@ class Top:
     def bound(self, independent: bool) -> str:
         """By what it holds; only of independent pairs."""
         assert independent
-        return "asymptotic" if self.span is None else "bounded"
+        return "asymptotic" if self.bounds is None else "bounded"
 
     def met(self, look: Look) -> np.ndarray:
         """Where every test of the set at hand is decided, bool [n]."""
         values, D = look.result.values, look.pairs
         n, P, K = values.shape
-        alpha = (1 - self.confidence) / tests_of(self.k, P, K)
+        alpha = (1 - self.confidence) / shared_by(self.k, P, K)
         quantile = time_uniform_quantile(D, alpha, two_sided=False)
-        if self.span is None and math.isinf(quantile):
+        self._refuse_outside(look)
+        if self.bounds is None and math.isinf(quantile):
             return np.zeros(n, bool)
         order = np.argsort(-np.abs(values), axis=1, kind="stable")
         members, others = order[:, : self.k], order[:, self.k :]
@@ -77,9 +79,9 @@ class Top:
         # Only of those that could be told apart at all the spread is asked.
         apart = np.abs(own) - np.abs(across) if P > self.k else np.abs(own)
         certain = (apart > 2 * look.resolution[:, None, None, None]).reshape(n, -1).all(axis=1)
-        sums = moments.spread if self.span is None else moments.variation
+        sums = moments.spread if self.bounds is None else moments.variation
         own_square, other_square, product = _picked(sums(look, members), members, others)
-        if self.span is None:
+        if self.bounds is None:
             # What the standard errors add to a player's spread, where few draws show too little.
             kept = look.result.std_errors**2 * D * (D - 1)  # NaN where nothing is known
             own_square = np.maximum(
@@ -94,14 +96,34 @@ class Top:
             if u:
                 mean = mean + u * across
                 square = np.maximum(own_square + other_square + 2 * u * signs * product, 0.0)
-            if self.span is None:
+            if self.bounds is None:
                 told = mean > quantile * np.sqrt(square / (D * (D - 1)))
             else:
-                # Each contribution is within -span and span, and so is its mean over a pair.
-                width = (4.0 if u else 2.0) * self.span
+                # Each contribution is within +- the span, and so is its mean over a pair.
+                width = (4.0 if u else 2.0) * (self.bounds[1] - self.bounds[0])
                 told = log_bounded_factor(D * mean, square, width) >= math.log(1 / alpha)
             certain &= told.reshape(n, -1).all(axis=1)
         return certain
+
+    def unmet(self, count: int, of: int, budget: int) -> str:
+        """What is said where the budget ended first."""
+        return (
+            f"top={self.k} is not certain at confidence={self.confidence:g} for {count:,} of "
+            f"{of:,} sampled instances within budget={budget:,}; stats['certain'] says which. "
+            "Raise budget=; values that are equal are never told apart."
+        )
+
+    def _refuse_outside(self, look: Look) -> None:
+        """Raise ModelOutputError for answers that the bounds say there are not."""
+        if self.bounds is None:
+            return
+        low, high = self.bounds
+        for one in np.concatenate([look.low, look.high]):
+            if not low - look.resolution.max() <= one <= high + look.resolution.max():
+                raise ModelOutputError(
+                    f"bounds=({low:g}, {high:g}): a coalition of these instances has v(S) = "
+                    f"{one:.6g}. Give bounds that all answers are within, or leave bounds= out."
+                )
 
 
 def _picked(

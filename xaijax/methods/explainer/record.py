@@ -40,6 +40,7 @@ class Answer:
     summed: np.ndarray  # [N], coalitions in one sum; 0: no sum but in float64
     pairs: np.ndarray  # int64 [N], drawn for sampled instances; 0 where exact
     met: np.ndarray  # bool [N], whether the rule by which they stop was; True where exact
+    checks: np.ndarray  # int64 [N], by the rule that there may have been; 0 where exact
 
     @classmethod
     def of_exact(cls, estimate: Estimate) -> Answer:
@@ -48,7 +49,7 @@ class Answer:
         N = len(values)
         none = np.zeros(N, np.int64)
         dof, met = np.full(N, np.inf), np.ones(N, bool)
-        return cls(values, base, full, errors, dof, none, span, summed, none, met)
+        return cls(values, base, full, errors, dof, none, span, summed, none, met, none)
 
     @classmethod
     def of_sampled(cls, part: Sampled) -> Answer:
@@ -64,6 +65,7 @@ class Answer:
             part.coalitions + 2.0,
             part.pairs,
             part.met,
+            part.checks,
         )
 
     @classmethod
@@ -208,6 +210,8 @@ def stats_of(
         if choice.rule is not None:
             stats["bound"] = choice.rule.bound(SAMPLERS[choice.sampler].independent())
             stats["pairs"], stats["certain"] = answer.pairs, answer.met
+            if stats["bound"] == "checks":
+                stats["checks"] = int(answer.checks.max())
     if game.ask.own is not None:
         stats["outputs"] = game.ask.own[:, 0].astype(np.int64)
         names = evaluator.probed.findings.output_names
