@@ -97,6 +97,7 @@ from xaijax.results.merge import merge as merge
 from xaijax.results.plan import Plan as Plan
 from xaijax.results.rules import Rule as Rule
 from xaijax.results.rules import Rules as Rules
+from xaijax.results.top import TopK as TopK
 from xaijax.sweeps import engines as engines
 from xaijax.sweeps.operators import batches as batches
 from xaijax.sweeps.run import Run as Run

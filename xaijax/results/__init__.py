@@ -16,6 +16,7 @@ Reading order:
     interaction_forms     Interactions as matrices, tables, text, and for shapiq
     set_keys              which sets of players a key means
     explanation           `Explanation`: values of many instances, with errors and provenance
+    top                   `TopK`: the players of the largest |value|, and which are certain
     convert               an Explanation in the forms of pandas, shap and shapiq
     summary               what an Explanation says of itself in a few lines
     fields                what an Explanation offers to read, for the files that it is made of
