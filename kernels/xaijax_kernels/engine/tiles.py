@@ -21,6 +21,7 @@ from jax.sharding import PartitionSpec as Spec
 
 from xaijax_kernels.engine.hybrids import hybrid_rows, slot_players
 from xaijax_kernels.engine.one_output import one_output
+from xaijax_kernels.engine.turns import counted_on, tile_by_tile
 
 TILES_PER_DISPATCH = 32
 SMALLEST_TILE = 256
@@ -147,8 +148,7 @@ def run_tiles(
     def on_one_device(params, x, donors, players, masks, own, tiles, slots):
         known = None if structure is None else structure(params)
 
-        def body(carry):
-            t, values, bad = carry
+        def tile(t):
             one = jax.lax.dynamic_index_in_dim(slots, t, keepdims=False)
             mine = None if own is None else own[one[:, 1].repeat(1 << shape.slot_bits)]
             if known is None:
@@ -163,12 +163,12 @@ def run_tiles(
             if score is not None:
                 out = score(out, mine)
             lost = jnp.sum(~kept(out), dtype=jnp.int32)
-            return t + 1, values.at[t].set(out.astype(shape.dtype)), bad.at[t].set(lost)
+            return out.astype(shape.dtype), lost
 
         T = slots.shape[0]
         values = jnp.zeros((T, shape.rows, shape.outputs), shape.dtype)
-        first = (jnp.int32(0), values, jnp.zeros((T,), jnp.int32))
-        return jax.lax.while_loop(lambda carry: carry[0] < tiles[0], body, first)[1:]
+        room = (values, jnp.zeros((T,), jnp.int32))
+        return tile_by_tile(tile, room, tiles[0], counted_on(mesh))
 
     on_one_device = over_tiles(on_one_device, mesh, (False,) * 6 + (True,) * 2)
     return on_one_device(params, x, donors, players, masks, own, tiles, slots)
