@@ -168,7 +168,8 @@ def run_tiles(
         T = slots.shape[0]
         values = jnp.zeros((T, shape.rows, shape.outputs), shape.dtype)
         room = (values, jnp.zeros((T,), jnp.int32))
-        return tile_by_tile(tile, room, tiles[0], counted_on(mesh))
+        values, bad = tile_by_tile(tile, room, tiles[0], counted_on(mesh))
+        return values, bad
 
     on_one_device = over_tiles(on_one_device, mesh, (False,) * 6 + (True,) * 2)
     return on_one_device(params, x, donors, players, masks, own, tiles, slots)
