@@ -13,6 +13,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from structured_kernels import after_layer, averaging, dense_layer, f32, i32, u32
 
 from xaijax_kernels.engine.reduce import reduce_pairs, reduce_pieces
+from xaijax_kernels.engine.seeds import runs_of_tile
 from xaijax_kernels.engine.tiles import TileShape, Traced, over_tiles, run_tiles
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects
 from xaijax_kernels.rules.pulls import PullShape, run_pulls
@@ -67,6 +68,15 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
         "run_tiles",
         partial(run_tiles, once.one_output, lone, mesh, chosen=True),
         (NETWORK, f32(N, P), f32(B, P), i32(P), split(i32(devices)), slots, None, f32(N, 1)),
+    )
+    tiles = split(i32(T, runs_of_tile(P, BITS) + 1, 4))
+    yield (
+        "run_tiles",
+        partial(run_tiles, network, shape, mesh),
+        (
+            *(NETWORK, f32(N, P), f32(B, P), i32(P), split(i32(devices)), tiles),
+            *(None, None, i32(T * S, SLOT_COLUMNS)),
+        ),
     )
     yield from pulls(mesh, split, T)
     yield from averaging(mesh, split, T)

@@ -64,6 +64,8 @@ SCRIPT = """
 import test_even_devices as own
 from xaijax.games.engine import dispatch
 
+from xaijax_kernels.engine import turns
+
 dealt, shares = dispatch.dealt, []
 def noted(*given):
     place, counts = dealt(*given)
@@ -75,6 +77,8 @@ for way in own.WAYS:
         shares.clear()
         out[f"{way} {devices}"] = own.explained(way, devices)
         out[f"{way} {devices} shares"] = np.sum(shares, axis=0)
+turns.counted = lambda platform: True
+out["pairs as on GPUs"] = own.explained("pairs", 8)
 """
 
 
@@ -83,6 +87,7 @@ def test_eight_devices_share_evenly_and_keep_the_bits(tmp_path) -> None:
     found = eight_devices.outcome(SCRIPT, tmp_path)
     for way in WAYS:
         one = found[f"{way} 1"]
+        assert way != "pairs" or found["pairs as on GPUs"].tobytes() == one.tobytes()
         assert one[N : N + CALLS].tobytes() == one[:CALLS].tobytes()
         for devices in (3, 8):
             assert found[f"{way} {devices}"].tobytes() == one.tobytes(), (way, devices)

@@ -82,3 +82,26 @@ def test_no_loop_of_a_run_asks_the_host(run: str, monkeypatch: pytest.MonkeyPatc
     for name, text in texts.items():
         assert not unknown_loops(text), name
         assert "callback" not in text and "f64" not in text, name
+
+
+OPTIONS = {"values": {}, "linked": {"link": np.arctan}, "listed": {"estimator": "kernel"}}
+
+
+@pytest.mark.parametrize("asked", OPTIONS)
+@pytest.mark.parametrize("values", [2, 3, None])
+@pytest.mark.parametrize("structure", ["plain", None])
+def test_the_bits_are_those_of_a_cpu(
+    asked: str, values: int | None, structure: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slots made on the device, masked tiles: several dispatches, the last one partly filled."""
+    f, found = network(6), []
+    for known in (True, False):
+        count_turns(known, monkeypatch)
+        model = xj.as_model(f, structure=structure)
+        budget = {"budget": 24} if asked == "listed" else {}
+        explainer = xj.Explainer(model, rows(9, values), tile=256, **OPTIONS[asked], **budget)
+        found.append(explainer(rows(300, values), progress=False))
+    one, other = found
+    assert one.stats["model_calls"] == other.stats["model_calls"]
+    assert one.values.tobytes() == other.values.tobytes()
+    assert one.base_values.tobytes() == other.base_values.tobytes()

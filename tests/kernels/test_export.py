@@ -45,6 +45,7 @@ from xaijax_kernels.engine.hybrids import (
 )
 from xaijax_kernels.engine.listed import group_means, list_means
 from xaijax_kernels.engine.one_output import LEAST_COLUMNS, one_output
+from xaijax_kernels.engine.seeds import runs_of_tile, slots_of
 from xaijax_kernels.engine.tables import put
 from xaijax_kernels.games.semivalues import semivalue, shapley_weights
 from xaijax_kernels.rules.perturbed_rows import Space, mixed, perturbed, place_of
@@ -81,6 +82,9 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
         yield "kept_players", partial(kept_players, P, BITS, kind=kind), arguments[2:]
     yield "corner_masks", partial(corner_masks, P, BITS), (i32(S, SLOT_COLUMNS),)
     yield "listed_masks", partial(listed_masks, P, BITS), (i32(S, SLOT_COLUMNS), masks)
+    tile = i32(runs_of_tile(P, BITS) + 1, 4)
+    make = partial(slots_of, slots=S, slot_bits=BITS)
+    yield "slots_of", make, (tile, i32(2 * S, SLOT_COLUMNS))
     yield "of_columns", of_columns, (bools_of_players, i32(2 * P))
     yield "group_means", partial(group_means, slot=16), (f32(8 * R, K), f32(B))
     bools = (jax.ShapeDtypeStruct((N, B), bool), jax.ShapeDtypeStruct((Q, P), bool))

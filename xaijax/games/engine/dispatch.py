@@ -51,24 +51,25 @@ class Dispatches:
         self,
         program: Any,
         before: tuple[Any, ...],
-        work: Iterable[tuple[Any, np.ndarray]],
+        work: Iterable[tuple[Any, ...]],
         after: tuple[Any, ...] = (),
         threads: int = 1,
     ) -> Iterator[UnderWay]:
-        """The dispatches of work, (what it is known by, tiles [n, ...], n <= T) each, in order.
+        """The dispatches of work, in order: what one is known by, its tiles [n, ...] with n <= T,
+        and what else is its own.
 
-        The program takes (*before, counts, tiles, *after). threads: dispatches that are one call of
-        the model, cut for the threads that run them.
+        The program takes (*before, counts, tiles, *after, *what is the dispatch's own).
+        threads: dispatches that are one call of the model, cut for the threads that run them.
         """
         waiting: deque[UnderWay] = deque()
-        for n, (asked, tiles) in enumerate(work):
+        for n, (asked, tiles, *own) in enumerate(work):
             place, counts = dealt(len(tiles), self.tiles, self.mesh.size, self.clock.tiles)
             self.clock.tiles += len(tiles)
             if len(tiles) < self.tiles:
                 filled, tiles = tiles, np.zeros((self.tiles, *tiles.shape[1:]), tiles.dtype)
                 tiles[place] = filled
             self.clock.model_calls += n % threads == 0
-            results = beside(program, (*before, counts, tiles, *after))
+            results = beside(program, (*before, counts, tiles, *after, *own))
             waiting.append(UnderWay(asked, place, results))
             if len(waiting) > self.ahead:
                 yield waiting.popleft()
