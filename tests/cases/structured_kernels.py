@@ -28,6 +28,7 @@ from xaijax_kernels.structures.crossed import (
 from xaijax_kernels.structures.dense import WHOLE_ROWS, Dense, sums_of_choices
 from xaijax_kernels.structures.drawn import drawn_scores
 from xaijax_kernels.structures.leaves import broken, paid
+from xaijax_kernels.structures.listed_means import ListShape, listed_means
 from xaijax_kernels.structures.named import in_blocks, xaijax_gaussian_sums
 from xaijax_kernels.structures.product import Boxes, Gaussians, Product
 
@@ -100,6 +101,16 @@ def averaging(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
         run = partial(mean_tables, of, head, None, jnp.isfinite, shape, mesh)
         work = (split(i32(mesh.size)), split(i32(T, 2)))
         yield "mean_tables", run, (params, f32(N, P), *donors, *work)
+
+
+def listing(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
+    """The mean over donors of listed coalitions, split in the same way."""
+    shape = ListShape(P, 4, 2, 3, 2, K, "float32")
+    donors = (f32(3, shape.donors, P), f32(3, shape.donors), i32(P), u32(48, 1))
+    for of, head, params, _ in STRUCTURES[:2]:
+        run = partial(listed_means, of, head, None, jnp.isfinite, shape, mesh)
+        work = (split(i32(mesh.size)), split(i32(T, 4)))
+        yield "listed_means", run, (params, f32(N, P), *donors, *work)
 
 
 def structured_kernels() -> Iterator[Case]:

@@ -25,6 +25,7 @@ from structured_kernels import (
     dense_layer,
     f32,
     i32,
+    listing,
     structured_kernels,
     u32,
 )
@@ -107,6 +108,7 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
     )
     yield from pulls(mesh, split, T)
     yield from averaging(mesh, split, T)
+    yield from listing(mesh, split, T)
     walk = WalkShape(P, 2, 3, 4, K, "float32")
     fixed = (NETWORK, f32(N, P), f32(2, 3, P), f32(2, 3), i32(4, P), split(i32(devices)))
     yield (

@@ -4,6 +4,7 @@ Reading order:
 
     averaged       v(S) of all coalitions, with the mean over donors taken on the device
     crossed        a few coalitions of every instance beside all distinct donors
+    listed_means   a list of coalitions by a layer that adds, with the mean over donors
     drawn          draws that each have an instance and a donor of their own, by an additive layer
     columnwise     columns made of one column each (scaled, encoded), before a layer
     named          sums of products that a trace shows by name, and the layer of each
