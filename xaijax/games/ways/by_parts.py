@@ -32,6 +32,7 @@ from xaijax_kernels.structures.listed_means import ListShape
 
 FEWEST_DONORS = 4  # x's part of a coalition is made once for all of them
 ROWS_OF_TILE = 1 << 12  # beside each instance: the donors' parts of so many rows are kept
+NUMBERS_OF_TILE = 1 << 20  # of these parts, where a usual tile has fewer rows
 INSTANCES = 16  # of a tile
 TILES = 16  # in a dispatch
 SHARE = 16  # of the memory that results may take
@@ -98,14 +99,15 @@ class Listed:
         self.segments = -(-donors // block)
         together = min(bucket(-(-donors // self.segments)), block)
         coalitions = block // together
-        blocks = max(1, min(tile.rows, ROWS_OF_TILE) // block)
+        most = min(ROWS_OF_TILE, max(tile.rows, NUMBERS_OF_TILE // known.width))
+        blocks = max(1, most // block)
         held = coalitions * blocks * tile.outputs * 2 * programs.donors.itemsize
-        most = max(1, setting.max_memory // SHARE // (LOOK_AHEAD + 1) // held)
-        instances = min(INSTANCES, most)
+        fits = max(1, setting.max_memory // SHARE // (LOOK_AHEAD + 1) // held)
+        instances = min(INSTANCES, fits)
         dims = together, coalitions, blocks, instances, tile.outputs
         self.shape = ListShape(tile.P, *dims, tile.dtype)
         devices = programs.mesh.size
-        self._tiles = -(-max(1, min(TILES, most // instances)) // devices) * devices
+        self._tiles = -(-max(1, min(TILES, fits // instances)) // devices) * devices
         self.most = programs.listed + self.shape.coalitions
 
     def means(
