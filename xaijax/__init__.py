@@ -73,6 +73,7 @@ from xaijax.methods.qii.qii import QII as QII
 from xaijax.methods.qii.samples_needed import samples_needed as samples_needed
 from xaijax.models import FirstLayer as FirstLayer
 from xaijax.models import Model as Model
+from xaijax.models import Split as Split
 from xaijax.models import Translation as Translation
 from xaijax.models import as_jax as as_jax
 from xaijax.models import as_model as as_model

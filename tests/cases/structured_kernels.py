@@ -25,11 +25,14 @@ from xaijax_kernels.structures.crossed import (
     value_table,
     whole_answers,
 )
-from xaijax_kernels.structures.dense import WHOLE_ROWS, Dense, sums_of_choices
+from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.drawn import drawn_scores
 from xaijax_kernels.structures.leaves import broken, paid
+from xaijax_kernels.structures.listed_means import ListShape, listed_means
 from xaijax_kernels.structures.named import in_blocks, xaijax_gaussian_sums
 from xaijax_kernels.structures.product import Boxes, Gaussians, Product
+from xaijax_kernels.structures.summed import Summed
+from xaijax_kernels.structures.sums import WHOLE_ROWS, corners_of_sums, sums_of_choices
 
 Case = tuple[str, Callable[..., Any], tuple[Any, ...]]
 
@@ -62,6 +65,16 @@ def after_layer(params: Any, hidden: jax.Array) -> jax.Array:
     return jnp.tanh(hidden) @ params[2]
 
 
+def cubes(params: Any) -> Summed:
+    """A layer that is declared: sums of cubes, and of what no column gives."""
+
+    def whole(params: Any, rows: jax.Array) -> jax.Array:
+        return (rows**3 + 0.5) @ params[0] + params[1][None]
+
+    zero = whole(params, jnp.zeros((1, P), "float32"))[0]
+    return Summed(params, zero, whole, float(P * H), "split", linear=False)
+
+
 def logarithms(params: Any) -> Columnwise:
     return Columnwise(dense_layer(params), params, lambda p, rows: jnp.log1p(rows), tuple(range(P)))
 
@@ -87,6 +100,7 @@ SUMS = (f32(L, K), f32(K))
 STRUCTURES = (
     (dense_layer, after_layer, LAYER, H),
     (logarithms, after_layer, LAYER, H),
+    (cubes, after_layer, LAYER, H),
     (gaussians, after_sums, (f32(L, P), f32(), *SUMS), L),
     (boxes, after_sums, (f32(L, P), f32(L, P), *SUMS), L),
 )
@@ -102,9 +116,27 @@ def averaging(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
         yield "mean_tables", run, (params, f32(N, P), *donors, *work)
 
 
+def listing(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
+    """The mean over donors of listed coalitions, split in the same way."""
+    shape = ListShape(P, 4, 2, 3, 2, K, "float32")
+    donors = (f32(3, shape.donors, P), f32(3, shape.donors), i32(P), u32(48, 1))
+    for of, head, params, _ in STRUCTURES[:3]:
+        run = partial(listed_means, of, head, None, jnp.isfinite, shape, mesh)
+        work = (split(i32(mesh.size)), split(i32(T, 4)))
+        yield "listed_means", run, (params, f32(N, P), *donors, *work)
+
+
 def structured_kernels() -> Iterator[Case]:
     yield "slot_players", partial(slot_players, P, BITS), (i32(S, 3 + 1),)
     yield "sums_of_choices", sums_of_choices, (f32(S, 1, H), f32(S, BITS, 2, H))
+    times = partial(
+        corners_of_sums,
+        lambda rows: rows[:, :1] + jnp.zeros(H, "float32"),
+        jnp.zeros(H, "float32"),
+        8,
+    )
+    sums = partial(times, jnp.sin)
+    yield "corners_of_sums", sums, (f32(S, P), f32(S, P), bools(S, BITS + 1, P))
     yield "in_blocks", partial(in_blocks, jnp.sin), (f32(3 * R, P),)
     yield "gaussian_sums", xaijax_gaussian_sums, (f32(R, P), f32(L, P), f32(), *SUMS)
     leaf = (i32(L, 2), i32(L, 2), f32(L, 2), f32(L, 2))

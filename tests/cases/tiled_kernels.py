@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
-from structured_kernels import after_layer, averaging, dense_layer, f32, i32, u32
+from structured_kernels import after_layer, averaging, dense_layer, f32, i32, listing, u32
 
 from xaijax_kernels.engine.reduce import reduce_pairs, reduce_pieces
 from xaijax_kernels.engine.seeds import runs_of_tile
@@ -80,6 +80,7 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
     )
     yield from pulls(mesh, split, T)
     yield from averaging(mesh, split, T)
+    yield from listing(mesh, split, T)
     walk = WalkShape(P, 2, 3, 4, K, "float32")
     fixed = (NETWORK, f32(N, P), f32(2, 3, P), f32(2, 3), i32(4, P), split(i32(devices)))
     yield (

@@ -117,8 +117,8 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     yield "replicate_sums", replicate_sums, replicates
     yield "semivalue", partial(semivalue, p=shapley_weights(P)), (f32(N, 1 << P, K),)
     groups = (f32(2, N, P), f32(3, B, P), f32(3, B))
-    yield "exact", partial(exact, after_layer, p=shapley_weights(P)), groups
-    yield "over_orders", partial(over_orders, after_layer), (*groups, i32(2, P))
+    yield "exact", partial(exact, jnp.tanh, p=shapley_weights(P)), groups
+    yield "over_orders", partial(over_orders, jnp.tanh), (*groups, i32(2, P))
 
 
 CASES = [

@@ -83,6 +83,7 @@ def listed(game: Game, C: int, rows: np.ndarray, planned: Planned) -> None:
     for first, differs in game.ask.differing(rows):
         own = rows[first : first + len(differs)]
         planned.add(own, asked.coming(backend, own, None if random else differs))
+    planned.structure = asked.structure or planned.structure
 
 
 def walked(game: Game, D: int, rows: np.ndarray, planned: Planned) -> None:

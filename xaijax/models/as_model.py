@@ -25,6 +25,7 @@ from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.model import Model
 from xaijax.models.structure import declared
 from xaijax.models.structure.declared import FirstLayer
+from xaijax.models.structure.split import Split
 from xaijax.models.translations.bridged import Bridged
 from xaijax.models.translations.centre import Centre
 from xaijax.models.translations.translated import Comparison, InJax, Made, head_of, in_jax
@@ -48,7 +49,7 @@ def as_model(
     max_rows: int | None = None,
     timeout: float | None = None,
     precision: Literal["float32", "tf32", "float64"] = "float32",
-    structure: FirstLayer | Literal["plain"] | None = None,
+    structure: FirstLayer | Split | Literal["plain"] | None = None,
     nonfinite: Literal["raise", "propagate"] = "raise",
     state: Any = None,
 ) -> Model:
@@ -109,9 +110,10 @@ def as_model(
             jax_enable_x64). Host models get the dtypes given, and are averaged in float64.
         structure: what is known of how a JAX model is built, so that coalitions cost less than
             whole rows (docs/structures.md). None: what is found in its trace: a dense first layer,
-            a sum of products, an additive model or trees. A `FirstLayer`: this layer. "plain":
-            nothing; the model answers whole rows. It is compared with the model on probe rows and
-            mixtures of them. stats["structure"] says what answered.
+            a convolution, a sum of products, an additive model or trees. A `FirstLayer` or a
+            `Split`: what it declares. "plain": nothing; the model answers whole rows. It is
+            compared with the model on probe rows and mixtures of them. stats["structure"] says what
+            answered.
         nonfinite: "raise": a NaN or infinite answer is an error. "propagate": it passes through.
         state: of an Equinox module or a Haiku function that has one. Read, never written.
 

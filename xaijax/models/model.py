@@ -325,9 +325,11 @@ class Model:
         """Host models: the checked answer to one call, float64 [R, K]; first: place in the run."""
         return answer_host(self, rows, first, outputs)
 
-    def both_answers(self, structure: Structure, rows: Any) -> tuple[np.ndarray, np.ndarray]:
-        """(the structure's answers to whole rows, the model's own), float64 [R, K]; once probed."""
-        return both_answers(self, structure, rows)
+    def both_answers(
+        self, structure: Structure, rows: Any, hybrids: tuple[Any, np.ndarray] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(the structure's answers to rows, or to hybrids of them, the model's own) [R, K]."""
+        return both_answers(self, structure, rows, hybrids)
 
     def sensitivity(self, structure: Structure, rows: Any) -> np.ndarray:
         """How far rounding may take the structure's answers to whole rows, float64 [R, K]."""

@@ -56,10 +56,10 @@ def widest_layer(jaxpr: Any, rows: int, apart: Container[str] = ()) -> int:
 
 
 def multiplications(jaxpr: Any, rows: int) -> float:
-    """Of one row, in the products of matrices of a model traced with `rows` rows.
+    """Of one row, in the products and convolutions of a model traced with `rows` rows.
 
-    A loop's body counts once, and a convolution not at all: what is left out only makes a first
-    layer's share of the model look larger than it is.
+    A loop's body counts once: what is left out only makes a first layer's share of the model look
+    larger than it is.
     """
     total = 0.0
     for equation in jaxpr.eqns:
@@ -68,6 +68,11 @@ def multiplications(jaxpr: Any, rows: int) -> float:
             left = equation.invars[0].aval.shape
             made = math.prod(equation.outvars[0].aval.shape)
             total += made * math.prod(left[axis] for axis in contracted) / rows
+        if equation.primitive.name == "conv_general_dilated":
+            kernel = equation.invars[1].aval.shape
+            outputs = kernel[equation.params["dimension_numbers"].rhs_spec[0]]
+            made = math.prod(equation.outvars[0].aval.shape)
+            total += made * math.prod(kernel) / max(1, outputs) / rows
         for value in equation.params.values():
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):

@@ -80,6 +80,13 @@ class Layer(Protocol):
         ...
 
     @property
+    def by_columns(self) -> bool:
+        """Whether each column has a part of its own. False: only the columns of a player together
+        have one, as the layer is declared; then no column may be moved by itself either.
+        """
+        return True
+
+    @property
     def slot_bits(self) -> tuple[int, ...]:
         """log2 of the rows of slots, ascending; each takes a program (see `Questions.packs`)."""
         ...

@@ -51,6 +51,11 @@ class Columnwise(Layer):
         return self.inner.adds
 
     @property
+    def by_columns(self) -> bool:
+        """See `Layer.by_columns`."""
+        return self.inner.by_columns
+
+    @property
     def slot_bits(self) -> tuple[int, ...]:
         """See `Layer.slot_bits`."""
         return self.inner.slot_bits

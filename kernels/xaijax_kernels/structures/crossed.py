@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from xaijax_kernels.structures.base import Layer
-from xaijax_kernels.structures.dense import WHOLE_ROWS
+from xaijax_kernels.structures.sums import WHOLE_ROWS
 
 INSTANCES, DONORS = 128, 32  # of one call of the head: 2^12 rows
 

@@ -1,10 +1,5 @@
 """A dense first layer at the corners of a pair: head(z W + b), one addition a unit and corner.
 
-The layer is a sum over columns, so the corners of a slot are sums of what its players add, each
-with x's values or the donor's: each bit doubles what is there. Not the donor's layer and changes
-x - b: with a donor's 99999999 in one column the layer of a corner that keeps x's value there would
-be a difference of large numbers.
-
 Letters: S slots of 2^s corners, F columns, H units, R rows.
 """
 
@@ -19,30 +14,7 @@ import numpy as np
 
 from xaijax_kernels.structures.base import Affine, Background, Head, Layer
 from xaijax_kernels.structures.closed_forms import Additive
-
-# A product rounds its last few rows in another way, and a pair's bits must not depend on its place.
-WHOLE_ROWS = 256
-BLOCK = 1 << 14  # numbers of the layer that are made at a time: half of a core's fast memory
-TOGETHER = 3  # choices that one step of a compiled program adds up
-
-
-def sums_of_choices(start: jax.Array, choices: jax.Array) -> jax.Array:
-    """start [S, 1, H] plus one of each two choices [S, t, 2, H]; [S, 2^t, H], bit i says which."""
-    S, _, H = start.shape
-    tables = []
-    for first in range(0, max(1, choices.shape[1]), TOGETHER):
-        own = choices[:, first : first + TOGETHER]
-        t = own.shape[1]
-        out = (jnp.zeros_like(start) if first else start).reshape(S, *[1] * t, H)
-        for i in range(t):  # bit 0 is the last axis but that of the units
-            out = out + own[:, i].reshape(S, *(2 if j == i else 1 for j in reversed(range(t))), H)
-        tables.append(out.reshape(S, 1 << t, H))
-    if len(tables) > 1:  # written out, or each is made again for each row of the next
-        tables = list(jax.lax.optimization_barrier(tuple(tables)))
-    out = tables[0]
-    for table in tables[1:]:
-        out = (table[:, :, None] + out[:, None]).reshape(S, -1, H)
-    return out
+from xaijax_kernels.structures.sums import WHOLE_ROWS, corners_of_sums, rows_of_block
 
 
 @final
@@ -96,45 +68,12 @@ class Dense(Layer):
 
     def block(self, rows: int) -> int:
         """See `Layer.block`."""
-        fits = 1 << max(0, (BLOCK // self.width).bit_length() - 1)
-        return min(rows, max(WHOLE_ROWS, fits))
+        return min(rows, max(WHOLE_ROWS, rows_of_block(self.width)))
 
     def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
         """See `Layer.corners`."""
-        S, Q, F = kept.shape
-        s, H = Q - 1, self.width
-        own, always = kept[:, :s], kept[:, s:]
-        never = ~kept.any(axis=1, keepdims=True)
-        same = jnp.where(always, x[:, None], jnp.where(never, donors[:, None], 0))
-        either = jnp.stack([donors, x], axis=1)[:, None]  # [S, 1, 2, F]
-        either = jnp.where(own[:, :, None], either, 0).reshape(S, 2 * s, F)
-        rows = jnp.concatenate([same, either], axis=1)
-        terms = self._times(rows.reshape(-1, F)).reshape(S, 2 * s + 1, H)
-        start, terms = terms[:, :1] + self.bias, terms[:, 1:].reshape(S, s, 2, H)
-        # A block stays in a core's fast memory from the sums to the head: the low bits of one
-        # corner index, or a few whole slots.
-        rows_of_block = self.block(S << s)
-        low = min(s, rows_of_block.bit_length() - 1)
-        together = rows_of_block >> low
-        # Tables of a few bits each, of all slots at once: a block is then one addition a number.
-        zero, half = jnp.zeros_like(start), low // 2
-        first = sums_of_choices(start, terms[:, :half])  # [S, 2^half, H]
-        second = sums_of_choices(zero, terms[:, half:low])  # [S, 2^(low - half), H]
-        high = sums_of_choices(zero, terms[:, low:])  # [S, 2^(s - low), H]
-        # Written out, or the compiler makes the tables again for each of their sums.
-        tables = jax.lax.optimization_barrier((first, second, high))
-
-        def few(slots: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-            first, second, high = slots  # of `together` slots
-            sums = (second[:, :, None] + first[:, None]).reshape(together, -1, H)
-            if low == s:
-                return head(sums.reshape(-1, H))
-            return jax.lax.map(lambda h: head(sums[0] + h), high[0])
-
-        if together == S:
-            return few(tables).reshape(S << s, -1)
-        tables = tuple(a.reshape(-1, together, *a.shape[1:]) for a in tables)
-        return jax.lax.map(few, tables).reshape(S << s, -1)
+        rows = self.block(len(kept) << (kept.shape[1] - 1))
+        return corners_of_sums(self._times, self.bias, rows, head, x, donors, kept)
 
     def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
         """See `Layer.part`."""

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xaijax.core.errors import ModelOutputError
+from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.core.once import once
 from xaijax.games.asking.asked import Asked
 from xaijax.games.engine.probed import Probed
 
 Ends = tuple[np.ndarray, np.ndarray]  # the smallest and the largest answer, [K] each
+LEAST_HYBRIDS = 128
 ROWS = 1 << 14  # looked at together: a memory map is read in pieces
 
 
@@ -36,7 +37,10 @@ def whole_answers(ask: Asked) -> WholeAnswers:
 
     ask: the questions of these games (`questions.Questions`), of a model with a structure.
     """
-    found = _checked(ask.probed, ask.codes, lambda n: f"X row {n}", _of_donors(ask.probed))
+    ends = _of_donors(ask.probed)
+    found = _checked(ask.probed, ask.codes, lambda n: f"X row {n}", ends)
+    if not ask.probed.known.by_columns:
+        _hold_players(ask, ends)
     return WholeAnswers(ask.with_offset(found.answers), found.allowed)
 
 
@@ -93,6 +97,46 @@ def _checked(
         answers.append(own)
         allowed.append(slack)
     return WholeAnswers(np.concatenate(answers), np.concatenate(allowed))
+
+
+def _hold_players(ask: Asked, ends: Ends) -> None:
+    """Raise InputError where a layer that is declared to be a sum over players is none.
+
+    A hybrid of each instance, LEAST_HYBRIDS at least, by its parts and by the model. The probe knew
+    no players, and compared whole rows alone.
+    """
+    probed, replacement = ask.probed, ask.setting.replacement
+    rng, agreement = np.random.default_rng(0), probed.findings.agreement
+    assert agreement is not None
+    instance = np.arange(max(ask.N, LEAST_HYBRIDS)) % ask.N
+    for first in range(0, len(instance), ROWS):
+        here = instance[first : first + ROWS]
+        x = np.asarray(ask.codes[here])
+        donors = replacement.codes[rng.integers(len(replacement.codes), size=len(here))]
+        kept = rng.random((len(here), ask.P)) < 0.5
+        none = np.zeros((len(here), 1), bool)
+        own = np.concatenate([kept, none, ~none], axis=1)[:, ask.setting.code_players]
+        rows, others = (replacement.table.asked(codes) for codes in (x, donors))
+        found, whole = probed.setting.model.both_answers(probed.structure, rows, (others, own))
+        spread = _spread(whole, ends)
+        slack = agreement.allowed(whole, spread)
+        wrong = _apart(found, whole, slack)
+        if len(wrong):
+            mixed = np.where(own, x, donors)[wrong]
+            moved = _sensitivity(probed, mixed, whole[wrong], spread[wrong])
+            slack[wrong] = np.fmax(slack[wrong], moved)
+            wrong = _apart(found, whole, slack)
+        if len(wrong):
+            m = int(wrong[0])
+            names = [ask.setting.players.names[p] for p in np.flatnonzero(kept[m])]
+            raise InputError(
+                f"structure= does not describe {probed.setting.model.name}: first of the "
+                "xaijax.Split is no sum over the players of parts that depend on one player each. "
+                f"Its parts of X row {int(here[m])} with {names} kept, the others of a background "
+                f"row, make {found[m, 0]:.9g}, but the model gives {whole[m, 0]:.9g}. Move what "
+                "mixes players from first= into rest=, unite them in players=, or leave structure= "
+                "out."
+            )
 
 
 def refuse_other(ask: Asked, structure: str, full: np.ndarray) -> None:

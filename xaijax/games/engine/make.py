@@ -66,7 +66,7 @@ def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:
         most_rows=most_rows,
         default_tiles=TILES_PER_DISPATCH,
         max_memory=setting.max_memory,
-        weights=None if probed.found is not None else weights_of(probe.jaxpr),
+        weights=None if probed.spares else weights_of(probe.jaxpr),
     )
     assert model.apply is not None
     programs = Programs(

@@ -21,7 +21,7 @@ from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.probed import Probed
 from xaijax.games.measure.replacement import agreement_codes
 from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answers
-from xaijax_kernels.structures.dense import WHOLE_ROWS
+from xaijax_kernels.structures.sums import WHOLE_ROWS
 
 SHARE = 16  # of the memory that a table may take
 

@@ -25,6 +25,7 @@ from xaijax_kernels.engine.tiles import SMALLEST_TILE, TileShape, Traced, over_t
 from xaijax_kernels.engine.turns import counted_on
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.structures.base import Structure
+from xaijax_kernels.structures.listed_means import ListShape, listed_means
 
 MOST_ANSWERS = 1 << 23  # numbers of a dispatch, where a row has more answers than scores
 OF_PAIRS = ("corners", "structured", "mixed")  # kinds of slots that pairs have
@@ -174,14 +175,29 @@ class Programs:
 
     def mean_tables(self, means: MeansShape, arguments: tuple[Any, ...]) -> Recipe:
         """Of the program that averages the structure's corners over donors; see `averaged`."""
-        known, score = self._structure, self._score
-        assert known is not None
+        known, score = self.structure, self._score
         kept = jnp.isfinite if score is None else score.kept
         head = self._head(known, means.rows)
         run = partial(mean_tables, known.of, head, score, kept, means, self.mesh)
         key = ("averaged", known, score, means)
         what = "a dispatch of averaged tables"
         return Recipe(key, run, arguments, what=what, ahead=LOOK_AHEAD, results=self.results)
+
+    def listed_means(self, means: ListShape, arguments: tuple[Any, ...]) -> Recipe:
+        """Of the program that averages listed coalitions over donors; see `listed_means`."""
+        known, score = self.structure, self._score
+        kept = jnp.isfinite if score is None else score.kept
+        hidden = self.compiled.head(known, self.params, means.rows, self.donors.dtype)
+        run = partial(listed_means, known.of, hidden, score, kept, means, self.mesh)
+        key = ("listed means", known, score, means)
+        what = "a dispatch of listed coalitions"
+        return Recipe(key, run, arguments, what=what, ahead=LOOK_AHEAD, results=self.results)
+
+    @property
+    def structure(self) -> Structure:
+        """What is known of the model, where something is."""
+        assert self._structure is not None
+        return self._structure
 
     def _head(self, known: Structure, rows: int) -> Callable[[Any, jax.Array], jax.Array]:
         """The rest of a model whose structure is known, for the rows that it takes at a time."""

@@ -242,8 +242,16 @@ class AskedModel(Protocol):
         """On the host: the checked answer to one call, float64 [R, K]."""
         ...
 
-    def both_answers(self, structure: Structure, rows: Any) -> tuple[np.ndarray, np.ndarray]:
-        """(the structure's answers to whole rows, the model's own), float64 [R, K]."""
+    def both_answers(
+        self,
+        structure: Structure,
+        rows: Any,
+        hybrids: tuple[Any, np.ndarray] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(the structure's answers to whole rows, the model's own), float64 [R, K].
+
+        hybrids: (donors, bool [R, F] which columns are kept of the rows); None: all of them.
+        """
         ...
 
     def sensitivity(self, structure: Structure, rows: Any) -> np.ndarray:

@@ -21,7 +21,8 @@ made of the corners of pairs as in 3.
    with the instances by the model's structure, where its table of values fits the memory; else
    each distinct donor once.
 2. corners of pairs, for instances where they are at most three quarters of the list's rows.
-3. the list: one row for each coalition and donor.
+3. sums of parts, by a layer that adds and spares enough of the model, beside four donors or more.
+4. the list: one row for each coalition and donor.
 
 **Orders** of players: walked by a first layer, where it may be (`Questions.walks`); else as listed
 coalitions.
@@ -49,6 +50,7 @@ from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.player_values import Values
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.ways.averaged import ByAveragedTables
+from xaijax.games.ways.by_parts import ByParts
 from xaijax.games.ways.closed_form import ByClosedForm, affine_head, closed_form
 from xaijax.games.ways.coming import Coming, Means
 from xaijax.games.ways.corners import ByPairs
@@ -129,8 +131,8 @@ def listed(ask: Questions, masks: Masks, K: int, few: bool) -> list[ListWay]:
 
 
 def in_parts(ask: Questions, masks: Masks, K: int) -> ListOfCoalitions:
-    """A list of coalitions, whose instances are asked by corners or by rows."""
-    return ListOfCoalitions(ask, [ByCorners(ask), ByRows(ask)], masks, K)
+    """A list of coalitions, whose instances are asked by corners, by a layer or by rows."""
+    return ListOfCoalitions(ask, [ByCorners(ask), ByParts(ask), ByRows(ask)], masks, K)
 
 
 def walked(ask: Questions) -> bool:

@@ -69,8 +69,31 @@ class Part:
         return None if self.of_all is None else self.of_all[self.instances][:, self.donors]
 
 
+class WayOfList(Protocol):
+    """How some instances of a list are asked."""
+
+    @property
+    def structure(self) -> str | None:
+        """The name of what answers in place of the whole model; None: the model does."""
+        ...
+
+    def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
+        """Which of n instances, by C coalitions at a time; bool [n]."""
+        ...
+
+    def of(self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: Part) -> np.ndarray:
+        """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
+        ...
+
+    def coming(self, backend: Backend, C: int, part: Part) -> Coming:
+        """What `of` would ask for."""
+        ...
+
+
 class ByCorners:
     """A pair's corners, where they are fewer than the coalitions."""
+
+    structure: str | None = None
 
     def __init__(self, ask: Questions) -> None:
         self._ask = ask
@@ -114,6 +137,8 @@ class ByCorners:
 class ByRows:
     """One model row for each coalition and donor."""
 
+    structure: str | None = None
+
     def __init__(self, ask: Questions) -> None:
         self._ask = ask
 
@@ -143,12 +168,15 @@ class ByRows:
 
 
 class ByList:
-    """One row for each coalition and donor, or corners of pairs."""
-
-    structure: str | None = None
+    """One row for each coalition and donor, sums of parts, or corners of pairs."""
 
     def __init__(self, ask: Questions, asked: ListOfCoalitions) -> None:
         self._ask, self._asked = ask, asked
+
+    @property
+    def structure(self) -> str | None:
+        """What answered some instances in place of the whole model."""
+        return self._asked.structure
 
     def means(self, chosen: np.ndarray) -> Iterator[Means]:
         """Of the instances `chosen`."""
@@ -164,9 +192,7 @@ class ByList:
 class ListOfCoalitions:
     """The values of one list of coalitions, for a stretch of instances at a time."""
 
-    def __init__(
-        self, ask: Questions, ways: Sequence[ByCorners | ByRows], masks: Masks, K: int
-    ) -> None:
+    def __init__(self, ask: Questions, ways: Sequence[WayOfList], masks: Masks, K: int) -> None:
         """ways: each instance goes to the first that takes it; masks bool [C, P], or what gives
         such an array for a slice.
         """
@@ -174,6 +200,7 @@ class ListOfCoalitions:
         self._B = len(ask.setting.replacement.weights)
         self._most = max(1, min(MOST_ROWS, ask.setting.max_memory // 4 // (16 * K)))
         self._K = K
+        self.structure: str | None = None  # what answered some instances, if the model did not
 
     def of(self, backend: Backend, rows: np.ndarray, differs: np.ndarray | None) -> np.ndarray:
         """Values of the instances `rows` [n], float64 [n, C, K]; differs bool [n, B, P].
@@ -182,6 +209,7 @@ class ListOfCoalitions:
         """
         out = np.zeros((len(rows), len(self._masks), self._K))
         for way, part in self._parts(backend, len(rows), differs):
+            self.structure = self.structure or way.structure
             masks = self._masks[part.coalitions]
             found = way.of(backend, rows[part.instances], masks, part)
             out[part.instances, part.coalitions] += found
@@ -191,6 +219,7 @@ class ListOfCoalitions:
         """What `of` would ask for."""
         each, calls, recipes = np.zeros(len(rows), np.int64), 0, []
         for way, part in self._parts(backend, len(rows), differs):
+            self.structure = self.structure or way.structure
             here = part.coalitions
             own = way.coming(backend, min(here.stop, len(self._masks)) - here.start, part)
             each[part.instances] += own.rows
@@ -200,7 +229,7 @@ class ListOfCoalitions:
 
     def _parts(
         self, backend: Backend, n: int, differs: np.ndarray | None
-    ) -> Iterator[tuple[ByCorners | ByRows, Part]]:
+    ) -> Iterator[tuple[WayOfList, Part]]:
         """What is asked together, and the way that is taken."""
         slot, B, C = 1 << backend.slot_bits, self._B, len(self._masks)
         fits = max(slot, self._most // B // slot * slot)
@@ -208,8 +237,9 @@ class ListOfCoalitions:
         left, taken = np.arange(n), []
         for way in self._ways:  # corners are asked once for each part of the list
             places = way.takes(n, differs, min(step, C))[left]
-            taken.append((way, left[places]))
-            left = left[~places]
+            if places.any():
+                taken.append((way, left[places]))
+                left = left[~places]
         for c in range(0, C, step):
             padded = -(-min(step, C - c) // slot) * slot
             donors = max(1, min(B, self._most // padded))

@@ -81,8 +81,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     if model.structure == PLAIN:  # a copy of a model of which a structure was found
         layer = None
     elif model.structure is not None:
-        layer = model.structure
-        agreement = declared(model, rows, evaluate, programs)
+        layer, agreement = declared(model, rows, evaluate, programs)
     elif layer is not None:
         _, agreement = compare(layer, model, rows, evaluate, programs)
         layer = None if agreement is None else layer
@@ -129,9 +128,14 @@ def _traced(model: Traceable, shape: tuple[int, ...], dtype: np.dtype) -> Kept:
 
 
 def both_answers(
-    model: Any, structure: Structure, rows: np.ndarray
+    model: Any,
+    structure: Structure,
+    rows: np.ndarray,
+    hybrids: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(the structure's answers to whole rows [R, *F], the model's own); float64 [R, K] each.
+
+    hybrids: (donors [R, *F], bool [R, F], which columns are kept of the rows); None: all of them.
 
     By the programs of the probe, so that nothing is compiled for few rows; many go in larger
     blocks.
@@ -142,10 +146,14 @@ def both_answers(
     program = programs["probe"][0]
     found, own = [], []
     for first in range(0, len(rows), size):
-        some = rows[first : first + size]
-        n = len(some)
-        filled = np.concatenate([some, np.repeat(some[-1:], size - n, axis=0)])
-        found.append(by_structure(structure, model, filled, programs)[:n])
+        n = min(size, len(rows) - first)
+        place = first + np.minimum(np.arange(size), n - 1)
+        filled, mixed = rows[place], None
+        if hybrids is not None:
+            mixed = hybrids[0][place], hybrids[1][place]
+        found.append(by_structure(structure, model, filled, programs, mixed)[:n])
+        if mixed is not None:
+            filled = np.where(mixed[1].reshape(filled.shape), filled, mixed[0])
         if many:
             whole = run_jax(model.compiled, "apply", model.apply, model.params, filled)
         else:

@@ -86,7 +86,10 @@ def compare(
     every = np.ones((1, flat.shape[1]), bool)
     eps = EPS[model.precision]
     gap, answers = np.zeros(1), []
-    for kept in np.concatenate([every, some]):
+    # Of a declared sum over players it is not known yet who these are: see `whole_rows.py`.
+    known = jax.eval_shape(structure.of, model.params)
+    masks = np.concatenate([every, some]) if known.by_columns else every
+    for kept in masks:
         found, usable = _by_structure(structure, model, flat, donors, kept, programs)
         answer = evaluate(np.where(kept, flat, donors).reshape(R, *shape))
         if found.shape != answer.shape:
@@ -105,12 +108,20 @@ def compare(
 
 
 def by_structure(
-    structure: Structure, model: Any, rows: np.ndarray, programs: dict[Any, Any]
+    structure: Structure,
+    model: Any,
+    rows: np.ndarray,
+    programs: dict[Any, Any],
+    hybrids: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> np.ndarray:
-    """What the structure makes of whole rows [R, *F]; float64 [R, K]."""
+    """What the structure makes of whole rows [R, *F]; float64 [R, K].
+
+    hybrids: (donors [R, *F], kept bool [R, F]), of which the rows are then made.
+    """
     flat = rows.reshape(len(rows), -1)
-    every = np.ones(flat.shape[1], bool)
-    found, _ = _by_structure(structure, model, flat, flat, every, programs)
+    donors, kept = (flat, np.ones(flat.shape[1], bool)) if hybrids is None else hybrids
+    donors = donors.reshape(flat.shape)
+    found, _ = _by_structure(structure, model, flat, donors, kept, programs)
     return found.astype(np.float64).reshape(len(rows), -1)
 
 
@@ -132,7 +143,8 @@ def sensitivity(
             nothing = known.part(x, ~own)
 
             def answer(by: Any) -> Any:
-                part = known.part(x * (1 + by * signs(x.shape[1])).astype(x.dtype), own)
+                own_by = by if known.by_columns else 0.0  # a token is no number that is rounded
+                part = known.part(x * (1 + own_by * signs(x.shape[1])).astype(x.dtype), own)
                 hidden = jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(part, nothing)
                 hidden = hidden * (1 + by * signs(hidden.shape[1])).astype(hidden.dtype)
                 return structure.head(params, hidden).reshape(len(flat), -1)

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.models.base.options import came
 from xaijax.models.base.trace import Selected, traced
 from xaijax.models.structure.agreement import Agreement, Evaluate, compare
+from xaijax.models.structure.split import DeclaredSplit, GivenSplit, Split
 from xaijax_kernels.structures.dense import Dense
 
 PLAIN = "plain"  # the model is asked whole rows
@@ -78,19 +81,26 @@ def ready(
     select: Callable[[Any], Any] | None,
     precision: str,
     name: str,
-) -> DeclaredLayer | str | None:
+) -> DeclaredLayer | GivenSplit | str | None:
     """Read `structure=`; raises InputTypeError, InputError."""
     if structure is None or (isinstance(structure, str) and structure == PLAIN):
         return structure
-    if not isinstance(structure, FirstLayer):
+    if not isinstance(structure, FirstLayer | Split):
         raise InputTypeError(
-            f'structure= must be a xaijax.FirstLayer, "{PLAIN}" or None, got {came(structure)}.'
+            f'structure= must be a xaijax.FirstLayer, a xaijax.Split, "{PLAIN}" or None, got '
+            f"{came(structure)}."
         )
     if backend != "jax":
         raise InputError(
             f"structure= describes functions that JAX traces, and {name} is none. Leave it out: "
             "what is known of an estimator that runs in JAX is found."
         )
+    if isinstance(structure, Split):
+        first, rest = structure.first, structure.rest
+        own_first: Any = first if has_params else lambda _, rows: first(rows)
+        own_rest: Any = rest if has_params else lambda _, hidden: rest(hidden)
+        whole = Selected(traced(own_rest, precision, name), select, precision)
+        return GivenSplit(own_first, whole)
     weights, head = structure.weights, structure.head
     own_weights: Any = weights if has_params else lambda _: weights()
     own_head: Any = head if has_params else lambda _, hidden: head(hidden)
@@ -99,12 +109,30 @@ def ready(
     )
 
 
-def declared(model: Any, rows: Any, evaluate: Evaluate, programs: dict[Any, Any]) -> Agreement:
-    """How nearly the declared structure agrees with the model; rows: the probe's; programs: see
-    `compare`.
+def declared(
+    model: Any, rows: Any, evaluate: Evaluate, programs: dict[Any, Any]
+) -> tuple[DeclaredLayer | DeclaredSplit, Agreement]:
+    """The declared structure, and how nearly it agrees with the model; rows: the probe's; programs:
+    see `compare`.
 
     Raises InputError where it does not describe the model.
     """
+    if isinstance(model.structure, GivenSplit):
+        split = model.structure.shaped(model.params, rows, model.name)
+        if not np.isfinite(np.asarray(jax.jit(split.of)(model.params).bias)).all():
+            raise InputError(
+                f"structure=: first of the xaijax.Split of {model.name} is not finite for a row of "
+                "zeros, by which the part of each player is told. Shift its input there, or leave "
+                "structure= out."
+            )
+        off, agreement = compare(split, model, rows, evaluate, programs)
+        if agreement is None:
+            raise InputError(
+                f"structure= does not describe {model.name}: on {len(rows)} probe rows "
+                f"rest(first(X)) differs from the model ({off}). Mend first= and rest= of the "
+                "xaijax.Split, or leave structure= out."
+            )
+        return split, agreement
     weights, bias = model.structure.weights(model.params)
     F = rows[0].size
     if weights.shape[:1] != (F,) or bias.shape != weights.shape[1:]:
@@ -119,4 +147,4 @@ def declared(model: Any, rows: Any, evaluate: Evaluate, programs: dict[Any, Any]
             f"them head(X W + b) differs from the model ({off}). Fold what is done to the input "
             "before the layer into W and b, or leave structure= out."
         )
-    return agreement
+    return model.structure, agreement

@@ -1,9 +1,9 @@
 """A layer that is found in the trace of a model: f(X) = head(layer(columns made of X)).
 
 The trace is run with stand-ins for the rows (`column_map`). The first step that joins numbers of
-several columns is the layer: a product with a matrix, a sum, or a sum of products that says so by
-its name (`structures/named.py`); what comes after it no longer sees the rows. A model that does
-anything else with its rows has no layer here. What a trace makes twice is made once
+several columns is the layer: a product with a matrix, a convolution, a sum, or a sum of products
+that says so by its name (`structures/named.py`); what comes after it no longer sees the rows. A
+model that does anything else with its rows has no layer here. What a trace makes twice is made once
 (`Repeated`): a decided class comes from the layer of the scores that are looked at with it.
 
 Letters: R rows, F numbers of one instance, flattened, C columns made of them, H units.
@@ -32,6 +32,7 @@ from xaijax.models.structure.column_map import (
     uniform,
     with_rows,
 )
+from xaijax.models.structure.sums import convolution, flattened, sum_over
 from xaijax_kernels.engine.steps import CALLS
 from xaijax_kernels.structures.base import Affine, Layer
 from xaijax_kernels.structures.columnwise import Columnwise
@@ -40,6 +41,7 @@ from xaijax_kernels.structures.named import NAMED
 
 WHOLE = (np.dtype("float32"), np.dtype("float64"))  # a layer of half precision rounds its own way
 MOST_SUMMED = 1 << 20  # numbers of the matrix that says which columns a sum adds up
+MOST_SPREAD = 1 << 14  # of one that is used as a dense layer; past it columns are added up
 
 # What is done at the layer: (the layer, its columns, the output's shape) -> the output.
 AtLayer = Callable[[Layer, Rows, tuple[int, ...]], Any]
@@ -180,6 +182,9 @@ def _with_rows(
     except NoLayer:
         if name == "dot_general":
             return [_product(options, inputs, shape, dtype, layer)]
+        if name == "conv_general_dilated" and dtype in WHOLE:
+            inner, flat = convolution(equation, inputs, dtype)
+            return [layer(inner, flat, shape)]
         if name == "reduce_sum" and dtype in WHOLE:
             return [_sum(inputs[0], options["axes"], shape, dtype, layer)]
         raise
@@ -210,10 +215,11 @@ def _sum(
     C, H = math.prod(rows.shape[1:]), math.prod(shape[1:])
     if C * H > MOST_SUMMED:
         raise NoLayer
+    if C * H > MOST_SPREAD:
+        return layer(*sum_over(rows, axes, H, dtype), shape)
     inner = tuple(1 if axis in axes else n for axis, n in enumerate(rows.shape) if axis)
     unit = np.broadcast_to(np.arange(H).reshape(inner), rows.shape[1:]).ravel()
     weights = np.zeros((C, H), dtype)
     weights[np.arange(C), unit] = 1
-    value = None if rows.value is None else rows.value.reshape(rows.shape[0], C)
-    flat = Rows(rows.owner.ravel(), (rows.shape[0], C), value)
+    flat, _ = flattened(rows)
     return layer(Dense(jnp.asarray(weights), jnp.zeros(H, dtype)), flat, shape)

@@ -1,0 +1,124 @@
+"""v(S) of a list of coalitions by a layer that adds, donors averaged on the way.
+
+The layer of the hybrid of x, the donor b and the coalition S is the part of x that S keeps and the
+part of b that it replaces. The first is one for all donors, the second one for all instances. So a
+hybrid costs one addition a unit, and the rest of the model.
+
+Letters: N instances, F columns, P players, Q coalitions of the list, C coalitions of a tile, in
+blocks that go through the head together, B donors of a segment, G instances of a tile, K scores,
+H units, T tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from xaijax_kernels.engine.hybrids import of_columns
+from xaijax_kernels.engine.reduce import compensated
+from xaijax_kernels.engine.tiles import over_tiles
+from xaijax_kernels.engine.turns import counted_on, folded, tile_by_tile
+from xaijax_kernels.structures.base import Layer
+
+
+@dataclass(frozen=True)
+class ListShape:
+    """The static facts of a tile; hashable, so that it can be a key."""
+
+    P: int
+    donors: int  # B, the last segment padded with weight 0
+    together: int  # coalitions of a block
+    blocks: int  # of a tile
+    instances: int  # G
+    outputs: int  # K
+    dtype: str
+
+    @property
+    def coalitions(self) -> int:
+        """C."""
+        return self.together * self.blocks
+
+    @property
+    def rows(self) -> int:
+        """Hybrids of a block, which go through the head in one call."""
+        return self.together * self.donors
+
+
+def listed_means(
+    structure: Callable[[Any], Layer],  # params -> a layer that adds
+    head: Callable[[Any, jax.Array], jax.Array],
+    score: Callable[[jax.Array, Any], jax.Array] | None,
+    kept_scores: Callable[[jax.Array], jax.Array],
+    shape: ListShape,
+    mesh: Mesh,
+    params: Any,
+    x: jax.Array,  # [N, F]
+    donors: jax.Array,  # [segments, B, F]
+    weights: jax.Array,  # [segments, B], 0 for what fills up
+    players: jax.Array | None,  # int32 [F]; None: player j is column j
+    masks: jax.Array,  # uint32 [Q, ceil(P / 32)], bit 1 = kept from the instance
+    tiles: jax.Array,  # int32 [devices], tiles to run on each device
+    work: jax.Array,  # int32 [T, 4]: first coalition, segment, first instance, how many of them
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Weighted sums over a segment of donors of the scores of some coalitions.
+
+    Returns the sums and what rounding took from them, each [T, G, C, K], and how many scores are
+    bad, int32 [T, G]. Instances past those that a tile has are zeros. head(params, hidden [`rows`,
+    H]) -> [`rows`, A]; score(answers, None) -> [`rows`, K].
+    """
+    G, B, C, K = shape.instances, shape.donors, shape.coalitions, shape.outputs
+    known_turns = counted_on(mesh)
+
+    def on_one_device(params, x, donors, weights, players, masks, tiles, work):
+        known = structure(params)
+        player = jnp.arange(shape.P, dtype=jnp.uint32)
+
+        def scores(hidden):
+            answers = head(params, hidden.reshape(shape.rows, -1))
+            found = answers if score is None else score(answers, None)
+            return found.astype(shape.dtype).reshape(shape.together, B, K)
+
+        def tile(one):
+            words = jax.lax.dynamic_slice_in_dim(masks, one[0], C)
+            kept = ((words[:, player // 32] >> (player % 32)) & 1) == 1  # [C, P]
+            kept = known.of_columns(kept if players is None else of_columns(kept, players))
+            other, w = known.columns(donors[one[1]]), weights[one[1]]
+            rows = jnp.broadcast_to(other, (C, *other.shape)).reshape(C * B, -1)
+            theirs = known.part(rows, ~jnp.repeat(kept, B, axis=0)).reshape(C, B, -1)
+            blocks = (shape.blocks, shape.together, B, -1)
+
+            def instance(i, carry):
+                high, low, bad = carry
+                own = known.columns(x[one[2] + i][None])
+                mine = known.part(jnp.broadcast_to(own, kept.shape), kept)  # [C, H]
+
+                def block(parts):
+                    crossed = jax.vmap(lambda a, b: known.joined(a[None], b)[0])
+                    return scores(crossed(*parts))
+
+                mine = mine.reshape(shape.blocks, shape.together, -1)
+                found = jax.lax.map(block, (mine, theirs.reshape(blocks))).reshape(C, B, K)
+                h, c = compensated(lambda b: w[b] * found[:, b], B, (C, K), found.dtype)
+                wrong = ~kept_scores(found.reshape(C * B, K))
+                return high.at[i].set(h), low.at[i].set(c), bad.at[i].set(wrong.sum(dtype="int32"))
+
+            zero = jnp.zeros((G, C, K), shape.dtype)
+            start = (zero, zero, jnp.zeros(G, jnp.int32))
+            return folded(instance, start, one[3], G, known_turns)
+
+        T = work.shape[0]
+        sums = jnp.zeros((T, G, C, K), shape.dtype)
+
+        def of_turn(t):
+            return tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))
+
+        room = (sums, sums, jnp.zeros((T, G), jnp.int32))
+        return tile_by_tile(of_turn, room, tiles[0], known_turns)
+
+    split = over_tiles(on_one_device, mesh, (False,) * 6 + (True,) * 2)
+    return split(params, x, donors, weights, players, masks, tiles, work)

@@ -1,0 +1,114 @@
+"""A layer that is a sum over players of parts, as a function that makes whole rows of it.
+
+A convolution is one, and so is a sum of looked-up rows, or what `xaijax.Split` declares. The part
+of some columns is what the function makes of a row that has 0 in all others, less what it makes of
+a row of zeros.
+
+Letters: S slots of 2^s corners, C columns, H units, R rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+
+from xaijax_kernels.structures.base import Affine, Background, Head, Layer
+from xaijax_kernels.structures.closed_forms import Additive
+from xaijax_kernels.structures.sums import WHOLE_ROWS, corners_of_sums, rows_of_block
+
+NUMBERS = 1 << 18  # of a wide layer that goes through the head at a time
+MOST_OF_MATRIX = 1 << 20  # numbers of the matrix of a linear layer, for its closed form
+ROWS = 16  # of whole blocks: see `sums.WHOLE_ROWS`; these layers are wide
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Summed(Layer):
+    """hidden = apply(arrays, columns). A part is a sum of its players' terms, [H]."""
+
+    arrays: Any
+    bias: jax.Array  # [H], what a row of zeros gives
+    apply: Callable[[Any, jax.Array], jax.Array] = field(metadata={"static": True})
+    multiplications: float = field(metadata={"static": True})  # of a row
+    label: str = field(metadata={"static": True})
+    linear: bool = field(metadata={"static": True})
+
+    @property
+    def name(self) -> str:
+        """See `Layer.name`."""
+        return self.label
+
+    @property
+    def width(self) -> int:
+        """H."""
+        return self.bias.shape[0]
+
+    @property
+    def parts(self) -> int:
+        """H too."""
+        return self.width
+
+    @property
+    def adds(self) -> bool:
+        """See `Layer.adds`."""
+        return True
+
+    @property
+    def by_columns(self) -> bool:
+        """See `Layer.by_columns`."""
+        return self.linear
+
+    @property
+    def slot_bits(self) -> tuple[int, ...]:
+        """See `Layer.slot_bits`; as of `Dense`."""
+        return (6,)
+
+    def work(self) -> float:
+        """See `Layer.work`."""
+        return self.multiplications
+
+    def block(self, rows: int) -> int:
+        """See `Layer.block`: enough rows that the head's weights are not read for a few."""
+        most = 1 << max(0, (NUMBERS // self.width).bit_length() - 1)
+        return min(rows, max(2 * ROWS, min(WHOLE_ROWS, most), rows_of_block(self.width)))
+
+    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
+        """See `Layer.corners`."""
+        rows = self.block(len(kept) << (kept.shape[1] - 1))
+        return corners_of_sums(self._times, self.bias, rows, head, x, donors, kept)
+
+    def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
+        """See `Layer.part`."""
+        return self._times(jnp.where(own, columns, 0))
+
+    def nothing(self, rows: int, dtype: Any) -> jax.Array:
+        """See `Layer.nothing`."""
+        return jnp.zeros((rows, self.width), dtype)
+
+    def both(self, one: jax.Array, other: jax.Array) -> jax.Array:
+        """See `Layer.both`."""
+        return one + other
+
+    def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
+        """See `Layer.joined`."""
+        return (x + self.bias)[:, None] + donors[None]
+
+    def closed_form(self, background: Background, head: Affine) -> Additive | None:
+        """See `Layer.closed_form`: of a linear layer whose matrix is small."""
+        C = background.donors.shape[1]
+        if not self.linear or C * self.width > MOST_OF_MATRIX:
+            return None
+        weights = [
+            self.apply(self.arrays, jnp.eye(ROWS, C, first, dtype=self.bias.dtype))
+            for first in range(0, C, ROWS)
+        ]
+        return Additive(jnp.concatenate(weights)[:C], self.bias, background, head)
+
+    def _times(self, rows: jax.Array) -> jax.Array:
+        whole = jnp.pad(rows, ((0, -len(rows) % ROWS), (0, 0)))
+        return (self.apply(self.arrays, whole) - self.bias)[: len(rows)]

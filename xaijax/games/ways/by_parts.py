@@ -1,0 +1,197 @@
+"""v(S) of listed coalitions by a layer that adds: what x keeps and what the donor gives instead.
+
+Both are made once for a coalition: x's part for all donors, a donor's for all instances that are
+asked together (`structures/listed_means.py`). Whether the layer answers follows from the sizes of
+the model and the number of donors, so that an instance's bits do not depend on the others.
+
+Letters: n instances, B donors, P players, C coalitions, K scores, T tiles of a dispatch, G
+instances of a tile.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.core.once import once
+from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.compiled import Recipe
+from xaijax.games.engine.compiled import shape as shape_of
+from xaijax.games.engine.device import DeviceBackend
+from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
+from xaijax.games.engine.loop import Backend
+from xaijax.games.engine.plan import bucket, capacity
+from xaijax.games.engine.setting import Setting
+from xaijax.games.ways.coming import Coming
+from xaijax.games.ways.listed import ByRows, Part
+from xaijax_kernels.engine.listed import list_words
+from xaijax_kernels.structures.listed_means import ListShape
+
+FEWEST_DONORS = 4  # x's part of a coalition is made once for all of them
+ROWS_OF_TILE = 1 << 12  # beside each instance: the donors' parts of so many rows are kept
+NUMBERS_OF_TILE = 1 << 20  # of these parts, where a usual tile has fewer rows
+INSTANCES = 16  # of a tile
+TILES = 16  # in a dispatch
+SHARE = 16  # of the memory that results may take
+
+
+class ByParts:
+    """Sums of parts, where a layer that adds spares enough of the model."""
+
+    def __init__(self, ask: Questions) -> None:
+        self._ask = ask
+
+    @property
+    def structure(self) -> str:
+        """What answers in place of the whole model."""
+        return self._ask.probed.known.name
+
+    def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
+        """All of n instances, or none; bool [n]."""
+        ask = self._ask
+        few = len(ask.setting.replacement.codes) < FEWEST_DONORS
+        by = not few and isinstance(ask.backend(), DeviceBackend) and ask.structured
+        return np.full(n, by and ask.probed.known.adds)
+
+    def of(self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: Part) -> np.ndarray:
+        """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P].
+
+        An instance with a bad score is asked by rows, which name it.
+        """
+        assert isinstance(backend, DeviceBackend)
+        ask, B, C = self._ask, len(part.donors), len(masks)
+        means, bad = listed_of(backend, ask.setting, B).means(ask, rows, masks, part.donors)
+        well = np.flatnonzero(~bad)
+        ask.count.distinct += len(well) * B * C
+        ask.told(len(well) * B * C)
+        if bad.any():
+            by_rows, some = ByRows(ask), np.flatnonzero(bad)
+            own = Part(some, part.coalitions, part.donors, None)
+            means[some] = by_rows.of(backend, rows[some], masks, own)
+        return means
+
+    def coming(self, backend: Backend, C: int, part: Part) -> Coming:
+        """What `of` would ask for."""
+        assert isinstance(backend, DeviceBackend)
+        n, B = len(part.instances), len(part.donors)
+        program = listed_of(backend, self._ask.setting, B)
+        recipe = program.recipe(capacity(C + program.shape.coalitions, program.most))
+        return Coming(np.full(n, C * B), program.calls(n, C), [recipe])
+
+
+@once
+def listed_of(backend: DeviceBackend, setting: Setting, donors: int) -> Listed:
+    """The program of a setting's lists, for so many donors at a time."""
+    return Listed(backend, setting, donors)
+
+
+class Listed:
+    """The program of the lists of one explainer."""
+
+    def __init__(self, backend: DeviceBackend, setting: Setting, donors: int) -> None:
+        self._programs = programs = backend.programs
+        tile, self._B = backend.sizes.tile, donors
+        known = jax.eval_shape(programs.structure.of, programs.params)
+        block = known.block(tile.rows)
+        self.segments = -(-donors // block)
+        together = min(bucket(-(-donors // self.segments)), block)
+        coalitions = block // together
+        most = min(ROWS_OF_TILE, max(tile.rows, NUMBERS_OF_TILE // known.width))
+        blocks = max(1, most // block)
+        held = coalitions * blocks * tile.outputs * 2 * programs.donors.itemsize
+        fits = max(1, setting.max_memory // SHARE // (LOOK_AHEAD + 1) // held)
+        instances = min(INSTANCES, fits)
+        dims = together, coalitions, blocks, instances, tile.outputs
+        self.shape = ListShape(tile.P, *dims, tile.dtype)
+        devices = programs.mesh.size
+        self._tiles = -(-max(1, min(TILES, fits // instances)) // devices) * devices
+        self.most = programs.listed + self.shape.coalitions
+
+    def means(
+        self, ask: Questions, rows: np.ndarray, masks: np.ndarray, donors: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(weighted means [n, C, K], which instances have a bad score [n]).
+
+        Of the instances `rows` [n], coalitions masks bool [C, P] and these donors int [B].
+        """
+        replacement, shape, programs = ask.setting.replacement, self.shape, self._programs
+        (n, C), K = (len(rows), len(masks)), shape.outputs
+        missing = self.segments * shape.donors - len(donors)
+        filled = np.pad(donors, (0, missing), mode="edge")
+        codes = replacement.codes[filled].reshape(self.segments, shape.donors, -1)
+        # Equal weights become ones, exactly; the scale is put back in float64.
+        own = replacement.weights[donors]
+        scale = own.max()
+        given = np.pad(own / scale, (0, missing)).reshape(self.segments, -1).astype(codes.dtype)
+        held = capacity(C + shape.coalitions, self.most)
+        words = list_words(masks, held)
+        put = partial(jax.device_put, device=programs.same)
+        fixed = (put(codes), put(given), programs.players, put(words))
+        program = programs.compiled.program(self.recipe(held))
+        out, bad = np.zeros((n, C, K)), np.zeros(n, bool)
+        step = programs.sizes.instances
+        for first in range(0, n, step):
+            some = rows[first : first + step]
+            x = np.zeros((step, codes.shape[2]), codes.dtype)
+            x[: len(some)] = ask.codes[some]
+            before = (programs.params, put(x), *fixed)
+            here = slice(first, first + step)
+            self._some(program, before, C, out[here], bad[here])
+        ask.count.padded += self._rows(n, C) - n * C * len(donors)
+        out *= scale
+        return out, bad
+
+    def _some(self, program: Any, before: Any, C: int, out: np.ndarray, bad: np.ndarray) -> None:
+        """Put the sums of some instances into out [n, C, K], in the donors' order."""
+        programs, T = self._programs, self._tiles
+        work = self._work(len(out), C)
+        parts = ((some, some) for some in (work[t : t + T] for t in range(0, len(work), T)))
+        dispatches = Dispatches(programs.mesh, programs.compiled.clock, T)
+        for dispatch in dispatches.run(program, before, parts):
+            high, low, lost = dispatch.read()
+            with np.errstate(invalid="ignore"):  # of scores that are not finite
+                sums = high.astype(np.float64) + low
+            for t, (c, _, i, count) in enumerate(dispatch.asked):
+                out[i : i + count, c : c + self.shape.coalitions] += sums[t, :count, : C - c]
+                bad[i : i + count] |= lost[t, :count] > 0
+
+    def _work(self, n: int, C: int) -> np.ndarray:
+        """int32 [tiles, 4], see `listed_means`."""
+        G = self.shape.instances
+        tiles = [
+            (c, segment, i, min(G, n - i))
+            for c in range(0, C, self.shape.coalitions)
+            for i in range(0, n, G)
+            for segment in range(self.segments)
+        ]
+        return np.array(tiles, np.int32).reshape(-1, 4)
+
+    def _rows(self, n: int, C: int) -> int:
+        """Hybrids that go through the head, the padding included."""
+        shape = self.shape
+        return n * -(-C // shape.coalitions) * shape.blocks * shape.rows * self.segments
+
+    def calls(self, n: int, C: int) -> int:
+        """Dispatches of n instances and C coalitions."""
+        step = self._programs.sizes.instances
+        sizes = [step] * (n // step) + [n % step] * (n % step > 0)
+        return sum(-(-len(self._work(size, C)) // self._tiles) for size in sizes)
+
+    def recipe(self, held: int) -> Recipe:
+        """What the program of a dispatch is compiled of; held: coalitions of its list."""
+        p, shape = self._programs, self.shape
+        dims, dtype = (self.segments, shape.donors), p.donors.dtype
+        arguments = (
+            p.params,
+            shape_of(p.same, p.sizes.instances, p.sizes.columns, dtype=dtype),
+            shape_of(p.same, *dims, p.sizes.columns, dtype=dtype),
+            shape_of(p.same, *dims, dtype=dtype),
+            p.players,
+            shape_of(p.same, held, -(-shape.P // 32), dtype=np.uint32),
+            shape_of(p.split, p.mesh.size),
+            shape_of(p.split, self._tiles, 4),
+        )
+        return p.listed_means(shape, arguments)
