@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core.optional import require
 from xaijax.core.public import public_class
+from xaijax.results.convert import frame_of
 from xaijax.results.freeze import read_only
 from xaijax.results.summary import ranking
 
@@ -114,8 +114,6 @@ class BackgroundSpread:
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame, one row a size; needs `pip install "xaijax[data]"`."""
-        pandas = require("pandas", "xaijax[data]")
         columns = {"spread": self.spread, "relative": self.relative}
-        players = pandas.DataFrame(self.by_player, columns=list(self.feature_names))
-        whole = pandas.concat([pandas.DataFrame(columns), players], axis=1)
-        return whole.set_index(pandas.Index(self.sizes, name="size"))
+        columns |= dict(zip(self.feature_names, self.by_player.T, strict=True))
+        return frame_of(columns, [self.sizes.tolist()], ["size"])

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core.optional import require
 from xaijax.core.public import public_class
+from xaijax.results.convert import frame_of
 from xaijax.results.freeze import read_only
 from xaijax.results.summary import ranking
 
@@ -140,7 +140,6 @@ class Comparison:
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame, one row a player (and output); needs `pip install "xaijax[data]"`."""
-        pandas = require("pandas", "xaijax[data]")
         columns = {
             name: getattr(self, name).reshape(-1)
             for name in ("shift", "low", "high", "size_shift", "size_low", "size_high")
@@ -151,12 +150,10 @@ class Comparison:
                 for end, of in (("", "shift"), ("_low", "low"), ("_high", "high")):
                     name = part.name.replace("data", "of_data").replace("model", "of_model")
                     columns[f"{name}{end}"] = getattr(own, of).reshape(-1)
-        if self.output_names is None:
-            index = pandas.Index(self.feature_names, name="player")
-        else:
-            both = [self.feature_names, self.output_names]
-            index = pandas.MultiIndex.from_product(both, names=["player", "output"])
-        return pandas.DataFrame(columns, index=index)
+        axes, names = [self.feature_names], ["player"]
+        if self.output_names is not None:
+            axes, names = [*axes, self.output_names], [*names, "output"]
+        return frame_of(columns, axes, names)
 
 
 def _interval(one: Comparison, of: str, j: int) -> str:

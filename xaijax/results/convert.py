@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,18 @@ def to_dataframe(explained: Explained, long: bool) -> Any:
     """See `Explanation.to_dataframe`."""
     pandas = require("pandas", "xaijax[data]")
     return _long(explained, pandas) if checks.yes_or_no(long, "long") else _wide(explained, pandas)
+
+
+def frame_of(
+    columns: Mapping[str, Any], axes: Sequence[Sequence[Any]], names: Sequence[str]
+) -> Any:
+    """A pandas DataFrame of these columns; its index is an axis, or the product of several."""
+    pandas = require("pandas", "xaijax[data]")
+    if len(axes) == 1:
+        index = pandas.Index(list(axes[0]), name=names[0])
+    else:
+        index = pandas.MultiIndex.from_product(axes, names=list(names))
+    return pandas.DataFrame(dict(columns), index=index)
 
 
 def to_shap(explained: Explained) -> Any:

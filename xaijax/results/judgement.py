@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.core.optional import require
 from xaijax.core.public import public_class
+from xaijax.results.convert import frame_of
 from xaijax.results.explanation import Explanation
 from xaijax.results.freeze import FrozenDict, read_only
 
@@ -191,9 +191,9 @@ class Judgements(Mapping[str, Judgement]):
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame, one row an attribution; needs `pip install "xaijax[data]"`."""
-        pandas = require("pandas", "xaijax[data]")
-        index = pandas.Index(list(self), name="attribution")
-        return pandas.DataFrame([one.to_dict() for one in self.values()], index=index)
+        found = [one.to_dict() for one in self.values()]
+        columns = {key: [one[key] for one in found] for key in found[0]}
+        return frame_of(columns, [list(self)], ["attribution"])
 
 
 def _shown(key: str, found: Mapping[str, Any]) -> str:
