@@ -78,6 +78,14 @@ def _slope(ask: Any, params: Any, derivative: Any) -> Agreement:
     )
 
 
+def _memory(ask: Any, params: Any) -> float:
+    """MiB of a compiled program: beside its arguments, for them and for what it gives."""
+    told = jax.jit(ask).lower(params).compile().memory_analysis()
+    assert told is not None
+    whole = told.temp_size_in_bytes + told.argument_size_in_bytes + told.output_size_in_bytes
+    return whole / MEBI
+
+
 @dataclass(frozen=True)
 class Memory:
     """What compiled programs of sampled orders need beside their arguments."""
@@ -96,16 +104,7 @@ class Memory:
                 orders=orders,
                 key=jax.random.key(0),
             )
-            there, back = (
-                jax.jit(one).lower(self.problem.params).compile().memory_analysis()
-                for one in (ask, jax.grad(ask))
-            )
-            # Both give what they give at the end, and a derivative is as large as the parameters.
-            needed = [
-                (one.temp_size_in_bytes + one.argument_size_in_bytes + one.output_size_in_bytes)
-                / MEBI
-                for one in (there, back)
-            ]
+            needed = [_memory(one, self.problem.params) for one in (ask, jax.grad(ask))]
             details[str(orders)] = needed
             label = f"memory with {orders} orders, derivative / forward"
             figures.append(Figure(label, needed[1] / needed[0], 2))
