@@ -13,6 +13,7 @@ from bench.cases import (
     gpu_captum,
     growth,
     host,
+    host_share,
     interactions,
     networks,
     process,
@@ -42,6 +43,7 @@ NUMBERED = (
     *networks.CASES,
     *sweeps.CASES,
     *interactions.CASES,
+    *host_share.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case
