@@ -15,6 +15,7 @@ from bench.cases import (
     gpu_captum,
     growth,
     host,
+    host_share,
     interactions,
     networks,
     process,
@@ -46,6 +47,7 @@ NUMBERED = (
     *sweeps.CASES,
     *interactions.CASES,
     *certainty.CASES,
+    *host_share.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case

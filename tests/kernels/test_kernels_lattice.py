@@ -13,10 +13,12 @@ from jax.sharding import Mesh
 from xaijax_kernels.engine import lattice, tables
 from xaijax_kernels.engine.hybrids import ABSENT, hybrid_rows, ranks
 from xaijax_kernels.engine.tiles import (
+    TILES_PER_DISPATCH,
     TileShape,
     rows_of_wide,
     run_tiles,
     tile_rows,
+    tiles_of_dispatch,
     weights_of,
     widest_layer,
 )
@@ -145,6 +147,28 @@ def test_tile_is_a_power_of_two_within_bounds(platform):
         assert rows & (rows - 1) == 0 and 256 <= rows <= 1 << 17
         assert rows == tile_rows(width, 4, platform)
     assert tile_rows(64, 4, "cpu") == 16384
+
+
+@pytest.mark.parametrize("operations", [0.0, 1.0, 1e4, 1e7, 1e12])
+@pytest.mark.parametrize("width", [1, 64, 4096])
+def test_a_turn_of_a_gpu_is_a_turns_worth_of_operations(operations, width):
+    for platform in ("cpu", "tpu"):
+        rows = tile_rows(width, 4, platform, operations)
+        assert rows == tile_rows(width, 4, platform)
+        assert tiles_of_dispatch(rows, operations, platform) == TILES_PER_DISPATCH
+    rows = tile_rows(width, 4, "gpu", operations)
+    least, most = tile_rows(width, 4, "gpu"), 1 << 19
+    assert rows & (rows - 1) == 0 and least <= rows <= most
+    if operations:
+        # Enough of them, unless no tile has; and no more rows than it takes.
+        assert rows * operations >= 2e9 or rows == most
+        assert rows == least or rows / 2 * operations < 2e9
+    tiles = tiles_of_dispatch(rows, operations, "gpu")
+    assert 1 <= tiles <= TILES_PER_DISPATCH
+    # All turns of a dispatch are made: those of a costly model are few, and hide the start still.
+    if operations:
+        assert tiles == TILES_PER_DISPATCH or tiles * rows * operations >= TILES_PER_DISPATCH * 2e9
+        assert tiles == 1 or (tiles - 1) * rows * operations < TILES_PER_DISPATCH * 2e9
 
 
 @pytest.mark.parametrize(

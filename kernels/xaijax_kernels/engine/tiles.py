@@ -22,7 +22,7 @@ from jax.sharding import PartitionSpec as Spec
 from xaijax_kernels.engine.hybrids import hybrid_rows, slot_players
 from xaijax_kernels.engine.one_output import one_output
 from xaijax_kernels.engine.seeds import slots_of
-from xaijax_kernels.engine.turns import counted_on, tile_by_tile
+from xaijax_kernels.engine.turns import counted, counted_on, tile_by_tile
 
 TILES_PER_DISPATCH = 32
 SMALLEST_TILE = 256
@@ -33,6 +33,10 @@ _ELEMENTS = {"cpu": 1 << 20, "gpu": 1 << 23, "tpu": 1 << 22}
 # and 64, 41 in 128, 55 in 256.
 _ELEMENTS_OF_WIDE = {"cpu": 1 << 19}
 SMALLEST_OF_WIDE = 32
+# Operations of a turn that take a GPU 100 microseconds at 20 TFLOP/s, some ten times what starting
+# the kernels of a turn takes. Almost free models would have tiles of any size.
+TURN_OPERATIONS = 2e9
+_LARGEST_OF_CHEAP = 1 << 19
 _LARGEST = {"cpu": 1 << 14, "gpu": 1 << 17, "tpu": 1 << 16}
 
 
@@ -80,12 +84,32 @@ def multiplications(jaxpr: Any, rows: int) -> float:
     return total
 
 
-def tile_rows(width: int, itemsize: int, platform: str) -> int:
-    """Rows of one tile: a power of two from 256, a pure function of its arguments."""
+def tile_rows(width: int, itemsize: int, platform: str, operations: float = 0.0) -> int:
+    """Rows of one tile: a power of two from 256, a pure function of its arguments.
+
+    operations: of the model for a row, where they are known (`operations.py`). A tile is not less
+    than a turn's worth of them on a GPU.
+    """
     kind = platform if platform in _ELEMENTS else "gpu"
     rows = _ELEMENTS[kind] * 4 // (itemsize * max(1, width))
     rows = max(SMALLEST_TILE, min(_LARGEST[kind], rows))
-    return 1 << (rows.bit_length() - 1)
+    rows = 1 << (rows.bit_length() - 1)
+    if counted(platform) and operations > 0:
+        while rows < _LARGEST_OF_CHEAP and rows * operations < TURN_OPERATIONS:
+            rows *= 2
+    return rows
+
+
+def tiles_of_dispatch(rows: int, operations: float, platform: str) -> int:
+    """T, of tiles of `rows` rows; operations: of the model for a row, 0 where they are not known.
+
+    Where all T turns are always made, no more of them than hide what a dispatch costs: a small
+    question waits for them too.
+    """
+    most = TILES_PER_DISPATCH * max(1, SMALLEST_TILE // rows)
+    if not counted(platform) or operations <= 0:
+        return most
+    return max(1, min(most, math.ceil(TILES_PER_DISPATCH * TURN_OPERATIONS / (rows * operations))))
 
 
 def weights_of(jaxpr: Any) -> int:

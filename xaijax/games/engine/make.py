@@ -25,9 +25,9 @@ from xaijax.games.engine.setting import Setting
 from xaijax.games.engine.shared_rows import Sharing
 from xaijax.games.engine.walk import WalkBackend
 from xaijax.tables.table import Table
+from xaijax_kernels.engine.operations import operations
 from xaijax_kernels.engine.tiles import (
     SMALLEST_TILE,
-    TILES_PER_DISPATCH,
     tile_rows,
     weights_of,
     widest_layer,
@@ -64,9 +64,9 @@ def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:
         tile=setting.limits.tile,
         batch_rows=setting.limits.batch_rows,
         most_rows=most_rows,
-        default_tiles=TILES_PER_DISPATCH,
         max_memory=setting.max_memory,
         weights=None if probed.spares else weights_of(probe.jaxpr),
+        operations=operations(probe.jaxpr, probe.rows),
     )
     assert model.apply is not None
     programs = Programs(

@@ -14,7 +14,13 @@ import numpy as np
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax_kernels.engine.hybrids import SLOT_BITS
-from xaijax_kernels.engine.tiles import SMALLEST_TILE, TileShape, rows_of_wide, tile_rows
+from xaijax_kernels.engine.tiles import (
+    SMALLEST_TILE,
+    TileShape,
+    rows_of_wide,
+    tile_rows,
+    tiles_of_dispatch,
+)
 
 LEAST_LISTED = 1 << 13
 LEAST_DONORS = 16
@@ -60,12 +66,13 @@ def plan_sizes(
     tile: int | None,
     batch_rows: int | None,
     most_rows: int,
-    default_tiles: int,
     max_memory: int,
     weights: int | None = None,
+    operations: float = 0.0,
 ) -> Sizes:
     """Choose tile and tiles per dispatch; a pure function of its arguments.
 
+    operations: of the model for a row; 0: not known.
     weights: numbers of the model's parameters; None: tiles are not made smaller for wide rows.
     batch_rows is cut to what fits, and to the most rows that are asked for (where these are more
     than the default).
@@ -73,7 +80,9 @@ def plan_sizes(
     slot_bits = min(P, SLOT_BITS)
     per_row = bytes_of_row(itemsize, width, columns, outputs)
     widest = max(width, columns)
-    rows = tile or fitting_tile(tile_rows(widest, itemsize, platform), per_row, max_memory)
+    rows = tile or fitting_tile(
+        tile_rows(widest, itemsize, platform, operations), per_row, max_memory
+    )
     if tile is None and weights is not None:
         rows = rows_of_wide(rows, widest, weights, itemsize, platform)
     if rows * per_row > max_memory:
@@ -81,7 +90,7 @@ def plan_sizes(
             f"max_memory={max_memory:,} bytes, but one tile of {rows} rows needs about "
             f"{rows * per_row:,} ({columns} columns, widest layer {width}). Raise max_memory=."
         )
-    tiles = default_tiles * max(1, SMALLEST_TILE // rows)
+    tiles = tiles_of_dispatch(rows, operations, platform)
     if batch_rows is not None:
         tiles = min(-(-batch_rows // rows), max(tiles, -(-most_rows // rows)))
     fits = max_memory // 4 // max(1, rows * itemsize * (outputs + 1))
