@@ -16,6 +16,7 @@ Reading order:
     datasets/     real tables for tests, notebooks and bench
     sweeps/       many rows part by part, interrupted and resumed, on many machines
     federated/    Shapley values between parties that keep their columns to themselves
+    certainty/    how sure an explanation is: judged, compared
     methods/      the explainers: Explainer, QII, AnchorExplainer, AEC
     estimators/   which coalitions are asked, and what their values give: exact or sampled
     games/        v(S) of many instances: what is measured, and how a model is asked for it
@@ -37,6 +38,10 @@ from xaijax import datasets as datasets
 from xaijax import federated as federated
 from xaijax import plots as plots
 from xaijax import privacy as privacy
+from xaijax.certainty.background import background as background
+from xaijax.certainty.background_spread import background_spread as background_spread
+from xaijax.certainty.compare import compare as compare
+from xaijax.certainty.judge import judge as judge
 from xaijax.core.compilation_cache import enable_compilation_cache as enable_compilation_cache
 from xaijax.core.errors import BudgetExceededError as BudgetExceededError
 from xaijax.core.errors import EnumerationLimitError as EnumerationLimitError
@@ -60,6 +65,7 @@ from xaijax.games.measure.replacement import Baseline as Baseline
 from xaijax.methods.aec.movement import MovementSteps as MovementSteps
 from xaijax.methods.aec.movement import normalized_movement_rate as normalized_movement_rate
 from xaijax.methods.anchors.explainer import AnchorExplainer as AnchorExplainer
+from xaijax.methods.derivatives.shapley_values import shapley_values as shapley_values
 from xaijax.methods.explainer.explainer import Explainer as Explainer
 from xaijax.methods.qii import observational as observational
 from xaijax.methods.qii import quantities as quantities
@@ -75,17 +81,24 @@ from xaijax.models import players_of as players_of
 from xaijax.models import register_translation as register_translation
 from xaijax.players.index import SizeLimited as SizeLimited
 from xaijax.reports.collinearity import collinearity_report as collinearity_report
+from xaijax.reports.comparison import comparison_report as comparison_report
 from xaijax.reports.report import report as report
 from xaijax.reports.transparency import transparency_report as transparency_report
+from xaijax.results.background import Background as Background
+from xaijax.results.background import BackgroundSpread as BackgroundSpread
 from xaijax.results.coalition_table import CoalitionTable as CoalitionTable
+from xaijax.results.comparison import Comparison as Comparison
 from xaijax.results.explanation import Explanation as Explanation
 from xaijax.results.guest_worth import GuestWorth as GuestWorth
 from xaijax.results.interactions import Interactions as Interactions
+from xaijax.results.judgement import Judgement as Judgement
+from xaijax.results.judgement import Judgements as Judgements
 from xaijax.results.loading import load as load
 from xaijax.results.merge import merge as merge
 from xaijax.results.plan import Plan as Plan
 from xaijax.results.rules import Rule as Rule
 from xaijax.results.rules import Rules as Rules
+from xaijax.results.top import TopK as TopK
 from xaijax.sweeps import engines as engines
 from xaijax.sweeps.operators import batches as batches
 from xaijax.sweeps.run import Run as Run

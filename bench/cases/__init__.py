@@ -6,6 +6,8 @@ from bench.cases import (
     aec,
     anchors,
     background,
+    certainty,
+    derivatives,
     estimators,
     exact,
     federated,
@@ -38,10 +40,12 @@ NUMBERED = (
     *aec.CASES,
     *qii.CASES,
     *structures.CASES,
+    *derivatives.CASES,
     *anchors.CASES,
     *networks.CASES,
     *sweeps.CASES,
     *interactions.CASES,
+    *certainty.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case

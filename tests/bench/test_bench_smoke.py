@@ -21,6 +21,7 @@ NEED_ADULT = {
     "T26",
     "T28",
     "T29",
+    "T32",
     "qii-table",
 }
 OWN_ENVIRONMENT = {

@@ -21,7 +21,8 @@ SAMPLED = [0, 2, 3, 5]
 
 @pytest.fixture(scope="module")
 def mixed() -> xj.Explanation:
-    got = xj.Explainer(MODEL, DONORS, budget=BUDGET, tolerance=100.0)(X, progress=False)
+    with pytest.warns(xj.XaiWarning, match="not met by 4 of 4"):  # five pairs are too few to tell
+        got = xj.Explainer(MODEL, DONORS, budget=BUDGET, tolerance=100.0)(X, progress=False)
     np.testing.assert_array_equal(np.flatnonzero(~got.stats["exact_rows"]), SAMPLED)
     return got
 
@@ -50,7 +51,7 @@ def test_files_keep_everything(mixed, tmp_path):
         assert getattr(back, name).tobytes() == getattr(mixed, name).tobytes()
     assert not back.exact and repr(back) == repr(mixed)
     assert back.stats.keys() == mixed.stats.keys()
-    for name in ("exact_rows", "coalitions", "dof", "efficiency_bound"):
+    for name in ("exact_rows", "coalitions", "dof", "efficiency_bound", "certain", "pairs"):
         np.testing.assert_array_equal(back.stats[name], mixed.stats[name])
 
 
@@ -69,6 +70,8 @@ def test_merging_with_an_exact_part(mixed, exact):
     np.testing.assert_array_equal(whole.values, mixed.values[[*SAMPLED, 1, 4]])
     np.testing.assert_array_equal(whole.std_errors, mixed.std_errors[[*SAMPLED, 1, 4]])
     assert "2 of 6 instances exact" in repr(whole)
+    np.testing.assert_array_equal(whole.stats["certain"], [False] * 4 + [True] * 2)
+    np.testing.assert_array_equal(whole.stats["pairs"], [5] * 4 + [0] * 2)
     parts = xj.merge([mixed[:2], mixed[2:]])
     for name in ("exact_rows", "coalitions", "dof"):
         np.testing.assert_array_equal(parts.stats[name], mixed.stats[name])

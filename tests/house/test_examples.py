@@ -17,6 +17,7 @@ ADULT = Path(os.environ.get("XAIJAX_DATA") or "nowhere") / "adult" / "adult.test
 WINE = ADULT.parent.parent / "wine" / "winequality-red.csv"
 TITANIC = ADULT.parent.parent / "titanic"
 NEED = {
+    "attribution_prior": ADULT,
     "sklearn_pipeline": ADULT,
     "qii_report": ADULT,
     "wine_collinearity": WINE,
@@ -24,8 +25,10 @@ NEED = {
     "sweep_a_million": ADULT,
 }
 SHAPES = {
+    "attribution_prior": (200, 12),
     "sklearn_pipeline": (50, 12),
     "image_players": (20, 16, 10),
+    "judge_attributions": (100, 8),
     "wine_collinearity": (1, 11),
     "federated": (100, 7),
     "qii_report": (2, 13),

@@ -35,6 +35,9 @@ PARTS = {
     "estimators": Part(3, ("core", "tables", "players", "games", "kernels")),
     "reports": Part(4, ("core", "results", "plots")),
     "methods": Part(4, ("core", "tables", "players", "results", "games", "estimators", "kernels")),
+    "certainty": Part(
+        5, ("core", "tables", "players", "results", "games", "estimators", "methods", "kernels")
+    ),
 }
 # And xaijax itself: layer 5, may import all.
 TOP = ("federated", "sweeps", "datasets", "cli", "demo", "__main__")

@@ -17,17 +17,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 from repository import library_modules
-from structured_kernels import (
-    after_layer,
-    averaging,
-    dense_layer,
-    f32,
-    i32,
-    listing,
-    structured_kernels,
-    u32,
+from structured_kernels import f32, i32, structured_kernels, u32
+from tiled_kernels import (
+    BITS,
+    SLOT_COLUMNS,
+    SPACES,
+    B,
+    K,
+    N,
+    P,
+    R,
+    S,
+    network,
+    pool_and_subjects,
+    tiled,
 )
 
 from xaijax_kernels.collinearity.newton import fit_sums, logistic_sums, replicate_sums
@@ -41,118 +45,20 @@ from xaijax_kernels.engine.hybrids import (
 )
 from xaijax_kernels.engine.listed import group_means, list_means
 from xaijax_kernels.engine.one_output import LEAST_COLUMNS, one_output
-from xaijax_kernels.engine.reduce import reduce_pairs, reduce_pieces
+from xaijax_kernels.engine.seeds import runs_of_tile, slots_of
 from xaijax_kernels.engine.tables import put
-from xaijax_kernels.engine.tiles import TileShape, Traced, over_tiles, run_tiles
+from xaijax_kernels.games.differentiable import exact, over_orders
 from xaijax_kernels.games.semivalues import semivalue, shapley_weights
-from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, mixed, perturbed, place_of
-from xaijax_kernels.rules.pulls import PullShape, filled, pack_bits, run_pulls
-from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
+from xaijax_kernels.rules.perturbed_rows import Space, mixed, perturbed, place_of
+from xaijax_kernels.rules.pulls import filled, pack_bits
 
 pytestmark = pytest.mark.usefixtures("strict_numerics")
 
 PLATFORMS = ("tpu", "cuda", "cpu")
-# N instances, B donors, P players, K outputs, S slots of 2^BITS rows in a tile of R rows.
-N, B, P, K, S, BITS = 3, 4, 5, 2, 16, 4
-R = S << BITS
 DEVICES = 4
 
 # Where a program is split over devices: marks for the partitioner, no calls to the host.
 PARTITIONING = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"}
-
-
-def network(params: Any, rows: jax.Array) -> jax.Array:
-    first, bias, second = params
-    return jnp.tanh(rows @ first + bias[None]) @ second
-
-
-NETWORK = (f32(P, 8), f32(8), f32(8, K))
-
-SLOT_COLUMNS = 3 + 1
-
-
-def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
-    """The kernels that loop over tiles, split over so many devices."""
-    mesh: Any = Mesh(np.array(jax.devices()[:1]), ("tiles",))
-    if devices > 1:  # a mesh of no devices in particular: none has to be there
-        mesh = AbstractMesh((devices,), ("tiles",), axis_types=(AxisType.Auto,))
-    T = 2 * devices
-
-    def split(shape: Any) -> Any:
-        return jax.tree.map(
-            lambda one: jax.ShapeDtypeStruct(
-                one.shape, one.dtype, sharding=NamedSharding(mesh, PartitionSpec("tiles"))
-            ),
-            shape,
-        )
-
-    values = split(f32(T, R, K))
-    slots = split(i32(T, S, SLOT_COLUMNS))
-    shape = TileShape((P,), P, BITS, S, K, "float32")
-    yield (
-        "run_tiles",
-        partial(run_tiles, network, shape, mesh),
-        (NETWORK, f32(N, P), f32(B, P), i32(P), split(i32(devices)), slots),
-    )
-    once = Traced(network, NETWORK, f32(R, P))
-    yield (
-        "run_tiles",
-        partial(run_tiles, once, shape, mesh, kind="mixed"),
-        (NETWORK, f32(N, P), f32(B, P), i32(P), split(i32(devices)), slots, u32(48, 1)),
-    )
-    lone = TileShape((P,), P, BITS, S, 1, "float32")
-    yield (
-        "run_tiles",
-        partial(run_tiles, once.one_output, lone, mesh, chosen=True),
-        (NETWORK, f32(N, P), f32(B, P), i32(P), split(i32(devices)), slots, None, f32(N, 1)),
-    )
-    yield from pulls(mesh, split, T)
-    yield from averaging(mesh, split, T)
-    yield from listing(mesh, split, T)
-    walk = WalkShape(P, 2, 3, 4, K, "float32")
-    fixed = (NETWORK, f32(N, P), f32(2, 3, P), f32(2, 3), i32(4, P), split(i32(devices)))
-    yield (
-        "walk_tiles",
-        partial(walk_tiles, dense_layer, after_layer, walk, mesh),
-        (*fixed, split(i32(T, 4))),
-    )
-    pairs = over_tiles(partial(reduce_pairs, group=2), mesh, (True, False, False, False))
-    yield "reduce_pairs", pairs, (values, f32(4, 1 << BITS, BITS + 2), i32(), i32())
-    pieces = over_tiles(reduce_pieces, mesh, (True, False, True))
-    low = R.bit_length() - 1
-    yield "reduce_pieces", pieces, (values, f32(3, R, low + 2), split(i32(T)))
-
-
-D, V = 6, 3  # listed draws, bins
-SPACES = (
-    Space(P, "own", listed=True),
-    Space(P, "bin", stays=True, weighted=True),
-    Space(P, "bin", takes=1 << 31, listed=True),
-    Space(P, "own", masks=True, listed=True),
-    Space(P, "donor", listed=True),
-)
-
-
-def pool_and_subjects() -> tuple[Pool, Subjects]:
-    """The arrays of a perturbation space."""
-    bins = i32(P, V), i32(P, V)
-    pool = Pool(f32(B, P, 1), i32(D), i32(B, P), i32(P, B), *bins, f32(P + 1, B), i32(P + 1, B))
-    return pool, Subjects(f32(N, P, 1), i32(N, P), f32(N, K))
-
-
-def pulls(
-    mesh: Any, split: Callable[[Any], Any], T: int
-) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
-    """The loop of Anchors; 100 draws of a pull leave rows of a tile over."""
-
-    def agrees(out: jax.Array, own: jax.Array) -> jax.Array:
-        return (out[:, :1] == own[:, :1]).astype(out.dtype)
-
-    shape = PullShape((P,), R, 100)
-    for space in SPACES[:2]:
-        run = partial(run_pulls, network, agrees, space, shape, mesh)
-        arguments = (*pool_and_subjects(), split(i32(mesh.size)))
-        yield "run_pulls", run, (NETWORK, *arguments, split(i32(T, shape.pulls, 4 + P)))
 
 
 def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
@@ -177,6 +83,9 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
         yield "kept_players", partial(kept_players, P, BITS, kind=kind), arguments[2:]
     yield "corner_masks", partial(corner_masks, P, BITS), (i32(S, SLOT_COLUMNS),)
     yield "listed_masks", partial(listed_masks, P, BITS), (i32(S, SLOT_COLUMNS), masks)
+    tile = i32(runs_of_tile(P, BITS) + 1, 4)
+    make = partial(slots_of, slots=S, slot_bits=BITS)
+    yield "slots_of", make, (tile, i32(2 * S, SLOT_COLUMNS))
     yield "of_columns", of_columns, (bools_of_players, i32(2 * P))
     yield "group_means", partial(group_means, slot=16), (f32(8 * R, K), f32(B))
     bools = (jax.ShapeDtypeStruct((N, B), bool), jax.ShapeDtypeStruct((Q, P), bool))
@@ -207,6 +116,9 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     replicates = (f32(N, P, 2), *fits[1:], f32(N, 2 * R), f32(N, 2 * R))
     yield "replicate_sums", replicate_sums, replicates
     yield "semivalue", partial(semivalue, p=shapley_weights(P)), (f32(N, 1 << P, K),)
+    groups = (f32(2, N, P), f32(3, B, P), f32(3, B))
+    yield "exact", partial(exact, jnp.tanh, p=shapley_weights(P)), groups
+    yield "over_orders", partial(over_orders, jnp.tanh), (*groups, i32(2, P))
 
 
 CASES = [
@@ -220,7 +132,7 @@ CASES = [
 # These take arrays of JAX, but only hand them over: nothing of theirs is compiled.
 HOST_SIDE = {"run_on_host"}
 # These take a function of arrays; the kernels that call them are listed.
-INSIDE = {"compensated"}
+INSIDE = {"compensated", "folded", "tile_by_tile"}
 
 
 def lowered(function: Callable[..., Any], *arguments: Any) -> str:

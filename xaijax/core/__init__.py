@@ -10,6 +10,7 @@ Reading order:
     typing              the types that public signatures name: rows, a model, a progress bar
     forks               JAX in a forked process: refused in place of waiting for ever
     failpoint           where a test lets this process be killed
+    sequences           bounds of a mean that hold at all looks at once
     intervals           confidence intervals from standard errors and degrees of freedom
     errors              the error family, and the warnings
     optional            optional libraries, imported on use

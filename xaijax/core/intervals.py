@@ -9,12 +9,12 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 
 
-def checked_level(level: Any) -> float:
+def checked_level(level: Any, name: str = "level") -> float:
     """A number between 0 and 1; raises InputError or InputTypeError for another."""
     if isinstance(level, bool) or not isinstance(level, int | float | np.integer | np.floating):
-        raise InputTypeError(f"level: got {level!r}; pass a number between 0 and 1.")
+        raise InputTypeError(f"{name}: got {level!r}; pass a number between 0 and 1.")
     if not 0 < level < 1:
-        raise InputError(f"level: got {level!r}; pass a number between 0 and 1, 0.95 say.")
+        raise InputError(f"{name}: got {level!r}; pass a number between 0 and 1, 0.95 say.")
     return float(level)
 
 

@@ -3,7 +3,8 @@
 Reading order:
 
     large_pairs         whether so few coalitions were asked that no large pair was looked for
-    driver              the loop of the sampled estimators; each instance stops by its intervals
+    driver              the loop of the sampled estimators; each instance stops by a rule
+    stopping/           the rules: what has been sampled enough, however often it is looked at
     estimator           `Estimator`: what a sampled estimator is, a module with these functions
     permutation         marginal contributions along random orders, or around random coalitions
     unbiased_pairs      interactions of two players: a process, and the mean of what it leaves over

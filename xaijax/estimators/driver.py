@@ -1,7 +1,7 @@
 """The driver of the sampled estimators: coalitions shared by all instances, asked once.
 
 An `Estimator` says which coalitions come next and what their values give; here the game is asked,
-and with a tolerance each instance stops by its own intervals.
+and with a rule each instance stops when what it was asked for is certain.
 
 Letters: N instances, P players, C coalitions, K outputs.
 """
@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
-from xaijax.core.intervals import half_widths
 from xaijax.estimators import kernel, pairs, permutation, unbiased_pairs
 from xaijax.estimators.estimator import Estimator
 from xaijax.estimators.result import Result
+from xaijax.estimators.stopping.rule import Look, Rule
 from xaijax.games.game import Game
 from xaijax.games.planned import Planned, listed, walked
 from xaijax.players.index import Index
@@ -27,6 +28,9 @@ from xaijax.players.interaction_index import InteractionIndex
 METHODS: dict[str, Estimator] = {"permutation": permutation, "kernel": kernel}
 # Of players, and of pairs of them.
 SAMPLERS: dict[str, Estimator] = {**METHODS, "pairs": pairs, "unbiased-pairs": unbiased_pairs}
+# Roundings of an answer that two equal values may be apart: a model adds some hundred products, at
+# another place of a batch in another order, and errors of a unit each come to their square root.
+ROUNDINGS = 16
 
 
 @dataclass
@@ -40,6 +44,9 @@ class Sampled:
     dof: np.ndarray  # [n], degrees of freedom of the standard errors
     coalitions: np.ndarray  # int64 [n], asked; empty and full not counted
     span: np.ndarray  # [n], largest |v(S) - v(nothing kept)| asked
+    pairs: np.ndarray  # int64 [n], units drawn
+    met: np.ndarray  # bool [n], what the rule said at the last check; False without a rule
+    checks: np.ndarray  # int64 [n], that there may have been, if the budget was used up
 
 
 def default_budget(P: int) -> int:
@@ -78,21 +85,20 @@ def sampled(
     index: Index | InteractionIndex,
     budget: int,
     seed: int,
-    tolerance: float | None = None,
+    rule: Rule | None = None,
 ) -> Sampled:
     """Sample the instances `rows` [n] of the game.
 
-    tolerance: an instance stops at the first checkpoint where none of its intervals is wider than
-    this to either side. The checkpoints double the number of pairs, and do not depend on the data.
+    rule: an instance stops at the first checkpoint where it is met. The checkpoints double the
+    number of pairs, or go half the way there, and do not depend on the data.
     """
     K = game.outputs
     refuse_undrawable(game, method, index, budget, K)
     own = SAMPLERS[method]
-    drawn = _Drawn(own, game.P, index, budget, seed, tolerance is not None, game.walks)
+    drawn = _Drawn(own, game.P, index, budget, seed, rule.checks if rule else 0, game.walks)
     together = max(1, game.setting.max_memory // 8 // (24 * K * (drawn.most + 2)))
     parts = [
-        _stretch(game, rows[i : i + together], drawn, tolerance)
-        for i in range(0, len(rows), together)
+        _stretch(game, rows[i : i + together], drawn, rule) for i in range(0, len(rows), together)
     ]
     names = Sampled.__dataclass_fields__
     return Sampled(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
@@ -110,7 +116,7 @@ def plan_sampled(
     """Add what `sampled` asks for the instances `rows` [n] where none stops early."""
     K = game.outputs
     refuse_undrawable(game, method, index, budget, K)
-    drawn = _Drawn(METHODS[method], game.P, index, budget, seed, False, game.walks)
+    drawn = _Drawn(METHODS[method], game.P, index, budget, seed, 0, game.walks)
     together = max(1, game.setting.max_memory // 8 // (24 * K * (drawn.most + 2)))
     state, new, _ = next(iter(drawn))
     for i in range(0, len(rows), together):
@@ -130,16 +136,20 @@ class _Drawn:
         index: Index | InteractionIndex,
         budget: int,
         seed: int,
-        checkpoints: bool,
+        checks: int,
         walks: bool,
     ) -> None:
+        """checks: while the number of units doubles; 0: one at the end."""
         self.method, self.most = method, budget
         units = method.units(P, index, budget)
-        self._stops = [units]
-        if checkpoints:
+        self.stops = [units]
+        if checks:
             least = method.first_stop(P)
-            doubled = range(64)
-            self._stops = [s for i in doubled if (s := least << i) < units] + [units]
+            steps = [least << i for i in range(64)]
+            if checks == 2:  # the half way, which is no further than the first of the next doubling
+                steps = sorted([*steps, *(3 * step // 2 for step in steps)])
+            self.stops = [s for s in steps if s < units] + [units]
+        self.independent = method.independent()
         self._state = method.init(P, index, budget, seed)
         self._kept: list[tuple[Any, np.ndarray]] = []
         self.walks = walks and method.walks(index)
@@ -150,14 +160,14 @@ class _Drawn:
         `method.masks` makes coalitions of what is new, a part at a time; of orders that are walked,
         never.
         """
-        for i, stop in enumerate(self._stops):
+        for i, stop in enumerate(self.stops):
             if i == len(self._kept):
                 self._state, new = self.method.step(self._state, stop)
                 self._kept.append((self._state, new))
-            yield *self._kept[i], i == len(self._stops) - 1
+            yield *self._kept[i], i == len(self.stops) - 1
 
 
-def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, tolerance: float | None) -> Sampled:
+def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule | None) -> Sampled:
     """As many instances as fit the memory with the values of their coalitions."""
     n, K, M = len(rows), game.outputs, drawn.method.count(game.P)
     out = Sampled(
@@ -168,12 +178,15 @@ def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, tolerance: float | Non
         np.zeros(n),
         np.zeros(n, np.int64),
         np.zeros(n),
+        np.zeros(n, np.int64),
+        np.zeros(n, bool),
+        np.full(n, len(drawn.stops)),
     )
     left = np.arange(n)  # instances that go on
     moves = game.moves(rows)
     values = np.zeros((n, 0, K))
     pairs = 0  # orders walked so far
-    for state, new, last in drawn:
+    for number, (state, new, last) in enumerate(drawn, start=1):
         first = values.shape[1] == 0
         if drawn.walks:
             walked = game.walk(state.orders[pairs:], rows[left])
@@ -193,14 +206,51 @@ def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, tolerance: float | Non
         # One number an instance: that of the output whose errors are known least.
         out.dof[left], out.coalitions[left] = result.dof.min(axis=1), values.shape[1]
         out.span[left] = _span(values, out.base[left])
-        if last or tolerance is None:
+        out.pairs[left] = state.pairs
+        if rule is None:
             continue
-        widths = half_widths(result.std_errors, out.dof[left]).reshape(len(left), -1)
-        wide = ~(widths <= tolerance).all(axis=1)
-        left, values = left[wide], values[wide]
-        if not len(left):
+        own = partial(_estimates, state, values, *ends) if drawn.independent else None
+        resolution = resolution_of(game, out.base[left], out.span[left])
+        low, high = _extremes(values, *ends)
+        look = Look(number, len(drawn.stops), state.pairs, result, low, high, resolution, own)
+        met = out.met[left] = rule.met(look)
+        if last or met.all():
             break
+        left, values = left[~met], values[~met]
     return out
+
+
+def _estimates(
+    state: permutation.State,
+    values: np.ndarray,
+    empty: np.ndarray,
+    full: np.ndarray,
+    rows: slice,
+    pairs: slice,
+) -> np.ndarray:
+    """What each of these pairs alone says of some instances, [n, d, P, K]."""
+    base = empty[rows, None]
+    table = np.concatenate([base, full[rows, None], values[rows]], axis=1) - base
+    return permutation.estimates(state, table, pairs)
+
+
+def resolution_of(game: Game, base: np.ndarray, span: np.ndarray) -> np.ndarray:
+    """Differences of values that rounding of the answers may have made, float64 [n].
+
+    `ROUNDINGS` units of the last digit of the largest |v(S)|; base [n, K], span [n].
+    """
+    double = game.evaluator.probed.findings.answer_dtype == "float64"
+    eps = np.finfo(np.float64 if double else np.float32).eps
+    return ROUNDINGS * float(eps) * (np.abs(base).max(axis=1) + span)
+
+
+def _extremes(
+    values: np.ndarray, empty: np.ndarray, full: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest and the largest v(S) of each instance, [n] each; values [n, C, K]."""
+    low = np.minimum(values.min(axis=1, initial=np.inf), np.minimum(empty, full))
+    high = np.maximum(values.max(axis=1, initial=-np.inf), np.maximum(empty, full))
+    return low.min(axis=1), high.max(axis=1)
 
 
 def _span(values: np.ndarray, base: np.ndarray) -> np.ndarray:

@@ -32,7 +32,14 @@ class Estimator(Protocol):
         ...
 
     def first_stop(self, P: int) -> int:
-        """Units at the first checkpoint of a run with a tolerance."""
+        """Units at the first checkpoint of a run that may stop early."""
+        ...
+
+    def independent(self) -> bool:
+        """Whether the units are independent draws, each with values of its own, and the values
+        their mean. A confidence sequence over them then holds whenever an instance stops; such an
+        estimator makes the estimates that `permutation.estimates` does.
+        """
         ...
 
     def drawing(self, P: int, index: Any, budget: int, K: int) -> tuple[float, float]:

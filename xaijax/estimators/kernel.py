@@ -103,6 +103,11 @@ def first_stop(P: int) -> int:
     return P + design.SPARE
 
 
+def independent() -> bool:
+    """The pairs are not: they are drawn without replacement, and fitted together."""
+    return False
+
+
 def walks(index: Index) -> bool:
     """No orders are drawn."""
     return False

@@ -40,6 +40,11 @@ class State:
     index: InteractionIndex
     drawn: kernel.State
 
+    @property
+    def pairs(self) -> int:
+        """How many pairs have been drawn."""
+        return self.drawn.pairs
+
     @cached_property
     def process(self) -> Process:
         """At the coalitions drawn, the full one first."""
@@ -81,6 +86,11 @@ def drawing(P: int, index: InteractionIndex, budget: int, K: int) -> tuple[float
 def first_stop(P: int) -> int:
     """Pairs at the first checkpoint."""
     return kernel.first_stop(P)
+
+
+def independent() -> bool:
+    """The pairs are not: they are drawn without replacement, and fitted together."""
+    return False
 
 
 def walks(index: InteractionIndex) -> bool:

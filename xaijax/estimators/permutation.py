@@ -86,6 +86,11 @@ def drawing(P: int, index: Index, budget: int, K: int) -> tuple[int, float]:
     return count * (340 + 100 * K), 3e4 * count
 
 
+def independent() -> bool:
+    """The pairs are: each is drawn without a look at the others, and the values are their mean."""
+    return True
+
+
 def init(P: int, index: Index, budget: int, seed: int) -> State:
     """Nothing drawn yet."""
     total = np.bitwise_xor.reduce(sampling.player_keys(seed, P))
@@ -218,7 +223,7 @@ def result(
         blocks = [slice(d, d + block) for d in range(0, D, block)]
         last = np.zeros((0, 0))
         for pairs in blocks:
-            last = _estimates(state, table, pairs)
+            last = estimates(state, table, pairs)
             for d in range(last.shape[1]):
                 phi[rows] += last[:, d]
         phi[rows] /= D
@@ -234,7 +239,7 @@ def result(
             continue
         second, fourth = np.zeros_like(phi[rows]), np.zeros_like(phi[rows])
         for pairs in blocks:
-            found = last if len(blocks) == 1 else _estimates(state, table, pairs)
+            found = last if len(blocks) == 1 else estimates(state, table, pairs)
             squares = (found - phi[rows][:, None]) ** 2
             for d in range(squares.shape[1]):
                 second += squares[:, d]
@@ -293,8 +298,11 @@ def _borrowed(
     return np.maximum(own, pooled), (D - 1) / (alone + (1 - alone) / P)
 
 
-def _estimates(state: State, table: np.ndarray, pairs: slice) -> np.ndarray:
-    """The values that each of these pairs alone gives; table [N, 2+C, K] -> [N, D, P, K]."""
+def estimates(state: State, table: np.ndarray, pairs: slice) -> np.ndarray:
+    """The values that each of these pairs alone gives; [N, 2+C, K] -> [N, D, P, K].
+
+    table: v of the empty, the full, and all coalitions asked, less v of the empty one.
+    """
     first = np.take(table, state.places[pairs, 0], axis=1)
     second = np.take(table, state.places[pairs, 1], axis=1)
     if state.index.draws_orders:

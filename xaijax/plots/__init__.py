@@ -10,6 +10,9 @@ Reading order:
     image          one image: values of players at their pixels
     tokens         one sentence: its words coloured by their values
     kept           what a rule keeps of an image or of a sentence
+    compare        what changed between two explanations, with intervals
+    faithfulness   deletion and insertion curves of judged attributions
+    background_spread   how far values move with the background
     correlation    the correlations of the columns that an AEC was fitted on
     worth          what each party's columns are worth
     interactions   players and pairs of them as a heatmap
@@ -22,10 +25,13 @@ Reading order:
     style          what all pictures share: colours, checks, names, the players that are shown
 """
 
+from xaijax.plots.background_spread import background_spread as background_spread
 from xaijax.plots.bar import bar as bar
 from xaijax.plots.beeswarm import beeswarm as beeswarm
+from xaijax.plots.compare import compare as compare
 from xaijax.plots.correlation import correlation as correlation
 from xaijax.plots.dependence import dependence as dependence
+from xaijax.plots.faithfulness import faithfulness as faithfulness
 from xaijax.plots.image import image as image
 from xaijax.plots.images import images as images
 from xaijax.plots.interactions import interactions as interactions
@@ -38,10 +44,13 @@ from xaijax.plots.waterfall import waterfall as waterfall
 from xaijax.plots.worth import worth as worth
 
 __all__ = [
+    "background_spread",
     "bar",
     "beeswarm",
+    "compare",
     "correlation",
     "dependence",
+    "faithfulness",
     "image",
     "images",
     "interactions",

@@ -6,6 +6,9 @@ Reading order:
     merge                 `merge`: one Explanation of instances that were explained apart
     loading               `load`: what was saved, back from its file
     wording               what a QII report may say of its numbers, in plain words
+    background            `Background`: rows chosen; `BackgroundSpread`: what the choice does
+    comparison            `Comparison`: what changed between two explanations
+    judgement             `Judgement`: how far an attribution is from the truth
     profiles              what people's inputs were, as texts beside their influences
     coalition_table       `CoalitionTable`: v(S) of every coalition, and indices that read it
     table_origin          what a table was made of, for the results that are read from it
@@ -13,6 +16,7 @@ Reading order:
     interaction_forms     Interactions as matrices, tables, text, and for shapiq
     set_keys              which sets of players a key means
     explanation           `Explanation`: values of many instances, with errors and provenance
+    top                   `TopK`: the players of the largest |value|, and which are certain
     convert               an Explanation in the forms of pandas, shap and shapiq
     summary               what an Explanation says of itself in a few lines
     fields                what an Explanation offers to read, for the files that it is made of

@@ -18,6 +18,7 @@ from xaijax.results.freeze import floats, per_instance
 from xaijax.results.player_data import check_columns, player_columns, take_rows
 from xaijax.results.selection import Selection, resolve, split_key, take
 from xaijax.results.shared_fields import select_output, shared_fields
+from xaijax.results.top import TopK, top_of
 from xaijax.tables.rows import rows_of
 
 
@@ -225,6 +226,37 @@ class Explanation:
         """
         dof = self.stats.get("dof")
         return intervals.half_widths_of(self.std_errors, self.shape, self.exact, dof, level)
+
+    def top(self, k: int, confidence: float = 0.95) -> TopK:
+        """The k players of the largest |value| of each instance, and which of them are certain.
+
+        Exact values are certain where they are further apart than rounding could put them. Sampled
+        ones, where intervals for all values of an instance together tell the k from the others, and
+        their signs. Such an interval is one of a single look at a number of draws that was fixed
+        beforehand. Results of `explainer(X, top=k)` and of `tolerance=` have bounds that hold at
+        every look, and what the run itself found certain stays so (docs/certain_top.md).
+
+        Args:
+            k: int from 1 to P.
+            confidence: float between 0 and 1. The chance that nothing is wrong of what is called
+                certain of an instance.
+
+        Returns:
+            A `TopK`: players, values, half-widths, and `certain`.
+
+        Raises:
+            InputError: `k` is not within 1 and P, or `confidence` not between 0 and 1.
+            InputTypeError: one of them is not a number.
+
+        Example:
+            >>> import numpy as np
+            >>> import xaijax as xj
+            >>> values = np.array([[1.0, -3.0, 0.1]])
+            >>> xj.Explanation(values, np.zeros(1), std_errors=values * 0 + 0.1).top(2)
+            top 2 of 3 players at 95 %, bound: one look; all certain for 1 of 1 instances
+              0: player 1 -3, player 0 1
+        """
+        return top_of(self, k, confidence)
 
     def to_dataframe(self, long: bool = False) -> Any:
         """A pandas DataFrame of the values. Needs `pip install "xaijax[data]"`.

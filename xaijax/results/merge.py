@@ -248,8 +248,12 @@ def _stats(part: AnyPart, parts: Sequence[AnyPart]) -> Mapping[str, Any]:
         added["exact_rows"] = np.full(len(part), part.exact)
     if any("dof" in one.stats for one in parts):
         added["dof"] = np.full(len(part), np.inf)  # exact, or none was said: the normal quantile
-    if part.exact and any("coalitions" in one.stats for one in parts):
-        added["coalitions"] = np.zeros(len(part), np.int64)
+    for name in ("coalitions", "pairs"):
+        if part.exact and any(name in one.stats for one in parts):
+            added[name] = np.zeros(len(part), np.int64)
+    asked = any("certain" in one.stats for one in parts)
+    if part.exact and asked and not any("top" in one.stats for one in parts):
+        added["certain"] = np.ones(len(part), bool)  # exact values meet any tolerance
     return {**added, **part.stats}
 
 

@@ -80,7 +80,7 @@ def sweep(
         format: "npz"; "parquet" and "zarr" write explanation.parquet or explanation.zarr into
             `out` as well, once all parts are there (`Run.to_parquet`, `Run.to_zarr`).
         options: dict or None. Keywords of the explainer's call: {"outputs": "predicted"},
-            {"index": "banzhaf"} of `QII`, {"threshold": 0.9} of anchors.
+            {"top": 3}, {"index": "banzhaf"} of `QII`, {"threshold": 0.9} of anchors.
         progress: None (a bar in terminals and notebooks; elsewhere a line a minute on stderr), True
             or False.
 

@@ -7,7 +7,9 @@ Reading order:
     tables        from the values of pairs to v(S) of all coalitions of each instance
     listed        coalitions given as a list: their row stream, and their means over donors
     single_rows   a row stream in which each row names its own instance, donor and coalition
+    seeds         slots made on the device, of runs of pairs of one size
     hybrids       rows with some players' columns from the instance and the others from the donor
+    turns         how a loop inside a dispatch counts its turns, on each platform
     lattice       which players differ for a pair, and how pairs become a stream of model rows
     one_output    one output of each row, by a trace of which the others are not made
     reduce        from the values of a dispatch to one semivalue per pair, on the device

@@ -21,6 +21,8 @@ from jax.sharding import PartitionSpec as Spec
 
 from xaijax_kernels.engine.hybrids import hybrid_rows, slot_players
 from xaijax_kernels.engine.one_output import one_output
+from xaijax_kernels.engine.seeds import slots_of
+from xaijax_kernels.engine.turns import counted_on, tile_by_tile
 
 TILES_PER_DISPATCH = 32
 SMALLEST_TILE = 256
@@ -128,9 +130,10 @@ def run_tiles(
     donors: jax.Array,  # [B, F]
     players: jax.Array | None,  # int32 [F]
     tiles: jax.Array,  # int32 [devices], tiles to run on each device
-    slots: jax.Array,  # int32 [T, S, 3 + ceil(P / 32)]
+    slots: jax.Array,  # int32 [T, S, 3 + ceil(P / 32)]; with `pairs` what `slots_of` makes them of
     masks: jax.Array | None = None,  # uint32 [Q, ceil(P / 32)], coalitions that slots may name
     own: jax.Array | None = None,  # [N, A], the model's answers to the instances themselves
+    pairs: jax.Array | None = None,  # int32 [C, 3 + ceil(P / 32)], a table as of `seeds.slots_of`
     kind: str = "corners",  # what the slots are, see hybrids.kept_players
     score: Callable[[jax.Array, Any], jax.Array] | None = None,
     kept: Callable[[jax.Array], jax.Array] = jnp.isfinite,
@@ -149,12 +152,13 @@ def run_tiles(
     tiles, the rest stay zero.
     """
 
-    def on_one_device(params, x, donors, players, masks, own, tiles, slots):
+    def on_one_device(params, x, donors, players, masks, own, pairs, tiles, slots):
         known = None if structure is None else structure(params)
 
-        def body(carry):
-            t, values, bad = carry
+        def tile(t):
             one = jax.lax.dynamic_index_in_dim(slots, t, keepdims=False)
+            if pairs is not None:
+                one = slots_of(one, pairs, shape.slots, shape.slot_bits)
             mine = None if own is None else own[one[:, 1].repeat(1 << shape.slot_bits)]
             if known is None:
                 rows = hybrid_rows(x, donors, players, shape.P, shape.slot_bits, one, masks, kind)
@@ -168,15 +172,16 @@ def run_tiles(
             if score is not None:
                 out = score(out, mine)
             lost = jnp.sum(~kept(out), dtype=jnp.int32)
-            return t + 1, values.at[t].set(out.astype(shape.dtype)), bad.at[t].set(lost)
+            return out.astype(shape.dtype), lost
 
         T = slots.shape[0]
         values = jnp.zeros((T, shape.rows, shape.outputs), shape.dtype)
-        first = (jnp.int32(0), values, jnp.zeros((T,), jnp.int32))
-        return jax.lax.while_loop(lambda carry: carry[0] < tiles[0], body, first)[1:]
+        room = (values, jnp.zeros((T,), jnp.int32))
+        values, bad = tile_by_tile(tile, room, tiles[0], counted_on(mesh))
+        return values, bad
 
-    on_one_device = over_tiles(on_one_device, mesh, (False,) * 6 + (True,) * 2)
-    return on_one_device(params, x, donors, players, masks, own, tiles, slots)
+    on_one_device = over_tiles(on_one_device, mesh, (False,) * 7 + (True,) * 2)
+    return on_one_device(params, x, donors, players, masks, own, pairs, tiles, slots)
 
 
 class Traced:

@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax_kernels.engine.turns import folded
+
 Array = Any  # of JAX, or of NumPy on its way there
 GOLDEN = 0x9E3779B9  # the odd constant by which columns are told apart
 HEADER = 4  # numbers of a pull before its columns: instance, two words of its key, first draw
@@ -84,6 +86,7 @@ def perturbed(
     # [G, 4 + L + p], and the first draw is not read.
     pulls: jax.Array,
     draws: int,  # p
+    known_turns: bool = False,  # see `turns.counted`
 ) -> jax.Array:
     """The rows of some pulls; [G, p, F, c]."""
     F, B = space.columns, pool.donors.shape[0]
@@ -126,7 +129,7 @@ def perturbed(
         return jnp.where(here, value[:, :, None, :], rows)
 
     most = jnp.sum((pulls[:, HEADER:] >= 0).any(axis=0), dtype=jnp.int32)
-    return jax.lax.fori_loop(0, most, keep, rows)
+    return folded(keep, rows, most, pulls.shape[1] - HEADER, known_turns)
 
 
 def _in_bin(

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xaijax_kernels.engine.tiles import over_tiles
+from xaijax_kernels.engine.turns import counted_on, tile_by_tile
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, perturbed
 
 
@@ -57,11 +58,13 @@ def run_pulls(
     devices of `mesh`; each stops after its own number of tiles.
     """
 
+    known_turns = counted_on(mesh)
+
     def on_one_device(params, pool, subjects, tiles, pulls):
-        def body(carry):
-            t, bits, bad = carry
+        def tile(t):
             some = jax.lax.dynamic_index_in_dim(pulls, t, keepdims=False)
-            rows = filled(perturbed(space, pool, subjects, some, shape.draws), shape.rows)
+            drawn = perturbed(space, pool, subjects, some, shape.draws, known_turns)
+            rows = filled(drawn, shape.rows)
             out = apply(params, rows.reshape(shape.rows, *shape.instance_shape))
             own = jnp.repeat(
                 subjects.own[some[:, 0]], shape.draws, axis=0, total_repeat_length=shape.rows
@@ -70,12 +73,12 @@ def run_pulls(
             lost = jnp.sum(~jnp.isfinite(agrees), dtype=jnp.int32)
             used = (agrees > 0.5)[: shape.pulls * shape.draws]
             packed = pack_bits(used.reshape(shape.pulls, shape.draws))
-            return t + 1, bits.at[t].set(packed), bad.at[t].set(lost)
+            return packed, lost
 
         T = pulls.shape[0]
         bits = jnp.zeros((T, shape.pulls, shape.words), jnp.uint32)
-        first = (jnp.int32(0), bits, jnp.zeros((T,), jnp.int32))
-        return jax.lax.while_loop(lambda carry: carry[0] < tiles[0], body, first)[1:]
+        room = (bits, jnp.zeros((T,), jnp.int32))
+        return tile_by_tile(tile, room, tiles[0], known_turns)
 
     split = over_tiles(on_one_device, mesh, (False, False, False, True, True))
     return split(params, pool, subjects, tiles, pulls)

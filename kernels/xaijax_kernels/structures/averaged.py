@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xaijax_kernels.engine.tiles import over_tiles
+from xaijax_kernels.engine.turns import counted_on, folded, tile_by_tile
 from xaijax_kernels.structures.base import Layer
 
 
@@ -66,6 +67,7 @@ def mean_tables(
     player i. head(params, hidden [`block(S 2^P)`, H]) -> [.., A]; score(answers, None) -> [.., K].
     """
     C, K = shape.corners, shape.outputs
+    known_turns = counted_on(mesh)
 
     def on_one_device(params, x, donors, weights, players, tiles, work):
         known = structure(params)
@@ -95,7 +97,9 @@ def mean_tables(
 
             zero, far = jnp.zeros((C, K), shape.dtype), jnp.full((C, K), jnp.inf, shape.dtype)
             start = (zero[0], zero, zero, -far, far, zero[0])
-            c, high, low, top, bottom, full = jax.lax.fori_loop(0, one[2], block, start)
+            c, high, low, top, bottom, full = folded(
+                block, start, one[2], shape.blocks, known_turns
+            )
             # Scores between two that are kept are kept; one that is no number is in the sums.
             bad = ~(kept_scores(top) & kept_scores(bottom) & jnp.isfinite(high))
             ends = jnp.stack([c, full, top.max(axis=0), bottom.min(axis=0)])
@@ -105,13 +109,11 @@ def mean_tables(
         sums = jnp.zeros((T, C, K), shape.dtype)
         ends = jnp.zeros((T, 4, K), shape.dtype)
 
-        def body(carry):
-            t, *kept = carry
-            found = tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))
-            return t + 1, *(whole.at[t].set(own) for whole, own in zip(kept, found, strict=True))
+        def of_turn(t):
+            return tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))
 
-        first = (jnp.int32(0), sums, sums, ends, jnp.zeros((T,), jnp.int32))
-        return jax.lax.while_loop(lambda carry: carry[0] < tiles[0], body, first)[1:]
+        room = (sums, sums, ends, jnp.zeros((T,), jnp.int32))
+        return tile_by_tile(of_turn, room, tiles[0], known_turns)
 
     split = over_tiles(on_one_device, mesh, (False,) * 5 + (True,) * 2)
     return split(params, x, donors, weights, players, tiles, work)

@@ -21,6 +21,7 @@ from jax.sharding import Mesh
 
 from xaijax_kernels.engine.reduce import compensated
 from xaijax_kernels.engine.tiles import SMALLEST_TILE, over_tiles
+from xaijax_kernels.engine.turns import counted_on, tile_by_tile
 from xaijax_kernels.structures.base import Layer
 
 UNROLL = 16  # steps of the sum that are written out in one loop body
@@ -130,13 +131,11 @@ def walk_tiles(
         T = work.shape[0]
         sums = jnp.zeros((T, 2, shape.blocks * L, G, shape.outputs), shape.dtype)
 
-        def body(carry):
-            t, high, low, bad = carry
-            h, c, lost = tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))
-            return t + 1, high.at[t].set(h), low.at[t].set(c), bad.at[t].set(lost)
+        def of_turn(t):
+            return tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))
 
-        first = (jnp.int32(0), sums, sums, jnp.zeros((T,), jnp.int32))
-        return jax.lax.while_loop(lambda carry: carry[0] < tiles[0], body, first)[1:]
+        room = (sums, sums, jnp.zeros((T,), jnp.int32))
+        return tile_by_tile(of_turn, room, tiles[0], counted_on(mesh))
 
     split = over_tiles(on_one_device, mesh, (False,) * 5 + (True,) * 2)
     return split(params, x, donors, donor_weights, orders, tiles, work)

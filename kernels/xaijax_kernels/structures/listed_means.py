@@ -24,6 +24,7 @@ from jax.sharding import Mesh
 from xaijax_kernels.engine.hybrids import of_columns
 from xaijax_kernels.engine.reduce import compensated
 from xaijax_kernels.engine.tiles import over_tiles
+from xaijax_kernels.engine.turns import counted_on, folded, tile_by_tile
 from xaijax_kernels.structures.base import Layer
 
 HIGHEST = jax.lax.Precision.HIGHEST
@@ -97,6 +98,7 @@ def listed_means(
     H]) -> [`rows`, A]; score(answers, None) -> [`rows`, K].
     """
     G, B, C, K = shape.instances, shape.donors, shape.coalitions, shape.outputs
+    known_turns = counted_on(mesh)
 
     def on_one_device(params, x, donors, weights, players, masks, tiles, work):
         known = structure(params)
@@ -142,18 +144,17 @@ def listed_means(
                 return high.at[i].set(h), low.at[i].set(c), bad.at[i].set(wrong.sum(dtype="int32"))
 
             zero = jnp.zeros((G, C, K), shape.dtype)
-            return jax.lax.fori_loop(0, one[3], instance, (zero, zero, jnp.zeros(G, jnp.int32)))
+            start = (zero, zero, jnp.zeros(G, jnp.int32))
+            return folded(instance, start, one[3], G, known_turns)
 
         T = work.shape[0]
         sums = jnp.zeros((T, G, C, K), shape.dtype)
 
-        def body(carry):
-            t, *kept = carry
-            found = tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))
-            return t + 1, *(whole.at[t].set(own) for whole, own in zip(kept, found, strict=True))
+        def of_turn(t):
+            return tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))
 
-        first = (jnp.int32(0), sums, sums, jnp.zeros((T, G), jnp.int32))
-        return jax.lax.while_loop(lambda carry: carry[0] < tiles[0], body, first)[1:]
+        room = (sums, sums, jnp.zeros((T, G), jnp.int32))
+        return tile_by_tile(of_turn, room, tiles[0], known_turns)
 
     split = over_tiles(on_one_device, mesh, (False,) * 6 + (True,) * 2)
     return split(params, x, donors, weights, players, masks, tiles, work)

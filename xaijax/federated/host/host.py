@@ -84,7 +84,7 @@ class Host:
         link: "identity", "logit" or a function of arrays, of the model's answer.
         seed: int, of sampled estimators.
         {limits}
-        tolerance: float or None. The largest half-width of a 95 % interval, as of `Explainer`.
+        tolerance: float or None. How far a value may be off, with 95 %, as of `Explainer`.
 
     Attributes:
         model: the model that the explainer asks, on rows [host's columns | guests' answers].

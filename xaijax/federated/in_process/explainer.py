@@ -75,8 +75,8 @@ class FederatedExplainer:
         link: "identity", "logit" or a function of arrays.
         seed: int. Of sampled estimators.
         weights: float [B] or None. Weights of the reference rows, if there are several.
-        tolerance: float or None. The largest half-width that is wanted of a 95 % interval, in units
-            of link(f), as of `Explainer`.
+        tolerance: float or None. How far a value may be off, with 95 %, in units of link(f), as of
+            `Explainer`.
         {limits}
 
     Attributes:

@@ -13,6 +13,7 @@ class Clock:
     model_calls: int = 0
     padded_rows: int = 0
     spared_rows: int = 0  # that equal rows asked before
+    tiles: int = 0  # dealt to the devices
     tile: int = 0  # rows of a tile, or of a host call
     tile_halvings: int = 0  # times the device ran out of memory
 

@@ -30,6 +30,7 @@ from xaijax_kernels.engine.reduce import (
     reduce_pairs,
     reduce_pieces,
 )
+from xaijax_kernels.engine.seeds import Seeds, seeds
 from xaijax_kernels.engine.tables import put, tables_of_pairs
 
 PUT, MEANS = "a list of answers", "the means of a list"  # programs, for messages
@@ -43,7 +44,7 @@ class Answers:
     slot_bits: int  # of the stream
 
     @property
-    def piece(self) -> Dispatch:
+    def piece(self) -> Dispatch | Seeds:
         """Which rows."""
         return self.under_way.asked
 
@@ -139,8 +140,11 @@ class DeviceBackend:
         before = (p.params, self._padded(x.codes), p.donors, p.players)
         after = (words, None if own is None else self._padded(own))
         tiles = p.tiles(scored)
-        pieces = stream.dispatches(tiles * self.sizes.tile.rows)
-        work = ((piece, self._tiles(piece, slots)) for piece in pieces)
+        if isinstance(stream, Pairs) and p.seeded(stream.kind):
+            work = self._seeded(stream, slots, tiles, p.pairs(scored, bits))
+        else:
+            pieces = stream.dispatches(tiles * self.sizes.tile.rows)
+            work = ((piece, self._tiles(piece, slots), None) for piece in pieces)
         dispatches = Dispatches(self.mesh, self.clock, tiles)
         for under_way in dispatches.run(run, before, work, after):
             yield Answers(under_way, stream.slot_bits)
@@ -332,6 +336,18 @@ class DeviceBackend:
         if count < tiles * S:
             slots = np.concatenate([slots, np.repeat(slots[-1:], tiles * S - count, axis=0)])
         return slots.reshape(tiles, S, -1)
+
+    def _seeded(self, pairs: Pairs, S: int, T: int, most: int) -> Iterator[tuple[Any, ...]]:
+        """The pieces, what the device makes their slots of, and the table of their pairs."""
+        last: np.ndarray | None = None
+        table: Any = None
+        for piece in seeds(pairs, S, T, most):
+            if piece.table is not last:
+                last, full = piece.table, np.zeros((most, piece.table.shape[1]), np.int32)
+                full[: len(last)] = last
+                table = jax.device_put(full, self._same)
+            self.clock.padded_rows += len(piece.tiles) * self.sizes.tile.rows - piece.rows
+            yield piece, piece.tiles, table
 
 
 def _list_recipe(*arguments: Any) -> Recipe:

@@ -1,5 +1,7 @@
 """The dispatch loop: tiles are dealt to the devices, and some dispatches run ahead of the one read.
 
+Devices get equal shares, over a run and over many small ones (`dealt`).
+
 All programs that hold a JAX model take, after what stays the same, the number of tiles of each
 device [devices] and the tiles themselves [T, ...], and give arrays [T, ...].
 
@@ -49,35 +51,39 @@ class Dispatches:
         self,
         program: Any,
         before: tuple[Any, ...],
-        work: Iterable[tuple[Any, np.ndarray]],
+        work: Iterable[tuple[Any, ...]],
         after: tuple[Any, ...] = (),
         threads: int = 1,
     ) -> Iterator[UnderWay]:
-        """The dispatches of work, (what it is known by, tiles [n, ...], n <= T) each, in order.
+        """The dispatches of work, in order: what one is known by, its tiles [n, ...] with n <= T,
+        and what else is its own.
 
-        The program takes (*before, counts, tiles, *after). threads: dispatches that are one call of
-        the model, cut for the threads that run them.
+        The program takes (*before, counts, tiles, *after, *what is the dispatch's own).
+        threads: dispatches that are one call of the model, cut for the threads that run them.
         """
         waiting: deque[UnderWay] = deque()
-        for n, (asked, tiles) in enumerate(work):
-            place, counts = self._dealt(len(tiles))
+        for n, (asked, tiles, *own) in enumerate(work):
+            place, counts = dealt(len(tiles), self.tiles, self.mesh.size, self.clock.tiles)
+            self.clock.tiles += len(tiles)
             if len(tiles) < self.tiles:
                 filled, tiles = tiles, np.zeros((self.tiles, *tiles.shape[1:]), tiles.dtype)
                 tiles[place] = filled
             self.clock.model_calls += n % threads == 0
-            results = beside(program, (*before, counts, tiles, *after))
+            results = beside(program, (*before, counts, tiles, *after, *own))
             waiting.append(UnderWay(asked, place, results))
             if len(waiting) > self.ahead:
                 yield waiting.popleft()
         yield from waiting
 
-    def _dealt(self, tiles: int) -> tuple[np.ndarray, np.ndarray]:
-        """(the place of each tile, int32 [devices] how many each runs): every device gets the same
-        number of tiles, the last one what is left.
-        """
-        devices = self.mesh.size
-        share = -(-tiles // devices)
-        tile = np.arange(tiles)
-        place = tile // share * (self.tiles // devices) + tile % share
-        counts = np.clip(tiles - share * np.arange(devices), 0, share)
-        return place, counts.astype(np.int32)
+
+def dealt(tiles: int, T: int, devices: int, before: int) -> tuple[np.ndarray, np.ndarray]:
+    """(the place in T of each of some tiles, int32 [devices] how many each device runs).
+
+    before: tiles dealt before. All devices get the same number, and those whose turn it is one more
+    each: over a run, and over many small ones, no two differ by more than one tile.
+    """
+    counts = np.full(devices, tiles // devices, np.int32)
+    counts[(before + np.arange(tiles % devices)) % devices] += 1
+    tile, device = np.arange(tiles), np.repeat(np.arange(devices), counts)
+    first = np.cumsum(counts) - counts
+    return device * (T // devices) + tile - first[device], counts

@@ -20,12 +20,15 @@ from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax.games.engine.placement import Placement
 from xaijax.games.engine.plan import LEAST_DONORS, Sizes, bucket, capacity
 from xaijax.games.measure.score import Score
+from xaijax_kernels.engine.seeds import runs_of_tile
 from xaijax_kernels.engine.tiles import SMALLEST_TILE, TileShape, Traced, over_tiles, run_tiles
+from xaijax_kernels.engine.turns import counted_on
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.structures.base import Structure
 from xaijax_kernels.structures.listed_means import ListShape, listed_means
 
 MOST_ANSWERS = 1 << 23  # numbers of a dispatch, where a row has more answers than scores
+OF_PAIRS = ("corners", "structured", "mixed")  # kinds of slots that pairs have
 NAMES_LIST = ("list", "mixed", "rows")  # kinds of slots that name coalitions of a list
 
 
@@ -89,6 +92,14 @@ class Programs:
         fits = max(1, MOST_ANSWERS // (rows * self._outputs))
         return min(T, -(-fits // devices) * devices)
 
+    def seeded(self, kind: str) -> bool:
+        """Whether the device makes the slots: of pairs, where it outruns the host."""
+        return kind in OF_PAIRS and counted_on(self.mesh)
+
+    def pairs(self, scored: bool = True, bits: int | None = None) -> int:
+        """C: pairs of a table, no fewer than a dispatch can have."""
+        return self.tiles(scored) * self.shape("corners", scored, bits).slots
+
     def run(
         self, kind: str, scored: bool = True, bits: int | None = None, coalitions: int = 1
     ) -> Any:
@@ -131,15 +142,20 @@ class Programs:
             structure=None if known is None else known.of,
             chosen=chosen,
         )
+        slots, pairs = (tile.slots, 3 + words), None
+        if self.seeded(kind):
+            slots = runs_of_tile(tile.P, tile.slot_bits) + 1, 4
+            pairs = shape(self.same, self.pairs(scored, bits), 3 + words)
         arguments = (
             self.params,
             shape(self.same, s.instances, s.columns, dtype=dtype),
             self.donors,
             self.players,
             shape(self.split, self.mesh.size),
-            shape(self.split, self.tiles(scored), tile.slots, 3 + words),
+            shape(self.split, self.tiles(scored), *slots),
             shape(self.same, *listed, dtype=jnp.uint32) if kind in NAMES_LIST else None,
             own,
+            pairs,
         )
         return Recipe(
             ("run", kind, tile, score, known),

@@ -18,6 +18,7 @@ from xaijax.games.engine.host import HostBackend
 from xaijax.games.engine.whose_rows import named_rows
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.pulls import Pulls, packed
+from xaijax_kernels.engine.turns import counted
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, perturbed
 
 
@@ -81,8 +82,10 @@ class RuleHost:
         return np.concatenate(parts), bad
 
     def _program(self, space: Space, pool: Pool, subjects: Subjects, G: int, p: int, L: int) -> Any:
+        known = counted(jax.default_backend())  # the arguments are the host's
+
         def rows(pool: Any, subjects: Any, pulls: Any) -> jax.Array:
-            some = perturbed(space, pool, subjects, pulls, p)
+            some = perturbed(space, pool, subjects, pulls, p, known)
             return some.reshape(G * p, -1)
 
         subjects = subjects._replace(own=np.zeros(subjects.own.shape, np.float32))

@@ -12,8 +12,8 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError
-from xaijax.core.intervals import half_widths
 from xaijax.estimators.driver import METHODS, Sampled, default_budget, refuse_undrawable
+from xaijax.estimators.stopping.rule import Rule
 from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.asking.refuse import (
     LARGEST_TABLE,
@@ -38,6 +38,7 @@ class Choice:
     exact: np.ndarray  # bool [N], instances that are enumerated
     sampler: str | None  # "permutation" or "kernel" for the others; None: there are none
     budget: int  # coalitions per sampled instance
+    rule: Rule | None = None  # by which sampled instances stop before; None: they do not
 
     @property
     def name(self) -> str:
@@ -54,8 +55,17 @@ def refuse_index(estimator: str, index: str) -> None:
         )
 
 
-def choose(game: Game, survey: Survey, estimator: str, index: Index, budget: int | None) -> Choice:
+def choose(
+    game: Game,
+    survey: Survey,
+    estimator: str,
+    index: Index,
+    budget: int | None,
+    independent: bool = False,
+) -> Choice:
     """Decide for every instance, from that instance and the background only.
+
+    independent: "auto" samples by independent draws alone.
 
     Raises EnumerationLimitError for what can neither be enumerated nor sampled, MemoryPlanError for
     a budget that cannot be drawn, InputError for a budget that is too small for the estimator, or
@@ -97,7 +107,8 @@ def choose(game: Game, survey: Survey, estimator: str, index: Index, budget: int
         _refuse_unsampled(game, survey, index, budget)
     # The kernel's standard errors do not know the noise of a random model; those of orders do.
     random = not game.setting.model.deterministic
-    many = allowed >= KERNEL_BUDGET * P and P <= KERNEL_PLAYERS and not random
+    many = allowed >= KERNEL_BUDGET * P and P <= KERNEL_PLAYERS
+    many = many and not (random or independent)
     sampler = _checked("kernel" if many else "permutation", P, index, allowed)
     refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
     return Choice(fits, sampler, allowed)
@@ -167,18 +178,11 @@ def _refuse_unsampled(game: Game, survey: Survey, index: Index, budget: int | No
     )
 
 
-def tell_too_wide(part: Sampled, choice: Choice, tolerance: float | None) -> None:
-    """Warn of instances that used their budget up before their intervals were narrow."""
-    if tolerance is None:
-        return
-    widths = half_widths(part.std_errors, part.dof).reshape(len(part.dof), -1)
-    wide = int((~(widths <= tolerance).all(axis=1)).sum())
-    if wide:
-        checks.warn(
-            f"tolerance={tolerance:g} is not met by {wide:,} of {len(widths):,} sampled "
-            f"instances within budget={choice.budget:,}; their std_errors say how far. Raise "
-            "budget= or tolerance=."
-        )
+def tell_unmet(part: Sampled, choice: Choice) -> None:
+    """Warn of instances that used their budget up before the rule was met."""
+    unmet = int((~part.met).sum())
+    if choice.rule is not None and unmet:
+        checks.warn(choice.rule.unmet(unmet, len(part.met), choice.budget))
 
 
 def tell_long(

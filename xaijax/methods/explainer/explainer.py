@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal, cast
 
@@ -16,8 +17,9 @@ from xaijax.core import checks
 from xaijax.core.errors import InputTypeError
 from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, Outputs, PlayerSpec, Progress, Rows
-from xaijax.estimators.driver import plan_sampled
 from xaijax.estimators.exact import Estimate, exact
+from xaijax.estimators.stopping.narrow import narrow
+from xaijax.estimators.stopping.top import Top
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game, Survey
@@ -27,18 +29,13 @@ from xaijax.games.measure.own_rows import stand_ins_of, with_own
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import quantity_of
 from xaijax.games.measure.replacement import Baseline, replacement_of
-from xaijax.games.planned import Planned, nothing, semivalues, tables, whole_rows
+from xaijax.games.planned import Planned
 from xaijax.games.ways.totals import Weights
-from xaijax.methods.explainer.choice import (
-    ESTIMATORS,
-    Choice,
-    choose,
-    refuse_index,
-    tell_long,
-)
+from xaijax.methods.explainer.certain import told_top, top_rule
+from xaijax.methods.explainer.choice import ESTIMATORS, Choice, choose, refuse_index, tell_long
+from xaijax.methods.explainer.planning import plan_enumerated, planned_of
 from xaijax.methods.explainer.record import Answer, answered, explanation
 from xaijax.methods.explainer.sets import SetsAsked
-from xaijax.methods.planned import plan_of
 from xaijax.methods.progress import progress_bar
 from xaijax.players.index import IndexLike, index_weights, named
 from xaijax.results.explanation import Explanation
@@ -98,12 +95,11 @@ class Explainer:
         seed: int. Of sampled estimators. Coalitions are drawn from (seed, draw) alone and shared by
             all instances: the same values in any order or batch, and correlated errors.
         weights: float [B] or None. Weights of the background rows. None: equal ones.
-        tolerance: float or None. The largest half-width of a 95 % interval that is wanted, in units
-            of link(f). Each sampled instance stops at the first check, after 1, 2, 4, ... times the
-            first number of draws, at which all of its intervals are that narrow. An instance is
-            checked several times with the interval of a single check, so intervals of stopped
-            instances hold the exact value somewhat less often than in 95 % of runs. Exact values
-            meet any tolerance.
+        tolerance: float or None. How far a value may be off, in units of link(f). Each sampled
+            instance stops at the first check, after 1, 2, 4, ... times the first number of draws,
+            at which all of its values are known that well: each with 95 %, however often it was
+            checked (docs/certain_top.md). stats["certain"] says which instances came so far within
+            the budget. Exact values meet any tolerance.
         {limits}
 
     Returns:
@@ -200,7 +196,15 @@ class Explainer:
         checks.on_devices(background, "background", evaluator.setting.devices)
         return evaluator
 
-    def __call__(self, X: Rows, progress: Progress = None, outputs: Outputs = None) -> Explanation:
+    def __call__(
+        self,
+        X: Rows,
+        progress: Progress = None,
+        outputs: Outputs = None,
+        top: int | None = None,
+        confidence: float | None = None,
+        bounds: tuple[float, float] | None = None,
+    ) -> Explanation:
         """Explain the instances X.
 
         Args:
@@ -211,6 +215,14 @@ class Explainer:
                 much as one. stats["outputs"] has the columns. None: all outputs.
             progress: None (a bar in terminals and notebooks once a run takes a while), True or
                 False.
+            top: int from 1 to P, or None. Each sampled instance stops when its set of the `top`
+                largest |values| and their signs are certain, by independent antithetic pairs
+                ("auto" samples by "permutation" then). The budget is the most. stats["certain"]
+                says which came so far; see docs/certain_top.md and `Explanation.top`.
+            confidence: float between 0 and 1; None: 0.95. The chance that nothing is wrong of what
+                is called certain of an instance, of all its outputs together, whenever it stops.
+            bounds: (low, high) that v(S) is never outside, or None. With them the claims of top=
+                hold at any number of pairs, and take many; without, as that number grows.
 
         Returns:
             An `Explanation` with values [N, P], or [N, P, K] of a model with K outputs and without
@@ -233,7 +245,9 @@ class Explainer:
         def progressed(done: int) -> None:
             bar.update(done)
 
-        rows, game, survey, choice = self._begun(X, progressed, self._choose, outputs=outputs)
+        rule = top_rule(self, self._open(X).setting.players.count, top, confidence, bounds)
+        choose_by = partial(self._choose, rule=rule)
+        rows, game, survey, choice = self._begun(X, progressed, choose_by, outputs=outputs)
         evaluator = game.evaluator
         index, closed = named(self.index), partial(self._closed, game)
         rows_coming = tell_long(game, survey, choice, index, closed)
@@ -243,7 +257,7 @@ class Explainer:
             answer = self._answer(game, choice)
             bar.total = bar.n  # agreeing hybrids and early stops leave rows unasked
         seconds = time.perf_counter() - started
-        return explanation(self, X, rows, game, choice, answer, before, seconds)
+        return told_top(explanation(self, X, rows, game, choice, answer, before, seconds), rule)
 
     def interactions(
         self,
@@ -312,16 +326,8 @@ class Explainer:
             What a call raises before it asks.
         """
         _, game, _, choice = self._begun(X, lambda rows: None, self._choose, False, outputs)
-        planned = nothing(game)
-        whole_rows(game, planned)
-        own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
-        if len(own):
-            self._plan_enumerated(game, own, planned)
-        if choice.sampler is not None:
-            sampler, budget = choice.sampler, choice.budget
-            plan_sampled(game, others, sampler, named(self.index), budget, self.seed, planned)
-        names = np.where(choice.exact, self._exact_name, choice.sampler or "exact")
-        return plan_of(game, planned, names)
+        enumerated, index = self._plan_enumerated, named(self.index)
+        return planned_of(game, choice, index, self.seed, enumerated, self._exact_name)
 
     def _begun(
         self,
@@ -349,8 +355,11 @@ class Explainer:
             refuse_columns(own, game.ask.probe().findings.outputs)
         return rows, game, survey, choice
 
-    def _choose(self, game: Game, survey: Survey) -> Choice:
-        return choose(game, survey, self.estimator, named(self.index), self.budget)
+    def _choose(self, game: Game, survey: Survey, rule: Top | None = None) -> Choice:
+        by = game, survey, self.estimator, named(self.index), self.budget
+        return replace(
+            choose(*by, independent=rule is not None), rule=rule or narrow(self.tolerance)
+        )
 
     @cached_property
     def _of_one_output(self) -> Evaluator:
@@ -368,7 +377,7 @@ class Explainer:
     def _answer(self, game: Game, choice: Choice) -> Answer:
         """The values of all instances."""
         enumerated, index = partial(self._enumerated, game), named(self.index)
-        return answered(game, choice, enumerated, index, self.seed, self.tolerance)
+        return answered(game, choice, enumerated, index, self.seed)
 
     def _weights(self, index: IndexLike) -> tuple[np.ndarray, str]:
         """Weights of single sets, by size, [P]; and the name of the index."""
@@ -381,10 +390,7 @@ class Explainer:
 
     def _plan_enumerated(self, game: Game, rows: np.ndarray, planned: Planned) -> None:
         """Add what all coalitions of the instances `rows` ask for."""
-        if game.quantity.linear:
-            semivalues(game, Weights.semivalue(self.weights), rows, planned)
-        else:
-            tables(game, rows, planned)
+        plan_enumerated(game, self.weights, rows, planned)
 
     def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
         """What all coalitions of the instances `rows` come to."""

@@ -15,10 +15,10 @@ import numpy as np
 
 from xaijax.core.errors import ModelOutputError
 from xaijax.core.version import __version__
-from xaijax.estimators.driver import Sampled, sampled
+from xaijax.estimators.driver import SAMPLERS, Sampled, sampled
 from xaijax.estimators.exact import Estimate
 from xaijax.games.game import Game
-from xaijax.methods.explainer.choice import Choice, tell_too_wide
+from xaijax.methods.explainer.choice import Choice, tell_unmet
 from xaijax.methods.fingerprint import fingerprint, model_fingerprint
 from xaijax.players.index import LARGEST_P, Index, named
 from xaijax.players.interaction_index import InteractionIndex
@@ -38,6 +38,9 @@ class Answer:
     coalitions: np.ndarray  # int64 [N], asked of sampled instances; 0 where exact
     span: np.ndarray  # [N], largest change of the answer within what was summed
     summed: np.ndarray  # [N], coalitions in one sum; 0: no sum but in float64
+    pairs: np.ndarray  # int64 [N], drawn for sampled instances; 0 where exact
+    met: np.ndarray  # bool [N], whether the rule by which they stop was; True where exact
+    checks: np.ndarray  # int64 [N], by the rule that there may have been; 0 where exact
 
     @classmethod
     def of_exact(cls, estimate: Estimate) -> Answer:
@@ -45,7 +48,8 @@ class Answer:
         values, base, full, errors, span, summed = estimate
         N = len(values)
         none = np.zeros(N, np.int64)
-        return cls(values, base, full, errors, np.full(N, np.inf), none, span, summed)
+        dof, met = np.full(N, np.inf), np.ones(N, bool)
+        return cls(values, base, full, errors, dof, none, span, summed, none, met, none)
 
     @classmethod
     def of_sampled(cls, part: Sampled) -> Answer:
@@ -59,6 +63,9 @@ class Answer:
             part.coalitions,
             part.span,
             part.coalitions + 2.0,
+            part.pairs,
+            part.met,
+            part.checks,
         )
 
     @classmethod
@@ -82,7 +89,6 @@ def answered(
     enumerated: Callable[[np.ndarray], Estimate],
     index: Index | InteractionIndex,
     seed: int,
-    tolerance: float | None,
 ) -> Answer:
     """The exact and the sampled instances, each in one go.
 
@@ -93,8 +99,8 @@ def answered(
     if choice.sampler is None or not len(others):
         assert exact is not None
         return exact
-    part = sampled(game, others, choice.sampler, index, choice.budget, seed, tolerance)
-    tell_too_wide(part, choice, tolerance)
+    part = sampled(game, others, choice.sampler, index, choice.budget, seed, choice.rule)
+    tell_unmet(part, choice)
     drawn = Answer.of_sampled(part)
     return drawn if exact is None else Answer.mixed(choice.exact, exact, drawn)
 
@@ -201,6 +207,11 @@ def stats_of(
         stats["coalitions"] = answer.coalitions
         stats["dof"] = answer.dof
         stats["tolerance"] = asked.tolerance
+        if choice.rule is not None:
+            stats["bound"] = choice.rule.bound(SAMPLERS[choice.sampler].independent())
+            stats["pairs"], stats["certain"] = answer.pairs, answer.met
+            if stats["bound"] == "checks":
+                stats["checks"] = int(answer.checks.max())
     if game.ask.own is not None:
         stats["outputs"] = game.ask.own[:, 0].astype(np.int64)
         names = evaluator.probed.findings.output_names

@@ -19,6 +19,7 @@ from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanErro
 from xaijax.estimators.driver import METHODS, SAMPLERS, default_budget, refuse_undrawable
 from xaijax.estimators.exact import by_pairs, exact_sets, in_closed_form
 from xaijax.estimators.large_pairs import looked_for, tell_not_looked_for
+from xaijax.estimators.stopping.narrow import narrow
 from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.asking.refuse import LARGEST_TABLE, refuse_biased_link, refuse_too_many
 from xaijax.games.engine.setting import LARGEST_PAIR
@@ -107,6 +108,10 @@ class SetsAsked:
         return {"large_pairs_sought": sought}
 
     def choose(self, game: Game, survey: Survey) -> Choice:
+        """Who answers which instance, and when it stops; raises what `_chosen` does."""
+        return replace(self._chosen(game, survey), rule=narrow(self.explainer.tolerance))
+
+    def _chosen(self, game: Game, survey: Survey) -> Choice:
         """Who answers which instance; see `choice.choose`.
 
         What cannot be enumerated is asked for its closed form before it is sampled or refused.
@@ -147,7 +152,7 @@ class SetsAsked:
         """The interactions of all instances."""
         by = self.explainer
         enumerate_some = partial(exact_sets, game, self.of)
-        return answered(game, choice, enumerate_some, self.index, by.seed, by.tolerance)
+        return answered(game, choice, enumerate_some, self.index, by.seed)
 
     def tell_long_run(self, game: Game, survey: Survey, choice: Choice) -> int:
         """Warn of a long run before it starts; returns the model rows that are coming at most."""

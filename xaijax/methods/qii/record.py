@@ -179,7 +179,10 @@ def _certificate(
     span = np.zeros(N) if found.span is None else found.span
     zeros = np.zeros(N, np.int64)
     summed = np.full(N, 2.0 ** min(game.P, 24))
-    answer = Answer(found.values, found.base, full, None, np.full(N, np.inf), zeros, span, summed)
+    dof, met = np.full(N, np.inf), np.ones(N, bool)
+    answer = Answer(
+        found.values, found.base, full, None, dof, zeros, span, summed, zeros, met, zeros
+    )
     evaluator = game.evaluator
     donors, exact = evaluator.setting.replacement.weights, np.ones(N, bool)
     residual, bound = certificate(answer, donors, evaluator.setting.model, exact, whole)

@@ -1,0 +1,92 @@
+"""Values of players as a pure function, with a derivative whose memory does not grow.
+
+One scan goes over steps: an order of the players, or all coalitions, of some instances beside some
+donors. What a step made is made again when the derivative comes back to it (`jax.checkpoint`), so
+only its sum is kept: one more forward pass, and the memory of one step instead of all. Values are
+linear in the answers, so each step adds its share of them. One scan and not one in another: JAX
+0.12 keeps what an inner one made of arguments that have no derivative.
+
+Letters: U groups of G instances, T groups of D donors, M orders, C coalitions, P players (columns),
+K outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax_kernels.games.semivalues import members, semivalue
+
+Ask = Callable[[jax.Array], jax.Array]  # rows [R, P] -> answers [R, K]
+# (v(S) [G, C, K], the order of the step) -> values [G, P, K]
+Shares = Callable[[jax.Array, jax.Array], jax.Array]
+
+
+def exact(
+    ask: Ask, x: jax.Array, donors: jax.Array, weights: jax.Array, p: np.ndarray
+) -> jax.Array:
+    """The semivalue with weights p [P] by all 2^P coalitions; [U, G, P, K].
+
+    x [U, G, P], donors [T, D, P], weights [T, D] of each in the mean.
+    """
+    every = jnp.arange(x.shape[-1], dtype=jnp.int32)[None]
+    return _summed(ask, x, donors, weights, every, members(len(p)), lambda v, _: semivalue(v, p))
+
+
+def over_orders(
+    ask: Ask, x: jax.Array, donors: jax.Array, weights: jax.Array, orders: jax.Array
+) -> jax.Array:
+    """The mean of marginal contributions over orders [M, P] and their reverses; [U, G, P, K].
+
+    The sets that come first in the reverse are the complements of those that come first in the
+    order.
+    """
+    P = x.shape[-1]
+    first = np.tril(np.ones((P + 1, P), bool), -1)  # the first s of an order, s = 0..P
+    both = np.concatenate([first, ~first[1:-1]])
+
+    def shares(v: jax.Array, order: jax.Array) -> jax.Array:
+        ahead = v[:, : P + 1]
+        behind = jnp.concatenate([v[:, P:], v[:, :1]], axis=1)
+        # The s-th of the order joins the first s in one, and those that follow it in the other.
+        change = (jnp.diff(ahead, axis=1) - jnp.diff(behind, axis=1)) / 2
+        return jnp.zeros_like(change).at[:, order].set(change)
+
+    return _summed(ask, x, donors, weights, orders, both, shares) / len(orders)
+
+
+def _summed(
+    ask: Ask,
+    x: jax.Array,
+    donors: jax.Array,
+    weights: jax.Array,
+    orders: jax.Array,
+    coalitions: np.ndarray,  # bool [C, P]: which places of the order are kept
+    shares: Shares,
+) -> jax.Array:
+    """The sum over orders and groups of donors of each step's shares; [U, G, P, K]."""
+
+    @jax.checkpoint
+    def part(u: jax.Array, t: jax.Array, order: jax.Array) -> jax.Array:
+        places = jnp.asarray(coalitions)
+        kept = jnp.zeros_like(places).at[:, order].set(places)
+        rows = jnp.where(kept[:, None, None], x[u][:, None], donors[t])  # [C, G, D, P]
+        answers = ask(rows.reshape(-1, rows.shape[-1])).reshape(*rows.shape[:-1], -1)
+        w = weights[t].astype(answers.dtype)
+        means = jnp.einsum("cgdk,d->gck", answers, w, precision=jax.lax.Precision.HIGHEST)
+        return shares(means, order)
+
+    def step(
+        values: jax.Array, one: tuple[jax.Array, jax.Array, jax.Array]
+    ) -> tuple[jax.Array, None]:
+        u, t, order = one
+        return values.at[u].add(part(u, t, order)), None
+
+    U, T, M = len(x), len(donors), len(orders)
+    u, t, m = (jnp.asarray(one.ravel()) for one in np.indices((U, T, M), np.int32))
+    like = jax.eval_shape(part, u[0], t[0], orders[0])
+    zero = jnp.zeros((U, *like.shape), like.dtype)
+    return jax.lax.scan(step, zero, (u, t, orders[m]))[0]

@@ -1,0 +1,40 @@
+"""Pairs drawn by hand, shown to a stopping rule check by check, for its tests.
+
+Letters: n instances (or runs), D pairs, P players, K outputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xaijax.estimators.result import Result
+from xaijax.estimators.stopping.rule import Look
+
+STOPS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+
+
+def look_at(drawn: np.ndarray, number: int = 1, most: int = 1) -> Look:
+    """What a rule sees of these pairs [n, D, P, K]."""
+    n, D = drawn.shape[:2]
+    values = drawn.mean(axis=1)
+    errors = drawn.std(axis=1, ddof=1) / np.sqrt(D)
+    result = Result(values, errors, np.full((n, drawn.shape[3]), D - 1.0))
+    ends = np.zeros(n), np.ones(n)
+    return Look(number, most, D, result, *ends, np.zeros(n), lambda rows, pairs: drawn[rows, pairs])
+
+
+def stopped(rule: Any, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(values [n, P, K] where each run stops, whether it was met, pairs); drawn [n, D, P, K]."""
+    values, met = drawn.mean(axis=1), np.zeros(len(drawn), bool)
+    pairs, left = np.full(len(drawn), drawn.shape[1]), np.arange(len(drawn))
+    stops = [stop for stop in STOPS if stop <= drawn.shape[1]]
+    for number, D in enumerate(stops, start=1):
+        look = look_at(drawn[left, :D], number, len(stops))
+        now = rule.met(look)
+        values[left], pairs[left], met[left] = look.result.values, D, now
+        left = left[~now]
+        if not len(left):
+            break
+    return values, met, pairs

@@ -1,0 +1,6 @@
+"""Values with derivatives: for losses, and by gradients.
+
+Reading order:
+
+    shapley_values   `shapley_values`: a pure function, under jit, vmap and grad
+"""

@@ -1,0 +1,201 @@
+"""`shapley_values`: values as a pure function of the row, the background and the parameters.
+
+Letters: N instances, B background rows, F columns (numbers of a row) = P players, K outputs,
+G instances at a time, D donors at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.core.checks import shown, whole_number
+from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError, ModelOutputError
+from xaijax.core.public import public
+from xaijax.players.index import IndexLike, index_weights, named, quoted
+from xaijax_kernels.games.differentiable import exact, over_orders
+
+MOST_PLAYERS = 12  # 2^12 hybrids of each pair
+ROWS = 1 << 13  # model rows of a step: enough for a processor's cores, little to keep
+
+
+@public
+def shapley_values(
+    f: Callable[..., Any],
+    x: Any,
+    background: Any,
+    *,
+    params: Any = None,
+    index: IndexLike = "shapley",
+    orders: int | None = None,
+    key: Any = None,
+) -> jax.Array:
+    """Shapley values of one row or of a batch, as a pure function that JAX can differentiate.
+
+    v(S) is the mean of f over the background rows, the columns of S kept at x's values. The
+    function may stand inside a loss: it works under `jax.jit`, `jax.vmap` and `jax.grad` with
+    respect to x, background and params. Memory of its derivative is that of some thousand model
+    rows, whatever the numbers of background rows and orders: steps are made again on the way back.
+
+    For explanations of many rows use `Explainer`, which asks fewer rows and gives standard errors.
+
+    Args:
+        f: f(rows [R, *F]) -> [R] or [R, K], or f(params, rows). Traced; a row's answer depends on
+            that row alone. Its products are asked for in full float32, as `as_model` does.
+        x: [*F] one row, or [N, *F]. Each number is a player: P of them.
+        background: [B, *F]. Each row counts alike.
+        params: a pytree, the first argument of f; None: f takes rows only.
+        index: "shapley", "banzhaf", `SizeLimited(k)` or a callable w(s), as in `Explainer`. Sampled
+            orders give "shapley" only.
+        orders: None: exact, by all 2^P coalitions, at most 12 players. A number: so many random
+            orders of the players and their reverses, for any P; unbiased. All rows share them.
+        key: a key of `jax.random`, of which the orders are drawn. Needed with `orders` only.
+
+    Returns:
+        [P] or [P, K] of one row; [N, P] or [N, P, K] of a batch. In f's dtype and units: for
+        "shapley" they add up to f(x) less the mean of f over the background.
+
+    Raises:
+        EnumerationLimitError: more than 12 players and no `orders`.
+        InputError: shapes of x and background that do not fit; `key` without `orders` or the
+            reverse; an index that orders do not sample.
+        InputTypeError: an argument of another kind.
+        ModelOutputError: f's answer is not [R] or [R, K].
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> import xaijax as xj
+        >>> f = lambda w, X: X @ w
+        >>> x, background, w = jnp.ones(3), jnp.zeros((2, 3)), jnp.array([1.0, 2.0, 3.0])
+        >>> print(xj.shapley_values(f, x, background, params=w).round(3))
+        [1. 2. 3.]
+        >>> size = lambda w: xj.shapley_values(f, x, background, params=w)[1] ** 2
+        >>> print(jax.grad(size)(w).round(3))
+        [0. 4. 0.]
+
+    References:
+        Shapley, "A value for n-person games" (1953). Orders with their reverses: Mitchell, Cooper,
+        Frank and Holmes, "Sampling permutations for Shapley value estimation" (2022), section 4.
+    """
+    if not callable(f):
+        raise InputTypeError(f"f must be a JAX function of rows, got {type(f).__name__}.")
+    x, background, one = _rows(x, background)
+    N, shape = len(x), background.shape[1:]
+    P = math.prod(shape)
+    weights = _weights(index, P, orders, key)
+    ask, single = _asked(f, params, shape, x.dtype)
+    drawn = None if orders is None else _drawn(key, orders, P)
+
+    G, D = _together(N, len(background), 1 << P if drawn is None else 2 * P)
+    donors = background.reshape(-1, P)
+    donors, parts = _in_steps(donors, D)
+
+    # The last rows fill up a whole number of steps; what they give is dropped.
+    rows = jnp.pad(x.reshape(N, P), ((0, -N % G), (0, 0)), mode="edge").reshape(-1, G, P)
+    if drawn is None:
+        found = exact(ask, rows, donors, parts, weights)
+    else:
+        found = over_orders(ask, rows, donors, parts, drawn)
+    found = found.reshape(-1, P, found.shape[-1])[:N]
+    found = found[..., 0] if single else found
+    return found[0] if one else found
+
+
+def _rows(x: Any, background: Any) -> tuple[jax.Array, jax.Array, bool]:
+    """(x [N, *F], background [B, *F], whether x was one row)."""
+    try:
+        x, background = jnp.asarray(x), jnp.asarray(background)
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(f"x and background must be arrays of numbers; {error}.") from error
+    if background.ndim < 2 or 0 in background.shape:
+        raise InputError(
+            f"background must be rows [B, *F], at least one, got shape {background.shape}. "
+            "Give one row as row[None]."
+        )
+    one = x.ndim == background.ndim - 1
+    if x.shape[0 if one else 1 :] != background.shape[1:] or x.ndim > background.ndim:
+        raise InputError(
+            f"x must be one row {background.shape[1:]} or rows [N, *F] of that shape, as the "
+            f"background has, got shape {x.shape}."
+        )
+    x = x[None] if one else x
+    if not len(x):
+        raise InputError("x must have at least one row, got none.")
+    dtype = jnp.result_type(x, background)
+    return x.astype(dtype), background.astype(dtype), one
+
+
+def _weights(index: IndexLike, P: int, orders: int | None, key: Any) -> np.ndarray:
+    """The weights of the index, [P]; refuses what is not sampled, and too many players."""
+    if orders is None:
+        if key is not None:
+            raise InputError("key is used with orders= only: say orders=, or leave key out.")
+        if P > MOST_PLAYERS:
+            raise EnumerationLimitError(
+                f"x has {P:,} players, and 2^{P} coalitions are too many: at most {MOST_PLAYERS} "
+                "are exact. Say orders= (a number of orders) and key=."
+            )
+        return index_weights(index, P)[0]
+    whole_number(orders, "orders")
+    if key is None:
+        raise InputError("orders needs key=, a key of jax.random such as jax.random.key(0).")
+    if not isinstance(index, str) or not named(index).draws_orders:
+        accepted = " or ".join(quoted("draws_orders"))
+        raise InputError(f"index must be {accepted} where orders= is given, got {index!r}.")
+    return index_weights(index, P)[0]
+
+
+def _asked(
+    f: Callable[..., Any], params: Any, shape: tuple[int, ...], dtype: Any
+) -> tuple[Callable[[jax.Array], jax.Array], bool]:
+    """(flat rows [R, P] -> answers [R, K], whether f gives [R])."""
+
+    def whole(rows: jax.Array) -> Any:
+        rows = rows.reshape(-1, *shape)
+        with jax.default_matmul_precision("highest"):
+            return f(rows) if params is None else f(params, rows)
+
+    R = 2
+    out = jax.eval_shape(whole, jax.ShapeDtypeStruct((R, math.prod(shape)), dtype))
+    single = getattr(out, "ndim", 0) == 1
+    numbers = hasattr(out, "dtype") and jnp.issubdtype(out.dtype, jnp.floating)
+    if not numbers or out.ndim not in (1, 2) or out.shape[0] != R:
+        got = f"{out.dtype} {out.shape}" if hasattr(out, "shape") else type(out).__name__
+        raise ModelOutputError(
+            f"f must return real numbers [R] or [R, K] for {R} rows of {dtype}, got {got}."
+        )
+    K = 1 if single else out.shape[1]
+    return lambda rows: whole(rows).reshape(len(rows), K), single
+
+
+def _drawn(key: Any, orders: int, P: int) -> jax.Array:
+    """Random orders of the players, int32 [orders, P]."""
+    try:
+        keys = jax.random.split(key, orders)
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(
+            f"key must be one key of JAX, such as jax.random.key(0), got {shown(key)}; {error}"
+        ) from error
+    return jax.vmap(lambda own: jax.random.permutation(own, P))(keys).astype(jnp.int32)
+
+
+def _together(N: int, B: int, coalitions: int) -> tuple[int, int]:
+    """(instances, donors) of a step, so that it has about ROWS model rows."""
+    pairs = max(1, ROWS // coalitions)
+    D = min(B, pairs)
+    D = -(-B // -(-B // D))  # evenly: few rows fill up the last step
+    return min(N, max(1, pairs // D)), D
+
+
+def _in_steps(donors: jax.Array, D: int) -> tuple[jax.Array, jax.Array]:
+    """(donors [T, D, P], weights [T, D], 0 for what fills up the last step)."""
+    B, P = donors.shape
+    weights = np.zeros(-(-B // D) * D)
+    weights[:B] = 1 / B
+    donors = jnp.pad(donors, ((0, -B % D), (0, 0)), mode="edge")
+    return donors.reshape(-1, D, P), jnp.asarray(weights.reshape(-1, D))

@@ -1,0 +1,146 @@
+"""One plain HTML page that tells what changed between two explanations."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputTypeError
+from xaijax.core.public import public
+from xaijax.plots.compare import compare as picture
+from xaijax.plots.style import figure_size
+from xaijax.reports import page
+from xaijax.results.comparison import Comparison, Part
+from xaijax.results.summary import ranking
+
+TOP = 20  # players in the tables
+ROWS = 10  # instances
+SHOWN = 12  # players in the pictures
+
+
+@public
+def comparison_report(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
+    """Write one HTML page that shows a comparison and says how sure it is.
+
+    The page holds the players' shifts with their intervals, a picture of them, the parts of the
+    data and of the model where the comparison has them, and the instances that changed most, by
+    their positions. It has no script, loads nothing from elsewhere and shows no data. Of several
+    outputs the last is shown, and the page says so.
+
+    Args:
+        comparison: `Comparison`, from `xaijax.compare`.
+        path: the file to write; an existing file is replaced as a whole.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: no such folder, or the path of a folder.
+        InputTypeError: an argument of another type.
+        ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> a = np.random.default_rng(0).normal(size=(50, 2))
+        >>> old, new = (xj.Explanation(v, np.zeros(50)) for v in (a, a + [0.0, 1.0]))
+        >>> compared = xj.compare(old, new, paired=True)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     xj.comparison_report(compared, f"{folder}/page.html").name
+        'page.html'
+    """
+    if not isinstance(comparison, Comparison):
+        raise InputTypeError(
+            f"comparison: got {type(comparison).__name__}; pass what xaijax.compare returned."
+        )
+    page.refuse_folder(path)
+    return page.write(path, "comparison.html.j2", _content(comparison))
+
+
+def _content(one: Comparison) -> dict[str, Any]:
+    N, M = one.instances
+    level = f"{100 * one.confidence:.3g} %"
+    lead = (
+        f"{N:,} instances, the same on both sides" if one.paired else f"{N:,} and {M:,} instances"
+    )
+    lead += f"; {one.kind} values. All intervals of a table hold together at {level}."
+    names = one.output_names
+    if names is not None:
+        lead += f" Tables and pictures are of the output {names[-1]!r}, one of {len(names)}."
+    told = ", ".join(one.changed)
+    output = None if names is None else -1
+    pictures = []
+    for of, what in (("size", "mean |value|"), ("value", "mean value")):
+        figure = page.new_figure(figure_size(min(SHOWN, len(one.feature_names))))
+        picture(one, figure.add_subplot(), max_display=SHOWN, of=of, output=output)
+        caption = f"Shifts of the {what}. Grey: 0 is inside of the interval."
+        pictures.append(
+            {"title": f"Shift of the {what}", "png": page.png(figure), "caption": caption}
+        )
+    return {
+        "title": "What changed between two explanations",
+        "lead": lead,
+        "changed": f"Changed: {told}." if told else "No player's change can be told from chance.",
+        "tables": _tables(one),
+        "pictures": pictures,
+    }
+
+
+def _tables(one: Comparison) -> list[dict[str, Any]]:
+    size = Part(*map(_last, (one.size_shift, one.size_low, one.size_high), [one] * 3))
+    value = Part(*map(_last, (one.shift, one.low, one.high), [one] * 3))
+    found = [_of_players(one, "Players", {"mean |value|": size, "mean value": value})]
+    if one.split is not None:
+        parts = {"data": one.split.size_data, "model": one.split.size_model}
+        own = {
+            f"of the {name}": Part(*(_last(x, one) for x in (part.shift, part.low, part.high)))
+            for name, part in parts.items()
+        }
+        found.append(_of_players(one, "Shift of mean |value|: what did it", own))
+    if one.rows is not None and one.row_shift is not None:
+        lines = [
+            {"name": f"instance {n:,}", "numbers": [f"{one.row_shift[n]:.4g}"]}
+            for n in one.rows[:ROWS]
+        ]
+        found.append(
+            {
+                "title": "Instances that changed most",
+                "first": "position",
+                "heads": ["values moved by"],
+                "lines": lines,
+                "note": "The root of the sum of the squared differences of its values.",
+            }
+        )
+    return found
+
+
+def _last(values: np.ndarray, one: Comparison) -> np.ndarray:
+    return values if one.output_names is None else values[:, -1]
+
+
+def _of_players(one: Comparison, title: str, parts: dict[str, Part]) -> dict[str, Any]:
+    first = next(iter(parts.values()))
+    shown = ranking(np.abs(first.shift))[:TOP]
+    left = len(one.feature_names) - len(shown)
+    lines = [
+        {
+            "name": one.feature_names[j],
+            "numbers": [
+                text
+                for part in parts.values()
+                for text in (f"{part.shift[j]:+.4g}", f"{part.low[j]:.4g} to {part.high[j]:.4g}")
+            ],
+        }
+        for j in shown
+    ]
+    return {
+        "title": title,
+        "first": "player",
+        "heads": [text for name in parts for text in (name, "interval")],
+        "lines": lines,
+        "note": f"and {left} more players." if left else "",
+    }

@@ -1,0 +1,121 @@
+"""`Background`: rows chosen to stand for absent players; `BackgroundSpread`: what that choice does.
+
+Letters: B rows chosen, S sizes tried, P players.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.optional import require
+from xaijax.core.public import public_class
+from xaijax.results.freeze import read_only
+from xaijax.results.summary import ranking
+
+TOP = 4  # players in the repr
+
+
+@public_class
+@dataclass(frozen=True, eq=False, repr=False)
+class Background:
+    """Rows for `background=` of an explainer; `xaijax.background` chooses them.
+
+    Say `xaijax.Explainer(model, chosen.rows, weights=chosen.weights)`.
+
+    Attributes:
+        rows: [B, *F], of the kind that was given: an array, a frame.
+        weights: float64 [B] with the sum 1, the share of the rows that each stands for; None: equal
+            ones.
+        places: int64 [B]. Where the rows stand among those given.
+        method: "kmedoids", "random" or "all".
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.array([[0.0], [0.1], [0.2], [5.0]])
+        >>> chosen = xj.background(rows, 2)
+        >>> chosen.rows.tolist(), chosen.weights
+        ([[0.1], [5.0]], array([0.75, 0.25]))
+    """
+
+    rows: Any
+    weights: np.ndarray | None
+    places: np.ndarray
+    method: str
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            object.__setattr__(self, one.name, read_only(getattr(self, one.name)))
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __repr__(self) -> str:
+        weighted = "" if self.weights is None else f", weights {self.weights.min():.2g} to "
+        weighted += "" if self.weights is None else f"{self.weights.max():.2g}"
+        return f"Background({len(self):,} rows, {self.method}{weighted})"
+
+
+@public_class
+@dataclass(frozen=True, eq=False, repr=False)
+class BackgroundSpread:
+    """How far values move with the background; `xaijax.background_spread` makes it.
+
+    Attributes:
+        sizes: int64 [S]. Background rows of a draw.
+        draws: int. Backgrounds drawn of each size.
+        method: str. How they were chosen.
+        spread: float64 [S]. How far an instance's values are from their mean over the draws: the
+            root of the mean over instances of the summed variances, in units of v (the model's
+            output).
+        relative: float64 [S]. The sum of these variances over the sum of the squared values: the
+            relative squared error that one background has by its choice alone.
+        by_player: float64 [S, P]. The standard deviation of a player's value over the draws, as
+            root mean square over the instances (and outputs).
+        feature_names: tuple of str [P].
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.random.default_rng(0).normal(size=(200, 2))
+        >>> explainer = xj.Explainer(xj.as_model(lambda X: X[:, 0] * X[:, 1]), rows)
+        >>> found = xj.background_spread(explainer, rows[:20], sizes=(5, 50))
+        >>> bool(found.spread[1] < found.spread[0])
+        True
+    """
+
+    sizes: np.ndarray
+    draws: int
+    method: str
+    spread: np.ndarray
+    relative: np.ndarray
+    by_player: np.ndarray
+    feature_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            object.__setattr__(self, one.name, read_only(getattr(self, one.name)))
+
+    def __repr__(self) -> str:
+        lines = [f"BackgroundSpread: {self.draws} draws of each size, {self.method}"]
+        for s, size in enumerate(self.sizes):
+            widest = ranking(self.by_player[s])[:TOP]
+            players = ", ".join(
+                f"{self.feature_names[j]} {self.by_player[s, j]:.2g}" for j in widest
+            )
+            lines.append(
+                f"  {size:,} rows: values move by {self.spread[s]:.3g} "
+                f"({100 * self.relative[s]:.2g} % squared); {players}"
+            )
+        return "\n".join(lines)
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame, one row a size; needs `pip install "xaijax[data]"`."""
+        pandas = require("pandas", "xaijax[data]")
+        columns = {"spread": self.spread, "relative": self.relative}
+        players = pandas.DataFrame(self.by_player, columns=list(self.feature_names))
+        whole = pandas.concat([pandas.DataFrame(columns), players], axis=1)
+        return whole.set_index(pandas.Index(self.sizes, name="size"))

@@ -1,0 +1,168 @@
+"""`Comparison`: what changed between two explanations, with simultaneous intervals.
+
+Letters: N instances, P players, K outputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.optional import require
+from xaijax.core.public import public_class
+from xaijax.results.freeze import read_only
+from xaijax.results.summary import ranking
+
+TOP = 8  # players in the repr
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A part of the shifts, float64 [P] or [P, K] each: the estimate, and its interval."""
+
+    shift: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            object.__setattr__(self, one.name, read_only(getattr(self, one.name)))
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """What the data did and what the model did; the two add up to the shift.
+
+    All the intervals of the four parts hold at once, at the comparison's confidence.
+
+    Attributes:
+        data, model: `Part`, of the shift of mean values.
+        size_data, size_model: `Part`, of the shift of mean |values|.
+    """
+
+    data: Part
+    size_data: Part
+    model: Part
+    size_model: Part
+
+
+@public_class
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """How the players' values changed from an explanation a to b; `xaijax.compare` makes it.
+
+    Attributes:
+        feature_names: tuple of str [P]. The players.
+        output_names: tuple of str [K], or None.
+        kind: str. The index of the values.
+        confidence: float. At which all intervals of `shift` and `size_shift` hold at once.
+        paired: bool. Whether the instances are the same, and their differences were looked at.
+        instances: (int, int). How many a and b have.
+        shift, low, high: float64 [P] or [P, K]. Mean value of b less that of a, and its interval.
+        size_shift, size_low, size_high: the same of the mean of |value|.
+        sizes: float64 [2, P] or [2, P, K]. Mean |value| of a and of b.
+        rows: int64 [N] or None. Positions of the instances, those that changed most first. None
+            where the instances are not the same.
+        row_shift: float64 [N] or None. How far each instance's values moved: the root of the sum of
+            the squared differences, in the order of the instances.
+        split: `Split`, or None where no explainers were given.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> X = np.random.default_rng(0).normal(size=(100, 2))
+        >>> explainer = xj.Explainer(xj.as_model(lambda X: X[:, 0] * X[:, 1]), np.zeros((1, 2)))
+        >>> same = xj.compare(explainer(X), explainer(X))
+        >>> same.shift, same.changed
+        (array([0., 0.]), ())
+    """
+
+    feature_names: tuple[str, ...]
+    output_names: tuple[str, ...] | None
+    kind: str
+    confidence: float
+    paired: bool
+    instances: tuple[int, int]
+    shift: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    size_shift: np.ndarray
+    size_low: np.ndarray
+    size_high: np.ndarray
+    sizes: np.ndarray
+    rows: np.ndarray | None = None
+    row_shift: np.ndarray | None = None
+    split: Split | None = None
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            object.__setattr__(self, one.name, read_only(getattr(self, one.name)))
+
+    @property
+    def of_data(self) -> np.ndarray | None:
+        """What the data did to the mean values, [P] or [P, K]; None without explainers."""
+        return None if self.split is None else self.split.data.shift
+
+    @property
+    def of_model(self) -> np.ndarray | None:
+        """What the model did to the mean values, [P] or [P, K]; None without explainers."""
+        return None if self.split is None else self.split.model.shift
+
+    @property
+    def moved(self) -> np.ndarray:
+        """Whose mean value or size has an interval without 0, for any output; bool [P]."""
+        found = (self.low > 0) | (self.high < 0) | (self.size_low > 0) | (self.size_high < 0)
+        return found if found.ndim == 1 else found.any(axis=1)
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The names of these players, in their order."""
+        return tuple(self.feature_names[j] for j in np.flatnonzero(self.moved))
+
+    def __repr__(self) -> str:
+        N, M = self.instances
+        of = f"{N:,} instances, paired" if self.paired else f"{N:,} and {M:,} instances"
+        lines = [
+            f"Comparison ({self.kind}): {of}; intervals hold together at {self.confidence:.3g}",
+            f"  changed: {', '.join(self.changed) or 'no player that can be told'}",
+        ]
+        widest = np.maximum(np.abs(self.size_shift), np.abs(self.shift))
+        for j in ranking(widest)[:TOP]:
+            lines.append(
+                f"  {self.feature_names[j]}: {_interval(self, '', j)}; mean |value| "
+                f"{_interval(self, 'size_', j)}"
+            )
+        if len(self.feature_names) > TOP:
+            lines.append(f"  and {len(self.feature_names) - TOP} more players")
+        return "\n".join(lines)
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame, one row a player (and output); needs `pip install "xaijax[data]"`."""
+        pandas = require("pandas", "xaijax[data]")
+        columns = {
+            name: getattr(self, name).reshape(-1)
+            for name in ("shift", "low", "high", "size_shift", "size_low", "size_high")
+        }
+        if self.split is not None:
+            for part in fields(Split):
+                own = getattr(self.split, part.name)
+                for end, of in (("", "shift"), ("_low", "low"), ("_high", "high")):
+                    name = part.name.replace("data", "of_data").replace("model", "of_model")
+                    columns[f"{name}{end}"] = getattr(own, of).reshape(-1)
+        if self.output_names is None:
+            index = pandas.Index(self.feature_names, name="player")
+        else:
+            both = [self.feature_names, self.output_names]
+            index = pandas.MultiIndex.from_product(both, names=["player", "output"])
+        return pandas.DataFrame(columns, index=index)
+
+
+def _interval(one: Comparison, of: str, j: int) -> str:
+    """ "+0.2 (0.1 to 0.3)" of a player; with outputs that of the one that moved most."""
+    found = [getattr(one, f"{of}{name}")[j] for name in ("shift", "low", "high")]
+    if one.output_names is not None:
+        k = int(np.abs(found[0]).argmax())
+        found = [part[k] for part in found]
+    return f"{found[0]:+.3g} ({found[1]:.3g} to {found[2]:.3g})"

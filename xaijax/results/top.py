@@ -1,0 +1,242 @@
+"""`TopK`: the players of the largest |value| of each instance, and which of them are certain.
+
+Letters: N instances, P players, K outputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.checks import whole_number
+from xaijax.core.errors import InputError
+from xaijax.core.intervals import checked_level, half_widths_of
+from xaijax.core.optional import require
+from xaijax.core.public import public_class
+from xaijax.core.sequences import time_uniform_quantile
+from xaijax.results.fields import Explained
+from xaijax.results.freeze import per_instance
+
+SHOWN = 6  # instances in the repr
+ROUNDINGS = 16  # of the largest answer, that equal values may be apart
+
+
+@public_class
+@dataclass(frozen=True, eq=False, repr=False)
+class TopK:
+    """The k players of the largest |value| of each instance; `explanation.top(k)` makes it.
+
+    A player is certain if it is among the k largest, and has its sign, with the `confidence` that
+    holds for all players and outputs of an instance together.
+
+    Attributes:
+        k: int. How many players.
+        confidence: float. The chance that nothing is wrong of what is called certain of an
+            instance.
+        players: int64 [N, k], or [N, k, K] of K outputs. Positions, the largest |value| first.
+        values, half_widths: float64, shaped like `players`. The values, and how far they may be off
+            with that confidence, all of an instance together; NaN where that is not known.
+        certain: bool, shaped like `players`.
+        holds: str. By what sampled values hold. "one look": intervals from the standard errors, for
+            draws whose number was fixed beforehand. "asymptotic", "bounded" or "checks": however
+            often was looked (docs/certain_top.md). "unknown": draws ended by a rule, and nothing is
+            kept of it; no sampled value is certain. "rounding": all values are exact.
+        names: tuple of str [P]. Names of the players.
+        instance_names, output_names: tuples of str, or None.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> explanation = xj.Explanation(
+        ...     values=np.array([[3.0, -1.0, 0.5], [0.5, 2.0, 2.0]]),
+        ...     base_values=np.zeros(2),
+        ...     feature_names=("age", "pay", "day"),
+        ... )
+        >>> explanation.top(2)
+        top 2 of 3 players at 95 %, exact; all certain for 2 of 2 instances
+          0: age 3, pay -1
+          1: pay 2, day 2
+        >>> explanation.top(1).certain[:, 0]
+        array([ True, False])
+    """
+
+    k: int
+    confidence: float
+    players: np.ndarray
+    values: np.ndarray
+    half_widths: np.ndarray
+    certain: np.ndarray
+    holds: str
+    names: tuple[str, ...]
+    instance_names: tuple[str, ...] | None = None
+    output_names: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.players)
+
+    def __repr__(self) -> str:
+        told = "exact" if self.holds == "rounding" else f"bound: {self.holds}"
+        sure = self.certain.reshape(len(self), -1).all(axis=1)
+        lines = [
+            f"top {self.k} of {len(self.names)} players at {100 * self.confidence:g} %, {told}; "
+            f"all certain for {int(sure.sum()):,} of {len(self):,} instances"
+        ]
+        for n in range(min(len(self), SHOWN)):
+            own = self.instance_names[n] if self.instance_names else str(n)
+            for o, output in enumerate(self.output_names or ("",)):
+                at = (n, slice(None), o) if self.output_names else (n,)
+                shown = [
+                    f"{self.names[p]} {v:.4g}{'' if c else ' (not certain)'}"
+                    for p, v, c in zip(
+                        self.players[at], self.values[at], self.certain[at], strict=True
+                    )
+                ]
+                lines.append(f"  {own}{output and f', {output}'}: {', '.join(shown)}")
+        if len(self) > SHOWN:
+            lines.append(f"  and {len(self) - SHOWN:,} more")
+        return "\n".join(lines)
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame, one row for each instance, output and place among the k.
+
+        Needs `pip install "xaijax[data]"`. The columns are instance, output (with K outputs only),
+        rank from 1, player, value, half_width and certain.
+        """
+        pandas = require("pandas", "xaijax[data]")
+        N, k = self.players.shape[:2]
+        K = len(self.output_names or (None,))
+
+        def flat(one: np.ndarray) -> np.ndarray:
+            return np.moveaxis(one.reshape(N, k, K), 1, 2).ravel()
+
+        instances = np.array(self.instance_names or range(N), object)
+        table: dict[str, Any] = {"instance": instances.repeat(K * k)}
+        if self.output_names is not None:
+            table["output"] = np.tile(np.array(self.output_names, object).repeat(k), N)
+        table["rank"] = np.tile(np.arange(1, k + 1), N * K)
+        table["player"] = np.array(self.names, object)[flat(self.players)]
+        for column, one in (("value", self.values), ("half_width", self.half_widths)):
+            table[column] = flat(one)
+        table["certain"] = flat(self.certain)
+        return pandas.DataFrame(table)
+
+
+def top_of(explained: Explained, k: Any, confidence: Any) -> TopK:
+    """The k largest of an explanation; see `Explanation.top`."""
+    values = explained.values
+    N, P = values.shape[:2]
+    k, confidence = checked_k(k, P), checked_level(confidence, "confidence")
+    half, holds = half_widths_together(explained, confidence)
+    size = np.abs(values)
+    players = np.argsort(-size, axis=1, kind="stable")[:, :k]
+    # Of what is not known nothing is excluded.
+    low = np.where(np.isnan(half), -np.inf, size - half)
+    high = np.where(np.isnan(half), np.inf, size + half)
+    # At most k players may be as large, itself among them.
+    next_one = np.sort(high, axis=1)[:, P - 1 - k : P - k] if k < P else np.zeros_like(high[:, :1])
+    own = np.take_along_axis(low, players, axis=1)
+    certain = (own > np.maximum(next_one, 0.0)) | _recorded(explained, k, confidence).reshape(
+        (N,) + (1,) * (values.ndim - 1)
+    )
+    return TopK(
+        k,
+        confidence,
+        players,
+        np.take_along_axis(values, players, axis=1),
+        np.take_along_axis(half, players, axis=1),
+        certain,
+        holds,
+        explained.feature_names,
+        explained.instance_names,
+        explained.output_names,
+    )
+
+
+def checked_k(k: Any, P: int) -> int:
+    """A number of players from 1 to P; raises InputError or InputTypeError for another."""
+    k = whole_number(k, "k")
+    if k > P:
+        raise InputError(f"k: got {k:,}, but there are {P:,} players. Pass a number up to {P:,}.")
+    return k
+
+
+def half_widths_together(explained: Explained, confidence: float) -> tuple[np.ndarray, str]:
+    """Half-widths that hold for all values of an instance together, shaped like the values, and by
+    what they hold: a share of the chance for each value (Bonferroni), and what rounding may do.
+    """
+    values, stats = explained.values, explained.stats
+    N, each = len(values), int(np.prod(values.shape[1:]))
+    missed = (1 - confidence) / max(1, each)
+    exact = np.full(N, explained.std_errors is None)
+    if _of_each(stats.get("exact_rows"), N):
+        exact = np.asarray(stats["exact_rows"], bool)
+    rounded = _resolution(explained, exact).reshape((N,) + (1,) * (values.ndim - 1))
+    if explained.std_errors is None:
+        known = np.where(explained.exact, rounded, np.nan)
+        return np.broadcast_to(known, values.shape), "rounding" if explained.exact else "unknown"
+    bound, pairs = _one(stats.get("bound")), stats.get("pairs")
+    holds = "one look" if bound is None else str(bound)
+    if explained.provenance.get("stop") is not None:
+        holds, quantile = "unknown", np.where(exact, 0.0, np.nan)
+    elif bound in ("asymptotic", "bounded"):
+        if not _of_each(pairs, N):
+            holds, quantile = "unknown", np.where(exact, 0.0, np.nan)
+        else:
+            counts, place = np.unique(np.where(exact, 0, pairs), return_inverse=True)
+            largest = np.finfo(float).max
+            found = [
+                min(time_uniform_quantile(int(c), missed), largest) if c else 0 for c in counts
+            ]
+            quantile = np.array(found, float)[place]
+    else:
+        checks = _one(stats.get("checks")) if bound == "checks" else 1
+        dof = stats.get("dof")
+        shares = missed / (checks if isinstance(checks, int) else np.inf)
+        own = half_widths_of(explained.std_errors, values.shape, False, dof, 1 - shares)
+        return own + rounded, holds
+    with np.errstate(over="ignore"):
+        own = explained.std_errors * quantile.reshape(rounded.shape)
+    return own + rounded, holds
+
+
+def _recorded(explained: Explained, k: int, confidence: float) -> np.ndarray:
+    """Of which instances the run itself found the k largest certain, bool [N]."""
+    stats, (N, P) = explained.stats, explained.values.shape[:2]
+    known = _one(stats.get("confidence"))
+    found = stats.get("certain")
+    same = _one(stats.get("top")) == k and isinstance(known, float) and known >= confidence
+    # A part of the players has other largest ones.
+    if not (same and _of_each(found, N) and explained.provenance.get("players") == P):
+        return np.zeros(N, bool)
+    return np.asarray(found, bool)
+
+
+def _resolution(explained: Explained, exact: np.ndarray) -> np.ndarray:
+    """What rounding may have done to a value, float64 [N].
+
+    Where it is exact and the sum's bound is known, that: the sum's is larger than a value's. Else
+    some units of the last digit of what the values are differences of.
+    """
+    values = explained.values.reshape(len(explained.values), -1)
+    base = np.abs(explained.base_values).reshape(len(values), -1).max(axis=1, initial=0.0)
+    double = explained.stats.get("answer_dtype", "float64") == "float64"
+    eps = float(np.finfo(np.float64 if double else np.float32).eps)
+    found = ROUNDINGS * eps * (base + np.abs(values).sum(axis=1))
+    bound = explained.stats.get("efficiency_bound")
+    if per_instance(bound, len(values)):
+        found = np.where(exact, bound, found)
+    return found
+
+
+def _of_each(value: Any, N: int) -> bool:
+    return per_instance(value, N) and np.ndim(value) == 1
+
+
+def _one(value: Any) -> Any:
+    """What all parts of a merged result say, exact ones left aside; a list where they differ."""
+    if not isinstance(value, list | tuple):
+        return value
+    said = {one for one in value if one not in (None, "rounding")}
+    return said.pop() if len(said) == 1 else tuple(value)
