@@ -6,6 +6,7 @@ Letters: R rows, S slots of 2^BITS corners, N instances, B donors, P players, K 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,7 @@ from xaijax_kernels.structures.crossed import (
 from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.drawn import drawn_scores
 from xaijax_kernels.structures.leaves import broken, paid
-from xaijax_kernels.structures.listed_means import ListShape, listed_means
+from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 from xaijax_kernels.structures.named import in_blocks, xaijax_gaussian_sums
 from xaijax_kernels.structures.product import Boxes, Gaussians, Product
 from xaijax_kernels.structures.summed import Summed
@@ -124,6 +125,10 @@ def listing(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
         run = partial(listed_means, of, head, None, jnp.isfinite, shape, mesh)
         work = (split(i32(mesh.size)), split(i32(T, 4)))
         yield "listed_means", run, (params, f32(N, P), *donors, *work)
+        shape_of_parts = replace(shape, by_player=True)
+        run = partial(listed_means, of, head, None, jnp.isfinite, shape_of_parts, mesh)
+        own = f32(3, shape.donors, P, H), f32(3, shape.donors), None, u32(48, 1)
+        yield "listed_means", run, (params, f32(N, P, H), *own, *work)
 
 
 def structured_kernels() -> Iterator[Case]:
@@ -164,6 +169,8 @@ def of_structure(of: Any, head: Any, params: Any, width: int) -> Iterator[Case]:
         yield "largest", made(largest), (params, f32(R, P))
         table_of = (params, f32(WHOLE_ROWS, P), bools(WHOLE_ROWS, P))
         yield "value_table", partial(value_table, of), table_of
+    if head is after_layer:
+        yield "player_parts", partial(player_parts, of, P), (params, f32(N, P), i32(P))
     table, rows = f32(PLACES, width), i32(ROWS, P)
     yield "kept_part", made(kept_part), (params, table, rows, bools(P))
     yield "all_but_one", made(all_but_one), (params, table, rows)

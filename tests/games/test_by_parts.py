@@ -67,6 +67,20 @@ def test_players_of_several_columns_and_outputs() -> None:
     np.testing.assert_allclose(got, wanted, rtol=0, atol=accepted(P))
 
 
+def test_few_players_of_many_columns() -> None:
+    """Parts of single players are put together."""
+    f, host = network(24)
+    players = np.arange(24) // 6
+    X, donors, masks = rows(3, 20, 24), rows(4, 12, 24), listed.coalitions_of(4, 20)
+    with mock.patch.object(by_parts, "player_parts", wraps=by_parts.player_parts) as made:
+        game = listed.game_of(xj.as_model(f), X, donors, players)
+        got = game.values(masks)
+    assert made.called and game.structure == "first layer"
+    groups = [list(range(6 * p, 6 * p + 6)) for p in range(4)]
+    wanted = listed.oracle(host, X, donors, masks, groups=groups)
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=accepted(24))
+
+
 def test_bits_do_not_depend_on_the_other_instances() -> None:
     f, _ = network(P)
     X, donors, masks = rows(1, 37), rows(2, 20), listed.coalitions_of(P, 33)
@@ -147,7 +161,8 @@ def test_the_kernel_estimator_uses_the_layer(index: str) -> None:
     # The fit's weights of one coalition's value are below 1, and their squares sum to about 1.
     np.testing.assert_allclose(got.values, wanted.values, rtol=0, atol=4 * accepted(16))
     np.testing.assert_allclose(got.base_values, wanted.base_values, rtol=0, atol=accepted(16))
-    assert (got.stats["efficiency_residual"] <= got.stats["efficiency_bound"]).all()
+    if index == "shapley":
+        assert np.max(got.stats["efficiency_residual"]) <= np.min(got.stats["efficiency_bound"])
     plan, stats = explainer.plan(X), got.stats
     assert (plan.model_calls, plan.structure) == (stats["model_calls"], "first layer")
     assert plan.model_rows.sum() == stats["model_rows"]

@@ -2,7 +2,9 @@
 
 The layer of the hybrid of x, the donor b and the coalition S is the part of x that S keeps and the
 part of b that it replaces. The first is one for all donors, the second one for all instances. So a
-hybrid costs one addition a unit, and the rest of the model.
+hybrid costs one addition a unit, and the rest of the model. Where the parts of single players are
+cheaper to put together than the layer is to make, they are made once for a row, and a coalition's
+part is a small product with them.
 
 Letters: N instances, F columns, P players, Q coalitions of the list, C coalitions of a tile, in
 blocks that go through the head together, B donors of a segment, G instances of a tile, K scores,
@@ -25,6 +27,8 @@ from xaijax_kernels.engine.tiles import over_tiles
 from xaijax_kernels.engine.turns import counted_on, folded, tile_by_tile
 from xaijax_kernels.structures.base import Layer
 
+HIGHEST = jax.lax.Precision.HIGHEST
+
 
 @dataclass(frozen=True)
 class ListShape:
@@ -37,6 +41,7 @@ class ListShape:
     instances: int  # G
     outputs: int  # K
     dtype: str
+    by_player: bool = False  # whether rows are given as what each player adds
 
     @property
     def coalitions(self) -> int:
@@ -49,6 +54,27 @@ class ListShape:
         return self.together * self.donors
 
 
+def player_parts(
+    structure: Callable[[Any], Layer],
+    P: int,
+    params: Any,
+    rows: jax.Array,  # [R, F]
+    players: jax.Array | None,  # int32 [F]; None: player j is column j
+) -> jax.Array:
+    """What each player of each row adds to a layer that adds; [R, P, H]. A row at a time, so that
+    its bits are the same beside any others.
+    """
+    known = structure(params)
+    own = jnp.eye(P, dtype=bool)
+    own = known.of_columns(own if players is None else of_columns(own, players))
+
+    def one(row: jax.Array) -> jax.Array:
+        columns = known.columns(row[None])
+        return known.part(jnp.broadcast_to(columns, own.shape), own)
+
+    return jax.lax.map(one, rows)
+
+
 def listed_means(
     structure: Callable[[Any], Layer],  # params -> a layer that adds
     head: Callable[[Any, jax.Array], jax.Array],
@@ -57,10 +83,10 @@ def listed_means(
     shape: ListShape,
     mesh: Mesh,
     params: Any,
-    x: jax.Array,  # [N, F]
-    donors: jax.Array,  # [segments, B, F]
+    x: jax.Array,  # [N, F], or [N, P, H] by players
+    donors: jax.Array,  # [segments, B, F], or [segments, B, P, H]
     weights: jax.Array,  # [segments, B], 0 for what fills up
-    players: jax.Array | None,  # int32 [F]; None: player j is column j
+    players: jax.Array | None,  # int32 [F]; None: player j is column j; not read by players
     masks: jax.Array,  # uint32 [Q, ceil(P / 32)], bit 1 = kept from the instance
     tiles: jax.Array,  # int32 [devices], tiles to run on each device
     work: jax.Array,  # int32 [T, 4]: first coalition, segment, first instance, how many of them
@@ -83,19 +109,29 @@ def listed_means(
             found = answers if score is None else score(answers, None)
             return found.astype(shape.dtype).reshape(shape.together, B, K)
 
+        def added_by(known, rows, own):
+            """What rows [R, ..] add to coalitions own bool [C, ..]; [C, R, H]."""
+            R = len(rows)
+            if shape.by_player:
+                added = rows.swapaxes(0, 1).reshape(shape.P, -1)  # [P, R H]
+                weights = own.astype(rows.dtype)
+                return jnp.dot(weights, added, precision=HIGHEST).reshape(C, R, -1)
+            columns = known.columns(rows)
+            columns = jnp.broadcast_to(columns, (C, *columns.shape)).reshape(C * R, -1)
+            return known.part(columns, jnp.repeat(own, R, axis=0)).reshape(C, R, -1)
+
         def tile(one):
             words = jax.lax.dynamic_slice_in_dim(masks, one[0], C)
             kept = ((words[:, player // 32] >> (player % 32)) & 1) == 1  # [C, P]
-            kept = known.of_columns(kept if players is None else of_columns(kept, players))
-            other, w = known.columns(donors[one[1]]), weights[one[1]]
-            rows = jnp.broadcast_to(other, (C, *other.shape)).reshape(C * B, -1)
-            theirs = known.part(rows, ~jnp.repeat(kept, B, axis=0)).reshape(C, B, -1)
+            other, w = donors[one[1]], weights[one[1]]
+            if not shape.by_player:
+                kept = known.of_columns(kept if players is None else of_columns(kept, players))
+            theirs = added_by(known, other, ~kept)
             blocks = (shape.blocks, shape.together, B, -1)
 
             def instance(i, carry):
                 high, low, bad = carry
-                own = known.columns(x[one[2] + i][None])
-                mine = known.part(jnp.broadcast_to(own, kept.shape), kept)  # [C, H]
+                mine = added_by(known, x[one[2] + i][None], kept)[:, 0]  # [C, H]
 
                 def block(parts):
                     crossed = jax.vmap(lambda a, b: known.joined(a[None], b)[0])

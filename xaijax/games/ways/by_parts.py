@@ -22,20 +22,22 @@ from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
+from xaijax.games.engine.limits import power_below
 from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.plan import bucket, capacity
 from xaijax.games.engine.setting import Setting
 from xaijax.games.ways.coming import Coming
 from xaijax.games.ways.listed import ByRows, Part
 from xaijax_kernels.engine.listed import list_words
-from xaijax_kernels.structures.listed_means import ListShape
+from xaijax_kernels.structures.listed_means import ListShape, player_parts
 
 FEWEST_DONORS = 4  # x's part of a coalition is made once for all of them
 ROWS_OF_TILE = 1 << 12  # beside each instance: the donors' parts of so many rows are kept
 NUMBERS_OF_TILE = 1 << 20  # of these parts, where a usual tile has fewer rows
 INSTANCES = 16  # of a tile
 TILES = 16  # in a dispatch
-SHARE = 16  # of the memory that results may take
+SHARE = 16  # of the memory that results may take, and parts of players
+LEAST_ROWS = 16  # whose parts of players are held
 
 
 class ByParts:
@@ -78,8 +80,8 @@ class ByParts:
         assert isinstance(backend, DeviceBackend)
         n, B = len(part.instances), len(part.donors)
         program = listed_of(backend, self._ask.setting, B)
-        recipe = program.recipe(capacity(C + program.shape.coalitions, program.most))
-        return Coming(np.full(n, C * B), program.calls(n, C), [recipe])
+        recipes = program.recipes(capacity(C + program.shape.coalitions, program.most), n)
+        return Coming(np.full(n, C * B), program.calls(n, C), recipes)
 
 
 @once
@@ -105,7 +107,14 @@ class Listed:
         fits = max(1, setting.max_memory // SHARE // (LOOK_AHEAD + 1) // held)
         instances = min(INSTANCES, fits)
         dims = together, coalitions, blocks, instances, tile.outputs
-        self.shape = ListShape(tile.P, *dims, tile.dtype)
+        # Parts of single players, where a product with them is cheaper than the layer itself.
+        of_row = tile.P * known.width
+        cheap = of_row <= known.work() / (1 if known.dense is None else 2)
+        held = setting.max_memory // SHARE // (of_row * programs.donors.itemsize)
+        by_player = cheap and self.segments * together <= held and held >= LEAST_ROWS
+        self._instances = min(programs.sizes.instances, power_below(held) if by_player else 1 << 30)
+        self.shape = ListShape(tile.P, *dims, tile.dtype, by_player)
+        self._width = known.width
         devices = programs.mesh.size
         self._tiles = -(-max(1, min(TILES, fits // instances)) // devices) * devices
         self.most = programs.listed + self.shape.coalitions
@@ -129,20 +138,44 @@ class Listed:
         held = capacity(C + shape.coalitions, self.most)
         words = list_words(masks, held)
         put = partial(jax.device_put, device=programs.same)
-        fixed = (put(codes), put(given), programs.players, put(words))
-        program = programs.compiled.program(self.recipe(held))
+        theirs = self._given(put(codes.reshape(-1, codes.shape[2])))
+        theirs = theirs.reshape(*codes.shape[:2], *theirs.shape[1:])
+        fixed = (put(theirs), put(given), self._players, put(words))
+        program = programs.compiled.program(self.recipe(held, n))
         out, bad = np.zeros((n, C, K)), np.zeros(n, bool)
-        step = programs.sizes.instances
+        step = self._instances
         for first in range(0, n, step):
             some = rows[first : first + step]
-            x = np.zeros((step, codes.shape[2]), codes.dtype)
+            x = np.zeros((self._rows_of(n), codes.shape[2]), codes.dtype)
             x[: len(some)] = ask.codes[some]
-            before = (programs.params, put(x), *fixed)
+            before = (programs.params, put(self._given(put(x))), *fixed)
             here = slice(first, first + step)
             self._some(program, before, C, out[here], bad[here])
         ask.count.padded += self._rows(n, C) - n * C * len(donors)
         out *= scale
         return out, bad
+
+    @property
+    def _players(self) -> jax.Array | None:
+        return None if self.shape.by_player else self._programs.players
+
+    def _rows_of(self, n: int) -> int:
+        """Rows that are held of n instances; of parts by players few, since these are large."""
+        if not self.shape.by_player:
+            return self._instances
+        return min(self._instances, max(LEAST_ROWS, 1 << (n - 1).bit_length()))
+
+    def _given(self, rows: jax.Array) -> jax.Array:
+        """Rows [R, F] as the program takes them."""
+        return self._programs.compiled.run(self._parts(rows)) if self.shape.by_player else rows
+
+    def _parts(self, rows: Any) -> Recipe:
+        """Of the program that makes what each player of rows adds."""
+        p = self._programs
+        run = partial(player_parts, p.structure.of, self.shape.P)
+        arguments = (p.params, rows, p.players)
+        what = "what players add"
+        return Recipe(("player parts", p.structure, self.shape.P), run, arguments, what=what)
 
     def _some(self, program: Any, before: Any, C: int, out: np.ndarray, bad: np.ndarray) -> None:
         """Put the sums of some instances into out [n, C, K], in the donors' order."""
@@ -176,20 +209,30 @@ class Listed:
 
     def calls(self, n: int, C: int) -> int:
         """Dispatches of n instances and C coalitions."""
-        step = self._programs.sizes.instances
+        step = self._instances
         sizes = [step] * (n // step) + [n % step] * (n % step > 0)
         return sum(-(-len(self._work(size, C)) // self._tiles) for size in sizes)
 
-    def recipe(self, held: int) -> Recipe:
-        """What the program of a dispatch is compiled of; held: coalitions of its list."""
+    def recipes(self, held: int, n: int) -> list[Recipe]:
+        """Of all programs that lists of n instances run; held: as of `recipe`."""
+        p, donors = self._programs, self.segments * self.shape.donors
+        rows = (self._rows_of(n), donors) if self.shape.by_player else ()
+        row = partial(shape_of, p.same, dtype=p.donors.dtype)
+        return [self.recipe(held, n), *(self._parts(row(R, p.sizes.columns)) for R in rows)]
+
+    def recipe(self, held: int, n: int) -> Recipe:
+        """What the program of a dispatch is compiled of; held: coalitions of its list, for n
+        instances.
+        """
         p, shape = self._programs, self.shape
         dims, dtype = (self.segments, shape.donors), p.donors.dtype
+        row = (shape.P, self._width) if shape.by_player else (p.sizes.columns,)
         arguments = (
             p.params,
-            shape_of(p.same, p.sizes.instances, p.sizes.columns, dtype=dtype),
-            shape_of(p.same, *dims, p.sizes.columns, dtype=dtype),
+            shape_of(p.same, self._rows_of(n), *row, dtype=dtype),
+            shape_of(p.same, *dims, *row, dtype=dtype),
             shape_of(p.same, *dims, dtype=dtype),
-            p.players,
+            self._players,
             shape_of(p.same, held, -(-shape.P // 32), dtype=np.uint32),
             shape_of(p.split, p.mesh.size),
             shape_of(p.split, self._tiles, 4),
