@@ -6,6 +6,7 @@ from bench.cases import (
     aec,
     anchors,
     background,
+    certain,
     estimators,
     exact,
     federated,
@@ -42,6 +43,7 @@ NUMBERED = (
     *networks.CASES,
     *sweeps.CASES,
     *interactions.CASES,
+    *certain.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case
