@@ -6,6 +6,7 @@ from bench.cases import (
     aec,
     anchors,
     background,
+    certain,
     certainty,
     derivatives,
     estimators,
@@ -48,6 +49,7 @@ NUMBERED = (
     *interactions.CASES,
     *certainty.CASES,
     *host_share.CASES,
+    *certain.CASES,
 )
 CASES: dict[str, Case] = {
     case.name: case

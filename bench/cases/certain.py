@@ -1,0 +1,231 @@
+"""T31: model rows until the three largest values are certain, over a fixed budget as good.
+
+Letters: N instances, P players, D pairs of a pool, R runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+from sklearn.datasets import load_digits
+from sklearn.neural_network import MLPClassifier
+
+import xaijax
+from bench.cases.exact import network
+from bench.frame import Agreement, Case, Figure, Outcome, Several, Size
+from bench.models import forward
+from xaijax.estimators.result import Result
+from xaijax.estimators.stopping import top as rule_module
+from xaijax.estimators.stopping.rule import Look
+from xaijax.estimators.stopping.top import Top
+
+K, CONFIDENCE = 3, 0.95
+SHARE = 0.9  # of the instances, for which a fixed number of pairs should be enough
+FALSE = "claims at 95 % may be false in 5 % of runs"
+
+
+def stops(most: int) -> list[int]:
+    """The checks of a run, as the driver has them."""
+    doubled = [8 << i for i in range(20)]
+    return [d for d in sorted([*doubled, *(12 << i for i in range(20))]) if d < most] + [most]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def estimates(f: Callable[..., jax.Array], x: jax.Array, baseline: jax.Array, orders: jax.Array):
+    """What each order and its reverse say of the values, by the definition; [D, P]."""
+    P = len(x)
+
+    def of_order(order: jax.Array) -> jax.Array:
+        rank = jnp.argsort(order)
+        kept = rank[None] < jnp.arange(P + 1)[:, None]
+        forth = f(jnp.where(kept, x, baseline))
+        back = f(jnp.where(kept, baseline, x))  # the complements: prefixes of the reverse
+        return ((forth[1:] - forth[:-1]) + (back[:-1] - back[1:]))[rank] / 2
+
+    return jax.lax.map(of_order, orders, batch_size=32)
+
+
+def _look(drawn: np.ndarray) -> Look:
+    """What the rule sees of pairs [R, D, P]."""
+    R, D, _ = drawn.shape
+    drawn = drawn[..., None]
+    errors = drawn.std(axis=1, ddof=1) / np.sqrt(D)
+    result = Result(drawn.mean(axis=1), errors, np.full((R, 1), D - 1.0))
+    none = np.zeros(R)
+    return Look(1, 1, D, result, none, none, none, lambda rows, pairs: drawn[rows, pairs])
+
+
+def _same(values: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Whether the three largest and their signs are the truth's; values [R, P], truth [P]."""
+    wanted = np.argsort(-np.abs(truth))[:K]
+    chosen = np.sort(np.argsort(-np.abs(values), axis=1)[:, :K], axis=1)
+    signs = np.sign(values[:, wanted]) == np.sign(truth[wanted])
+    return (chosen == np.sort(wanted)).all(axis=1) & signs.all(axis=1)
+
+
+@dataclass(frozen=True)
+class Certain:
+    """A model and its instances, run by the library; and runs that draw from a pool of some
+    instances' pairs, whose mean is then the truth.
+    """
+
+    f: Callable[..., jax.Array]  # rows [R, P] -> [R]
+    X: np.ndarray  # [N, P]
+    baseline: np.ndarray  # [P]
+    most: int  # pairs of the library's run
+    pooled: int  # instances whose claims are judged
+    pool: int  # D
+    drawn: int  # pairs of a run that draws from them, at most
+    runs: int  # R of each instance
+
+    def measure(self) -> Outcome:
+        """The library's run, then claims judged, and those of peeking."""
+        P = self.X.shape[1]
+        found = self._library(P)
+        pairs, sure = found.stats["pairs"], found.stats["certain"]
+        # As many pairs for all as SHARE of the instances need, or all that came so far.
+        share = min(SHARE, float(sure.mean()))
+        waited = np.sort(np.where(sure, pairs, np.inf))
+        fixed = waited[max(0, math.ceil(share * len(waited)) - 1)]
+        fixed = fixed if np.isfinite(fixed) else float(self.most)
+        mean = float(np.minimum(pairs, fixed).mean())
+        # One look at a number that is fixed needs less: by the square of the quantiles' quotient.
+        alpha = (1 - CONFIDENCE) / rule_module.shared_by(K, P, 1)
+        looked = rule_module.time_uniform_quantile(int(fixed), alpha, two_sided=False)
+        once = fixed * (float(stats.t.isf(alpha, fixed - 1)) / looked) ** 2
+        false, peeked, means = self._judged()
+        return Outcome(
+            (
+                Figure("fixed / mean model rows", once / mean, 5, 10, better="more"),
+                Figure("of instances, certain", share),
+                Figure("false claims", false, 0.05),
+                Figure("false claims of peeking with intervals of one look", peeked),
+            ),
+            agreements=(
+                Agreement("false claims", false, 0.05, FALSE),
+                self._agreement(found, means),
+            ),
+            notes=(
+                f"{len(self.X)} instances, one baseline, at most {self.most:,} pairs of "
+                f"{2 * (P - 1):,} model rows each; {mean:,.0f} in the mean, {once:,.0f} where all "
+                "have the same number and are looked at once",
+                f"false claims of {self.pooled * self.runs:,} runs of at most {self.drawn:,} "
+                f"pairs, which draw from {self.pool:,} of each of {self.pooled} instances",
+            ),
+            details={"pairs": pairs.tolist(), "certain": sure.tolist()},
+        )
+
+    def _judged(self) -> tuple[float, float, np.ndarray]:
+        """(false claims, those of peeking, the pools' means): shares of all runs."""
+        rule, rng = Top(K, CONFIDENCE), np.random.default_rng(0)
+        orders = np.argsort(rng.random((self.pool, self.X.shape[1])), axis=1)
+        false, peeked, means = [], [], []
+        for x in self.X[: self.pooled]:
+            own = estimates(self.f, jnp.asarray(x), jnp.asarray(self.baseline), jnp.asarray(orders))
+            pool = np.asarray(own, np.float64)
+            means.append(pool.mean(axis=0))
+            drawn = pool[rng.integers(0, self.pool, size=(self.runs, self.drawn))]
+            false.append(self._wrong(rule, drawn, means[-1]))
+            with mock.patch.object(rule_module, "time_uniform_quantile", _one_look):
+                peeked.append(self._wrong(rule, drawn, means[-1]))
+        return float(np.mean(false)), float(np.mean(peeked)), np.stack(means)
+
+    def _wrong(self, rule: Top, drawn: np.ndarray, truth: np.ndarray) -> float:
+        """The share of runs [R, D, P] with a claim that is false."""
+        wrong, left = 0, np.arange(len(drawn))
+        for D in stops(self.drawn):
+            some = drawn[left, :D]
+            met = rule.met(_look(some))
+            wrong += int((met & ~_same(some.mean(axis=1), truth)).sum())
+            left = left[~met]
+            if not len(left):
+                break
+        return wrong / len(drawn)
+
+    def _library(self, P: int) -> xaijax.Explanation:
+        model = xaijax.as_model(self.f)
+        budget = self.most * 2 * (P - 1)
+        explain = xaijax.Explainer(
+            model, self.baseline[None], estimator="permutation", budget=budget
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", xaijax.XaiWarning)
+            return explain(self.X, top=K, confidence=CONFIDENCE, progress=False)
+
+    def _agreement(self, found: xaijax.Explanation, means: np.ndarray) -> Agreement:
+        """The library's values are those of the pool, to six standard errors of both."""
+        found, tiny = found[: self.pooled], 1e-5 * np.abs(means).max()
+        assert found.std_errors is not None
+        shrink = np.sqrt(1 + found.stats["pairs"] / self.pool)[:, None]
+        far = np.abs(found.values - means) / (found.std_errors * shrink + tiny)
+        # Of few pairs the standard error itself is uncertain: Student's 6 sigma at 11 degrees.
+        limit = float(stats.t.isf(stats.norm.sf(6), 11))
+        return Agreement("values / standard errors", float(far.max()), limit, "draws")
+
+
+def _one_look(count: int, alpha: float, two_sided: bool) -> float:
+    """The broken rule: Student's quantile at each check."""
+    return float(stats.t.isf(alpha / (1 + two_sided), count - 1))
+
+
+def _digits(size: Size) -> tuple[Callable[..., jax.Array], np.ndarray, np.ndarray]:
+    """(the probability of the digit 8, instances, the mean image) of a network fitted to digits."""
+    given, y = map(np.asarray, load_digits(return_X_y=True))
+    images = (given / 16).astype(np.float32)
+    hidden, rounds = ((8,), 5) if size == "smoke" else ((256, 128), 60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = MLPClassifier(hidden, max_iter=rounds, random_state=0).fit(
+            images[:1_400], y[:1_400]
+        )
+    layers = [
+        (np.asarray(W, np.float32), np.asarray(b, np.float32))
+        for W, b in zip(fitted.coefs_, fitted.intercepts_, strict=True)
+    ]
+
+    def f(rows: jax.Array) -> jax.Array:
+        z = rows
+        for weight, bias in layers[:-1]:
+            z = jax.nn.relu(z @ weight + bias)
+        return jax.nn.softmax(z @ layers[-1][0] + layers[-1][1])[:, 8]
+
+    eights = np.asarray(images[1_400:][y[1_400:] == 8])
+    return f, eights, np.asarray(images[:1_400].mean(axis=0))
+
+
+def setup(size: Size) -> Several:
+    """The network of T31 and a network fitted to digits, 64 players each."""
+    if size == "smoke":
+        problem, numbers, N = network(2, 1, (16, 8, 1)), (48, 2, 64, 48, 20), 2
+    else:
+        problem, N = network(40, 1, (64, 256, 128, 1)), 40
+        numbers = 8_192, 10, 512, 256, 500
+    of_network = functools.partial(forward, problem.params)
+    digit, images, mean = _digits(size)
+    return Several(
+        {
+            "MLP": Certain(of_network, problem.X[:N], problem.background[0], *numbers),
+            "digits": Certain(digit, images[:N], mean, *numbers),
+        }
+    )
+
+
+CASES = (
+    Case(
+        "T31",
+        "model rows until the top 3 are certain at 95 %, MLP 64-256-128-1 and 64 pixels of digits, "
+        "over those of one number for all that makes 9 of 10 certain in one look",
+        "fixed / mean >= 5; false claims <= 5 %",
+        ">= 10",
+        setup,
+    ),
+)
