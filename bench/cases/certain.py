@@ -1,6 +1,6 @@
 """T31: model rows until the three largest values are certain, over a fixed budget as good.
 
-Letters: N instances, P players, D pairs of a pool, R runs.
+Letters: N instances, P players, B background rows, D pairs of a pool, R runs.
 """
 
 from __future__ import annotations
@@ -40,18 +40,22 @@ def stops(most: int) -> list[int]:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def estimates(f: Callable[..., jax.Array], x: jax.Array, baseline: jax.Array, orders: jax.Array):
+def estimates(f: Callable[..., jax.Array], x: jax.Array, background: jax.Array, orders: jax.Array):
     """What each order and its reverse say of the values, by the definition; [D, P]."""
     P = len(x)
+
+    def v(kept: jax.Array) -> jax.Array:  # [P + 1, P] -> [P + 1]
+        rows = jnp.where(kept[:, None], x, background)
+        return f(rows.reshape(-1, P)).reshape(len(kept), -1).mean(axis=1)
 
     def of_order(order: jax.Array) -> jax.Array:
         rank = jnp.argsort(order)
         kept = rank[None] < jnp.arange(P + 1)[:, None]
-        forth = f(jnp.where(kept, x, baseline))
-        back = f(jnp.where(kept, baseline, x))  # the complements: prefixes of the reverse
+        forth = v(kept)
+        back = v(~kept)  # the prefixes of the reverse
         return ((forth[1:] - forth[:-1]) + (back[:-1] - back[1:]))[rank] / 2
 
-    return jax.lax.map(of_order, orders, batch_size=32)
+    return jax.lax.map(of_order, orders, batch_size=8)
 
 
 def _look(drawn: np.ndarray) -> Look:
@@ -80,7 +84,7 @@ class Certain:
 
     f: Callable[..., jax.Array]  # rows [R, P] -> [R]
     X: np.ndarray  # [N, P]
-    baseline: np.ndarray  # [P]
+    background: np.ndarray  # [B, P]
     most: int  # pairs of the library's run
     pooled: int  # instances whose claims are judged
     pool: int  # D
@@ -115,9 +119,9 @@ class Certain:
                 self._agreement(found, means),
             ),
             notes=(
-                f"{len(self.X)} instances, one baseline, at most {self.most:,} pairs of "
-                f"{2 * (P - 1):,} model rows each; {mean:,.0f} in the mean, {once:,.0f} where all "
-                "have the same number and are looked at once",
+                f"{len(self.X)} instances, at most {self.most:,} pairs of "
+                f"{2 * (P - 1) * len(self.background):,} model rows each; {mean:,.0f} in the mean, "
+                f"{once:,.0f} where all have the same number and are looked at once",
                 f"false claims of {self.pooled * self.runs:,} runs of at most {self.drawn:,} "
                 f"pairs, which draw from {self.pool:,} of each of {self.pooled} instances",
             ),
@@ -130,7 +134,9 @@ class Certain:
         orders = np.argsort(rng.random((self.pool, self.X.shape[1])), axis=1)
         false, peeked, means = [], [], []
         for x in self.X[: self.pooled]:
-            own = estimates(self.f, jnp.asarray(x), jnp.asarray(self.baseline), jnp.asarray(orders))
+            own = estimates(
+                self.f, jnp.asarray(x), jnp.asarray(self.background), jnp.asarray(orders)
+            )
             pool = np.asarray(own, np.float64)
             means.append(pool.mean(axis=0))
             drawn = pool[rng.integers(0, self.pool, size=(self.runs, self.drawn))]
@@ -154,9 +160,7 @@ class Certain:
     def _library(self, P: int) -> xaijax.Explanation:
         model = xaijax.as_model(self.f)
         budget = self.most * 2 * (P - 1)
-        explain = xaijax.Explainer(
-            model, self.baseline[None], estimator="permutation", budget=budget
-        )
+        explain = xaijax.Explainer(model, self.background, estimator="permutation", budget=budget)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", xaijax.XaiWarning)
             return explain(self.X, top=K, confidence=CONFIDENCE, progress=False)
@@ -178,7 +182,7 @@ def _one_look(count: int, alpha: float, two_sided: bool) -> float:
 
 
 def _digits(size: Size) -> tuple[Callable[..., jax.Array], np.ndarray, np.ndarray]:
-    """(the probability of the digit 8, instances, the mean image) of a network fitted to digits."""
+    """(the probability of the digit 8, instances, other images) of a network fitted to digits."""
     given, y = map(np.asarray, load_digits(return_X_y=True))
     images = (given / 16).astype(np.float32)
     hidden, rounds = ((8,), 5) if size == "smoke" else ((256, 128), 60)
@@ -199,22 +203,22 @@ def _digits(size: Size) -> tuple[Callable[..., jax.Array], np.ndarray, np.ndarra
         return jax.nn.softmax(z @ layers[-1][0] + layers[-1][1])[:, 8]
 
     eights = np.asarray(images[1_400:][y[1_400:] == 8])
-    return f, eights, np.asarray(images[:1_400].mean(axis=0))
+    return f, eights, images[:10]
 
 
 def setup(size: Size) -> Several:
     """The network of T31 and a network fitted to digits, 64 players each."""
     if size == "smoke":
-        problem, numbers, N = network(2, 1, (16, 8, 1)), (48, 2, 64, 48, 20), 2
+        problem, numbers, N = network(2, 3, (16, 8, 1)), (48, 2, 64, 48, 20), 2
     else:
-        problem, N = network(40, 1, (64, 256, 128, 1)), 40
-        numbers = 8_192, 10, 512, 256, 500
+        problem, N = network(24, 10, (64, 256, 128, 1)), 24
+        numbers = 4_096, 10, 256, 256, 500
     of_network = functools.partial(forward, problem.params)
-    digit, images, mean = _digits(size)
+    digit, images, others = _digits(size)
     return Several(
         {
-            "MLP": Certain(of_network, problem.X[:N], problem.background[0], *numbers),
-            "digits": Certain(digit, images[:N], mean, *numbers),
+            "MLP": Certain(of_network, problem.X[:N], problem.background, *numbers),
+            "digits": Certain(digit, images[:N], others, *numbers),
         }
     )
 
