@@ -2,12 +2,12 @@
 
 Reading order:
 
-    qii/          `QII`: how much inputs influence decisions, by four axes
-    explainer/    `Explainer`: Shapley, Banzhaf and other semivalues of a model's answers
-    derivatives/  `shapley_values`: values as a pure function, that losses can hold
-    anchors/      `AnchorExplainer`: rules that hold a prediction
-    aec/          `AEC`: a ranking of columns that asks no model
-    fingerprint   what values are relative to, told apart so that `merge` joins one question only
-    planned       a plan as a person gets it, out of what a game would ask for
-    progress      the progress bar of a run
+    qii/           `QII`: how much inputs influence decisions, by four axes
+    explainer/     `Explainer`: Shapley, Banzhaf and other semivalues of a model's answers
+    derivatives/   `shapley_values`: values as a pure function, that losses can hold
+    anchors/       `AnchorExplainer`: rules that hold a prediction
+    aec/           `AEC`: a ranking of columns that asks no model
+    fingerprint    what values are relative to, told apart so that `merge` joins one question only
+    planned        a plan as a person gets it, out of what a game would ask for
+    progress       the progress bar of a run
 """

@@ -22,7 +22,7 @@ def to_dataframe(explained: Explained, long: bool) -> Any:
 
 
 def frame_of(
-    columns: Mapping[str, Any], axes: Sequence[Sequence[Any]], names: Sequence[str]
+    columns: Mapping[str, Any], axes: Sequence[Sequence[Any]], names: Sequence[str | None]
 ) -> Any:
     """A pandas DataFrame of these columns; its index is an axis, or the product of several."""
     pandas = require("pandas", "xaijax[data]")

@@ -13,9 +13,9 @@ import numpy as np
 from xaijax.core.checks import whole_number
 from xaijax.core.errors import InputError
 from xaijax.core.intervals import checked_level, half_widths_of
-from xaijax.core.optional import require
 from xaijax.core.public import public_class
 from xaijax.core.sequences import time_uniform_quantile
+from xaijax.results.convert import frame_of
 from xaijax.results.fields import Explained
 from xaijax.results.freeze import per_instance
 
@@ -104,7 +104,6 @@ class TopK:
         Needs `pip install "xaijax[data]"`. The columns are instance, output (with K outputs only),
         rank from 1, player, value, half_width and certain.
         """
-        pandas = require("pandas", "xaijax[data]")
         N, k = self.players.shape[:2]
         K = len(self.output_names or (None,))
 
@@ -120,7 +119,7 @@ class TopK:
         for column, one in (("value", self.values), ("half_width", self.half_widths)):
             table[column] = flat(one)
         table["certain"] = flat(self.certain)
-        return pandas.DataFrame(table)
+        return frame_of(table, [range(N * K * k)], [None])
 
 
 def top_of(explained: Explained, k: Any, confidence: Any) -> TopK:

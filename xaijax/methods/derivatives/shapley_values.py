@@ -75,8 +75,8 @@ def shapley_values(
         >>> print(xj.shapley_values(f, x, background, params=w).round(3))
         [1. 2. 3.]
         >>> size = lambda w: xj.shapley_values(f, x, background, params=w)[1] ** 2
-        >>> print(jax.grad(size)(w).round(3))
-        [0. 4. 0.]
+        >>> print(jax.grad(size)(w)[1].round(3))
+        4.0
 
     References:
         Shapley, "A value for n-person games" (1953). Orders with their reverses: Mitchell, Cooper,
