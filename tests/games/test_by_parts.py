@@ -186,13 +186,16 @@ W = rng.normal(size=(20, 8)).astype("float32")
 model = xj.as_model(lambda X: jnp.tanh(X @ W).sum(axis=1))
 X, donors = (rng.normal(size=(n, 20)).astype("float32") for n in (40, 9))
 for name, devices in (("one", jax.devices()[:1]), ("all", jax.devices())):
-    found = xj.Explainer(model, donors, estimator="kernel", budget=300, devices=devices)(X)
-    assert found.stats["structure"] == "first layer"
-    out[name] = found.values
+    for players in (None, np.arange(20) // 2):  # columns, and parts of players
+        options = dict(estimator="kernel", budget=300, players=players)
+        found = xj.Explainer(model, donors, devices=devices, **options)(X)
+        assert found.stats["structure"] == "first layer"
+        out[f"{name} {players is None}"] = found.values
 """
 
 
 @pytest.mark.slow
 def test_devices_share_the_tiles(tmp_path: Path) -> None:
     out = eight_devices.outcome(DEVICES, tmp_path)
-    assert out["one"].tobytes() == out["all"].tobytes()
+    for players in (True, False):
+        assert out[f"one {players}"].tobytes() == out[f"all {players}"].tobytes()
