@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import hypothesis
 import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
@@ -162,3 +164,24 @@ def test_other_bad_arguments_are_refused():
     unknown = explained(np.ones((3, 2)), exact=False)
     with pytest.raises(xj.InputError, match="no standard errors"):
         xj.compare(unknown, two)
+
+
+def test_the_split_of_instances_whose_data_changed_asks_both_sides():
+    """Paired by name, other data and one model: the data did all of it, in every instance."""
+    one, names = explainer([1, 2, 3]), tuple(f"n{i}" for i in range(40))
+    X = RNG.normal(size=(40, 3))
+    a, b = (dataclasses.replace(one(rows), instance_names=names) for rows in (X, X + [0, 0, 1.0]))
+    found = xj.compare(a, b, explainers=(one, one))
+    assert found.paired
+    np.testing.assert_allclose(found.of_data, [0, 0, 3], atol=1e-12)
+    np.testing.assert_allclose(found.of_model, 0, atol=1e-12)
+
+
+def test_rounding_that_is_the_same_in_all_rows_is_no_change():
+    """A column of one value, whose value is rounded by a float32 model and not by the other."""
+    values = np.full((5, 2), 0.3)
+    a = explained(values)
+    stats = {"efficiency_bound": np.full(5, 1e-6)}
+    b = dataclasses.replace(explained(values + [1e-8, 0.0]), stats=stats)
+    assert xj.compare(a, b, paired=True).changed == ()
+    assert xj.compare(a, explained(values + [1e-2, 0.0]), paired=True).changed == ("player 0",)

@@ -172,3 +172,13 @@ def test_what_is_no_attribution_is_refused(values, match):
 def test_what_is_no_explainer_is_refused():
     with pytest.raises(xj.InputTypeError, match=r"xaijax\.Explainer"):
         xj.judge(TRUE, MODEL, X)  # pyright: ignore[reportArgumentType]
+
+
+def test_outputs_before_players_are_refused_and_not_read_as_players():
+    explainer = xj.Explainer(
+        xj.as_model(lambda rows: two(np.asarray(rows, float)), backend="host"), B
+    )
+    true = explainer(X).values  # [7, 5, 2]
+    assert xj.judge(true, explainer, X).relative_error < 1e-12
+    with pytest.raises(xj.InputError, match=r"values.transpose\(0, 2, 1\)"):
+        xj.judge(true.transpose(0, 2, 1), explainer, X)

@@ -43,9 +43,19 @@ def linked() -> None:
     xj.Explainer(model, rows(8), link=np.arctan)(rows(3), progress=False)
 
 
-def sampled(estimator: str) -> None:
-    explainer = xj.Explainer(xj.as_model(network(4)), rows(8), estimator=estimator, budget=24)
+def sampled(estimator: str, structure: Any = None) -> None:
+    model = xj.as_model(network(4), structure=structure)
+    explainer = xj.Explainer(model, rows(8), estimator=estimator, budget=24)
     explainer(rows(3), progress=False)
+
+
+def split() -> None:
+    weights = np.random.default_rng(6).normal(size=(P, 32)).astype(np.float32)
+    declared = xj.Split(lambda X: (X**3) @ weights, lambda hidden: jnp.tanh(hidden).sum(axis=1))
+    model = xj.as_model(lambda X: declared.rest(declared.first(X)), structure=declared)
+    for options in ({}, {"estimator": "kernel", "budget": 24}):
+        explainer = xj.Explainer(model, rows(8), **options)
+        explainer(rows(3), progress=False)
 
 
 def anchors() -> None:
@@ -58,7 +68,9 @@ RUNS = {
     "first layer": (lambda: exact(None), {"mean_tables"}),
     "shared values": (shared_values, {"run_tiles", "reduce_pairs"}),
     "linked": (linked, {"run_tiles"}),
-    "kernel": (lambda: sampled("kernel"), {"run_tiles"}),
+    "kernel, whole rows": (lambda: sampled("kernel", "plain"), {"run_tiles"}),
+    "kernel": (lambda: sampled("kernel"), {"listed_means"}),
+    "split": (split, {"mean_tables", "listed_means"}),
     "permutation": (lambda: sampled("permutation"), {"walk_tiles"}),
     "anchors": (anchors, {"run_pulls"}),
 }

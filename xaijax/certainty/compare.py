@@ -88,7 +88,7 @@ def compare(
     known = (own + other) ** 2 if same_draws(a, b) else own**2 + other**2
     old, new = flat(a.values), flat(b.values)
     found, half = intervals([new - old] if same else [new, -old], known, level)
-    half = half + np.where(half > 0, rounding(a) + rounding(b), 0.0)
+    half = half + np.where((half > 0) | (found != 0), rounding(a) + rounding(b), 0.0)
     shape = a.values.shape[1:]
     shift, size_shift = (one.reshape(shape) for one in np.split(found, 2))
     half, size_half = (one.reshape(shape) for one in np.split(half, 2))

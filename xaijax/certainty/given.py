@@ -62,7 +62,13 @@ def as_values(
             f"values: {name!r} has shape {numbers.shape}, and the model has {K} outputs. Give "
             "[N, P, K], or say which output each instance is of by outputs=."
         )
-    if numbers.ndim < 1 or len(numbers) != N or numbers.size != N * P * K:
+    if K > 1 and numbers.shape == (N, K, P) and K != P:
+        raise InputError(
+            f"values: {name!r} has shape {numbers.shape}, outputs before players. Give [N, P, K]: "
+            "values.transpose(0, 2, 1)."
+        )
+    other = K > 1 and numbers.shape[-1:] != (K,)
+    if numbers.ndim < 1 or len(numbers) != N or numbers.size != N * P * K or other:
         raise InputError(
             f"values: {name!r} has shape {numbers.shape}; with {N:,} rows, {P:,} players and "
             f"{K:,} outputs, {(N, P) if K == 1 else (N, P, K)} is needed."

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.certainty.simultaneous import intervals
-from xaijax.certainty.two_sides import flat, rounding, shared_error
+from xaijax.certainty.two_sides import flat, rounding, same_data, shared_error
 from xaijax.core.errors import InputError
 from xaijax.results.comparison import Part, Split
 from xaijax.results.explanation import Explanation
@@ -29,22 +29,21 @@ from xaijax.results.explanation import Explanation
 def split_of(
     a: Explanation, b: Explanation, explainers: Any, same: bool, confidence: float
 ) -> Split:
-    """Both parts, with intervals that hold together; same: whether a and b are of the same rows."""
+    """Both parts, with intervals that hold together; same: whether instances are the same."""
     ea, eb = _two(explainers)
-    crossed = (b, a) if same else (_asked(eb, a, b), _asked(ea, b, a))
+    crossed = (b, a) if same and same_data(a, b) else (_asked(eb, a, b), _asked(ea, b, a))
     old, old_by_b, new_by_a, new = (flat(one.values) for one in (a, crossed[0], crossed[1], b))
     four = (a, *crossed, b)
     error = sum(shared_error(one) for one in four) / 2
     both = np.concatenate([error, error]) ** 2
-    if same:  # each row is in both samples
-        rows = [np.concatenate([np.zeros_like(old), new - old], axis=1)]
-    else:
-        rows = [
-            np.concatenate([-(old + old_by_b), old_by_b - old], axis=1) / 2,
-            np.concatenate([new_by_a + new, new - new_by_a], axis=1) / 2,
-        ]
+    rows = [
+        np.concatenate([-(old + old_by_b), old_by_b - old], axis=1) / 2,
+        np.concatenate([new_by_a + new, new - new_by_a], axis=1) / 2,
+    ]
+    if same:  # instance i is in both samples, whether its data changed or not
+        rows = [rows[0] + rows[1]]
     found, half = intervals(rows, both, confidence)
-    half = half + np.where(half > 0, sum(rounding(one) for one in four) / 2, 0.0)
+    half = half + np.where((half > 0) | (found != 0), sum(rounding(one) for one in four) / 2, 0.0)
     shape = a.values.shape[1:]
     parts = [
         Part(*(one.reshape(shape) for one in (mean, mean - h, mean + h)))

@@ -61,6 +61,13 @@ def paired(a: Explanation, b: Explanation, given: Any) -> bool:
             "a and b have as many instances, and one has no data that would tell whether these are "
             "the same. Say paired=True or paired=False."
         )
+    return same_data(a, b)
+
+
+def same_data(a: Explanation, b: Explanation) -> bool:
+    """Whether both hold the same rows in the same order; False where one holds none."""
+    if a.data is None or b.data is None:
+        return False
     mine, other = rows_of(a.data), rows_of(b.data)
     return mine.kind == other.kind and all(
         x == y for x, y in zip(mine.texts(), other.texts(), strict=True)

@@ -136,9 +136,13 @@ def top_of(explained: Explained, k: Any, confidence: Any) -> TopK:
     # At most k players may be as large, itself among them.
     next_one = np.sort(high, axis=1)[:, P - 1 - k : P - k] if k < P else np.zeros_like(high[:, :1])
     own = np.take_along_axis(low, players, axis=1)
-    certain = (own > np.maximum(next_one, 0.0)) | _recorded(explained, k, confidence).reshape(
-        (N,) + (1,) * (values.ndim - 1)
-    )
+    certain = own > np.maximum(next_one, 0.0)
+    recorded = _recorded(explained, k, confidence)
+    if recorded is not None and holds != "rounding":
+        # Alone: two procedures together would miss twice as often.
+        certain = np.broadcast_to(
+            recorded.reshape((N,) + (1,) * (values.ndim - 1)), certain.shape
+        ).copy()
     return TopK(
         k,
         confidence,
@@ -177,9 +181,11 @@ def half_widths_together(explained: Explained, confidence: float) -> tuple[np.nd
         return np.broadcast_to(known, values.shape), "rounding" if explained.exact else "unknown"
     bound, pairs = _one(stats.get("bound")), stats.get("pairs")
     holds = "one look" if bound is None else str(bound)
-    if explained.provenance.get("stop") is not None:
-        holds, quantile = "unknown", np.where(exact, 0.0, np.nan)
-    elif bound in ("asymptotic", "bounded"):
+    if explained.provenance.get("stop") is not None or bound == "bounded":
+        # Of proved bounds only the run knows more than what it recorded.
+        holds = holds if bound == "bounded" else "unknown"
+        quantile = np.where(exact, 0.0, np.nan)
+    elif bound == "asymptotic":
         if not _of_each(pairs, N):
             holds, quantile = "unknown", np.where(exact, 0.0, np.nan)
         else:
@@ -200,15 +206,17 @@ def half_widths_together(explained: Explained, confidence: float) -> tuple[np.nd
     return own + rounded, holds
 
 
-def _recorded(explained: Explained, k: int, confidence: float) -> np.ndarray:
-    """Of which instances the run itself found the k largest certain, bool [N]."""
+def _recorded(explained: Explained, k: int, confidence: float) -> np.ndarray | None:
+    """Of which instances the run itself found the k largest certain, bool [N]; None: it was not
+    asked, at this confidence or a larger one.
+    """
     stats, (N, P) = explained.stats, explained.values.shape[:2]
     known = _one(stats.get("confidence"))
     found = stats.get("certain")
     same = _one(stats.get("top")) == k and isinstance(known, float) and known >= confidence
     # A part of the players has other largest ones.
     if not (same and _of_each(found, N) and explained.provenance.get("players") == P):
-        return np.zeros(N, bool)
+        return None
     return np.asarray(found, bool)
 
 

@@ -39,6 +39,11 @@ class Structure(Protocol):
     Hashable: programs are kept under it.
     """
 
+    @property
+    def declared(self) -> bool:
+        """Whether a person declared it, and it is used whatever it spares."""
+        ...
+
     def of(self, params: Any, /) -> Layer:
         """The layer; what it holds may be traced, or be shapes."""
         ...
@@ -78,6 +83,11 @@ class Layer(Protocol):
     def adds(self) -> bool:
         """Whether L is H and `both` adds, so that sums of parts are parts."""
         ...
+
+    @property
+    def level(self) -> Any:
+        """At what size a unit is rounded where parts are taken apart, beside its own; [H], or 0."""
+        return 0.0
 
     @property
     def by_columns(self) -> bool:

@@ -51,6 +51,11 @@ class Columnwise(Layer):
         return self.inner.adds
 
     @property
+    def level(self) -> Any:
+        """See `Layer.level`."""
+        return self.inner.level
+
+    @property
     def by_columns(self) -> bool:
         """See `Layer.by_columns`."""
         return self.inner.by_columns

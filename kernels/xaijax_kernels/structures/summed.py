@@ -22,6 +22,7 @@ from xaijax_kernels.structures.sums import WHOLE_ROWS, corners_of_sums, rows_of_
 
 NUMBERS = 1 << 18  # of a wide layer that goes through the head at a time
 MOST_OF_MATRIX = 1 << 20  # numbers of the matrix of a linear layer, for its closed form
+TOGETHER = 4.0  # roundings, as of 16 players
 ROWS = 16  # of whole blocks: see `sums.WHOLE_ROWS`; these layers are wide
 
 
@@ -57,6 +58,13 @@ class Summed(Layer):
     def adds(self) -> bool:
         """See `Layer.adds`."""
         return True
+
+    @property
+    def level(self) -> Any:
+        """See `Layer.level`: each part is a row's numbers less those of a row of zeros, and the
+        roundings of as many as there are players come together as sqrt(players) of them.
+        """
+        return TOGETHER * jnp.abs(self.bias)
 
     @property
     def by_columns(self) -> bool:

@@ -172,3 +172,41 @@ def test_tokens() -> None:
     got, wanted = (xj.Explainer(m, background)(X) for m in models)
     assert got.stats["structure"] == "split"
     np.testing.assert_allclose(got.values, wanted.values, **CLOSE)
+
+
+def test_the_same_functions_declared_again_compile_nothing() -> None:
+    X = rows(5, 3)
+    explained(xj.Split(first, rest), X, rows(6, 7))
+    again = explained(xj.Split(first, rest), X, rows(6, 7))
+    assert again.stats["structure"] == "split" and again.stats["compile_seconds"] == 0
+
+
+def test_a_split_that_spares_little_is_used_since_it_is_declared() -> None:
+    W = np.random.default_rng(7).normal(size=(D, 256)).astype(np.float32)
+    V = np.random.default_rng(8).normal(size=(256, 256)).astype(np.float32) / 16
+
+    def large(params: Any, hidden: Any) -> Any:
+        return jnp.tanh(jnp.tanh(hidden.reshape(len(hidden), D) @ W) @ V).sum(axis=1)
+
+    def whole(params: Any, X: Any) -> Any:
+        return large(params, first(params, X))
+
+    found = explained(xj.Split(first, large), rows(5, 2), rows(6, 7), whole)
+    assert found.stats["structure"] == "split"
+
+
+def test_every_product_of_a_declaration_has_the_models_precision() -> None:
+    """By the trace: on a GPU another one would multiply in TF32."""
+    declared = xj.as_model(model, A, structure=SPLIT).structure
+    shaped = declared.shaped(A, rows(5, 2), "model")
+    few = jax.ShapeDtypeStruct((4, P * PER), jnp.float32)
+    text = str(jax.make_jaxpr(shaped.first)(A, few))
+    assert "dot_general" in text and text.count("HIGHEST") >= 2 * text.count("dot_general")
+
+
+def test_what_is_no_function_or_fails_is_named() -> None:
+    with pytest.raises(xj.InputTypeError, match=r"first of the xaijax.Split of model.*got 3"):
+        explained(xj.Split(3, rest), rows(5, 2), rows(6, 7))  # type: ignore[arg-type]
+    with pytest.raises(TypeError) as caught:
+        explained(xj.Split(lambda p, X: X @ np.ones((3, 2)), rest), rows(5, 2), rows(6, 7))
+    assert "first of the xaijax.Split" in "".join(caught.value.__notes__)

@@ -5,6 +5,7 @@ Letters: n instances, P players or sets of them, K outputs.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,8 +46,9 @@ class Narrow:
         errors, missed = look.result.std_errors, 1 - self.confidence
         if look.estimates is not None:
             quantile = time_uniform_quantile(look.pairs, missed)
-            # An error of 0 is one of a value that is known, however few pairs there are.
-            wide = errors * min(quantile, np.finfo(float).max)
+            if math.isinf(quantile):  # nothing is known of so few pairs, also if they are all equal
+                return np.zeros(len(errors), bool)
+            wide = errors * quantile
         else:
             level = 1 - missed / look.most
             wide = half_widths(errors, look.result.dof.min(axis=1), level)

@@ -19,6 +19,7 @@ from xaijax.core.threads import cores
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.probed import Probed
 from xaijax_kernels.engine.operations import operations
+from xaijax_kernels.structures.summed import WHOLE_ROWS
 
 # Operations of about a minute, at 16e12 a second.
 MINUTE_OF_AN_ACCELERATOR = 1e15
@@ -26,6 +27,10 @@ MINUTE_OF_AN_ACCELERATOR = 1e15
 MOST_HOST_ROWS = 10_000_000
 OF_A_COLUMN = 4.0  # to make a hybrid: its mask, both rows' codes, the choice between them
 TRACED = 32  # rows that a head is traced for
+OF_A_PART = 2.0  # to join two parts, for each of their numbers
+# The same where a block of parts leaves a core's cache: a number then waits for the memory, as long
+# as some 32 operations of a product take (a convolution with 16,384 units, on two cores).
+OF_A_FAR_PART, CACHED = 32.0, 1 << 18
 
 
 def minute(devices: Sequence[Any]) -> float:
@@ -53,7 +58,9 @@ def _operations_of(probed: Probed) -> float:
     params, dtype = probed.setting.model.params, probed.setting.replacement.codes.dtype
     rows = jax.ShapeDtypeStruct((TRACED, known.width), dtype)
     head = operations(jax.make_jaxpr(structure.head)(params, rows).jaxpr, TRACED)
-    return 2.0 * known.parts * (1 if known.adds else known.width) + head
+    far = known.adds and WHOLE_ROWS * known.parts > CACHED
+    of_part = OF_A_FAR_PART if far else OF_A_PART
+    return of_part * known.parts * (1 if known.adds else known.width) + head
 
 
 def why_long(ask: Questions, rows: int, beside: float = 0.0, drawn: float = 0.0) -> str:

@@ -8,5 +8,6 @@ Reading order:
     column_map   which column each number of a trace is made of; what it makes twice, made once
     declared     `structure=`: a first layer as declared, read and compared with the model
     split        `structure=`: a sum over players, and the rest of the model
+    given        functions that a person declares, in the model's precision
     agreement    how nearly a structure answers as its model does
 """

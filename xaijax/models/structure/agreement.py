@@ -146,7 +146,8 @@ def sensitivity(
                 own_by = by if known.by_columns else 0.0  # a token is no number that is rounded
                 part = known.part(x * (1 + own_by * signs(x.shape[1])).astype(x.dtype), own)
                 hidden = jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(part, nothing)
-                hidden = hidden * (1 + by * signs(hidden.shape[1])).astype(hidden.dtype)
+                size = jnp.maximum(jnp.abs(hidden), known.level)
+                hidden = hidden + (by * signs(hidden.shape[1]) * size).astype(hidden.dtype)
                 return structure.head(params, hidden).reshape(len(flat), -1)
 
             rng = np.random.default_rng(0)

@@ -13,8 +13,8 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.models.base.options import came
-from xaijax.models.base.trace import Selected, traced
 from xaijax.models.structure.agreement import Agreement, Evaluate, compare
+from xaijax.models.structure.given import Ending, Given
 from xaijax.models.structure.split import DeclaredSplit, GivenSplit, Split
 from xaijax_kernels.structures.dense import Dense
 
@@ -63,7 +63,12 @@ class DeclaredLayer:
     """A first layer, made ready: what the engine asks of it."""
 
     weights: Callable[[Any], tuple[Any, Any]]  # params -> W [F, H], b [H]
-    head: Selected  # (params, hidden [R, H]) -> [R] or [R, K], the model's chosen output
+    head: Ending  # (params, hidden [R, H]) -> [R] or [R, K], the model's chosen output
+
+    @property
+    def declared(self) -> bool:
+        """See `Structure.declared`."""
+        return True
 
     def of(self, params: Any) -> Dense:
         """See `Structure.of`."""
@@ -95,18 +100,20 @@ def ready(
             f"structure= describes functions that JAX traces, and {name} is none. Leave it out: "
             "what is known of an estimator that runs in JAX is found."
         )
+
+    def given(function: Any, what: str) -> Given:
+        return Given(
+            function,
+            has_params,
+            precision,
+            f"{what} of the xaijax.{type(structure).__name__} of {name}",
+        )
+
     if isinstance(structure, Split):
-        first, rest = structure.first, structure.rest
-        own_first: Any = first if has_params else lambda _, rows: first(rows)
-        own_rest: Any = rest if has_params else lambda _, hidden: rest(hidden)
-        whole = Selected(traced(own_rest, precision, name), select, precision)
-        return GivenSplit(own_first, whole)
-    weights, head = structure.weights, structure.head
-    own_weights: Any = weights if has_params else lambda _: weights()
-    own_head: Any = head if has_params else lambda _, hidden: head(hidden)
-    return DeclaredLayer(
-        own_weights, Selected(traced(own_head, precision, name), select, precision)
-    )
+        ending = Ending.of(given(structure.rest, "rest"), select, name)
+        return GivenSplit(given(structure.first, "first"), ending)
+    ending = Ending.of(given(structure.head, "head"), select, name)
+    return DeclaredLayer(given(structure.weights, "weights"), ending)
 
 
 def declared(
@@ -130,7 +137,8 @@ def declared(
             raise InputError(
                 f"structure= does not describe {model.name}: on {len(rows)} probe rows "
                 f"rest(first(X)) differs from the model ({off}). Mend first= and rest= of the "
-                "xaijax.Split, or leave structure= out."
+                "xaijax.Split, or leave structure= out. Where both are right, first of a row of "
+                "zeros is far larger than what the players add to it: subtract it."
             )
         return split, agreement
     weights, bias = model.structure.weights(model.params)

@@ -62,6 +62,11 @@ class FoundLayer:
     traces: dict[int, Any] = field(default_factory=dict)  # closed, by R
     look: Callable[[Any, int], None] | None = None  # at every further trace (`asking/row_count.py`)
 
+    @property
+    def declared(self) -> bool:
+        """See `Structure.declared`."""
+        return False
+
     def of(self, params: Any) -> Columnwise:
         """See `Structure.of`; raises NoLayer."""
         found: list[tuple[Layer, Rows]] = []

@@ -28,11 +28,12 @@ class Split:
     """Declares that a model begins with a sum over players: f(X) = rest(first(X)).
 
     Give it as `structure=` of `as_model`, for a function or module that JAX traces (not an
-    estimator). `first` must be a sum of parts, each of which depends on one player's columns
-    alone: a linear layer, embeddings that are added up, a network for each player whose outputs are
-    added. What mixes the players comes in `rest`. An explainer then puts the parts of each
-    coalition together and asks only `rest`: the answers are the same, but for rounding. Dense
-    layers, convolutions and sums of look-ups need no declaration (docs/structures.md).
+    estimator), of rows in one array. `first` must be a sum of parts, each of which depends on one
+    player's columns alone: a linear layer, embeddings that are added up, a network for each player
+    whose outputs are added. What mixes the players comes in `rest`. An explainer then puts the
+    parts of each coalition together and asks only `rest`: the answers are the same, but for
+    rounding. Dense layers, convolutions and sums of look-ups need no declaration
+    (docs/structures.md).
 
     The part of a player is what `first` gives for a row that has 0 in all other columns, less what
     it gives for a row of zeros. So `first` must be finite there. Every call compares the
@@ -89,6 +90,11 @@ class DeclaredSplit:
     multiplications: float  # of `first`, for a row
     dtype: str  # of the rows
 
+    @property
+    def declared(self) -> bool:
+        """See `Structure.declared`."""
+        return True
+
     def of(self, params: Any) -> Summed:
         """See `Structure.of`."""
         zeros = jnp.zeros((1, math.prod(self.first.shape)), self.dtype)
@@ -120,7 +126,8 @@ class GivenSplit:
             came = [f"{one.dtype}{list(one.shape)}" for one in outputs]
             raise InputError(
                 f"structure=: first of the xaijax.Split of {name} must return one array [R, ...] "
-                f"of {rows.dtype} for {PROBE_ROWS} rows; got {', '.join(came) or 'nothing'}."
+                f"of {rows.dtype} for {PROBE_ROWS} rows; got {', '.join(came) or 'nothing'}. "
+                "Where only the dtype is another, cast it by .astype(X.dtype)."
             )
         work = max(multiplications(trace.jaxpr, PROBE_ROWS), float(math.prod(outputs[0].shape[1:])))
         flat = Flat(self.first, rows.shape[1:])
