@@ -23,7 +23,7 @@ from xaijax_kernels.structures.base import Affine, Background, Layer
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 
 S, BITS, R = 4, 3, 6
-DEFAULT = {"dense", "walks", "by_columns", "columns", "of_columns", "closed_form"}
+DEFAULT = {"dense", "walks", "by_columns", "level", "columns", "of_columns", "closed_form"}
 MEMBERS = {name for name in vars(Layer) if not name.startswith("_")}
 # A hundred roundings of float32, of sums of at most 2 P terms of a size of about one.
 CLOSE = {"rtol": 0, "atol": 1e-5}
