@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import oracles_certain as oracle
@@ -52,14 +53,14 @@ def test_the_bounded_factor_is_its_integral(total: float, variation: float, widt
     assert found[1] == -np.inf
 
 
-def looked_at(draws: np.ndarray, quantile: object) -> float:
+def looked_at(draws: np.ndarray, quantile: Callable[[int], float]) -> float:
     """The share of runs [runs, n] whose mean was beyond the bound at some n from 2 on."""
     n = np.arange(1, draws.shape[1] + 1)
     mean = np.cumsum(draws, axis=1) / n
     square = np.cumsum(draws**2, axis=1) - n * mean**2
     with np.errstate(invalid="ignore", divide="ignore"):
         error = np.sqrt(np.maximum(square, 0) / (n - 1) / n)
-    bound = np.array([quantile(int(one)) for one in n])  # type: ignore[operator]
+    bound = np.array([quantile(int(one)) for one in n])
     with np.errstate(invalid="ignore"):
         beyond = np.abs(mean) > bound * error
     return float(beyond[:, 1:].any(axis=1).mean())
