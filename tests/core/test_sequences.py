@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import oracles_certain as oracle
@@ -53,7 +54,7 @@ def test_the_bounded_factor_is_its_integral(total: float, variation: float, widt
     assert found[1] == -np.inf
 
 
-def looked_at(draws: np.ndarray, quantile: Callable[[int], float]) -> float:
+def looked_at(draws: np.ndarray, quantile: Callable[[int], Any]) -> float:
     """The share of runs [runs, n] whose mean was beyond the bound at some n from 2 on."""
     n = np.arange(1, draws.shape[1] + 1)
     mean = np.cumsum(draws, axis=1) / n
