@@ -18,6 +18,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import SVC, SVR
 
 import xaijax as xj
+from xaijax.games.engine.compiled import Compiled, Recipe
 
 RNG = np.random.default_rng(12)
 X = RNG.normal(size=(300, 4))
@@ -67,20 +68,30 @@ def test_one_donor_with_a_large_number(large: float) -> None:
 
 
 @pytest.mark.slow
-def test_orders_are_not_walked_past_a_large_number() -> None:
+def test_orders_are_not_walked_past_a_large_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """A walk takes differences of the layer, in which the small columns would be lost. Sums of
     parts hold no large number where it is not kept.
     """
     w = RNG.normal(size=(30, 3)).astype(np.float32) / 5
     rows, background = (RNG.normal(size=(n, 30)).astype(np.float32) for n in (2, 4))
+    ran: set[str] = set()
+    of_recipe = Compiled.program
+
+    def noted(self: Compiled, recipe: Recipe) -> Any:
+        ran.add(getattr(recipe.function, "func", recipe.function).__name__)
+        return of_recipe(self, recipe)
+
+    monkeypatch.setattr(Compiled, "program", noted)
     for large in (1.0, 99999999.0):
         background[1, 2] = large
         found = {}
+        ran.clear()
         for structure in (None, "plain"):
             model = xj.as_model(lambda Z: jnp.tanh(Z @ w).sum(axis=1), structure=structure)
             explain = xj.Explainer(model, background, estimator="permutation", budget=120, seed=0)
             found[structure] = explain(rows)
         assert found[None].stats["structure"] == "first layer"
+        assert ("walk_tiles" in ran, "listed_means" in ran) == (large == 1.0, large != 1.0)
         # Sums of 30 terms of a size of 1, rounded in another order, through a slope of 1.
         np.testing.assert_allclose(
             found[None].values, found["plain"].values, rtol=0, atol=3 * 30 * 2.0**-22
