@@ -6,21 +6,21 @@ Letters: S slots of 2^s corners, F columns, H units, R rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.structures.base import Affine, Background, Head, Layer
+from xaijax_kernels.structures.base import Affine, Background
 from xaijax_kernels.structures.closed_forms import Additive
-from xaijax_kernels.structures.sums import WHOLE_ROWS, corners_of_sums, rows_of_block
+from xaijax_kernels.structures.sums import WHOLE_ROWS, SumOfTerms, rows_of_block
 
 
 @final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Dense(Layer):
+class Dense(SumOfTerms):
     """hidden = z W + b. A part is the sum of its columns' terms, [H]."""
 
     weights: jax.Array  # [F, H]
@@ -30,21 +30,6 @@ class Dense(Layer):
     def name(self) -> str:
         """See `Layer.name`."""
         return "first layer"
-
-    @property
-    def width(self) -> int:
-        """H."""
-        return self.bias.shape[0]
-
-    @property
-    def parts(self) -> int:
-        """H too."""
-        return self.width
-
-    @property
-    def adds(self) -> bool:
-        """See `Layer.adds`."""
-        return True
 
     @property
     def slot_bits(self) -> tuple[int, ...]:
@@ -69,27 +54,6 @@ class Dense(Layer):
     def block(self, rows: int) -> int:
         """See `Layer.block`."""
         return min(rows, max(WHOLE_ROWS, rows_of_block(self.width)))
-
-    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
-        """See `Layer.corners`."""
-        rows = self.block(len(kept) << (kept.shape[1] - 1))
-        return corners_of_sums(self._times, self.bias, rows, head, x, donors, kept)
-
-    def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
-        """See `Layer.part`."""
-        return self._times(jnp.where(own, columns, 0))
-
-    def nothing(self, rows: int, dtype: Any) -> jax.Array:
-        """See `Layer.nothing`."""
-        return jnp.zeros((rows, self.width), dtype)
-
-    def both(self, one: jax.Array, other: jax.Array) -> jax.Array:
-        """See `Layer.both`."""
-        return one + other
-
-    def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
-        """See `Layer.joined`."""
-        return (x + self.bias)[:, None] + donors[None]
 
     def closed_form(self, background: Background, head: Affine) -> Additive:
         """See `Layer.closed_form`."""

@@ -16,9 +16,9 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from xaijax_kernels.structures.base import Affine, Background, Head, Layer
+from xaijax_kernels.structures.base import Affine, Background
 from xaijax_kernels.structures.closed_forms import Additive
-from xaijax_kernels.structures.sums import WHOLE_ROWS, corners_of_sums, rows_of_block
+from xaijax_kernels.structures.sums import WHOLE_ROWS, SumOfTerms, rows_of_block
 
 NUMBERS = 1 << 18  # of a wide layer that goes through the head at a time
 MOST_OF_MATRIX = 1 << 20  # numbers of the matrix of a linear layer, for its closed form
@@ -29,7 +29,7 @@ ROWS = 16  # of whole blocks: see `sums.WHOLE_ROWS`; these layers are wide
 @final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Summed(Layer):
+class Summed(SumOfTerms):
     """hidden = apply(arrays, columns). A part is a sum of its players' terms, [H]."""
 
     arrays: Any
@@ -43,21 +43,6 @@ class Summed(Layer):
     def name(self) -> str:
         """See `Layer.name`."""
         return self.label
-
-    @property
-    def width(self) -> int:
-        """H."""
-        return self.bias.shape[0]
-
-    @property
-    def parts(self) -> int:
-        """H too."""
-        return self.width
-
-    @property
-    def adds(self) -> bool:
-        """See `Layer.adds`."""
-        return True
 
     @property
     def level(self) -> Any:
@@ -84,27 +69,6 @@ class Summed(Layer):
         """See `Layer.block`: enough rows that the head's weights are not read for a few."""
         most = 1 << max(0, (NUMBERS // self.width).bit_length() - 1)
         return min(rows, max(2 * ROWS, min(WHOLE_ROWS, most), rows_of_block(self.width)))
-
-    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
-        """See `Layer.corners`."""
-        rows = self.block(len(kept) << (kept.shape[1] - 1))
-        return corners_of_sums(self._times, self.bias, rows, head, x, donors, kept)
-
-    def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
-        """See `Layer.part`."""
-        return self._times(jnp.where(own, columns, 0))
-
-    def nothing(self, rows: int, dtype: Any) -> jax.Array:
-        """See `Layer.nothing`."""
-        return jnp.zeros((rows, self.width), dtype)
-
-    def both(self, one: jax.Array, other: jax.Array) -> jax.Array:
-        """See `Layer.both`."""
-        return one + other
-
-    def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
-        """See `Layer.joined`."""
-        return (x + self.bias)[:, None] + donors[None]
 
     def closed_form(self, background: Background, head: Affine) -> Additive | None:
         """See `Layer.closed_form`: of a linear layer whose matrix is small."""

@@ -1,4 +1,4 @@
-"""Corners of a layer that is a sum over players: one addition a unit and corner.
+"""Layers that are sums over players, and their corners: one addition a unit and corner.
 
 The corners of a slot are sums of what its players add, each with x's values or the donor's: each
 bit doubles what is there. Not the donor's layer and changes x - b: with a donor's 99999999 in one
@@ -10,11 +10,12 @@ Letters: S slots of 2^s corners, F columns, H units, R rows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from xaijax_kernels.structures.base import Head
+from xaijax_kernels.structures.base import Head, Layer
 
 # A product rounds its last few rows in another way, and a pair's bits must not depend on its place.
 WHOLE_ROWS = 256
@@ -93,3 +94,52 @@ def corners_of_sums(
         return few(tables).reshape(S << s, -1)
     tables = tuple(a.reshape(-1, together, *a.shape[1:]) for a in tables)
     return jax.lax.map(few, tables).reshape(S << s, -1)
+
+
+class SumOfTerms(Layer):
+    """What layers have in common whose parts are sums of their players' terms, [H].
+
+    hidden = bias + the terms of all players.
+    """
+
+    bias: jax.Array  # [H], what a row of zeros gives
+
+    @property
+    def width(self) -> int:
+        """H."""
+        return self.bias.shape[0]
+
+    @property
+    def parts(self) -> int:
+        """H too."""
+        return self.width
+
+    @property
+    def adds(self) -> bool:
+        """See `Layer.adds`."""
+        return True
+
+    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
+        """See `Layer.corners`."""
+        rows = self.block(len(kept) << (kept.shape[1] - 1))
+        return corners_of_sums(self._times, self.bias, rows, head, x, donors, kept)
+
+    def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
+        """See `Layer.part`."""
+        return self._times(jnp.where(own, columns, 0))
+
+    def nothing(self, rows: int, dtype: Any) -> jax.Array:
+        """See `Layer.nothing`."""
+        return jnp.zeros((rows, self.width), dtype)
+
+    def both(self, one: jax.Array, other: jax.Array) -> jax.Array:
+        """See `Layer.both`."""
+        return one + other
+
+    def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
+        """See `Layer.joined`."""
+        return (x + self.bias)[:, None] + donors[None]
+
+    def _times(self, rows: jax.Array) -> jax.Array:
+        """The terms of rows [R, C], zeros where a column has no part in them; [R, H]."""
+        raise NotImplementedError
