@@ -177,6 +177,22 @@ def test_the_split_of_instances_whose_data_changed_asks_both_sides():
     np.testing.assert_allclose(found.of_model, 0, atol=1e-12)
 
 
+def test_explainers_in_the_other_order_are_refused():
+    """Where the model's program and parameters can be read, and by the background in any case."""
+    X, Y = (RNG.normal(size=(20, 3)).astype(np.float32) for _ in "ab")
+
+    def of(weights, background):
+        w = np.asarray(weights, np.float32)
+        return xj.Explainer(xj.as_model(lambda Z: (Z @ w) ** 2), background)
+
+    old = of([1, 2, 3], X[:2])
+    for new in (of([1, 4, 3], X[:2]), of([1, 2, 3], X[2:4])):
+        a, b = old(X), new(Y)
+        assert xj.compare(a, b, explainers=(old, new)).split is not None
+        with pytest.raises(xj.InputError, match="in this order"):
+            xj.compare(a, b, explainers=(new, old))
+
+
 def test_rounding_that_is_the_same_in_all_rows_is_no_change():
     """A column of one value, whose value is rounded by a float32 model and not by the other."""
     values = np.full((5, 2), 0.3)

@@ -24,6 +24,7 @@ from xaijax.certainty.two_sides import flat, rounding, same_data, shared_error
 from xaijax.core.errors import InputError
 from xaijax.results.comparison import Part, Split
 from xaijax.results.explanation import Explanation
+from xaijax.results.same_question import other_mark
 
 
 def split_of(
@@ -79,6 +80,11 @@ def _asked(
         raise InputError(
             "explainers: they answer with other players or outputs than a and b have. Give the "
             "explainers that made a and b, in this order."
+        )
+    if other_mark(found.stats, like.stats) is not None:
+        raise InputError(
+            "explainers: one has another model or background than the explanation that it stands "
+            "for. Give the explainers that made a and b, in this order."
         )
     if not found.exact and (found.std_errors is None or np.isnan(found.std_errors).any()):
         raise InputError("explainers: a sampled answer has no standard errors; raise budget=.")

@@ -8,7 +8,7 @@ Letters: N instances.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -134,23 +134,34 @@ def _alike(x: Any, y: Any) -> bool:
 
 
 def _refuse_other_marks(explanation: Explanation, found: Interactions) -> None:
-    """Backgrounds and models, where both are known; merged parts may have several marks."""
-    theirs, own = (_texts(one.stats.get("fingerprint")) for one in (found, explanation))
-    if theirs and own and not theirs & own:
+    """Backgrounds and models, where both are known."""
+    other = other_mark(explanation.stats, found.stats)
+    if other == "fingerprint":
         raise InputError(
             "interactions: are beside other background rows, weights of them or functions than the "
             f"explanation's values (stats['fingerprint']). {SAME}"
         )
-    theirs, own = (_texts(one.stats.get("model_fingerprint")) for one in (found, explanation))
-    versions = {mark.rpartition(":")[0] for mark in theirs}
-    comparable = {mark for mark in own if mark.rpartition(":")[0] in versions}
-    kinds = [{mark.partition(" ")[0] for mark in marks} for marks in (theirs, own)]
-    other_kind = all(kinds) and not kinds[0] & kinds[1]
-    if other_kind or (comparable and not comparable & theirs):
+    if other == "model_fingerprint":
         raise InputError(
             "interactions: are of another model than the explanation, another program, other "
             f"parameters or another fit (stats['model_fingerprint']). {SAME}"
         )
+
+
+def other_mark(stats: Mapping[str, Any], others: Mapping[str, Any]) -> str | None:
+    """Which mark tells the questions of two results apart, where both are known; None: none.
+
+    Merged parts may have several marks.
+    """
+    theirs, own = (_texts(one.get("fingerprint")) for one in (others, stats))
+    if theirs and own and not theirs & own:
+        return "fingerprint"
+    theirs, own = (_texts(one.get("model_fingerprint")) for one in (others, stats))
+    versions = {mark.rpartition(":")[0] for mark in theirs}
+    comparable = {mark for mark in own if mark.rpartition(":")[0] in versions}
+    kinds = [{mark.partition(" ")[0] for mark in marks} for marks in (theirs, own)]
+    other_kind = all(kinds) and not kinds[0] & kinds[1]
+    return "model_fingerprint" if other_kind or (comparable and not comparable & theirs) else None
 
 
 def _texts(known: Any) -> set[str]:
