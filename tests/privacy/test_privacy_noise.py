@@ -112,6 +112,12 @@ ELSEWHERE = {
     "xaijax/results/files/temporary.py": {"uuid"},  # the names of files that are being made
     "xaijax/tables/plain_frames.py": {"require"},  # pandas and polars
     "xaijax/core/intervals.py": {"scipy.special", "scipy.special.stdtrit"},
+    # Bounds that hold at every look: Student's t and the incomplete gamma function, which draw
+    # nothing.
+    "xaijax/core/sequences.py": {
+        "scipy.special",
+        *(f"scipy.special.{name}" for name in ("stdtr", "gammainc", "gammaln")),
+    },
     "xaijax/methods/qii/arguments.py": {"numpy.random (np.random)"},  # samplers, not released
     "kernels/xaijax_kernels/games/sampling.py": {
         "numpy.random (np.random)"
