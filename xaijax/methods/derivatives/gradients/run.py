@@ -1,0 +1,217 @@
+"""The loop that fills tiles with lines, and asks the model itself for its answers.
+
+Letters: N instances, n of a group, U groups and V tiles of lines of a dispatch, D lines of a tile,
+S places, R = n D S rows of a tile, C codes, P players, K outputs, M rows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from xaijax.games.engine.compiled import Recipe, shape
+from xaijax.games.engine.dispatch import LOOK_AHEAD
+from xaijax.games.engine.placement import Placement
+from xaijax.games.engine.probed import Probed
+from xaijax.methods.derivatives.gradients.lines import Lines
+from xaijax.methods.derivatives.gradients.reading import Work
+from xaijax.methods.derivatives.gradients.sizes import Sizes
+from xaijax.methods.derivatives.gradients.space import Space, whole_model
+from xaijax_kernels.engine.tiles import SMALLEST_TILE
+from xaijax_kernels.games.line_gradients import LineShape, line_values
+
+WHAT = "a dispatch of gradients"
+LESS = "Raise max_memory=, or lower tile= or batch_size=."
+
+
+@dataclass(frozen=True)
+class Run:
+    """The programs of one explainer, and what they are given."""
+
+    probed: Probed
+    space: Space
+    lines: Lines  # as many places on each as a tile takes
+    sizes: Sizes
+    placement: Placement
+    players: int  # P
+
+    @property
+    def outputs(self) -> int:
+        """K of the model."""
+        return self.probed.findings.outputs
+
+    @cached_property
+    def params(self) -> Any:
+        """The model's parameters, on the devices."""
+        return self.placement.params(self.probed.setting.model.params)
+
+    def answers(self, codes: Any) -> np.ndarray:
+        """The model's own answers to rows of codes [M, C], by blocks of a tile; float64 [M, K]."""
+        rows, recipe = self.sizes.rows, self.answer_recipe
+        run = self.probed.compiled.program(recipe)
+        out = np.empty((len(codes), self.outputs))
+        for first in range(0, len(codes), rows):
+            some = np.asarray(codes[first : first + rows])
+            filled = np.pad(some, ((0, rows - len(some)), (0, 0)), mode="edge")
+            out[first : first + rows] = np.asarray(run(self.params, filled))[: len(some)]
+            self.probed.clock.model_calls += 1
+        offset = self.probed.setting.offset
+        return out if offset is None else out + offset
+
+    @cached_property
+    def answer_recipe(self) -> Recipe:
+        """Of the program that answers a tile of rows."""
+        codes, same = self.probed.setting.replacement.codes, self.placement.same
+        rows = shape(same, self.sizes.rows, codes.shape[1], dtype=codes.dtype)
+        whole = whole_model(self.probed, self.sizes.rows)
+        results = self.placement.results
+        return Recipe(("answers",), whole, (self.params, rows), "a tile of rows", results=results)
+
+    def values(
+        self, work: Work, done: Callable[[int], None]
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """(values [N, P, K], variances of drawn ones), float64; done(model rows) as they come."""
+        run = self.probed.compiled.program(self.recipe(work))
+        K = self._shape(work).found
+        values = np.zeros((len(work), self.players, K))
+        spread = np.zeros_like(values) if self.lines.drawn else None
+        waiting: deque[tuple[slice, int, Any]] = deque()
+
+        def read() -> None:
+            here, rows, found = waiting.popleft()
+            for total, part in zip((values, spread), found, strict=True):
+                if total is not None:  # else zeros, that stand for no variances
+                    flat = np.asarray(part).reshape(-1, self.players, K)
+                    total[here] += flat[: here.stop - here.start]
+            done(rows)
+
+        for here, rows, arguments in self._dispatches(work):
+            waiting.append((here, rows, run(self.params, *arguments)))
+            self.probed.clock.model_calls += 1
+            if len(waiting) > LOOK_AHEAD:
+                read()
+        while waiting:
+            read()
+        return values, spread
+
+    def dispatches(self, N: int) -> int:
+        """Calls of the program for N instances, without those for answers."""
+        s, lines = self.sizes, len(self.lines.donor)
+        return -(-N // (s.groups * s.instances)) * -(-lines // (s.turns * s.lines))
+
+    def recipe(self, work: Work) -> Recipe:
+        """What the program is compiled of."""
+        s, place, own = self.sizes, self.placement, self._shape(work)
+        dtype, C = self._dtype, work.codes.shape[1]
+        codes = np.dtype(self.probed.setting.replacement.codes.dtype)
+        U, n, V, D, S = s.groups, s.instances, s.turns, s.lines, s.steps
+        x = shape(place.split, U, n, C, dtype=codes)
+        donors = x if own.own else shape(place.same, V, D, C, dtype=codes)
+        places = shape(place.same, V, D, S, dtype=dtype)
+        owner = work.owner
+        if owner is not None:
+            of_each = owner.ndim == 2
+            owner = shape(place.split, U, n, C) if of_each else shape(place.same, C)
+        column = shape(place.split, U, n) if own.chosen else None
+        counts = shape(place.split, place.mesh.size), shape(place.same)
+        head = self.space.head(self.probed, s.rows)
+        run = partial(line_values, self.space.lift, head, own, place.mesh)
+        arguments = self.params, x, donors, places, places, owner, column, *counts
+        key = "line values", own, self.space.key
+        return Recipe(key, run, arguments, WHAT, LESS, LOOK_AHEAD, results=place.results)
+
+    @property
+    def _dtype(self) -> np.dtype:
+        """Of places, weights and values."""
+        return np.dtype("f8" if self.probed.setting.model.precision == "float64" else "f4")
+
+    def _shape(self, work: Work) -> LineShape:
+        s = self.sizes
+        return LineShape(
+            s.instances,
+            s.lines,
+            s.steps,
+            self.players,
+            self.outputs,
+            self.space.entries,
+            own=work.own is not None,
+            pairs=self.lines.drawn,
+            chosen=work.column is not None,
+        )
+
+    def _dispatches(self, work: Work) -> Iterator[tuple[slice, int, tuple[Any, ...]]]:
+        """(instances, their model rows, the program's arguments) of each dispatch."""
+        s, N, E = self.sizes, len(work), len(self.lines.donor)
+        together, at_once = s.groups * s.instances, s.turns * s.lines
+        for first in range(0, N, together):
+            here = slice(first, min(N, first + together))
+            own = self._instances(work, here)
+            for begin in range(0, E, at_once):
+                lines = min(at_once, E - begin)
+                rows = (here.stop - first) * lines * s.steps
+                yield here, rows, self._arguments(work, own, here, begin, lines)
+
+    def _instances(self, work: Work, here: slice) -> tuple[Any, ...]:
+        """(x, own donors, owner, column) of some instances, filled up to U groups of n."""
+        s = self.sizes
+
+        def filled(rows: Any) -> np.ndarray:
+            some = np.asarray(rows[here])
+            missing = s.groups * s.instances - len(some)
+            some = np.pad(some, ((0, missing), *((0, 0),) * (some.ndim - 1)), mode="edge")
+            return some.reshape(s.groups, s.instances, *some.shape[1:])
+
+        owner = work.owner
+        if owner is not None and owner.ndim == 2:
+            owner = filled(owner)
+        column = None if work.column is None else filled(work.column)
+        return filled(work.codes), None if work.own is None else filled(work.own), owner, column
+
+    def _arguments(
+        self, work: Work, instances: tuple[Any, ...], here: slice, begin: int, lines: int
+    ) -> tuple[Any, ...]:
+        """The program's arguments after the parameters."""
+        s, donors = self.sizes, self.probed.setting.replacement.codes
+        x, own, owner, column = instances
+        part = self.lines.part(begin, s.turns * s.lines)
+        places = [
+            one.reshape(s.turns, s.lines, s.steps).astype(self._dtype)
+            for one in (part.times, part.weights)
+        ]
+        if own is None:
+            own = donors[part.donor].reshape(s.turns, s.lines, -1)
+        counts = self._counts(-(-(here.stop - here.start) // s.instances))
+        return x, own, *places, owner, column, counts, np.int32(-(-lines // s.lines))
+
+    def _counts(self, groups: int) -> np.ndarray:
+        """Groups that each device works at, int32 [devices]: it holds U / devices, in order."""
+        devices = self.placement.mesh.size
+        held = self.sizes.groups // devices
+        return np.clip(groups - held * np.arange(devices), 0, held).astype(np.int32)
+
+
+def base_answers(run: Run, work: Work, step: int = SMALLEST_TILE) -> np.ndarray:
+    """The mean answer to where lines begin, by the donors' weights; float64 [N, K] or [1, K].
+
+    step: pairs that are made together at least, where entries of the instance stay.
+    """
+    donors, weights = run.probed.setting.replacement.codes, run.probed.setting.replacement.weights
+    stays = None if work.owner is None else work.owner == run.players
+    if stays is None or not stays.any():
+        return run.answers(work.own) if work.own is not None else weights[None] @ run.answers(donors)
+    N, B = len(work), 1 if work.own is not None else len(donors)
+    together = max(1, max(run.sizes.rows, step) // B)
+    out = []
+    for first in range(0, N, together):
+        x = np.asarray(work.codes[first : first + together])[:, None]  # [m, 1, C]
+        keep = np.broadcast_to(stays, (N, x.shape[-1]))[first : first + together, None]
+        start = donors[None] if work.own is None else work.own[first : first + together, None]
+        rows = np.where(keep, x, start)
+        answers = run.answers(rows.reshape(-1, rows.shape[-1])).reshape(*rows.shape[:2], -1)
+        out.append(np.einsum("mbk,b->mk", answers, weights))
+    return np.concatenate(out)
