@@ -99,6 +99,8 @@ def line_values(
 
             zero = jnp.zeros((shape.instances, shape.players, shape.found), weights.dtype)
             spread = zero if shape.pairs else jnp.zeros((1, 1, shape.found), weights.dtype)
+            if len(times) == 1:
+                return turn(0, (zero, spread))
             return folded(turn, (zero, spread), turns, len(times), known)
 
         room = tuple(
@@ -163,6 +165,8 @@ class _Tile:
         if self.shape.chosen:
             assert self.column is not None
             found = jax.tree.map(lambda one: one[None], of_output(self.column))
+        elif self.shape.outputs == 1:
+            found = jax.tree.map(lambda one: one[None], of_output(jnp.zeros((), jnp.int32)))
         else:
             found = jax.lax.map(of_output, jnp.arange(self.shape.outputs, dtype=jnp.int32))
         values, spread = (jnp.moveaxis(one, 0, -1) for one in found)

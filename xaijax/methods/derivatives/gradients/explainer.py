@@ -44,7 +44,7 @@ from xaijax.methods.derivatives.gradients.slopes import (
     refuse_not_finite,
     warn_of_steps,
 )
-from xaijax.methods.derivatives.gradients.space import Between, OfCodes, Pair
+from xaijax.methods.derivatives.gradients.space import Between, OfCodes, Pair, space_of
 from xaijax.methods.progress import progress_bar
 from xaijax.players.players import OwnPlayers, Players, column_labels
 from xaijax.results.explanation import Explanation
@@ -334,7 +334,8 @@ class GradientExplainer:
                 self._lines.drawn,
             )
             lines, P = self._lines.cut(sizes.steps), self.players.count
-            self._runs = {key: Run(probed, self._space, lines, sizes, placement, P)}
+            space = space_of(self._space, probed, sizes.rows)
+            self._runs = {key: Run(probed, space, lines, sizes, placement, P)}
         run = self._runs[key]
         evaluator.clock.tile = run.sizes.rows
         return run, before

@@ -139,6 +139,7 @@ class Run:
             self.players,
             self.outputs,
             self.space.entries,
+            pulls=self.space.pulls,
             own=work.own is not None,
             pairs=self.lines.drawn,
             chosen=work.column is not None,

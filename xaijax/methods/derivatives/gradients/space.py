@@ -11,16 +11,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import jax
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.games.engine.compiled import columns
 from xaijax.games.engine.probed import Probed
 from xaijax.methods.derivatives.gradients.slopes import refuse_model
 from xaijax.tables.table import Table
 from xaijax.tables.tree_table import TreeTable
+from xaijax_kernels.engine.affine_front import back, front, has_front
 from xaijax_kernels.engine.tiles import Traced
 
 PRODUCTS = {"tf32": "tensorfloat32"}  # of a model's precision; else all digits
@@ -30,6 +33,7 @@ class Space(Protocol):
     """Where lines run."""
 
     entries: tuple[int, ...]  # codes whose numbers each array of `lift` holds
+    pulls: bool  # whether `lift` is affine, and slopes are taken back through it
 
     @property
     def key(self) -> Any:
@@ -48,7 +52,7 @@ class Space(Protocol):
 class OfCodes:
     """Lines among the codes themselves."""
 
-    key = "codes"
+    key, pulls = "codes", False
 
     def __init__(self, columns: int) -> None:
         """columns: C."""
@@ -64,15 +68,54 @@ class OfCodes:
         return whole_model(probed, rows)
 
 
-def whole_model(probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
-    """(params, codes [R, C]) -> answers [R, K]: the model's one trace for so many rows."""
+class AfterFront:
+    """Lines among what a model's affine front makes of codes: its first layer, most often.
+
+    The front is asked at both ends of a line, and not between them.
+    """
+
+    key, pulls = "front", True
+
+    def __init__(self, probed: Probed, rows: int) -> None:
+        """rows: of a tile; for a model that `has_front`."""
+        self.entries = (probed.setting.replacement.codes.shape[1],)
+        self._shape = probed.setting.replacement.table.shape
+        self._few, self._whole = probed.findings.closed, trace_of(probed, rows).closed
+
+    def lift(self, params: Any, codes: Any) -> Any:
+        """See `Space.lift`."""
+        return front(self._few, params, codes.reshape(len(codes), *self._shape))
+
+    def head(self, probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
+        """See `Space.head`."""
+        del probed, rows
+        return lambda params, cut: columns(partial(back, self._whole))(params, cut)
+
+
+def space_of(space: Space, probed: Probed, rows: int) -> Space:
+    """The space of codes, or behind the model's front where it has one."""
+    few = probed.findings.closed
+    if not isinstance(space, OfCodes) or few is None:
+        return space
+    if not has_front(few, trace_of(probed, rows).closed):
+        return space
+    return AfterFront(probed, rows)
+
+
+def trace_of(probed: Probed, rows: int) -> Traced:
+    """The model's one trace for tiles of so many rows."""
     setting = probed.setting
     table, codes, apply = setting.replacement.table, setting.replacement.codes, setting.model.apply
     assert apply is not None
     given = jax.ShapeDtypeStruct((rows, *table.shape), codes.dtype)
     params, look = setting.model.params, probed.findings.look
-    traced = probed.compiled.trace(("model",), apply, params, given, look)
-    return lambda params, rows: traced(params, rows.reshape(given.shape))
+    return probed.compiled.trace(("model",), apply, params, given, look)
+
+
+def whole_model(probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
+    """(params, codes [R, C]) -> answers [R, K], by that trace."""
+    traced, shape = trace_of(probed, rows), probed.setting.replacement.table.shape
+    return lambda params, codes: traced(params, codes.reshape(rows, *shape))
 
 
 class Pair:
@@ -128,6 +171,8 @@ class _Both:
 
 class Between:
     """Lines between the halves of a pair."""
+
+    pulls = False
 
     def __init__(self, pair: Pair, table: Table) -> None:
         self._pair, self._table = pair, table
