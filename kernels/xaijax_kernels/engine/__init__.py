@@ -13,9 +13,7 @@ Reading order:
     lattice       which players differ for a pair, and how pairs become a stream of model rows
     one_output    one output of each row, by a trace of which the others are not made
     reduce        from the values of a dispatch to one semivalue per pair, on the device
-    affine_front  what a model does first with its rows, where that is affine
     steps         the steps of a trace: which treat each number by itself, and how one is taken
-    kept          how many numbers a model makes of a row, for what its derivative keeps
     operations    how many operations a model takes for a row, counted in its trace
     memory        bytes that are free, and bytes that a compiled program needs
 """

@@ -4,7 +4,6 @@ Reading order:
 
     simple_games     games in which a coalition wins or loses: Deegan-Packel, responsibility
     differentiable   values as a pure function, with a derivative of little memory
-    line_gradients   gradients along lines from donors to instances, as values of players
     semivalues       weights by coalition size (Shapley, Banzhaf), and how they are applied
     interactions     values of sets of players, single ones among them, by discrete derivatives
     sampling         random orders, coalitions and rows from (seed, draw), equal on every machine

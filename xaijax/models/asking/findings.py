@@ -237,6 +237,4 @@ def _findings(
     outputs = 1 if scalar else answer.shape[1]
     names = output_names_for(model.output_names, model.classes, None if scalar else outputs)
     names = None if scalar else names  # one output has no axis to name
-    return Probe(
-        outputs, scalar, names, str(dtype), jaxpr, noise=noise, compile_seconds=seconds
-    )
+    return Probe(outputs, scalar, names, str(dtype), jaxpr, noise=noise, compile_seconds=seconds)

@@ -166,9 +166,7 @@ class GradientExplainer:
         how = f"steps={self.steps}" if self.samples is None else f"samples={self.samples}"
         return f"GradientExplainer({', '.join([*said, how])})"
 
-    def __call__(
-        self, X: Rows, progress: Progress = None, outputs: Outputs = None
-    ) -> Explanation:
+    def __call__(self, X: Rows, progress: Progress = None, outputs: Outputs = None) -> Explanation:
         """Explain the instances X.
 
         Args:
@@ -237,8 +235,9 @@ class GradientExplainer:
             work = _with_column(work, np.zeros((len(work), 1)), run.outputs)
         N, compiled = len(work), run.probed.compiled
         recipes = run.recipe(work), run.answer_recipe
-        answers = -(-N // run.sizes.rows) - (-len(run.probed.setting.replacement.codes)
-                                             // run.sizes.rows)
+        answers = -(-N // run.sizes.rows) - (
+            -len(run.probed.setting.replacement.codes) // run.sizes.rows
+        )
         return Plan(
             estimator=np.full(N, "sampled" if run.lines.drawn else "quadrature"),
             model_rows=np.full(N, run.lines.rows, np.int64),

@@ -59,12 +59,13 @@ def donors_of(
     if kind != "rows" and weights is not None:
         raise InputError("weights belong to background rows; a Baseline is one row.")
     array = np.asarray(given)
-    shape = checks.rows_of(array, "background", array.shape[1:] if array.ndim > 2 else None).shape
-    table = WholeTable(shape[1:], WHOLE, None)
-    codes = table.encode(table.read(array[:1] if kind == "function" else array, "background", False))
-    own, total = checks.row_weights(weights, len(codes[1]))
+    array = array[:1] if kind == "function" else array
+    checks.rows_of(array, "background", array.shape[1:] if array.ndim > 2 else None)
+    table = WholeTable(array.shape[1:], WHOLE, None)
+    codes = table.encode(table.read(array, "background", False))[1]
+    own, total = checks.row_weights(weights, len(codes))
     row = np.flatnonzero(own > 0)
-    return Replacement(table, codes[1][row], own[row], total, row, len(codes[1]), kind)
+    return Replacement(table, codes[row], own[row], total, row, len(codes), kind)
 
 
 def refuse_background(donors: Replacement, path: str) -> None:
@@ -118,7 +119,7 @@ def refuse_whole_numbers(donors: Replacement, owner: np.ndarray | None, P: int) 
 def stand_ins(
     made: Callable[[Any], Any], donors: Replacement, rows: Any, allow_nan: bool
 ) -> np.ndarray:
-    """Codes [N, C] of the baseline that a function makes for each of the rows, as they were read."""
+    """Codes [N, C] of the baselines that a function makes of rows, as they were read."""
     name = "what the function of Baseline returned"
     found = donors.table.read(made(rows_of(rows).copy()), name, allow_nan, "X")
     given, own = len(rows_of(rows)), len(rows_of(found))

@@ -23,7 +23,7 @@ from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.sizes import Sizes
 from xaijax.methods.derivatives.gradients.space import Space, whole_model
 from xaijax_kernels.engine.tiles import SMALLEST_TILE
-from xaijax_kernels.games.line_gradients import LineShape, line_values
+from xaijax_kernels.gradients.lines import LineShape, line_values
 
 WHAT = "a dispatch of gradients"
 LESS = "Raise max_memory=, or lower tile= or batch_size=."
@@ -73,7 +73,7 @@ class Run:
         return Recipe(("answers",), whole, (self.params, rows), "a tile of rows", results=results)
 
     def values(
-        self, work: Work, done: Callable[[int], None]
+        self, work: Work, done: Callable[[int], object]
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """(values [N, P, K], variances of drawn ones), float64; done(model rows) as they come."""
         run = self.probed.compiled.program(self.recipe(work))
@@ -204,7 +204,8 @@ def base_answers(run: Run, work: Work, step: int = SMALLEST_TILE) -> np.ndarray:
     donors, weights = run.probed.setting.replacement.codes, run.probed.setting.replacement.weights
     stays = None if work.owner is None else work.owner == run.players
     if stays is None or not stays.any():
-        return run.answers(work.own) if work.own is not None else weights[None] @ run.answers(donors)
+        own = None if work.own is None else run.answers(work.own)
+        return weights[None] @ run.answers(donors) if own is None else own
     N, B = len(work), 1 if work.own is not None else len(donors)
     together = max(1, max(run.sizes.rows, step) // B)
     out = []

@@ -23,7 +23,7 @@ TRACED = (
 )
 
 
-def refuse_model(model: Any) -> None:
+def refuse_model(model: object) -> None:
     """Raise InputError or InputTypeError for a model without slopes; asks it nothing."""
     if not hasattr(model, "probe"):
         raise InputTypeError(
@@ -31,17 +31,18 @@ def refuse_model(model: Any) -> None:
             f"got {type(model).__name__}. Say "
             "xaijax.GradientExplainer(xaijax.as_model(f), background)."
         )
-    if model.output == "label":
+    asked: Any = model
+    if asked.output == "label":
         raise InputError(
-            f"model: {model.name} answers with labels, which have no gradient. Say "
+            f"model: {asked.name} answers with labels, which have no gradient. Say "
             "output='proba', 'decision' or a class label in as_model."
         )
-    if model.reader is not None and not model.reader.numbers_only:
+    if asked.reader is not None and not asked.reader.numbers_only:
         raise InputError(
-            f"model: {model.name} reads text or categories, between which there is no line. Use "
+            f"model: {asked.name} reads text or categories, between which there is no line. Use "
             "Explainer, or give a network of numbers."
         )
-    refuse_host(model)
+    refuse_host(asked)
 
 
 def refuse_host(model: AskedModel) -> None:

@@ -23,8 +23,8 @@ from xaijax.games.engine.probed import Probed
 from xaijax.methods.derivatives.gradients.slopes import refuse_model
 from xaijax.tables.table import Table
 from xaijax.tables.tree_table import TreeTable
-from xaijax_kernels.engine.affine_front import back, front, has_front
 from xaijax_kernels.engine.tiles import Traced
+from xaijax_kernels.gradients.front import back, front, has_front
 
 PRODUCTS = {"tf32": "tensorfloat32"}  # of a model's precision; else all digits
 
