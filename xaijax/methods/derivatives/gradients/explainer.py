@@ -241,7 +241,7 @@ class GradientExplainer:
         return Plan(
             estimator=np.full(N, "sampled" if run.lines.drawn else "quadrature"),
             model_rows=np.full(N, run.lines.rows, np.int64),
-            structure=None,
+            structure=run.space.name,
             tile=run.sizes.rows,
             model_calls=run.dispatches(N) + answers,
             memory=run.sizes.bytes,

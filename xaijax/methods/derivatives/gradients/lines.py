@@ -28,6 +28,13 @@ class Lines:
         """Model rows of one instance."""
         return self.times.size
 
+    @property
+    def dof(self) -> float:
+        """Degrees of freedom of a variance of draws: one for each stretch, if all had the same
+        variance. They have not, and slopes have bends: as many as if one half of them had none.
+        """
+        return max(1.0, len(self.donor) / 4)
+
     def cut(self, most: int) -> Lines:
         """The same places, at most so many on a line: longer lines become several."""
         E, S = self.times.shape

@@ -94,7 +94,7 @@ def _stats(
     stats: dict[str, Any] = {
         "model_rows": model_rows,
         "model_calls": clock.model_calls - before.model_calls,
-        "structure": None,
+        "structure": run.space.name,
         "tile": run.sizes.rows,
         "seconds": seconds - compile_seconds,
         "compile_seconds": compile_seconds,
@@ -110,7 +110,7 @@ def _stats(
         "model_fingerprint": probed_fingerprint(probed),
     }
     if run.lines.drawn:
-        stats["dof"] = np.full(N, len(run.lines.donor) / 2)
+        stats["dof"] = np.full(N, run.lines.dof)
     if work.column is not None:
         stats["outputs"] = work.column.astype(np.int64)
         names = probed.findings.output_names

@@ -62,14 +62,13 @@ def sizes_of(
     outputs: int,  # K
     devices: int,
     even: bool,  # whether lines come in pairs
-    wide: float = 0.0,  # numbers of a row where lines run, beside C
 ) -> Sizes:
     """Choose n, D, U and V; raises MemoryPlanError where even one row does not fit."""
     codes, memory, limits = setting.replacement.codes, setting.max_memory, setting.limits
     platform, C = setting.devices[0].platform, codes.shape[1]
     each = operations(jaxpr, traced) * PASSES
     # What the model makes of a row is kept for the way back, where as much is made again.
-    per_row = int(codes.itemsize * (2 * numbers_made(jaxpr, traced) + 4 * (C + wide)))
+    per_row = int(codes.itemsize * (2 * numbers_made(jaxpr, traced) + 4 * C))
     rows = limits.tile or _rows(jaxpr, traced, codes, platform, each)
     while limits.tile is None and rows > 1 and rows * per_row * 4 > memory:
         rows //= 2

@@ -34,6 +34,7 @@ class Space(Protocol):
 
     entries: tuple[int, ...]  # codes whose numbers each array of `lift` holds
     pulls: bool  # whether `lift` is affine, and slopes are taken back through it
+    name: str | None  # for `stats["structure"]`
 
     @property
     def key(self) -> Any:
@@ -52,7 +53,7 @@ class Space(Protocol):
 class OfCodes:
     """Lines among the codes themselves."""
 
-    key, pulls = "codes", False
+    key, pulls, name = "codes", False, None
 
     def __init__(self, columns: int) -> None:
         """columns: C."""
@@ -74,7 +75,7 @@ class AfterFront:
     The front is asked at both ends of a line, and not between them.
     """
 
-    key, pulls = "front", True
+    key, pulls, name = "front", True, "affine front"
 
     def __init__(self, probed: Probed, rows: int) -> None:
         """rows: of a tile; for a model that `has_front`."""
@@ -172,7 +173,7 @@ class _Both:
 class Between:
     """Lines between the halves of a pair."""
 
-    pulls = False
+    pulls, name = False, "embedding"
 
     def __init__(self, pair: Pair, table: Table) -> None:
         self._pair, self._table = pair, table
