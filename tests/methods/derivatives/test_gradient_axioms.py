@@ -18,7 +18,9 @@ ROWS = st.lists(numbers, min_size=3 * F, max_size=3 * F)
 
 def cubic(p, rows):
     a, b, c = rows[:, 0], rows[:, 1], rows[:, 2]
-    return p[0] * a + p[1] * a * b + p[2] * b * c**2 + p[3] * a**3 + p[4] * a * b * c + p[5] * c + p[6]
+    return (
+        p[0] * a + p[1] * a * b + p[2] * b * c**2 + p[3] * a**3 + p[4] * a * b * c + p[5] * c + p[6]
+    )
 
 
 def again(p, rows):

@@ -97,7 +97,9 @@ def test_stretches_spare_draws():
     baseline = DONORS[:1]
 
     def value(times):
-        return np.mean([(x - baseline[0]) * SLOPE(baseline[0] + t * (x - baseline[0])) for t in times], axis=0)
+        return np.mean(
+            [(x - baseline[0]) * SLOPE(baseline[0] + t * (x - baseline[0])) for t in times], axis=0
+        )
 
     free = np.stack([value(np.random.default_rng(s).random(20)) for s in range(200)])
     strata = np.stack([value(drawn(own, 20, s).times[:, 0]) for s in range(200)])

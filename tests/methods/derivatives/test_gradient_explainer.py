@@ -152,9 +152,7 @@ def test_images_and_players_shaped_like_them():
     where = ("NHWC", "HWIO", "NHWC")
 
     def convolutional(params, rows):
-        made = jax.lax.conv_general_dilated(
-            rows, params, (1, 1), "SAME", dimension_numbers=where
-        )
+        made = jax.lax.conv_general_dilated(rows, params, (1, 1), "SAME", dimension_numbers=where)
         return jnp.sum(jnp.tanh(made), axis=(1, 2, 3))
 
     def convolutional64(image):
@@ -263,7 +261,9 @@ def test_values_do_not_hang_on_tiles_batches_or_company():
         found = xj.GradientExplainer(MODEL, DONORS, players={"a": [0, 1]}, **more)(X)
         np.testing.assert_allclose(found.values, whole.values, **TOLERANCE)
     small = xj.GradientExplainer(MODEL, DONORS, tile=256)
-    assert small(X).stats["tile"] <= 256 and small.plan(X).model_calls == small(X).stats["model_calls"]
+    assert (
+        small(X).stats["tile"] <= 256 and small.plan(X).model_calls == small(X).stats["model_calls"]
+    )
     long = xj.GradientExplainer(MODEL, DONORS, steps=600, tile=256)(X)  # a line takes three tiles
     np.testing.assert_allclose(long.values, WANTED, **TOLERANCE)
     np.testing.assert_array_equal(small(X[3:5]).values, small(X).values[3:5])
@@ -276,7 +276,10 @@ def test_drawn_values_hang_on_the_seed_alone():
     other = xj.GradientExplainer(MODEL, DONORS, samples=64, seed=3, tile=256)(X)
     np.testing.assert_allclose(other.values, whole.values, **TOLERANCE)
     np.testing.assert_allclose(other.std_errors, whole.std_errors, **TOLERANCE)
-    assert np.abs(xj.GradientExplainer(MODEL, DONORS, samples=64)(X).values - whole.values).max() > 0.01
+    assert (
+        np.abs(xj.GradientExplainer(MODEL, DONORS, samples=64)(X).values - whole.values).max()
+        > 0.01
+    )
     assert whole.stats["dof"][0] == 16 and whole.stats["estimator"] == "sampled"
     assert "sampled, largest standard error" in repr(whole)
 
@@ -322,7 +325,9 @@ def test_the_model_is_traced_twice_however_many_rows_there_are():
 def test_what_it_is_told_of_and_what_a_judge_finds():
     explainer = xj.GradientExplainer(MODEL, DONORS)
     assert "4 background rows" in repr(explainer) and "steps=50" in repr(explainer)
-    judged = xj.judge(explainer(X, outputs="predicted"), xj.Explainer(MODEL, DONORS), X, outputs="predicted")
+    judged = xj.judge(
+        explainer(X, outputs="predicted"), xj.Explainer(MODEL, DONORS), X, outputs="predicted"
+    )
     assert 0 < judged.relative_error < 1
 
 

@@ -29,7 +29,11 @@ WRONG = {
     "labels": (xj.InputError, "labels, which have no gradient", {"model": LABELS}),
     "a function": (xj.InputTypeError, "must come from xaijax.as_model", {"model": f}),
     "path": (xj.InputError, "path must be one of", {"path": "direct"}),
-    "several baselines": (xj.InputError, "one baseline, but background has 5", {"path": "integrated"}),
+    "several baselines": (
+        xj.InputError,
+        "one baseline, but background has 5",
+        {"path": "integrated"},
+    ),
     "steps 0": (xj.InputError, "steps must be at least 1", {"steps": 0}),
     "steps 2.5": (xj.InputTypeError, "steps must be a whole", {"steps": 2.5}),
     "steps many": (xj.InputError, "at most 1,000", {"steps": 1001}),
@@ -87,7 +91,11 @@ def test_arguments_that_are_refused(case):
 
 
 ROWS = {
-    "NaN": (xj.InputError, "X contains NaN at row 1", np.where(np.eye(3) > 2, 0, [[0], [np.nan], [0]])),
+    "NaN": (
+        xj.InputError,
+        "X contains NaN at row 1",
+        np.where(np.eye(3) > 2, 0, [[0], [np.nan], [0]]),
+    ),
     "infinite": (xj.InputError, "X contains inf", np.full((1, 3), np.inf)),
     "other columns": (xj.InputError, r"rows of shape \(4,\)", np.ones((2, 4))),
     "no rows": (xj.InputError, "0 rows", np.ones((0, 3))),
@@ -110,7 +118,11 @@ def test_rows_that_are_refused(case):
 def test_outputs_that_are_refused():
     several = xj.as_model(lambda rows: jnp.tanh(rows))
     explainer = xj.GradientExplainer(several, DONORS)
-    for outputs, words in (([0, 1, 2, 3], "column 3"), ("largest", "must be 'predicted'"), ([0], "one")):
+    for outputs, words in (
+        ([0, 1, 2, 3], "column 3"),
+        ("largest", "must be 'predicted'"),
+        ([0], "one"),
+    ):
         with pytest.raises(xj.InputError, match=words):
             explainer(X, outputs=outputs)
     with pytest.raises(xj.InputError, match="one number a row"):

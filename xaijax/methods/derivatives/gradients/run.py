@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.games.engine.compiled import Recipe, shape
-from xaijax.games.engine.dispatch import LOOK_AHEAD
+from xaijax.games.engine.dispatch import LOOK_AHEAD, dealt
 from xaijax.games.engine.placement import Placement
 from xaijax.games.engine.probed import Probed
 from xaijax.methods.derivatives.gradients.lines import Lines
@@ -80,18 +80,17 @@ class Run:
         K = self._shape(work).found
         values = np.zeros((len(work), self.players, K))
         spread = np.zeros_like(values) if self.lines.drawn else None
-        waiting: deque[tuple[slice, int, Any]] = deque()
+        waiting: deque[tuple[_Group, int, Any]] = deque()
 
         def read() -> None:
-            here, rows, found = waiting.popleft()
+            group, rows, found = waiting.popleft()
             for total, part in zip((values, spread), found, strict=True):
                 if total is not None:  # else zeros, that stand for no variances
-                    flat = np.asarray(part).reshape(-1, self.players, K)
-                    total[here] += flat[: here.stop - here.start]
+                    total[group.here] += group.taken(np.asarray(part))
             done(rows)
 
-        for here, rows, arguments in self._dispatches(work):
-            waiting.append((here, rows, run(self.params, *arguments)))
+        for group, rows, arguments in self._dispatches(work):
+            waiting.append((group, rows, run(self.params, *arguments)))
             self.probed.clock.model_calls += 1
             if len(waiting) > LOOK_AHEAD:
                 read()
@@ -145,55 +144,65 @@ class Run:
             chosen=work.column is not None,
         )
 
-    def _dispatches(self, work: Work) -> Iterator[tuple[slice, int, tuple[Any, ...]]]:
+    def _dispatches(self, work: Work) -> Iterator[tuple[_Group, int, tuple[Any, ...]]]:
         """(instances, their model rows, the program's arguments) of each dispatch."""
         s, N, E = self.sizes, len(work), len(self.lines.donor)
         together, at_once = s.groups * s.instances, s.turns * s.lines
+        clock, devices = self.probed.clock, self.placement.mesh.size
         for first in range(0, N, together):
             here = slice(first, min(N, first + together))
-            own = self._instances(work, here)
+            groups = -(-(here.stop - first) // s.instances)
+            place, counts = dealt(groups, s.groups, devices, clock.tiles)
+            clock.tiles += groups
+            group = _Group(here, place, s.groups, s.instances)
+            own = [group.filled(rows) for rows in (work.codes, work.own, work.column)]
+            owner = work.owner if work.owner is None or work.owner.ndim == 1 else None
+            owner = group.filled(work.owner) if owner is None else owner
             for begin in range(0, E, at_once):
                 lines = min(at_once, E - begin)
+                x, donors, column = own
+                mine, *places = self._places(begin)
+                donors = mine if donors is None else donors
+                turns = np.int32(-(-lines // s.lines))
                 rows = (here.stop - first) * lines * s.steps
-                yield here, rows, self._arguments(work, own, here, begin, lines)
+                yield group, rows, (x, donors, *places, owner, column, counts, turns)
 
-    def _instances(self, work: Work, here: slice) -> tuple[Any, ...]:
-        """(x, own donors, owner, column) of some instances, filled up to U groups of n."""
-        s = self.sizes
-
-        def filled(rows: Any) -> np.ndarray:
-            some = np.asarray(rows[here])
-            missing = s.groups * s.instances - len(some)
-            some = np.pad(some, ((0, missing), *((0, 0),) * (some.ndim - 1)), mode="edge")
-            return some.reshape(s.groups, s.instances, *some.shape[1:])
-
-        owner = work.owner
-        if owner is not None and owner.ndim == 2:
-            owner = filled(owner)
-        column = None if work.column is None else filled(work.column)
-        return filled(work.codes), None if work.own is None else filled(work.own), owner, column
-
-    def _arguments(
-        self, work: Work, instances: tuple[Any, ...], here: slice, begin: int, lines: int
-    ) -> tuple[Any, ...]:
-        """The program's arguments after the parameters."""
+    def _places(self, begin: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(donors [V, D, C], places and weights [V, D, S]) of lines from one on."""
         s, donors = self.sizes, self.probed.setting.replacement.codes
-        x, own, owner, column = instances
         part = self.lines.part(begin, s.turns * s.lines)
-        places = [
+        times, weights = (
             one.reshape(s.turns, s.lines, s.steps).astype(self._dtype)
             for one in (part.times, part.weights)
-        ]
-        if own is None:
-            own = donors[part.donor].reshape(s.turns, s.lines, -1)
-        counts = self._counts(-(-(here.stop - here.start) // s.instances))
-        return x, own, *places, owner, column, counts, np.int32(-(-lines // s.lines))
+        )
+        return donors[part.donor].reshape(s.turns, s.lines, -1), times, weights
 
-    def _counts(self, groups: int) -> np.ndarray:
-        """Groups that each device works at, int32 [devices]: it holds U / devices, in order."""
-        devices = self.placement.mesh.size
-        held = self.sizes.groups // devices
-        return np.clip(groups - held * np.arange(devices), 0, held).astype(np.int32)
+
+@dataclass(frozen=True)
+class _Group:
+    """Instances of one dispatch, and where their groups stand among those of the devices."""
+
+    here: slice
+    place: np.ndarray  # of each group of n, in U
+    groups: int  # U
+    each: int  # n
+
+    def filled(self, rows: Any) -> np.ndarray | None:
+        """Their rows [U, n, ..] of rows [N, ..]; the last one fills up."""
+        if rows is None:
+            return None
+        some = np.asarray(rows[self.here])
+        missing = len(self.place) * self.each - len(some)
+        some = np.pad(some, ((0, missing), *((0, 0),) * (some.ndim - 1)), mode="edge")
+        some = some.reshape(len(self.place), self.each, *some.shape[1:])
+        out = np.broadcast_to(some[-1:], (self.groups, *some.shape[1:])).copy()
+        out[self.place] = some
+        return out
+
+    def taken(self, found: np.ndarray) -> np.ndarray:
+        """What was found of them [.., P, K], out of [U, n, P, K]."""
+        flat = found[self.place].reshape(-1, *found.shape[2:])
+        return flat[: self.here.stop - self.here.start]
 
 
 def base_answers(run: Run, work: Work, step: int = SMALLEST_TILE) -> np.ndarray:
