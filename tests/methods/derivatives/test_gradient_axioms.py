@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,7 +86,20 @@ def test_equal_numbers_of_instance_and_baseline_get_nothing():
     assert (found.values[0, 1:] == 0).all() and found.values[0, 0] != 0
 
 
-def test_memory_does_not_grow():
+VARIED = {
+    "background": (3000, {}),
+    "steps": (1, {"steps": 500}),
+    "background and steps": (20, {"steps": 1000}),
+    "draws": (3000, {"samples": 4000}),
+    "instances": (1, {"N": 3000}),
+}
+FAST = ("background", "steps")
+
+
+@pytest.mark.parametrize(
+    "what", [pytest.param(n, marks=[] if n in FAST else pytest.mark.slow) for n in VARIED]
+)
+def test_memory_does_not_grow(what):
     """Bytes of the compiled program beside its arguments, and of these."""
     W = np.random.default_rng(0).normal(size=(12, 16)).astype(np.float32)
     model = xj.as_model(lambda W, rows: jnp.tanh(jnp.tanh(rows @ W) @ W.T @ W).sum(axis=1), W)
@@ -103,16 +117,9 @@ def test_memory_does_not_grow():
     # A tile of 1,024 rows holds at most some ten arrays of 16 numbers a row; what goes in and out
     # are 32 tiles of lines or groups of instances: at most 1,024 rows of 24 numbers for each.
     most = 1024 * 16 * 4 * 12, 32 * 1024 * 24 * 4
-    for background, more in (
-        (rows[:1], {}),
-        (rows, {}),
-        (rows[:1], {"steps": 1000}),
-        (rows[:20], {"steps": 1000}),
-        (rows, {"samples": 4000}),
-        (rows[:1], {"N": 3000}),
-    ):
-        temporary, given = bytes_of(background, **more)
-        assert temporary <= most[0] and given <= most[1], (len(background), more)
+    count, more = VARIED[what]
+    temporary, given = bytes_of(rows[:count], **more)
+    assert temporary <= most[0] and given <= most[1]
 
 
 def test_outputs_are_taken_one_after_another():

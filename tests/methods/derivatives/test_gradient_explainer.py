@@ -5,11 +5,13 @@ from __future__ import annotations
 import pickle
 from functools import partial
 
+import eight_devices
 import jax
 import jax.numpy as jnp
 import numpy as np
 import oracles_gradients as oracle
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
 
@@ -257,7 +259,7 @@ def test_tokens_with_a_mask_that_stays():
 
 def test_values_do_not_hang_on_tiles_batches_or_company():
     whole = xj.GradientExplainer(MODEL, DONORS, players={"a": [0, 1]})(X)
-    for more in ({"tile": 256}, {"batch_size": 1}, {"max_memory": 200_000}):
+    for more in ({"tile": 256}, {"batch_size": 1, "max_memory": 200_000}):
         found = xj.GradientExplainer(MODEL, DONORS, players={"a": [0, 1]}, **more)(X)
         np.testing.assert_allclose(found.values, whole.values, **TOLERANCE)
     small = xj.GradientExplainer(MODEL, DONORS, tile=256)
@@ -322,6 +324,38 @@ def test_the_model_is_traced_twice_however_many_rows_there_are():
     assert len(traced) == 2  # the probe, and a tile
 
 
+@pytest.mark.slow  # a process of its own
+def test_several_devices_give_the_same(tmp_path):
+    found = eight_devices.outcome(
+        """
+import test_gradient_explainer as own
+import xaijax as xj
+rows = own.normal(1000, own.F)
+for devices in (1, 8):
+    for name, more in (("all", {}), ("drawn", {"samples": 40})):
+        explainer = xj.GradientExplainer(own.MODEL, own.DONORS, devices=devices, tile=256, **more)
+        explanation = explainer(rows)
+        out[f"{name} {devices}"] = explanation.values
+        out[f"off {name} {devices}"] = explanation.stats["completeness"]
+""",
+        tmp_path,
+    )
+    np.testing.assert_array_equal(found["all 1"], found["all 8"])
+    np.testing.assert_array_equal(found["drawn 1"], found["drawn 8"])
+    assert np.abs(found["off all 8"]).max() < 1e-5
+
+
+@pytest.mark.parametrize("path", ["expected", "integrated"])
+def test_float64(path):
+    with jax.enable_x64(True):
+        model = xj.as_model(network, PARAMS, precision="float64")
+        found = xj.GradientExplainer(model, DONORS[:1], path=path)(X)
+    wanted = [[oracle.integrated(slope(k), x, DONORS[0]) for k in range(K)] for x in X]
+    # Simpson's rule is off by 4e-11 of a fourth derivative, which is at most some hundred here.
+    np.testing.assert_allclose(found.values, np.transpose(wanted, (0, 2, 1)), atol=1e-8)
+    assert np.abs(found.stats["completeness"]).max() < 1e-12
+
+
 def test_what_it_is_told_of_and_what_a_judge_finds():
     explainer = xj.GradientExplainer(MODEL, DONORS)
     assert "4 background rows" in repr(explainer) and "steps=50" in repr(explainer)
@@ -332,8 +366,6 @@ def test_what_it_is_told_of_and_what_a_judge_finds():
 
 
 def test_a_translated_estimator_is_explained():
-    from sklearn.linear_model import LogisticRegression
-
     rows = RNG.normal(size=(60, 3))
     fitted = LogisticRegression().fit(rows, rows[:, 0] - rows[:, 1] > 0)
     model = xj.as_model(fitted, output="decision")

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.tree import DecisionTreeRegressor
 
 import xaijax as xj
 
@@ -94,7 +95,7 @@ ROWS = {
     "NaN": (
         xj.InputError,
         "X contains NaN at row 1",
-        np.where(np.eye(3) > 2, 0, [[0], [np.nan], [0]]),
+        np.array([[0.0] * 3, [np.nan] * 3]),
     ),
     "infinite": (xj.InputError, "X contains inf", np.full((1, 3), np.inf)),
     "other columns": (xj.InputError, r"rows of shape \(4,\)", np.ones((2, 4))),
@@ -163,8 +164,6 @@ def test_models_without_slopes():
 
 
 def test_trees_are_refused():
-    from sklearn.tree import DecisionTreeRegressor
-
     fitted = DecisionTreeRegressor(max_depth=2).fit(X, X[:, 0])
     explainer = xj.GradientExplainer(xj.as_model(fitted), X[:2])
     with pytest.raises(xj.InputError, match="holds trees.*Use Explainer"):
