@@ -35,7 +35,7 @@ from xaijax.methods.derivatives.gradients.reading import (
     stand_ins,
 )
 from xaijax.methods.derivatives.gradients.record import Answer, Asked, explanation
-from xaijax.methods.derivatives.gradients.run import Run, base_answers
+from xaijax.methods.derivatives.gradients.run import Run, base_answers, base_rows
 from xaijax.methods.derivatives.gradients.sizes import PASSES, sizes_of
 from xaijax.methods.derivatives.gradients.slopes import (
     refuse_findings,
@@ -234,16 +234,14 @@ class GradientExplainer:
         if outputs is not None:
             work = _with_column(work, np.zeros((len(work), 1)), run.outputs)
         N, compiled = len(work), run.probed.compiled
-        recipes = run.recipe(work), run.answer_recipe
-        answers = -(-N // run.sizes.rows) - (
-            -len(run.probed.setting.replacement.codes) // run.sizes.rows
-        )
+        asked = N, base_rows(run, work)
+        recipes = [run.recipe(work), *[run.answer_recipe] * any(map(run.in_tiles, asked))]
         return Plan(
             estimator=np.full(N, "sampled" if run.lines.drawn else "quadrature"),
             model_rows=np.full(N, run.lines.rows, np.int64),
             structure=run.space.name,
             tile=run.sizes.rows,
-            model_calls=run.dispatches(N) + answers,
+            model_calls=run.dispatches(N) + sum(map(run.answer_calls, asked)),
             memory=run.sizes.bytes,
             programs=sum(compiled.lacks(recipe) for recipe in recipes),
             backend="jax",

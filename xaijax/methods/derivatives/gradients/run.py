@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,10 +22,10 @@ from xaijax.methods.derivatives.gradients.lines import Lines
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.sizes import Sizes
 from xaijax.methods.derivatives.gradients.space import Space, whole_model
-from xaijax_kernels.engine.tiles import SMALLEST_TILE
 from xaijax_kernels.gradients.lines import LineShape, line_values
 
 WHAT = "a dispatch of gradients"
+FEW = 8  # a tile's rows that are worth a call of it, in parts of the tile
 LESS = "Raise max_memory=, or lower tile= or batch_size=."
 
 
@@ -52,16 +52,38 @@ class Run:
 
     def answers(self, codes: Any) -> np.ndarray:
         """The model's own answers to rows of codes [M, C], by blocks of a tile; float64 [M, K]."""
-        rows, recipe = self.sizes.rows, self.answer_recipe
-        run = self.probed.compiled.program(recipe)
         out = np.empty((len(codes), self.outputs))
-        for first in range(0, len(codes), rows):
-            some = np.asarray(codes[first : first + rows])
-            filled = np.pad(some, ((0, rows - len(some)), (0, 0)), mode="edge")
-            out[first : first + rows] = np.asarray(run(self.params, filled))[: len(some)]
-            self.probed.clock.model_calls += 1
+        for first in range(0, len(codes), self.sizes.rows):
+            some = np.asarray(codes[first : first + self.sizes.rows])
+            out[first : first + len(some)] = self._answered(some)
         offset = self.probed.setting.offset
         return out if offset is None else out + offset
+
+    def _answered(self, some: np.ndarray) -> np.ndarray:
+        """The answers to a tile of rows at most: to few of them by the program of the probe."""
+        if not self.in_tiles(len(some)):
+            rows, params = self.probed.findings.rows, self.probed.setting.model.params
+            program = cast(Any, self.probed.findings.programs)["probe"][0]
+            shape = self.probed.setting.replacement.table.shape
+        else:
+            rows, params, shape = self.sizes.rows, self.params, some.shape[1:]
+            program = self.probed.compiled.program(self.answer_recipe)
+        filled = np.pad(some, ((0, -len(some) % rows), (0, 0)), mode="edge")
+        parts = filled.reshape(-1, rows, *shape)
+        self.probed.clock.model_calls += len(parts)
+        found = [np.asarray(program(params, part)).reshape(rows, -1) for part in parts]
+        return np.concatenate(found)[: len(some)]
+
+    def in_tiles(self, M: int) -> bool:
+        """Whether some of so many rows are answered by a tile."""
+        return M * FEW > self.sizes.rows
+
+    def answer_calls(self, M: int) -> int:
+        """Calls for the answers to so many rows."""
+        whole, rest = divmod(M, self.sizes.rows)
+        if self.in_tiles(rest):
+            return whole + 1
+        return whole + -(-rest // self.probed.findings.rows)
 
     @cached_property
     def answer_recipe(self) -> Recipe:
@@ -205,24 +227,32 @@ class _Group:
         return flat[: self.here.stop - self.here.start]
 
 
-def base_answers(run: Run, work: Work, step: int = SMALLEST_TILE) -> np.ndarray:
-    """The mean answer to where lines begin, by the donors' weights; float64 [N, K] or [1, K].
+def base_rows(run: Run, work: Work) -> int:
+    """Rows that are asked for the answers to where lines begin."""
+    B = 1 if work.own is not None else len(run.probed.setting.replacement.codes)
+    return len(work) * B if _stays(run, work) is not None or work.own is not None else B
 
-    step: pairs that are made together at least, where entries of the instance stay.
-    """
+
+def base_answers(run: Run, work: Work) -> np.ndarray:
+    """The mean answer to where lines begin, by the donors' weights; float64 [N, K] or [1, K]."""
     donors, weights = run.probed.setting.replacement.codes, run.probed.setting.replacement.weights
-    stays = None if work.owner is None else work.owner == run.players
-    if stays is None or not stays.any():
+    stays = _stays(run, work)
+    if stays is None:
         own = None if work.own is None else run.answers(work.own)
         return weights[None] @ run.answers(donors) if own is None else own
-    N, B = len(work), 1 if work.own is not None else len(donors)
-    together = max(1, max(run.sizes.rows, step) // B)
-    out = []
-    for first in range(0, N, together):
+    B = 1 if work.own is not None else len(donors)
+    together, out = max(1, run.sizes.rows // B), []
+    for first in range(0, len(work), together):
         x = np.asarray(work.codes[first : first + together])[:, None]  # [m, 1, C]
-        keep = np.broadcast_to(stays, (N, x.shape[-1]))[first : first + together, None]
+        keep = np.broadcast_to(stays, work.codes.shape)[first : first + together, None]
         start = donors[None] if work.own is None else work.own[first : first + together, None]
         rows = np.where(keep, x, start)
         answers = run.answers(rows.reshape(-1, rows.shape[-1])).reshape(*rows.shape[:2], -1)
         out.append(np.einsum("mbk,b->mk", answers, weights))
     return np.concatenate(out)
+
+
+def _stays(run: Run, work: Work) -> np.ndarray | None:
+    """Which entries stay as they are in the instance, bool [C] or [N, C]; None: no entry."""
+    stays = None if work.owner is None else work.owner == run.players
+    return stays if stays is not None and stays.any() else None
