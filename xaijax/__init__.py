@@ -65,6 +65,9 @@ from xaijax.games.measure.replacement import Baseline as Baseline
 from xaijax.methods.aec.movement import MovementSteps as MovementSteps
 from xaijax.methods.aec.movement import normalized_movement_rate as normalized_movement_rate
 from xaijax.methods.anchors.explainer import AnchorExplainer as AnchorExplainer
+from xaijax.methods.derivatives.gradients.explainer import (
+    GradientExplainer as GradientExplainer,
+)
 from xaijax.methods.derivatives.shapley_values import shapley_values as shapley_values
 from xaijax.methods.explainer.explainer import Explainer as Explainer
 from xaijax.methods.qii import observational as observational
