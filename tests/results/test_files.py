@@ -14,7 +14,7 @@ import pytest
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.results.explanation import Explanation
 from xaijax.results.files import npz
-from xaijax.results.loading import load
+from xaijax.methods.loading import load
 
 
 def make(**changes):
