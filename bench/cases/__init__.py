@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.cases import (
     aec,
+    amortized,
     anchors,
     background,
     certain,
@@ -43,6 +44,7 @@ NUMBERED = (
     *qii.CASES,
     *structures.CASES,
     *derivatives.CASES,
+    *amortized.CASES,
     *anchors.CASES,
     *networks.CASES,
     *sweeps.CASES,

@@ -167,7 +167,7 @@ class AmortizedExplainer:
 
     @property
     def stats_(self) -> Mapping[str, Any]:
-        """What fitting cost and came to; docs/amortized.md lists every key."""
+        """What fitting cost and came to; docs/results.md lists every key."""
         found = self._known()
         cost = found.cost
         return MappingProxyType(

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.errors import InputError
+from xaijax.games.measure.asked_model import AskedModel
 from xaijax.methods.amortized.inputs import Inputs
 
 # (parameters, rows as `Inputs.read` gives them [R, F], standardised f(x) [R, K]) ->
@@ -52,12 +53,13 @@ def dense(inputs: Inputs, hidden: tuple[int, ...], K: int, outputs: int, seed: i
     return Network(apply, layers)
 
 
-def given(model: Any, inputs: Inputs, outputs: int) -> Network:
+def given(model: AskedModel, inputs: Inputs, outputs: int) -> Network:
     """A module of the user's own, as `as_model` made it: standardised rows [R, *F] -> [R, P K].
 
     Its arrays of floats are trained; others stay as they are.
     """
-    if model.loop != "jax" or model.apply is None:
+    answer = model.apply
+    if model.loop != "jax" or answer is None:
         raise InputError(
             f"network={model.name} runs on the host, where it cannot be trained. Give a JAX "
             "module: xaijax.as_model(module), or as_model(f, params)."
@@ -80,10 +82,15 @@ def given(model: Any, inputs: Inputs, outputs: int) -> Network:
         for n, leaf in zip(trained, params, strict=True):
             whole[n] = leaf
         rows = inputs.shaped(read)
-        values = model.apply(jax.tree.unflatten(structure, whole), rows)
+        values = answer(jax.tree.unflatten(structure, whole), rows)
         return values.reshape(len(rows), -1), jnp.concatenate([inputs.encoded(read), known], axis=1)
 
-    _refuse_other_width(model, inputs, outputs)
+    found = jax.eval_shape(answer, model.params, _seven(inputs))
+    if found.size != 7 * outputs:
+        raise InputError(
+            f"network={model.name} gives {found.size // 7} numbers for a row, but there are "
+            f"{outputs} values, one for each player and output. Make its last layer that wide."
+        )
     return Network(apply, [jnp.asarray(leaves[n]) for n in trained])
 
 
@@ -91,12 +98,6 @@ def _is_float(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
-def _refuse_other_width(model: Any, inputs: Inputs, outputs: int) -> None:
-    """Raise InputError for a module with another number of values than the explainer has."""
-    rows = jax.ShapeDtypeStruct((7, *inputs.shape), jnp.float32)
-    found = jax.eval_shape(model.apply, model.params, rows)
-    if found.size != 7 * outputs:
-        raise InputError(
-            f"network={model.name} gives {found.size // 7} numbers for a row, but there are "
-            f"{outputs} values, one for each player and output. Make its last layer that wide."
-        )
+def _seven(inputs: Inputs) -> jax.ShapeDtypeStruct:
+    """Rows of a number that no module gives by chance."""
+    return jax.ShapeDtypeStruct((7, *inputs.shape), jnp.float32)
