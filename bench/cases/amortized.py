@@ -167,7 +167,7 @@ class Noisy:
 
     def measure(self) -> Outcome:
         """How far the network's values, and those of one pair, are from the truth."""
-        amortized = xaijax.AmortizedExplainer(self._by(1), hidden=(512, 512)).fit(
+        amortized = xaijax.AmortizedExplainer(self._by(1)).fit(
             self.learned,
             judge=self.judge,
             judge_by=self._by(self.pairs, 1),
@@ -259,15 +259,15 @@ def digits(size: Size) -> Noisy:
         out = [np.roll(images[s], d, axis=(0, 1)) for s, d in zip(source, shift, strict=True)]
         return np.stack(out).reshape(count, -1)
 
-    B, N, judge, fresh = (2, 80, 20, 5) if few else (10, 6_000, 256, 40)
+    B, N, judge, fresh = (2, 80, 20, 5) if few else (10, 4_000, 128, 40)
     return Noisy(
         xaijax.as_model(logit, layers),
         trained[:B].reshape(B, -1),
         moved(trained, N),
         moved(tested, fresh),
         judge,
-        2 if few else 8,
-        {"steps": 20} if few else {},
+        2 if few else 4,
+        {"steps": 20 if few else 3000},
     )
 
 

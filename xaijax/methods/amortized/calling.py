@@ -15,10 +15,9 @@ from xaijax.core.typing import Progress
 from xaijax.methods.amortized.bounds import difficulty
 from xaijax.methods.amortized.fitted import Fitted
 from xaijax.methods.amortized.predictor import Predictor
-from xaijax.methods.amortized.questions import Labels, Question, rows_at
-from xaijax.tables.rows import rows_of
+from xaijax.methods.amortized.questions import Labels, Question, count_of, rows_at, rows_between
 
-PIECE = 1 << 15  # rows that are read as numbers together
+PIECE = 1 << 14  # rows that are read as numbers together
 
 
 @dataclass(frozen=True)
@@ -68,16 +67,16 @@ def _by_network(
     question: Question, fitted: Fitted, predictor: Predictor, rows: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(values [N, P, K], f(x) [N, K], bounds [N]); beside these, nothing grows with N."""
-    parts = []
-    N = len(rows) if hasattr(rows, "then") else len(rows_of(rows))
+    N, shape = count_of(rows), fitted.centre.shape
+    values, full, bounds = np.empty((N, *shape)), np.empty((N, shape[1])), np.empty(N)
     for first in range(0, N, PIECE):
-        some = rows[first : first + PIECE] if hasattr(rows, "then") else None
-        some = rows_of(rows).part(first, min(first + PIECE, N)) if some is None else some
-        full = question.answers(some)
+        here = slice(first, min(first + PIECE, N))
+        some = rows_between(rows, here)
+        full[here] = question.answers(some)
         read = predictor.inputs.read(some)
-        values, height = predictor.of(predictor.network.params, fitted.line, read, full)
-        parts.append((values, full, fitted.quantile * difficulty(height, fitted.ends)))
-    values, full, bounds = (np.concatenate(some) for some in zip(*parts, strict=True))
+        params = predictor.network.params
+        values[here], height = predictor.of(params, fitted.line, read, full[here])
+        bounds[here] = fitted.quantile * difficulty(height, fitted.ends)
     return values, full, bounds
 
 

@@ -24,11 +24,10 @@ from xaijax.methods.amortized.calling import answered
 from xaijax.methods.amortized.fitted import Fitted
 from xaijax.methods.amortized.fitting import Asked, fitted, network_of
 from xaijax.methods.amortized.predictor import Predictor
-from xaijax.methods.amortized.questions import Question, refuse_other
+from xaijax.methods.amortized.questions import Question, count_of, refuse_other
 from xaijax.methods.amortized.record import explanation, warn_below
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.results.explanation import Explanation
-from xaijax.tables.rows import rows_of
 
 
 @public_class
@@ -121,7 +120,7 @@ class AmortizedExplainer:
         confidence: float = 0.9,
         steps: int = 6000,
         batch: int = 256,
-        learning_rate: float = 2e-3,
+        learning_rate: float = 3e-3,
         progress: Progress = None,
     ) -> AmortizedExplainer:
         """Explain X, train the network on it and find out how wrong it is.
@@ -156,8 +155,7 @@ class AmortizedExplainer:
         recipe = read_recipe(steps, batch, learning_rate, self.seed)
         judges = question.best() if judge_by is None else Question(judge_by)
         rows = question.read(X)
-        N = len(rows_of(X))
-        split = read_split(N, judge, level, self.seed)
+        split = read_split(count_of(rows), judge, level, self.seed)
         if judge_by is not None:
             refuse_other(question.marks(), question.base(), np.ones(1), judges)
         asked = Asked(question, judges, self.hidden, self.network, recipe, level, progress)
@@ -206,7 +204,7 @@ class AmortizedExplainer:
         question, predictor = self._asked(), self._ready()
         share = read_share(fallback)
         rows = question.read(X)
-        self._so_far += len(rows_of(X))
+        self._so_far += count_of(rows)
         warn_below(found, share, self._so_far)
         answers = answered(question, found, predictor, rows, share, progress)
         return explanation(question, found, rows, answers, share, self._so_far, self.seed)

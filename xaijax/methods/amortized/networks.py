@@ -31,7 +31,7 @@ class Network:
 
 
 def dense(inputs: Inputs, hidden: tuple[int, ...], K: int, outputs: int, seed: int) -> Network:
-    """Layers of these widths with GELU, of the encoded inputs and f(x) (He et al. 2015).
+    """Layers of these widths with SiLU between them, of the encoded inputs and f(x).
 
     The last layer starts near 0, so that all rows start at the mean values.
     """
@@ -46,7 +46,7 @@ def dense(inputs: Inputs, hidden: tuple[int, ...], K: int, outputs: int, seed: i
     def apply(layers: Any, read: jax.Array, known: jax.Array) -> tuple[jax.Array, jax.Array]:
         wide = jnp.concatenate([inputs.encoded(read), known], axis=1)
         for weight, bias in layers[:-1]:
-            wide = jax.nn.gelu(wide @ weight + bias)
+            wide = jax.nn.silu(wide @ weight + bias)
         weight, bias = layers[-1]
         return wide @ weight + bias, wide
 

@@ -13,7 +13,6 @@ Letters: N rows, R rows of a tile, P players, K outputs, F columns, D what diffi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -80,14 +79,19 @@ class Predictor:
 
         line: its weights [1 + D]; read: the rows [N, F]; full: f(x) float64 [N, K].
         """
-        parts = [self.of_tile(params, line, *one)[:2] for one in _tiles(read, full)]
-        values, height = (np.concatenate(some) for some in zip(*parts, strict=True))
+        values, height = np.empty((len(read), *self.centre.shape)), np.empty(len(read))
+        for first in range(0, len(read), TILE):
+            here = slice(first, first + TILE)
+            values[here], height[here], _ = self.of_tile(params, line, read[here], full[here])
         return values, height
 
     def told(self, params: Any, read: np.ndarray, full: np.ndarray) -> np.ndarray:
         """What tells the difficulty of rows, float64 [N, D]."""
         line = np.zeros(1 + self.told_by)
-        parts = [self.of_tile(params, line, *one)[2] for one in _tiles(read, full)]
+        parts = [
+            self.of_tile(params, line, read[first : first + TILE], full[first : first + TILE])[2]
+            for first in range(0, len(read), TILE)
+        ]
         return np.concatenate([np.asarray(one, np.float64) for one in parts])
 
     def of_tile(
@@ -109,11 +113,6 @@ class Predictor:
         values, told = self.values(params, read, full)
         with jax.default_matmul_precision("highest"):
             return values, line[0] + told @ line[1:], told
-
-
-def _tiles(read: np.ndarray, full: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for first in range(0, len(read), TILE):
-        yield read[first : first + TILE], full[first : first + TILE]
 
 
 def _filled(rows: np.ndarray) -> np.ndarray:

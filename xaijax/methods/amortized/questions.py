@@ -188,8 +188,16 @@ def _differ(one: str | None, other: str | None) -> bool:
     return one.rpartition(":")[0] == other.rpartition(":")[0] and one != other
 
 
-def rows_at(rows: Any, places: Any) -> Any:
+def rows_at(rows: Any, places: np.ndarray) -> Any:
     """The rows at these places, of rows as they were read."""
-    if isinstance(rows, MappedRows):
-        return rows_of(rows.array).take(places)
-    return rows_of(rows).take(places)
+    return rows_of(rows.array if isinstance(rows, MappedRows) else rows).take(places)
+
+
+def rows_between(rows: Any, here: slice) -> Any:
+    """The same from one place to another."""
+    return rows[here] if isinstance(rows, MappedRows) else rows_of(rows).part(here.start, here.stop)
+
+
+def count_of(rows: Any) -> int:
+    """N."""
+    return len(rows) if isinstance(rows, MappedRows) else len(rows_of(rows))
