@@ -71,35 +71,33 @@ def test_a_further_score_is_covered_as_often_as_is_claimed():
     assert outside(plain)
 
 
+def left_out(A, y, strength):
+    """The sum of squared errors of leaving one row out, by as many fits; the mean is not shrunk."""
+    G = np.concatenate([np.ones((len(A), 1)), A], axis=1)
+    penalty = strength * np.diag([0.0] + [1.0] * A.shape[1])
+    total = 0.0
+    for i in range(len(A)):
+        H, z = np.delete(G, i, axis=0), np.delete(y, i)
+        total += (y[i] - G[i] @ np.linalg.solve(H.T @ H + penalty, H.T @ z)) ** 2
+    return total, G @ np.linalg.solve(G.T @ G + penalty, G.T @ y)
+
+
 def test_the_ridge_is_that_of_the_smallest_error_of_leaving_one_out():
-    rng = np.random.default_rng(0)
-    told = rng.normal(size=(40, 6)) * [1, 10, 0.1, 1, 1, 0] + 3
-    errors = np.exp(told[:, 0] - 0.2 * told[:, 1] + rng.normal(size=40))
-    line = difficulty_line(told, errors, 1.0)
-    wanted = np.log(errors + bounds.FLOOR)
-
-    def fitted(rows, strength):
-        # Of standardised columns of all rows, as its hat matrix is; the mean is not shrunk.
-        A = (told - told.mean(0))[:, :5] / told.std(0)[:5]
-        here, y = A[rows], wanted[rows]
-        M = here - here.mean(0) if len(rows) == 40 else here
-        ones = np.ones((len(rows), 1))
-        G = np.concatenate([ones, M], axis=1)
-        penalty = strength * np.diag([0, 1, 1, 1, 1, 1])
-        return A, np.linalg.solve(G.T @ G + penalty, G.T @ y)
-
-    def left_out(strength):
-        total = 0.0
-        for i in range(40):
-            A, w = fitted(np.delete(np.arange(40), i), strength)
-            total += (wanted[i] - w[0] - A[i] @ w[1:]) ** 2
-        return total
-
-    best = min(bounds.STRENGTHS, key=left_out)
-    A, w = fitted(np.arange(40), best)
-    # float64 sums of 40 terms of about 10.
-    np.testing.assert_allclose(line[0] + told @ line[1:], w[0] + A @ w[1:], atol=1e-9)
-    assert line[6] == 0  # what never varies tells nothing
+    """Of columns that all rows standardise, as the line's are."""
+    strengths = set()
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        told = rng.normal(size=(24, 8)) * [1, 10, 0.1, 1, 1, 1, 1, 0] + 3
+        errors = np.exp(0.05 * seed * told[:, 0] + rng.normal(size=24))
+        y, A = np.log(errors + bounds.FLOOR), (told - told.mean(0))[:, :7] / told.std(0)[:7]
+        fits = [(*left_out(A, y, strength), strength) for strength in bounds.STRENGTHS]
+        _, wanted, strength = min(fits, key=lambda fit: fit[0])
+        line = difficulty_line(told, errors, 1.0)
+        # float64 sums of 24 terms of about 10.
+        np.testing.assert_allclose(line[0] + told @ line[1:], wanted, atol=1e-9)
+        assert line[8] == 0  # what never varies tells nothing
+        strengths.add(strength)
+    assert len(strengths) > 2  # each of several was the best once
 
 
 def test_few_validation_rows_tell_no_difficulty():

@@ -96,6 +96,8 @@ def test_damaged_files_are_refused(path, tmp_path):
     ("other", "text"),
     [
         (lambda: explainer(lambda rows: rows[:, 0] * rows[:, 1] + 2 * rows[:, 2]), "another model"),
+        # Another one with the same base value: it differs nowhere in the background.
+        (lambda: explainer(lambda rows: f(rows) + (rows[:, 0] > 9)), "another program"),
         (lambda: explainer(background=X[:5]), "other background rows"),
         (lambda: explainer(weights=[1, 2, 3, 4]), "other background rows, weights"),
         (lambda: explainer(players=[[0, 1]]), "other players"),
