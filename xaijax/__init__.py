@@ -17,7 +17,7 @@ Reading order:
     sweeps/       many rows part by part, interrupted and resumed, on many machines
     federated/    Shapley values between parties that keep their columns to themselves
     certainty/    how sure an explanation is: judged, compared
-    methods/      the explainers: Explainer, QII, AnchorExplainer, AEC
+    methods/      the explainers: Explainer, QII, AnchorExplainer, AEC, AmortizedExplainer
     estimators/   which coalitions are asked, and what their values give: exact or sampled
     games/        v(S) of many instances: what is measured, and how a model is asked for it
     models/       anything callable, or a fitted estimator, as a `Model`
@@ -64,12 +64,14 @@ from xaijax.federated.in_process.explainer import FederatedExplainer as Federate
 from xaijax.games.measure.replacement import Baseline as Baseline
 from xaijax.methods.aec.movement import MovementSteps as MovementSteps
 from xaijax.methods.aec.movement import normalized_movement_rate as normalized_movement_rate
+from xaijax.methods.amortized.explainer import AmortizedExplainer as AmortizedExplainer
 from xaijax.methods.anchors.explainer import AnchorExplainer as AnchorExplainer
 from xaijax.methods.derivatives.gradients.explainer import (
     GradientExplainer as GradientExplainer,
 )
 from xaijax.methods.derivatives.shapley_values import shapley_values as shapley_values
 from xaijax.methods.explainer.explainer import Explainer as Explainer
+from xaijax.methods.loading import load as load
 from xaijax.methods.qii import observational as observational
 from xaijax.methods.qii import quantities as quantities
 from xaijax.methods.qii.qii import QII as QII
@@ -96,7 +98,6 @@ from xaijax.results.guest_worth import GuestWorth as GuestWorth
 from xaijax.results.interactions import Interactions as Interactions
 from xaijax.results.judgement import Judgement as Judgement
 from xaijax.results.judgement import Judgements as Judgements
-from xaijax.results.loading import load as load
 from xaijax.results.merge import merge as merge
 from xaijax.results.plan import Plan as Plan
 from xaijax.results.rules import Rule as Rule

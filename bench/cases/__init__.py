@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.cases import (
     aec,
+    amortized,
     anchors,
     background,
     certain,
@@ -45,6 +46,7 @@ NUMBERED = (
     *structures.CASES,
     *gradients.CASES,
     *derivatives.CASES,
+    *amortized.CASES,
     *anchors.CASES,
     *networks.CASES,
     *sweeps.CASES,

@@ -22,6 +22,7 @@ NEED_ADULT = {
     "T28",
     "T29",
     "T32",
+    "T35",
     "qii-table",
 }
 OWN_ENVIRONMENT = {

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.methods.loading import load
 from xaijax.results.explanation import Explanation
 from xaijax.results.files import npz
-from xaijax.results.loading import load
 
 
 def make(**changes):

@@ -2,6 +2,8 @@
 
 Reading order:
 
+    loading        `load`: what was saved, back from its file
+    amortized/     `AmortizedExplainer`: a network that has learned what an explainer answers
     qii/           `QII`: how much inputs influence decisions, by four axes
     explainer/     `Explainer`: Shapley, Banzhaf and other semivalues of a model's answers
     derivatives/   `shapley_values`: values as a pure function, that losses can hold

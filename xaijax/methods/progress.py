@@ -1,4 +1,4 @@
-"""The progress bar of a run, counted in model rows or instances."""
+"""The progress bar of a run, counted in model rows, instances or steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ with warnings.catch_warnings():
     from tqdm.auto import tqdm
 
 
-def progress_bar(progress: Any, total: int, counted: str = "model rows") -> tqdm:
+def progress_bar(progress: Any, total: int, counted: str = "model rows", unit: str = "row") -> tqdm:
     """A bar over `total`; progress None: in a terminal or notebook once a run takes a while."""
     if progress is not None and not isinstance(progress, bool):
         raise InputTypeError(f"progress must be None, True or False, got {progress!r}.")
@@ -25,7 +25,7 @@ def progress_bar(progress: Any, total: int, counted: str = "model rows") -> tqdm
         shown = sys.stderr.isatty() or "ipykernel" in sys.modules
     return tqdm(
         total=total,
-        unit="row",
+        unit=unit,
         unit_scale=True,
         desc=counted,
         disable=not shown,

@@ -86,6 +86,7 @@ KNOWN = {
         Index("unary", "unary influence", alone=True),
         Index("deegan-packel", "Deegan-Packel index", simple=True),
         Index("aec", "AEC effect"),
+        Index("amortized", "amortised Shapley value", efficient=True, shapiq="SV"),
     )
 }
 

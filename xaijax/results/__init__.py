@@ -4,7 +4,6 @@ Reading order:
 
     same_question         whether interactions belong beside an Explanation, in a report
     merge                 `merge`: one Explanation of instances that were explained apart
-    loading               `load`: what was saved, back from its file
     wording               what a QII report may say of its numbers, in plain words
     background            `Background`: rows chosen; `BackgroundSpread`: what the choice does
     comparison            `Comparison`: what changed between two explanations

@@ -14,7 +14,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.results import convert, summary
 from xaijax.results.files import npz
-from xaijax.results.freeze import floats, per_instance
+from xaijax.results.freeze import check_shape, floats, per_instance
 from xaijax.results.player_data import check_columns, player_columns, take_rows
 from xaijax.results.selection import Selection, resolve, split_key, take
 from xaijax.results.shared_fields import select_output, shared_fields
@@ -65,6 +65,9 @@ class Explanation:
             players' names, and an array whose instances have P entries has one for each player.
         present: bool [N, P], or None where every instance has all players. Whether an instance has
             entries of a player; the value of one that it lacks is 0.
+        bounds: float64 [N], or None where no bound is known. Of `AmortizedExplainer`: at its
+            confidence, all values of a row are within plus or minus its bound of what they stand
+            for. 0: the row is exact; NaN: a row of no known bound, merged with others.
 
     Raises:
         InputError: arrays whose shapes do not fit each other, or names that repeat.
@@ -98,6 +101,7 @@ class Explanation:
     stats: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     present: np.ndarray | None = None
+    bounds: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         values = floats("values", self.values)
@@ -108,6 +112,9 @@ class Explanation:
         if not isinstance(self.kind, str):
             raise InputTypeError(f"kind: got {type(self.kind).__name__}; a text is needed.")
         frozen = shared_fields(self, values, self.feature_names, values.shape[1])
+        if self.bounds is not None:
+            frozen["bounds"] = floats("bounds", self.bounds)
+            check_shape("bounds", frozen["bounds"].shape, values.shape[:1])
         for name, value in frozen.items():
             object.__setattr__(self, name, value)
 
@@ -160,6 +167,7 @@ class Explanation:
             "base_values": self.base_values[rows],
             "std_errors": None if self.std_errors is None else self.std_errors[rows][:, players],
             "present": None if self.present is None else self.present[rows][:, players],
+            "bounds": None if self.bounds is None else self.bounds[rows],
             "data": take_rows(self.data, rows),
             "feature_names": take(self.feature_names, players),
             "instance_names": self.instance_names and take(self.instance_names, rows),
@@ -319,7 +327,8 @@ class Explanation:
             InputTypeError: `path` is not a path.
         """
         kept = {f.name: getattr(self, f.name) for f in fields(self)}
-        npz.write(path, {n: one for n, one in kept.items() if n != "present" or one is not None})
+        later = ("present", "bounds")  # fields that older versions do not know
+        npz.write(path, {n: one for n, one in kept.items() if n not in later or one is not None})
 
 
 def rebuilt(state: dict[str, Any]) -> Explanation:

@@ -59,6 +59,7 @@ def merge(explanations: Iterable[Merged]) -> Merged:
 
     - Standard errors: beside a sampled part they are 0 for an exact part, and NaN for a part that
       has none. The degrees of freedom, stats["dof"], are infinite for a part without them.
+    - Bounds: beside a part with bounds they are 0 for an exact part, and NaN for another.
     - stats["model_rows"], "padded_rows", "model_calls", "seconds" and "compile_seconds" are added
       up. Two slices of one explanation count its run twice.
     - Arrays [N] in `stats` are put one under the other.
@@ -122,6 +123,7 @@ def merge(explanations: Iterable[Merged]) -> Merged:
     _require_one_question(parts)
     names = [part.instance_names for part in parts]
     _require_equal("instance_names (given or None)", [one is not None for one in names])
+    bounds = {"bounds": _bounds(parts)} if isinstance(parts[0], Explanation) else {}
     return replace(
         parts[0],
         values=np.concatenate([part.values for part in parts]),
@@ -133,6 +135,7 @@ def merge(explanations: Iterable[Merged]) -> Merged:
         stats=_join([_stats(part, parts) for part in parts], _join_stat(parts)),
         provenance=_join([part.provenance for part in parts], lambda _, values: _same(values)),
         present=_present(parts),
+        **bounds,
     )
 
 
@@ -224,6 +227,18 @@ def _present(parts: Sequence[AnyPart]) -> np.ndarray | None:
         [
             one if part.present is None else part.present
             for one, part in zip(every, parts, strict=True)
+        ]
+    )
+
+
+def _bounds(parts: Sequence[AnyPart]) -> np.ndarray | None:
+    known = [getattr(part, "bounds", None) for part in parts]
+    if all(one is None for one in known):
+        return None
+    return np.concatenate(
+        [
+            np.full(len(part), 0.0 if part.exact else np.nan) if one is None else one
+            for one, part in zip(known, parts, strict=True)
         ]
     )
 

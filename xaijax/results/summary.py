@@ -35,10 +35,25 @@ def ranking(size: np.ndarray) -> np.ndarray:
 
 def how_sure(explained: Explained) -> str:
     """Exact, or sampled with the largest standard error, or why there is none."""
+    if explained.bounds is not None:
+        return _bounded(explained, explained.bounds)
     errors = explained.std_errors
     if explained.exact and errors is not None:
         return f"exact; largest bootstrap standard error {errors.max():.2g}"
     return sure_of(explained)
+
+
+def _bounded(explained: Explained, bounds: np.ndarray) -> str:
+    """Of values with a bound for each row."""
+    exact = int((bounds == 0).sum())
+    found = bounds[np.isfinite(bounds) & (bounds > 0)]
+    told = "no bounds"
+    if found.size:
+        told = f"bounds of a row {np.median(found):.2g} (median) to {found.max():.2g}"
+    level = explained.provenance.get("confidence")
+    held = f", held with {100 * level:g} %" if isinstance(level, float) else ""
+    some = f" ({exact:,} of {len(bounds):,} instances exact)" if exact else ""
+    return f"predicted{some}, {told}{held}"
 
 
 def sure_of(explained: Explained | Interacting) -> str:

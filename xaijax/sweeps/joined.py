@@ -25,7 +25,7 @@ from xaijax.tables.rows import rows_of
 
 AT_ONCE = 1 << 16  # rows that are copied together
 FOLDER = "joined"  # of the run directory: arrays that a lazy explanation maps
-ARRAYS = ("values", "base_values", "std_errors", "present", "data")
+ARRAYS = ("values", "base_values", "std_errors", "present", "bounds", "data")
 COUNTED = ("naive_rows", "checked_rows")  # in the stats: one number, which grows with the rows
 Made = Callable[[str, tuple[int, ...], Any], np.ndarray]  # (name, shape, dtype) -> an empty array
 

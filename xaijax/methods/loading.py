@@ -8,21 +8,26 @@ from typing import Any
 
 from xaijax.core.checks import whole_number
 from xaijax.core.public import public
+from xaijax.methods.amortized import explainer as amortized
+from xaijax.methods.amortized import files as amortized_files
+from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.results import explanation, interactions, private_explanation
 from xaijax.results.explanation import Explanation
 from xaijax.results.files import npz
 from xaijax.results.interactions import Interactions
 from xaijax.results.private_explanation import PrivateExplanation
 
-Loaded = Explanation | PrivateExplanation | Interactions
+Loaded = Explanation | PrivateExplanation | Interactions | AmortizedExplainer
 
 
 @public
-def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> Loaded:
-    """Read a file of `save` of an `Explanation`, of `Interactions` or of a `PrivateExplanation`.
+def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> Any:
+    """Read a file that `save` wrote: an `Explanation`, say, or what an explainer has learned.
 
     What comes back equals what was saved: bytes, dtypes, names, stats and provenance. The file may
-    come from anyone: nothing in it is run, and no more is read than `max_bytes` allows.
+    come from anyone: nothing in it is run, and no more is read than `max_bytes` allows. An
+    `AmortizedExplainer` comes back without its explainer, whose model is in no file: give it one
+    by `with_explainer`.
 
     Args:
         path: str or path. The file.
@@ -31,7 +36,8 @@ def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> Loaded:
             needs more.
 
     Returns:
-        An `Explanation`, `Interactions` or a `PrivateExplanation`, whichever was saved.
+        An `Explanation`, `Interactions`, a `PrivateExplanation` or an `AmortizedExplainer`,
+        whichever was saved.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -57,6 +63,7 @@ def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> Loaded:
     makers: dict[str, Callable[[dict[str, Any]], Loaded]] = {
         npz.FORMAT: explanation.rebuilt,
         interactions.FORMAT: interactions.rebuilt,
+        amortized_files.FORMAT: amortized.rebuilt,
         private_explanation.FORMAT: lambda state: PrivateExplanation(**state),
     }
     return npz.read(path, makers, max_bytes)

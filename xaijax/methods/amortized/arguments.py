@@ -1,0 +1,77 @@
+"""The arguments of an amortised explainer, of its `fit` and of a call, read and checked."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.methods.amortized.bounds import fewest_judges
+from xaijax.methods.amortized.learning import Recipe
+
+SHARE = 10  # one row in so many is kept from training, to watch it by
+MOST_WATCHED = 5_000  # rows at most
+LEAST = 20  # rows beside the judge's
+
+
+@dataclass(frozen=True)
+class Split:
+    """Places of rows, int64 each; together all of them, each once."""
+
+    training: np.ndarray
+    validation: np.ndarray
+    judge: np.ndarray
+
+
+def read_hidden(hidden: Any) -> tuple[int, ...]:
+    """Widths of layers, whole numbers of at least 1."""
+    if not isinstance(hidden, Iterable) or isinstance(hidden, str):
+        raise InputTypeError(
+            f"hidden must be widths of layers, such as (256, 256), got {hidden!r}."
+        )
+    return tuple(checks.whole_number(one, "hidden") for one in hidden)
+
+
+def read_recipe(steps: Any, batch: Any, learning_rate: Any, seed: int) -> Recipe:
+    """How the network is trained."""
+    return Recipe(
+        checks.whole_number(steps, "steps"),
+        checks.whole_number(batch, "batch"),
+        checks.positive(learning_rate, "learning_rate"),
+        seed,
+    )
+
+
+def read_split(N: int, judge: Any, confidence: float, seed: int) -> Split:
+    """Which of N rows judge, watch and train, drawn by the seed."""
+    judges = checks.whole_number(judge, "judge")
+    fewest = fewest_judges(confidence)
+    if judges < fewest:
+        raise InputError(
+            f"judge={judges} rows are too few for bounds at confidence={confidence:g}: the largest "
+            f"of {fewest} errors is the first that says so much. Say judge={fewest} or more; 256 "
+            "cover within two points of what they claim."
+        )
+    if N - judges < LEAST:
+        raise InputError(
+            f"judge={judges} of the {N:,} rows of X leaves {max(N - judges, 0)} to learn from; at "
+            f"least {LEAST} are needed. Give more rows, or say a smaller judge=."
+        )
+    order = np.random.default_rng([seed, 0]).permutation(N)
+    watched = judges + min(max(2, (N - judges) // SHARE), MOST_WATCHED)
+    return Split(order[watched:], order[judges:watched], order[:judges])
+
+
+def read_share(fallback: Any) -> float:
+    """A number from 0 to 1."""
+    what = "fallback must be a share of the rows, from 0 (none) to 1 (all), got"
+    if isinstance(fallback, bool | np.bool_) or not isinstance(fallback, numbers.Real):
+        raise InputTypeError(f"{what} {checks.shown(fallback)}.")
+    if not 0 <= float(fallback) <= 1:
+        raise InputError(f"{what} {checks.shown(fallback)}.")
+    return float(fallback)

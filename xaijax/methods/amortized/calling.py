@@ -1,0 +1,91 @@
+"""Values of rows: the network's, and the explainer's own for those whose bounds are the largest.
+
+Letters: N rows, P players, K outputs, n rows that the explainer answers.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.typing import Progress
+from xaijax.methods.amortized.bounds import difficulty
+from xaijax.methods.amortized.fitted import Fitted
+from xaijax.methods.amortized.predictor import Predictor
+from xaijax.methods.amortized.questions import Labels, Question, count_of, rows_at, rows_between
+
+PIECE = 1 << 14  # rows that are read as numbers together
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The values of N rows."""
+
+    values: np.ndarray  # float64 [N, P, K]
+    full: np.ndarray  # float64 [N, K], f(x)
+    bounds: np.ndarray  # float64 [N]
+    std_errors: np.ndarray | None  # [N, P, K], NaN of the network's; None: nobody has any
+    sent: np.ndarray  # bool [N], which rows the explainer answered
+    exact: np.ndarray  # bool [N]
+    model_rows: int
+    seconds: tuple[float, float]  # of the network and f(x); of the explainer
+
+
+def answered(
+    question: Question,
+    fitted: Fitted,
+    predictor: Predictor,
+    rows: Any,
+    share: float,
+    progress: Progress,
+) -> Answered:
+    """The values of rows as they were read; share: of those that the explainer answers."""
+    started = time.perf_counter()
+    values, full, bounds = _by_network(question, fitted, predictor, rows)
+    here = time.perf_counter() - started
+    N = len(values)
+    worst = np.sort(np.argsort(-bounds, kind="stable")[: int(share * N + 1e-9)])
+    sent, exact, errors = np.zeros(N, bool), np.zeros(N, bool), None
+    if len(worst) == 0:
+        return Answered(values, full, bounds, errors, sent, exact, N, (here, 0.0))
+    labels = question.explained(rows_at(rows, worst), progress)
+    values[worst], sent[worst] = labels.values, True
+    bounds[worst] = _bounds_of(labels, fitted.confidence)
+    found = labels.explanation
+    exact[worst] = found.exact if found.exact else found.stats.get("exact_rows", False)
+    if found.std_errors is not None:
+        errors = np.full(values.shape, np.nan)
+        errors[worst] = found.std_errors.reshape(labels.values.shape)
+    seconds = here, labels.seconds
+    return Answered(values, full, bounds, errors, sent, exact, N + labels.model_rows, seconds)
+
+
+def _by_network(
+    question: Question, fitted: Fitted, predictor: Predictor, rows: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(values [N, P, K], f(x) [N, K], bounds [N]); beside these, nothing grows with N."""
+    N, shape = count_of(rows), fitted.centre.shape
+    values, full, bounds = np.empty((N, *shape)), np.empty((N, shape[1])), np.empty(N)
+    for first in range(0, N, PIECE):
+        here = slice(first, min(first + PIECE, N))
+        some = rows_between(rows, here)
+        full[here] = question.answers(some)
+        read = predictor.inputs.read(some)
+        params = predictor.network.params
+        values[here], height = predictor.of(params, fitted.line, read, full[here])
+        bounds[here] = fitted.quantile * difficulty(height, fitted.ends)
+    return values, full, bounds
+
+
+def _bounds_of(labels: Labels, confidence: float) -> np.ndarray:
+    """Of rows that the explainer answered, [n]: 0 where exact; else by its standard errors.
+
+    All P K values of a row at once, by Bonferroni's inequality. Infinite where there is no error.
+    """
+    count = labels.values[0].size
+    half = labels.explanation.half_widths(1 - (1 - confidence) / count)
+    wide = half.reshape(len(half), -1).max(axis=1)
+    return np.where(np.isnan(wide), np.inf, wide)

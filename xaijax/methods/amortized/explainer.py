@@ -1,0 +1,311 @@
+"""`AmortizedExplainer`: a network that answers as an explainer would, with bounds on its errors.
+
+Letters: N rows, F features, P players, K outputs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.intervals import checked_level
+from xaijax.core.public import public_class
+from xaijax.core.typing import Model, Progress, Rows
+from xaijax.methods.amortized import files
+from xaijax.methods.amortized.arguments import read_hidden, read_recipe, read_share, read_split
+from xaijax.methods.amortized.calling import answered
+from xaijax.methods.amortized.fitted import Fitted
+from xaijax.methods.amortized.fitting import Asked, fitted, network_of
+from xaijax.methods.amortized.predictor import Predictor
+from xaijax.methods.amortized.questions import Question, count_of, refuse_other
+from xaijax.methods.amortized.record import explanation, warn_below
+from xaijax.methods.explainer.explainer import Explainer
+from xaijax.results.explanation import Explanation
+
+
+@public_class
+class AmortizedExplainer:
+    """Shapley values by a network that has learned them, with a bound on the error of every row.
+
+    An explainer asks a model thousands of times for each row. `fit` asks it for some thousand rows
+    once and trains a network on its answers; then a row costs one pass of the network and one of
+    the model. What was learned is checked on `judge` rows that neither the network nor anything
+    else has seen: `stats_` has their R2, and each row explained a bound that its values are within,
+    with `confidence`, over rows like the judge's. The rows whose bounds are the largest can go to
+    the explainer itself (`fallback`). Values are made to add up to f(x), whatever the network says.
+
+    It pays for many rows alone. `stats_["break_even"]` says from how many; called for fewer in all,
+    it warns.
+
+    Args:
+        explainer: an `Explainer` of Shapley values. Values that are exact teach best. Sampled ones
+            may be as noisy as of one antithetic pair of orders (estimator="permutation" and a
+            small budget): they have no bias, and the network averages noise out.
+        hidden: widths of dense layers. Columns of numbers go in standardised; each value of a
+            column of 3 to 16 different ones, and each text, has an input of its own; f(x) goes in
+            too.
+        seed: int. Which rows judge, the order of the training rows, and the weights at the start.
+        network: a model by `as_model`, or None. A JAX module of your own in place of `hidden`: of
+            Flax (linen, nnx), Equinox or a function of params. It takes standardised rows [R, *F]
+            and gives [R, P], or [R, P K] where the model has K outputs, those of a player together.
+            All its arrays of floats are trained, in inference form (no dropout).
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> X = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32)
+        >>> explainer = xj.Explainer(xj.as_model(lambda X: X[:, 0] * X[:, 1] + X[:, 2]), X[:9])
+        >>> amortized = xj.AmortizedExplainer(explainer, hidden=(32,)).fit(X, judge=64, steps=300)
+        >>> amortized.stats_["judge_rows"], amortized.stats_["r2"] > 0.9
+        (64, True)
+
+        Values that hold for three rows are no reason to fit a network, and it says so:
+
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as told:
+        ...     warnings.simplefilter("always")
+        ...     explanation = amortized(X[:3])
+        >>> "it pays from" in str(told[0].message) or "for any number" in str(told[0].message)
+        True
+        >>> explanation.values.shape, explanation.bounds.shape, explanation.kind
+        ((3, 3), (3,), 'amortized')
+
+    References:
+        Jethani, Sudarshan, Covert, Lee and Ranganath, "FastSHAP: real-time Shapley value
+        estimation" (ICLR 2022): additive normalisation. Covert, Kim, Lee, Zou and Hashimoto,
+        "Stochastic amortization" (NeurIPS 2024): noisy labels. Lei et al., "Distribution-free
+        predictive inference for regression" (JASA 2018): the bounds.
+    """
+
+    def __init__(
+        self,
+        explainer: Explainer,
+        hidden: Sequence[int] = (256, 256),
+        seed: int = 0,
+        network: Model | None = None,
+    ) -> None:
+        self.hidden = read_hidden(hidden)
+        self.seed = checks.whole_number(seed, "seed", least=0)
+        if network is not None and not hasattr(network, "probe"):
+            raise InputTypeError(
+                f"network must come from xaijax.as_model, got {type(network).__name__}. Say "
+                "network=xaijax.as_model(module)."
+            )
+        self.network = network
+        self._question: Question | None = Question(explainer)
+        self._fitted: Fitted | None = None
+        self._predictor: Predictor | None = None
+        self._so_far = 0
+
+    def __repr__(self) -> str:
+        how = f"hidden={self.hidden}" if self.network is None else f"network={self.network.name}"
+        by = "no explainer" if self._question is None else repr(self._question.explainer)
+        told = "not fitted"
+        if self._fitted is not None:
+            told = f"R2 {self._fitted.judged['r2']:.4g} on {self._fitted.judged['judge_rows']} rows"
+        return f"AmortizedExplainer({by}, {how}, {told})"
+
+    def fit(
+        self,
+        X: Rows,
+        judge: int = 256,
+        judge_by: Explainer | None = None,
+        confidence: float = 0.9,
+        steps: int = 6000,
+        batch: int = 256,
+        learning_rate: float = 3e-3,
+        progress: Progress = None,
+    ) -> AmortizedExplainer:
+        """Explain X, train the network on it and find out how wrong it is.
+
+        A tenth of the rows that do not judge (at most 5,000) are not trained on either: by them the
+        parameters of the smallest error are kept, and it is told how difficult a row is.
+
+        Args:
+            X: rows [N, *F] like those that will be explained, some thousand.
+            judge: int. How many of the rows judge, at least 9 at confidence 0.9. The bounds hold
+                with that confidence on average over the rows that may judge; with one set of 256,
+                1.9 points more or less.
+            judge_by: who explains the judge's rows: an `Explainer` of the same question, or None:
+                the explainer, or where it has estimator="permutation" or "kernel" or a budget, one
+                like it with estimator="auto" and no budget. Where its values are sampled still, the
+                bounds are of what it answers: the network's error and that of its draws.
+            confidence: float between 0 and 1. Of the bounds.
+            steps: int. Of training, rounded up to a multiple of the distance of two checks.
+            batch: int. Rows in a step.
+            learning_rate: float. Of Adam, the highest; it rises and falls along a cosine.
+            progress: as of a call.
+
+        Returns:
+            This object.
+
+        Raises:
+            InputError, InputTypeError: an argument that is not accepted, before anything is
+                explained. And what a call of the explainer raises.
+        """
+        question = self._asked()
+        level = checked_level(confidence, "confidence")
+        recipe = read_recipe(steps, batch, learning_rate, self.seed)
+        judges = question.best() if judge_by is None else Question(judge_by)
+        rows = question.read(X)
+        split = read_split(count_of(rows), judge, level, self.seed)
+        if judge_by is not None:
+            refuse_other(question.marks(), question.base(), np.ones(1), judges)
+        asked = Asked(question, judges, self.hidden, self.network, recipe, level, progress)
+        self._fitted, self._predictor = fitted(asked, rows, split)
+        self._so_far = 0
+        return self
+
+    @property
+    def stats_(self) -> Mapping[str, Any]:
+        """What fitting cost and came to; docs/results.md lists every key."""
+        found = self._known()
+        cost = found.cost
+        return MappingProxyType(
+            {
+                **found.judged,
+                "label_model_rows": cost.model_rows,
+                "label_seconds": cost.label_seconds,
+                "training_seconds": cost.training_seconds,
+                "explainer_seconds_a_row": cost.explained_seconds,
+                "network_seconds_a_row": cost.use_seconds,
+                "break_even": cost.break_even(0.0),
+            }
+        )
+
+    def __call__(self, X: Rows, fallback: float = 0.05, progress: Progress = None) -> Explanation:
+        """Explain the rows X.
+
+        Args:
+            X: rows [N, *F] as those that were learned.
+            fallback: float from 0 to 1. The share of the rows, rounded down, that the explainer
+                itself answers: those of the largest bounds. 0: none.
+            progress: None (a bar in terminals and notebooks once a run takes a while), True or
+                False.
+
+        Returns:
+            An `Explanation` of kind "amortized" with values [N, P] or [N, P, K] and bounds [N].
+            `exact` is False, and there are no standard errors, but of fallback rows that were
+            sampled: a network's error is no draw. stats["fallback_rows"] says which rows the
+            explainer answered. Their bounds are 0 where exact, else by its standard errors.
+
+        Raises:
+            InputError, InputTypeError: it is not fitted, or has no explainer; other columns, or
+                another shape; a fallback that is no share.
+        """
+        found = self._known()
+        question, predictor = self._asked(), self._ready()
+        share = read_share(fallback)
+        rows = question.read(X)
+        self._so_far += count_of(rows)
+        warn_below(found, share, self._so_far)
+        answers = answered(question, found, predictor, rows, share, progress)
+        return explanation(question, found, rows, answers, share, self._so_far, self.seed)
+
+    def with_explainer(
+        self, explainer: Explainer, network: Model | None = None
+    ) -> AmortizedExplainer:
+        """A copy that asks this explainer: for what was loaded, or for better fallback rows.
+
+        Args:
+            explainer: an `Explainer` of the question that was learned: the same model, background,
+                weights, link and players. Its estimator and budget may be others.
+            network: of what was fitted with network= and loaded, the same module by `as_model`. Its
+                own parameters are not used.
+
+        Returns:
+            A fitted `AmortizedExplainer`.
+
+        Raises:
+            InputError: an explainer of another question; models are told apart by their programs
+                and parameters where these can be read, else by the base value.
+        """
+        found, question = self._known(), Question(explainer)
+        refuse_other(found.marks, found.base, found.known[1], question)
+        own = self.network if network is None else network
+        out = AmortizedExplainer(explainer, self.hidden, self.seed, own)
+        out._fitted = found
+        out._ready()
+        return out
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what was learned to one file, which `xaijax.load` reads back.
+
+        The file holds arrays and a JSON text, and no pickle. The explainer and its model are not in
+        it, nor the code of a network of your own: see `with_explainer`. Texts of columns are.
+
+        Args:
+            path: str or path. The file's name; nothing is added to it.
+
+        Raises:
+            InputError: it is not fitted, or the folder does not exist.
+            InputTypeError: `path` is not a path.
+        """
+        files.write(path, self._known(), self.hidden, self.seed)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_predictor": None, "_question": None} | {
+            "explainer": None if self._question is None else self._question.explainer
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        explainer = state.pop("explainer")
+        vars(self).update(state)
+        self._question = None if explainer is None else Question(explainer)
+
+    def _known(self) -> Fitted:
+        if self._fitted is None:
+            raise InputError(
+                "this AmortizedExplainer is not fitted, and has learned nothing yet. Say "
+                ".fit(X) first, with some thousand rows like those to explain."
+            )
+        return self._fitted
+
+    def _asked(self) -> Question:
+        if self._question is None:
+            raise InputError(
+                "this AmortizedExplainer comes from a file, which holds no model; f(x) is needed "
+                "for every row. Say .with_explainer(explainer), an Explainer as it was fitted with."
+            )
+        return self._question
+
+    def _ready(self) -> Predictor:
+        """The network as a function; made anew of what was learned where there is none."""
+        if self._predictor is not None:
+            return self._predictor
+        found = self._known()
+        if found.hidden is None and self.network is None:
+            raise InputError(
+                "this AmortizedExplainer was fitted with a network of your own, whose code no file "
+                "holds. Say .with_explainer(explainer, network=xaijax.as_model(module))."
+            )
+        P, K = found.centre.shape
+        made = network_of(found.inputs, self.hidden, self.network, (P, K), self.seed)
+        leaves, structure = jax.tree.flatten(made.params)
+        shapes = [leaf.shape for leaf in leaves]
+        if shapes != [leaf.shape for leaf in found.leaves]:
+            raise InputError(
+                f"network has parameters of shapes {shapes}, but what was learned has "
+                f"{[leaf.shape for leaf in found.leaves]}. Give the module that it was fitted with."
+            )
+        self._predictor = Predictor(
+            made, found.inputs, found.base, found.centre, found.scale, found.known
+        )
+        self._predictor.learned(jax.tree.unflatten(structure, found.leaves))
+        return self._predictor
+
+
+def rebuilt(state: dict[str, Any]) -> AmortizedExplainer:
+    """Out of the fields of a file; it has no explainer yet."""
+    found, hidden, seed = files.read(state)
+    out = object.__new__(AmortizedExplainer)
+    out.hidden, out.seed, out.network = hidden, seed, None
+    out._question, out._fitted, out._predictor, out._so_far = None, found, None, 0
+    return out

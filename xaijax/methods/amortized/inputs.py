@@ -1,0 +1,135 @@
+"""Rows of any kind as numbers for a network: standardised columns, and distinct values one by one.
+
+Letters: R rows, F columns, H distinct values that have an input of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.core.errors import InputTypeError
+from xaijax.tables.rows import rows_of
+
+FEWEST, MOST = 3, 16  # distinct values of a column of numbers; two are told apart by one number
+MOST_TEXTS = 64  # of a column of texts, the most frequent
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the columns of the training rows are like, by which other rows are read.
+
+    A column of numbers is one standardised input. Where it has few distinct values it is a code as
+    often as an amount, so each of these has an input of its own beside it, 1 where the row has it.
+    A column of texts has only those. A missing number is 0, the mean, and a distinct value.
+    """
+
+    shape: tuple[int, ...]  # of one row, as the user's network takes it
+    mean: np.ndarray  # float64 [F]; 0 of texts
+    scale: np.ndarray  # float64 [F]; 1 of texts and of constant columns
+    numbers: np.ndarray  # int64, which columns are numbers that vary
+    hot_columns: np.ndarray  # int64 [H]
+    hot_levels: np.ndarray  # float32 [H], as `read` gives them
+    texts: dict[int, tuple[str, ...]]  # column -> its texts; their places are what is read
+
+    @classmethod
+    def of(cls, rows: Any) -> Inputs:
+        """Those of the training rows."""
+        columns = _columns(rows)
+        F = len(columns)
+        texts = {j: _levels(one) for j, one in enumerate(columns) if one.dtype.kind == "O"}
+        mean, scale, numbers = np.zeros(F), np.ones(F), []
+        for j, one in enumerate(columns):
+            if j not in texts and np.isfinite(one.astype(np.float64)).any():
+                mean[j], spread = np.nanmean(one, dtype=float), np.nanstd(one, dtype=float)
+                if spread > 0:
+                    scale[j] = spread
+                    numbers.append(j)
+        known = cls(_shape(rows), mean, scale, np.array(numbers, int), *_none(), texts)
+        return _with_distinct(known, known.read(rows))
+
+    @property
+    def plain(self) -> bool:
+        """Whether all columns are numbers."""
+        return not self.texts
+
+    def read(self, rows: Any) -> np.ndarray:
+        """Standardised numbers float32 [R, F]; of texts their places, -1 for one not known."""
+        if not self.texts and not rows_of(rows).is_frame:
+            given = np.asarray(rows_of(rows).matrix()).reshape(len(rows_of(rows)), -1)
+            return ((given - self.mean) / self.scale).astype(np.float32)
+        out = np.empty((len(rows_of(rows)), len(self.mean)), np.float32)
+        for j, one in enumerate(_columns(rows)):
+            if j in self.texts:
+                place = {text: n for n, text in enumerate(self.texts[j])}
+                out[:, j] = [place.get(str(value), -1) for value in one]
+            else:
+                out[:, j] = (one.astype(np.float64) - self.mean[j]) / self.scale[j]
+        return out
+
+    @property
+    def width(self) -> int:
+        """Inputs of a dense network, without f(x)."""
+        return len(self.numbers) + len(self.hot_columns)
+
+    def encoded(self, read: jax.Array) -> jax.Array:
+        """What `read` gave [R, F] as inputs [R, width]; traced."""
+        dense = jnp.nan_to_num(read[:, self.numbers])
+        own, levels = read[:, self.hot_columns], jnp.asarray(self.hot_levels)
+        hot = (own == levels) | (jnp.isnan(own) & jnp.isnan(levels))
+        return jnp.concatenate([dense, hot.astype(jnp.float32)], axis=1)
+
+    def shaped(self, read: jax.Array) -> jax.Array:
+        """What `read` gave [R, F] as rows [R, *F] of standardised numbers; traced."""
+        return jnp.nan_to_num(read).reshape(-1, *self.shape)
+
+
+def _none() -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros(0, np.int64), np.zeros(0, np.float32)
+
+
+def _with_distinct(known: Inputs, read: np.ndarray) -> Inputs:
+    """The same with the distinct values of what was read of the training rows, [R, F]."""
+    columns, levels = [], []
+    for j, one in enumerate(read.T):
+        if j in known.texts:
+            found = np.arange(len(known.texts[j]), dtype=np.float32)
+        else:
+            found = np.unique(one)
+            few = FEWEST <= len(found) <= MOST
+            found = found if few else found[np.isnan(found)]
+        columns += [j] * len(found)
+        levels += found.tolist()
+    told = np.array(columns, np.int64), np.array(levels, np.float32)
+    return Inputs(known.shape, known.mean, known.scale, known.numbers, *told, known.texts)
+
+
+def _columns(rows: Any) -> list[np.ndarray]:
+    """Each column [R], of numbers or of objects that stand for texts."""
+    held = rows_of(rows)
+    if held.is_frame:
+        found = held.columns()
+    else:
+        found = list(np.asarray(held.matrix()).reshape(len(held), -1).T)
+    for j, one in enumerate(found):
+        if one.dtype.kind not in "biufO":
+            raise InputTypeError(f"X: column {j} has dtype {one.dtype}; numbers or texts are read.")
+    return found
+
+
+def _shape(rows: Any) -> tuple[int, ...]:
+    """Of one row; of frames and of rows in several arrays, all entries in a line."""
+    held = rows_of(rows)
+    if held.kind == "array":
+        return tuple(held.instance)
+    return (len(held.labels),) if held.is_frame else (held.width,)
+
+
+def _levels(column: np.ndarray) -> tuple[str, ...]:
+    texts, times = np.unique([str(value) for value in column], return_counts=True)
+    most = np.argsort(-times, kind="stable")[:MOST_TEXTS]
+    return tuple(str(text) for text in texts[np.sort(most)])

@@ -1,0 +1,119 @@
+"""The training loop: Adam with decoupled weight decay, watched by rows that are not trained on.
+
+Letters: n training rows, F columns, P players, K outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.core.optional import require
+from xaijax.methods.amortized.predictor import Predictor
+
+CHECKS = 50  # of the validation rows while the network learns
+DECAY = 1e-4  # of the weights, a step at rate 1
+WARM = 0.05  # share of the steps in which the rate rises from 0; then it falls along a cosine
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is trained."""
+
+    steps: int
+    batch: int  # rows in a step
+    learning_rate: float  # the highest
+    seed: int
+
+    @property
+    def each(self) -> int:
+        """Steps from one check to the next."""
+        return -(-self.steps // CHECKS)
+
+    @property
+    def total(self) -> int:
+        """Steps in all, rounded up to whole checks."""
+        return -(-self.steps // self.each) * self.each
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Rows with the values that the network should give them."""
+
+    read: np.ndarray  # float32 [n, F], as `Inputs.read` gives them
+    full: np.ndarray  # float64 [n, K], f(x)
+    values: np.ndarray  # float64 [n, P, K]; noise of mean 0 in them is averaged out
+
+    def __len__(self) -> int:
+        return len(self.read)
+
+    def take(self, places: np.ndarray) -> Lesson:
+        """The rows at these places."""
+        return Lesson(self.read[places], self.full[places], self.values[places])
+
+
+def learn(
+    predictor: Predictor,
+    training: Lesson,
+    validation: Lesson,
+    recipe: Recipe,
+    stepped: Callable[[int], object],
+) -> tuple[Any, int]:
+    """(the parameters of the smallest validation error, the steps after which they were met)."""
+    optax = require("optax", "optax")
+    rate = optax.warmup_cosine_decay_schedule(
+        0.0, recipe.learning_rate, max(1, int(WARM * recipe.total)), recipe.total + 1
+    )
+    optimiser = optax.adamw(rate, weight_decay=DECAY)
+    held = [jnp.asarray(one, jnp.float32) for one in (training.read, training.full)]
+    wanted = jnp.asarray(training.values, jnp.float32)
+    scale = np.asarray(predictor.scale, np.float32)
+
+    def loss(params: Any, rows: jax.Array) -> jax.Array:
+        found, _ = predictor.values(params, held[0][rows], held[1][rows])
+        return jnp.mean(((found - wanted[rows]) / scale) ** 2)
+
+    @jax.jit
+    def some(params: Any, state: Any, batches: jax.Array) -> Any:
+        def step(carry: Any, rows: jax.Array) -> Any:
+            params, state = carry
+            updates, state = optimiser.update(jax.grad(loss)(params, rows), state, params)
+            return (optax.apply_updates(params, updates), state), None
+
+        return jax.lax.scan(step, (params, state), batches)[0]
+
+    params = predictor.network.params
+    state = optimiser.init(params)
+    best, least, met, done = params, validation_error(predictor, params, validation), 0, 0
+    for batches in _batches(len(training), recipe):
+        params, state = some(params, state, batches)
+        done += len(batches)
+        error = validation_error(predictor, params, validation)
+        if error < least:
+            best, least, met = params, error, done
+        stepped(len(batches))
+    return jax.tree.map(np.asarray, best), met
+
+
+def validation_error(predictor: Predictor, params: Any, rows: Lesson) -> float:
+    """Mean square of the error in units of the values' spread; of NaN infinity."""
+    line = np.zeros(1 + predictor.told_by)
+    found, _ = predictor.of(params, line, rows.read, rows.full)
+    error = float(np.mean(((found - rows.values) / predictor.scale) ** 2))
+    return error if np.isfinite(error) else np.inf
+
+
+def _batches(n: int, recipe: Recipe) -> list[np.ndarray]:
+    """Places of the rows of each step, int32 [steps of a check, rows]: all rows in every epoch."""
+    rng = np.random.default_rng([recipe.seed, 2])
+    size = min(recipe.batch, n)
+    per_epoch = n // size
+    epochs = -(-recipe.total // per_epoch)
+    order = [rng.permutation(n)[: per_epoch * size].reshape(-1, size) for _ in range(epochs)]
+    every = np.concatenate(order)[: recipe.total].astype(np.int32)
+    return list(every.reshape(-1, recipe.each, size))

@@ -1,0 +1,120 @@
+"""Values of rows by the network, tile by tile, with their sums set right.
+
+The network's own values u do not add up to what they should. Additive normalisation adds the same
+to each of the P players,
+
+    phi_j = u_j + (f(x) - base - sum of u) / P,
+
+the nearest values that do add up (FastSHAP, Jethani et al. 2022, section 3). It is applied while
+the network learns, and in use, there in float64.
+
+Letters: N rows, R rows of a tile, P players, K outputs, F columns, D what difficulty is told by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.methods.amortized.inputs import Inputs
+from xaijax.methods.amortized.networks import Network
+
+TILE = 2048  # rows
+
+
+class Predictor:
+    """A network as a function of rows; its program is traced once."""
+
+    def __init__(
+        self,
+        network: Network,
+        inputs: Inputs,
+        base: np.ndarray,  # float64 [K]
+        centre: np.ndarray,  # float64 [P, K], of the values of the training rows
+        scale: np.ndarray,  # float64 [K], of these
+        known: np.ndarray,  # float64 [2, K], mean and spread of f(x)
+    ) -> None:
+        self.network, self.inputs = network, inputs
+        self.base, self.centre, self.scale, self.known = base, centre, scale, known
+        self.traces = 0
+        self._program = jax.jit(self._of_tile)
+
+    def learned(self, params: Any) -> None:
+        """These are the network's parameters from now on."""
+        params = jax.tree.map(jnp.asarray, params)
+        self.network = replace(self.network, params=params)
+
+    @cached_property
+    def told_by(self) -> int:
+        """D."""
+        rows = jax.ShapeDtypeStruct((TILE, len(self.inputs.mean)), jnp.float32)
+        full = jax.ShapeDtypeStruct((TILE, len(self.base)), jnp.float32)
+        return jax.eval_shape(self.values, self.network.params, rows, full)[1].shape[1]
+
+    def values(self, params: Any, read: jax.Array, full: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """(values [R, P, K] in float32 that add up, what tells difficulty [R, D]); traced.
+
+        full: f(x) [R, K].
+        """
+        base, centre, scale, known = (
+            np.asarray(one, np.float32) for one in (self.base, self.centre, self.scale, self.known)
+        )
+        with jax.default_matmul_precision("highest"):
+            raw, told = self.network.apply(params, read, (full - known[0]) / known[1])
+        values = raw.reshape(-1, *centre.shape) * scale + centre
+        gap = full - base - values.sum(axis=1)
+        values = values + gap[:, None] / len(centre)
+        own = (values / scale).reshape(len(values), -1)
+        return values, jnp.concatenate([told, own, jnp.abs(own)], axis=1)
+
+    def of(
+        self, params: Any, line: np.ndarray, read: np.ndarray, full: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(values [N, P, K] that add up, a line in what tells difficulty [N]) of rows, float64.
+
+        line: its weights [1 + D]; read: the rows [N, F]; full: f(x) float64 [N, K].
+        """
+        values, height = np.empty((len(read), *self.centre.shape)), np.empty(len(read))
+        for first in range(0, len(read), TILE):
+            here = slice(first, first + TILE)
+            values[here], height[here], _ = self.of_tile(params, line, read[here], full[here])
+        return values, height
+
+    def told(self, params: Any, read: np.ndarray, full: np.ndarray) -> np.ndarray:
+        """What tells the difficulty of rows, float64 [N, D]."""
+        line = np.zeros(1 + self.told_by)
+        parts = [
+            self.of_tile(params, line, read[first : first + TILE], full[first : first + TILE])[2]
+            for first in range(0, len(read), TILE)
+        ]
+        return np.concatenate([np.asarray(one, np.float64) for one in parts])
+
+    def of_tile(
+        self, params: Any, line: np.ndarray, read: np.ndarray, full: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, jax.Array]:
+        """(values, heights, what tells difficulty) of at most TILE rows.
+
+        The tile is filled up by repeating the last row.
+        """
+        n = len(read)
+        filled = [_filled(one.astype(np.float32)) for one in (read, full)]
+        found, height, told = self._program(params, line.astype(np.float32), *filled)
+        values = np.asarray(found)[:n].astype(np.float64)
+        values += ((full - self.base - values.sum(axis=1)) / values.shape[1])[:, None]
+        return values, np.asarray(height)[:n].astype(np.float64), told[:n]
+
+    def _of_tile(self, params: Any, line: jax.Array, read: jax.Array, full: jax.Array) -> Any:
+        self.traces += 1
+        values, told = self.values(params, read, full)
+        with jax.default_matmul_precision("highest"):
+            return values, line[0] + told @ line[1:], told
+
+
+def _filled(rows: np.ndarray) -> np.ndarray:
+    more = TILE - len(rows)
+    return np.concatenate([rows, np.repeat(rows[-1:], more, axis=0)]) if more else rows

@@ -1,0 +1,203 @@
+"""What the explainer of an amortised one is asked: values of rows, f(x), base value, marks.
+
+Letters: N rows, B background rows, P players, K outputs.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
+from xaijax.core.travel import made_of
+from xaijax.core.typing import Progress
+from xaijax.games.game import Game
+from xaijax.methods.explainer.explainer import Explainer
+from xaijax.methods.fingerprint import fingerprint, model_fingerprint
+from xaijax.players.index import named
+from xaijax.results.explanation import Explanation
+from xaijax.tables.rows import rows_of
+from xaijax.tables.table import MappedRows
+
+NEAR = 1e-5  # of base values, relative to their size: float32 sums in another order
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What tells one question from another: where it can be known."""
+
+    donors: str  # background rows, weights, link
+    model: str | None  # None: a function on the host
+    players: tuple[str, ...]
+    columns: tuple[tuple[int, ...], ...]
+    shape: Any  # of one row
+
+
+class Question:
+    """An explainer as the network's teacher: it may be asked about whole rows at any time."""
+
+    def __init__(self, explainer: Explainer) -> None:
+        """Refuses what has no base value that all rows share, or whose values do not add up."""
+        if type(explainer) is not Explainer:
+            raise InputTypeError(
+                f"explainer must be an xaijax.Explainer, got {type(explainer).__name__}. Say "
+                "xaijax.AmortizedExplainer(xaijax.Explainer(model, background))."
+            )
+        evaluator = explainer._evaluator
+        if evaluator is None or hasattr(evaluator.setting.replacement.table, "stand_ins"):
+            raise InputError(
+                "explainer has a baseline, or players, of each instance. Each row then has a base "
+                "value or players of its own, which the network is not told. Give background rows "
+                "and players= that all rows share."
+            )
+        if evaluator.setting.fixed:
+            raise InputError(
+                "explainer has columns that are never replaced (-1 in players=), so that each row "
+                "has a base value of its own, which the network is not told. Make them players."
+            )
+        if not named(explainer.index).efficient:
+            raise InputError(
+                f"explainer has index={explainer.index!r}, whose values do not add up to f(x), as "
+                "the network's are made to. Give an explainer of Shapley values."
+            )
+        self.explainer = explainer
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        """Their names, [P]."""
+        return self.explainer.players.names
+
+    def read(self, X: Any) -> Any:
+        """X checked and copied, as the model takes rows."""
+        explainer = self.explainer
+        table = explainer._open().setting.replacement.table
+        return table.read(X, "X", explainer.model.allow_nan)
+
+    def explained(self, rows: Any, progress: Progress) -> Labels:
+        """The values of rows by the explainer, with how long it took."""
+        started = time.perf_counter()
+        found = self.explainer(rows, progress=progress)
+        seconds = time.perf_counter() - started - found.stats["compile_seconds"]
+        values = found.values.reshape(*found.shape[:2], -1)
+        if not np.isfinite(values).all():
+            n = int(np.flatnonzero(~np.isfinite(values).all(axis=(1, 2)))[0])
+            raise ModelOutputError(
+                f"the values of a row are not finite (row {n} of those asked): a network cannot "
+                "learn them. Leave rows out for which the model has no answer."
+            )
+        return Labels(found, values, found.base_values.reshape(len(values), -1), seconds)
+
+    def answers(self, rows: Any) -> np.ndarray:
+        """link(f(x)) of rows as they were read, float64 [N, K]."""
+        explainer = self.explainer
+        means = explainer.model.predict(rows).reshape(len(rows_of(rows)), 1, -1)
+        return explainer.quantity.of(means, None, lambda _: "all players kept")[:, 0]
+
+    def base(self) -> np.ndarray:
+        """link(mean of f over the background), float64 [K], by the model's own answers."""
+        explainer = self.explainer
+        donors = explainer._open().setting.replacement
+        answers = explainer.model.predict(donors.as_read).reshape(len(donors.weights), -1)
+        mean = (donors.weights @ answers)[None, None]
+        return explainer.quantity.of(mean, None, lambda _: "no player kept")[0, 0]
+
+    def marks(self) -> Marks:
+        """Those of this question; the model is asked no more than its probe."""
+        explainer = self.explainer
+        evaluator = explainer._open()
+        donors = evaluator.setting.replacement.as_read
+        table = evaluator.setting.replacement.table
+        rows = table.read(rows_of(donors).part(0, 1), "background", True)
+        game = Game(evaluator, rows, explainer.quantity)
+        assert game.outputs > 0  # which probes the model
+        columns = explainer.players.all_columns()
+        shape = tuple(int(n) for n in table.shape)
+        return Marks(fingerprint(game), model_fingerprint(game), self.players, columns, shape)
+
+    def best(self) -> Question:
+        """The same question answered as well as "auto" can: for rows that judge."""
+        own = self.explainer
+        if own.budget is None and own.tolerance is None and own.estimator in ("exact", "auto"):
+            return self
+        given = made_of(own) | {"estimator": "auto", "budget": None, "tolerance": None}
+        return Question(Explainer(**given))
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the explainer answered."""
+
+    explanation: Explanation
+    values: np.ndarray  # float64 [N, P, K]
+    base: np.ndarray  # float64 [N, K]
+    seconds: float  # without compilation
+
+    @property
+    def model_rows(self) -> int:
+        """Rows that it took."""
+        return int(self.explanation.stats["model_rows"])
+
+    @property
+    def outputs(self) -> tuple[str, ...] | None:
+        """Names of the K outputs; None: one output without a name."""
+        return self.explanation.output_names
+
+
+def refuse_other(known: Marks, base: np.ndarray, spread: np.ndarray, question: Question) -> None:
+    """Raise InputError for an explainer of another question than what was learned.
+
+    base: the base values that were learned, [K]. They tell models apart that have no mark.
+    spread: of f(x), [K], by which equal base values are told.
+    """
+    found = question.marks()
+    for name, told in (
+        ("players", "players"),
+        ("columns", "players"),
+        ("shape", "rows of a shape"),
+    ):
+        if getattr(known, name) != getattr(found, name):
+            raise InputError(
+                f"explainer has other {told} ({getattr(found, name)!r}) than what was learned "
+                f"({getattr(known, name)!r}). Give the explainer that it was fitted with."
+            )
+    if known.donors != found.donors:
+        raise InputError(
+            "explainer has other background rows, weights or another link than what was learned. "
+            "Give the explainer that it was fitted with."
+        )
+    if _differ(known.model, found.model):
+        raise InputError(
+            f"explainer asks another model ({question.explainer.model.name}) than what was "
+            "learned: another program, other parameters, or another fit. Fit anew for it."
+        )
+    own = question.base()
+    if own.shape != base.shape or (np.abs(own - base) > NEAR * (np.abs(base) + spread)).any():
+        raise InputError(
+            f"explainer has the base value {own.tolist()}, but what was learned has "
+            f"{base.tolist()}: it asks another model ({question.explainer.model.name}). Fit anew."
+        )
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    """Whether two marks are of different models; marks of other versions cannot be compared."""
+    if one is None or other is None:
+        return False
+    return one.rpartition(":")[0] == other.rpartition(":")[0] and one != other
+
+
+def rows_at(rows: Any, places: np.ndarray) -> Any:
+    """The rows at these places, of rows as they were read."""
+    return rows_of(rows.array if isinstance(rows, MappedRows) else rows).take(places)
+
+
+def rows_between(rows: Any, here: slice) -> Any:
+    """The same from one place to another."""
+    return rows[here] if isinstance(rows, MappedRows) else rows_of(rows).part(here.start, here.stop)
+
+
+def count_of(rows: Any) -> int:
+    """N."""
+    return len(rows) if isinstance(rows, MappedRows) else len(rows_of(rows))

@@ -1,0 +1,122 @@
+"""From values to an Explanation that says how they were made and what they cost.
+
+Letters: N rows, P players, K outputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.version import __version__
+from xaijax.methods.amortized.calling import Answered
+from xaijax.methods.amortized.fitted import Fitted
+from xaijax.methods.amortized.questions import Question
+from xaijax.results.explanation import Explanation
+from xaijax.tables.table import MappedRows
+
+ROUNDINGS = 4  # of each of the P sums that set the values' sum right, and of this sum itself
+
+
+def explanation(
+    question: Question,
+    fitted: Fitted,
+    rows: Any,
+    answered: Answered,
+    share: float,
+    so_far: int,
+    seed: int,
+) -> Explanation:
+    """Put values, stats and provenance together; so_far: rows explained, these too."""
+    single = fitted.outputs is None
+    errors, values = answered.std_errors, answered.values
+    base = np.repeat(fitted.base[None], len(values), axis=0)
+    return Explanation(
+        values=values[:, :, 0] if single else values,
+        base_values=base[:, 0] if single else base,
+        std_errors=errors if errors is None or not single else errors[:, :, 0],
+        data=rows.array if isinstance(rows, MappedRows) else rows,
+        feature_names=fitted.marks.players,
+        output_names=fitted.outputs,
+        exact=bool(answered.exact.all()),
+        kind="amortized",
+        stats=_stats(question, fitted, answered, base, share, so_far, seed),
+        provenance={
+            **fitted.facts,
+            "method": "AmortizedExplainer",
+            "estimator": "amortized",
+            "labels": fitted.facts.get("estimator"),
+            "confidence": fitted.confidence,
+            "instances": len(values),
+            "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
+        },
+        bounds=answered.bounds,
+    )
+
+
+def _stats(
+    question: Question,
+    fitted: Fitted,
+    answered: Answered,
+    base: np.ndarray,
+    share: float,
+    so_far: int,
+    seed: int,
+) -> dict[str, Any]:
+    residual, bound = _efficiency(base, answered)
+    cost = fitted.cost
+    return {
+        "estimator": "amortized",
+        "model_rows": answered.model_rows,
+        "seconds": sum(answered.seconds),
+        "network_seconds": answered.seconds[0],
+        "fallback_seconds": answered.seconds[1],
+        "label_model_rows": cost.model_rows,
+        "label_seconds": cost.label_seconds,
+        "training_seconds": cost.training_seconds,
+        "break_even": cost.break_even(share),
+        "rows_so_far": so_far,
+        "fallback": share,
+        "fallback_rows": answered.sent,
+        "exact_rows": answered.exact,
+        **fitted.judged,
+        "seed": seed,
+        "backend": question.explainer.model.backend,
+        "fingerprint": fitted.marks.donors,
+        "model_fingerprint": fitted.marks.model,
+        "efficiency_residual": residual,
+        "efficiency_bound": bound,
+    }
+
+
+def _efficiency(base: np.ndarray, answered: Answered) -> tuple[np.ndarray, np.ndarray]:
+    """(|base + sum of values - f(x)|, how far rounding may take it) of the worst output, [N] each.
+
+    The network's sums are set right in float64: P + 1 sums of at most the size of all values, with
+    f(x) and the base value. Rows that the explainer answered have its float32 roundings.
+    """
+    values, full = answered.values, answered.full
+    residual = np.abs(base + values.sum(axis=1) - full).max(axis=1)
+    size = (np.abs(values).sum(axis=1) + np.abs(base) + np.abs(full)).max(axis=1)
+    unit = np.where(answered.sent, np.finfo(np.float32).eps, np.finfo(np.float64).eps)
+    return residual, ROUNDINGS * (values.shape[1] + 1) * unit * size
+
+
+def warn_below(fitted: Fitted, share: float, so_far: int) -> None:
+    """Warn where the explainer itself would have been faster for all rows so far."""
+    needed = fitted.cost.break_even(share)
+    if so_far >= needed:
+        return
+    cost = fitted.cost
+    spent = cost.label_seconds + cost.training_seconds
+    if needed == float("inf"):
+        told = "the explainer itself is as fast for any number of rows"
+    else:
+        told = f"it pays from {needed:,} rows on with fallback={share:g}"
+    checks.warn(
+        f"{so_far:,} rows have been explained by a network that took {spent:.3g} s to fit; {told}. "
+        f"The explainer itself needs {cost.explained_seconds:.2g} s a row."
+    )
