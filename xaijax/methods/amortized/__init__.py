@@ -10,6 +10,7 @@ Reading order:
     arguments    the arguments of `fit` and of a call, read and checked
     fitted       what is known once it is fitted
     questions    what the explainer is asked: values of rows, f(x), base value, marks
+    labels       sampled values of many rows, by draws that differ from group to group
     learning     the training loop, judged by rows that are not trained on
     bounds       how far values may be off: difficulty of a row, conformal quantile
     predictor    tile by tile, the network's values with their sums set right

@@ -45,8 +45,9 @@ def fitted(asked: Asked, rows: Any, split: Split) -> tuple[Fitted, Predictor]:
     """(what was learned of rows as they were read, the network as a function)."""
     question = asked.question
     learned = np.concatenate([split.training, split.validation])
-    labels = question.explained(rows_at(rows, learned), asked.progress)
-    truth = asked.judge.explained(rows_at(rows, split.judge), asked.progress)
+    seed = asked.recipe.seed
+    labels = question.explained(rows_at(rows, learned), asked.progress, seed)
+    truth = asked.judge.explained(rows_at(rows, split.judge), asked.progress, seed + 1)
     inputs = Inputs.of(rows_at(rows, split.training))
     lesson = _lesson(question, inputs, rows_at(rows, learned), labels)
     trained = np.arange(len(learned)) < len(split.training)

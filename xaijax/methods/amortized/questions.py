@@ -15,6 +15,7 @@ from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.travel import made_of
 from xaijax.core.typing import Progress
 from xaijax.games.game import Game
+from xaijax.methods.amortized.labels import labelled
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.fingerprint import fingerprint, model_fingerprint
 from xaijax.players.index import named
@@ -76,10 +77,16 @@ class Question:
         table = explainer._open().setting.replacement.table
         return table.read(X, "X", explainer.model.allow_nan)
 
-    def explained(self, rows: Any, progress: Progress) -> Labels:
-        """The values of rows by the explainer, with how long it took."""
+    def explained(self, rows: Any, progress: Progress, seed: int | None = None) -> Labels:
+        """The values of rows by the explainer, with how long it took.
+
+        seed: given where a network learns from them or is judged by them; see `labelled`.
+        """
         started = time.perf_counter()
-        found = self.explainer(rows, progress=progress)
+        if seed is None:
+            found = self.explainer(rows, progress=progress)
+        else:
+            found = labelled(self.explainer, rows, seed, progress)
         seconds = time.perf_counter() - started - found.stats["compile_seconds"]
         values = found.values.reshape(*found.shape[:2], -1)
         if not np.isfinite(values).all():
