@@ -17,7 +17,7 @@ Reading order:
     sweeps/       many rows part by part, interrupted and resumed, on many machines
     federated/    Shapley values between parties that keep their columns to themselves
     certainty/    how sure an explanation is: judged, compared
-    methods/      the explainers: Explainer, QII, AnchorExplainer, AEC, AmortizedExplainer
+    methods/      the explainers: of values, by gradients, amortised; QII, anchors, AEC
     estimators/   which coalitions are asked, and what their values give: exact or sampled
     games/        v(S) of many instances: what is measured, and how a model is asked for it
     models/       anything callable, or a fitted estimator, as a `Model`

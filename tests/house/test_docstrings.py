@@ -140,6 +140,8 @@ RUNS = {
     "Deegan-Packel": lambda model: xj.QII(
         model, ROWS, outcome="score", quantity="group", members=[True, True, False, False]
     ).explain(index="deegan-packel", threshold=0.1),
+    "gradients": lambda model: xj.GradientExplainer(model, ROWS)(ROWS),
+    "gradients, drawn": lambda model: xj.GradientExplainer(model, ROWS, samples=4)(ROWS),
     "AEC": lambda model: xj.AEC().fit(ROWS[:, :2], [0, 1, 1, 0]).explanation_,
 }
 

@@ -25,6 +25,8 @@ QUESTION = (
     "selected_output",
     "player_columns",
     "method",
+    "path",
+    "steps",
     "quantity",
     "link",
     "index_weights",

@@ -19,7 +19,7 @@ from xaijax.games.measure.replacement import Baseline
 from xaijax.methods.fingerprint import digest_of
 from xaijax.models import Model
 from xaijax.sweeps.inputs import digest_of_rows
-from xaijax.sweeps.of_model import near, of_model
+from xaijax.sweeps.of_model import near, of_model, of_pair
 from xaijax.tables.rows import rows_of
 
 FREE = ("batch_size", "max_memory", "devices", "tile")  # arguments that change no value
@@ -42,7 +42,8 @@ def method_of(explainer: object) -> Callable[..., Any]:
             return getattr(explainer, name)
     raise InputTypeError(
         f"explainer is a {type(explainer).__name__}, which has no answer for each row. Give an "
-        "Explainer, FederatedExplainer, QII of an individual quantity or AnchorExplainer."
+        "Explainer, GradientExplainer, FederatedExplainer, QII of an individual quantity or "
+        "AnchorExplainer."
     )
 
 
@@ -86,10 +87,17 @@ def question_of(
         "method": type(explainer).__name__,
         "arguments": told,
         "options": {name: described(one) for name, one in asked.items()},
-        "model": None if model is None else of_model(model, first, described),
+        "model": _model(model, first),
         "rows": dict(rows),
         "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }
+
+
+def _model(model: Any, first: Any) -> dict[str, Any] | None:
+    """The fields of an explainer's model, or of its two halves."""
+    if isinstance(model, tuple):
+        return of_pair(*model, described)
+    return None if model is None else of_model(model, first, described)
 
 
 def _with_defaults(function: Any, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -293,6 +293,12 @@ def test_it_travels_and_is_swept(tmp_path):
     np.testing.assert_array_equal(there.values, here.values)
     run = xj.sweep(explainer, X, tmp_path / "run", rows_per_part=3)
     np.testing.assert_allclose(run.explanation().values, here.values, **TOLERANCE)
+    pair = xj.GradientExplainer((embed, xj.as_model(head, HEAD)), START, path="integrated")
+    run = xj.sweep(pair, IDS, tmp_path / "tokens", rows_per_part=3)
+    np.testing.assert_allclose(run.explanation().values, pair(IDS).values, **TOLERANCE)
+    other = lambda params, ids: -embed(params, ids), xj.as_model(head, HEAD)  # another embedding
+    with pytest.raises(xj.InputError, match="embed"):
+        xj.sweep(xj.GradientExplainer(other, START, path="integrated"), IDS, tmp_path / "tokens")
     here.save(tmp_path / "one.npz")
     assert xj.load(tmp_path / "one.npz").kind == "expected_gradients"
     joined = xj.merge([explainer(X[:3]), explainer(X[3:])])

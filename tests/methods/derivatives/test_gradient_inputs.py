@@ -158,6 +158,9 @@ def test_models_without_slopes():
     with pytest.warns(xj.XaiWarning, match="all gradients are 0"):
         found = xj.GradientExplainer(steps, DONORS)(X)
     assert np.abs(found.stats["completeness"]).max() > 0.1
+    logs = xj.as_model(lambda rows: jnp.log(rows).sum(axis=1))
+    with pytest.raises(xj.ModelOutputError, match="returned -inf for X row 1"):
+        xj.GradientExplainer(logs, np.ones((1, 3)))(np.array([[1.0, 1, 1], [1, 0, 1]]))
     roots = xj.as_model(lambda rows: jnp.sqrt(rows).sum(axis=1) * 1.0)
     with pytest.raises(xj.ModelOutputError, match="gradients of X row 1 are not finite"):
         xj.GradientExplainer(roots, np.zeros((1, 3)))(np.array([[1.0, 1, 1], [1, 0, 1]]))

@@ -38,6 +38,7 @@ from xaijax.methods.derivatives.gradients.record import Answer, Asked, explanati
 from xaijax.methods.derivatives.gradients.run import Run, base_answers, base_rows
 from xaijax.methods.derivatives.gradients.sizes import PASSES, sizes_of
 from xaijax.methods.derivatives.gradients.slopes import (
+    refuse_answers,
     refuse_findings,
     refuse_host,
     refuse_model,
@@ -199,16 +200,19 @@ class GradientExplainer:
         if names is not None:
             refuse_columns(names, run.outputs)
         self._tell_long(run, len(work))
+        allowed = self.model.nonfinite == "propagate"
         with progress_bar(progress, len(work) * run.lines.rows, "gradients") as bar:
             full = run.answers(work.codes)
-            base = np.broadcast_to(base_answers(run, work), full.shape)
+            refuse_answers(full, "X row", allowed)
+            start = base_answers(run, work)
+            refuse_answers(start, "the background as seen from X row", allowed)
+            base = np.broadcast_to(start, full.shape)
             if outputs is not None:
                 work = _with_column(work, largest(full) if names is None else names, run.outputs)
                 assert work.column is not None
                 place = work.column[:, None].astype(np.int64)
                 full, base = (np.take_along_axis(one, place, axis=1) for one in (full, base))
             values, variances = run.values(work, bar.update)
-        allowed = self.model.nonfinite == "propagate"
         refuse_not_finite(values, allowed)
         warn_of_steps(values, full - base)
         answer = Answer(values, variances, full, base)

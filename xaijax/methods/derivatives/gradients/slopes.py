@@ -68,6 +68,17 @@ def refuse_findings(model: AskedModel, findings: Findings) -> None:
         )
 
 
+def refuse_answers(answers: np.ndarray, of: str, allowed: bool) -> None:
+    """Raise ModelOutputError for answers [M, K] that are not finite; of: "X row", say."""
+    wrong = np.flatnonzero(~np.isfinite(answers).all(axis=1))
+    if len(wrong) and not allowed:
+        found = answers[wrong[0]][~np.isfinite(answers[wrong[0]])][0]
+        raise ModelOutputError(
+            f"the model returned {found} for {of} {int(wrong[0])}. Mend the model, or say "
+            'nonfinite="propagate" in as_model.'
+        )
+
+
 def refuse_not_finite(values: np.ndarray, allowed: bool) -> None:
     """Raise ModelOutputError for values [N, ..] that are not finite."""
     wrong = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
