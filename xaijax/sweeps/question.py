@@ -76,7 +76,11 @@ def question_of(
 ) -> dict[str, Any]:
     """The fields that make two runs one; first: some rows, which the model is asked for."""
     given = _with_defaults(type(explainer), made_of(explainer))
-    model = given.pop("model", None)
+    model, of_whole = given.pop("model", None), None
+    if isinstance(model, tuple):  # two halves
+        of_whole = of_pair(*model, described)
+    elif model is not None:
+        of_whole = of_model(model, first, described)
     told = {
         name: _hidden(one) if name in ROWS else described(one)
         for name, one in given.items()
@@ -87,17 +91,10 @@ def question_of(
         "method": type(explainer).__name__,
         "arguments": told,
         "options": {name: described(one) for name, one in asked.items()},
-        "model": _model(model, first),
+        "model": of_whole,
         "rows": dict(rows),
         "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }
-
-
-def _model(model: Any, first: Any) -> dict[str, Any] | None:
-    """The fields of an explainer's model, or of its two halves."""
-    if isinstance(model, tuple):
-        return of_pair(*model, described)
-    return None if model is None else of_model(model, first, described)
 
 
 def _with_defaults(function: Any, given: Mapping[str, Any]) -> dict[str, Any]:
