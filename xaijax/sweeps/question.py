@@ -96,7 +96,8 @@ def question_of(
 def _model(model: Any, first: Any) -> dict[str, Any] | None:
     """The fields of an explainer's model, or of its two halves."""
     if isinstance(model, tuple):
-        return of_pair(*model, described)
+        embed, head = model
+        return of_pair(embed, head, described)
     return None if model is None else of_model(model, first, described)
 
 
