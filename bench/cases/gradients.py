@@ -227,8 +227,10 @@ class Peers:
         """
         own, seconds, ours = self.network, [], []
         with Worker(python, HERE / "peers" / "gradients_worker.py") as worker:
-            rows = {"X": own.X, "background": own.background}
-            told = worker.call("prepare", **rows, **own.layers)[1]["told"]
+            prepared = worker.call(
+                "prepare", options={}, X=own.X, background=own.background, **own.layers
+            )
+            told = prepared[1]["told"]
             worker.call(name, options=options | {"count": 2})  # a warm-up
             answer: Any = None
             for turn in range(own.rounds):

@@ -78,7 +78,8 @@ def question_of(
     given = _with_defaults(type(explainer), made_of(explainer))
     model, of_whole = given.pop("model", None), None
     if isinstance(model, tuple):  # two halves
-        of_whole = of_pair(*model, described)
+        embed, head = model
+        of_whole = of_pair(embed, head, described)
     elif model is not None:
         of_whole = of_model(model, first, described)
     told = {

@@ -33,8 +33,16 @@ class Space(Protocol):
     """Where lines run."""
 
     entries: tuple[int, ...]  # codes whose numbers each array of `lift` holds
-    pulls: bool  # whether `lift` is affine, and slopes are taken back through it
-    name: str | None  # for `stats["structure"]`
+
+    @property
+    def pulls(self) -> bool:
+        """Whether `lift` is affine, and slopes are taken back through it."""
+        ...
+
+    @property
+    def name(self) -> str | None:
+        """For `stats["structure"]`."""
+        ...
 
     @property
     def key(self) -> Any:
