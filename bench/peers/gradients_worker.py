@@ -101,7 +101,9 @@ def _measured(run):
 
 
 def _status(name):
-    return float(re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None, name
+    return float(found[1]) * 1024
 
 
 if __name__ == "__main__":

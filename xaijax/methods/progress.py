@@ -18,9 +18,7 @@ with warnings.catch_warnings():
 
 def progress_bar(progress: Any, total: int, counted: str = "model rows", unit: str = "row") -> tqdm:
     """A bar over `total`; progress None: in a terminal or notebook once a run takes a while."""
-    if progress is not None and not isinstance(progress, bool):
-        raise InputTypeError(f"progress must be None, True or False, got {progress!r}.")
-    shown = progress
+    shown = read_progress(progress)
     if shown is None:
         shown = sys.stderr.isatty() or "ipykernel" in sys.modules
     return tqdm(
@@ -31,3 +29,10 @@ def progress_bar(progress: Any, total: int, counted: str = "model rows", unit: s
         disable=not shown,
         delay=0.5 if progress is None else 0,
     )
+
+
+def read_progress(progress: Any) -> bool | None:
+    """The argument, checked."""
+    if progress is not None and not isinstance(progress, bool):
+        raise InputTypeError(f"progress must be None, True or False, got {progress!r}.")
+    return progress

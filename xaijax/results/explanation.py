@@ -53,8 +53,9 @@ class Explanation:
         exact: bool. Whether no error is left by draws or by a random model; True by default.
         kind: str. The index: "shapley" (the default), "banzhaf" and "size <= k" (with ", not
             normalised" where so) of `Explainer` and `QII`; "semivalue" of `Explainer`; "unary",
-            "deegan-packel" and "Pr[S]" of `QII`; "aec" of `AEC`; "integrated_gradients" and
-            "expected_gradients" of `GradientExplainer`, which are no index.
+            "deegan-packel" and "Pr[S]" of `QII`; "aec" of `AEC`; "amortized" of
+            `AmortizedExplainer`; "integrated_gradients" and "expected_gradients" of
+            `GradientExplainer`, which are no index.
         stats: mapping. What the run did and cost: model rows, seconds, seed and more.
             docs/results.md lists every key. An array whose first axis has N entries ("exact_rows",
             "dof") has one entry for each instance, and is sliced and merged with the instances.

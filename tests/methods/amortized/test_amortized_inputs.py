@@ -36,6 +36,11 @@ quiet = pytest.mark.filterwarnings(
             xj.InputError,
             "never replaced",
         ),
+        (
+            {"explainer": xj.Explainer(MODEL, X, players=np.zeros((60, 3), int))},
+            xj.InputError,
+            "of each instance",
+        ),
         ({"hidden": (8, 0)}, xj.InputError, "hidden must be at least 1"),
         ({"hidden": (8, 2.5)}, xj.InputTypeError, "hidden must be a whole number"),
         ({"hidden": 8}, xj.InputTypeError, "hidden must be widths"),
@@ -68,6 +73,7 @@ def test_bad_arguments(options, error, text):
             xj.InputError,
             "other background rows",
         ),
+        ({"progress": 1}, xj.InputTypeError, "progress must be"),
         ({"epochs": 3}, xj.InputTypeError, "no keyword 'epochs'"),
         ({"X": X[0]}, xj.InputError, "X has shape"),
         ({"X": X[:, :2]}, xj.InputError, "rows of shape"),
@@ -109,6 +115,7 @@ def amortized():
         ({"fallback": -0.1}, xj.InputError, "fallback must be a share"),
         ({"fallback": True}, xj.InputTypeError, "fallback must be a share"),
         ({"fallback": "all"}, xj.InputTypeError, "fallback must be a share"),
+        ({"progress": "yes"}, xj.InputTypeError, "progress must be"),
         ({"outputs": 0}, xj.InputTypeError, "no keyword 'outputs'"),
     ],
 )

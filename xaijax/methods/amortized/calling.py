@@ -6,6 +6,7 @@ Letters: N rows, P players, K outputs, n rows that the explainer answers.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from xaijax.methods.amortized.bounds import difficulty
 from xaijax.methods.amortized.fitted import Fitted
 from xaijax.methods.amortized.predictor import Predictor
 from xaijax.methods.amortized.questions import Labels, Question, count_of, rows_at, rows_between
+from xaijax.methods.progress import progress_bar
 
 PIECE = 1 << 14  # rows that are read as numbers together
 
@@ -44,7 +46,8 @@ def answered(
 ) -> Answered:
     """The values of rows as they were read; share: of those that the explainer answers."""
     started = time.perf_counter()
-    values, full, bounds = _by_network(question, fitted, predictor, rows)
+    with progress_bar(progress, count_of(rows), "rows by the network") as bar:
+        values, full, bounds = _by_network(question, fitted, predictor, rows, bar.update)
     here = time.perf_counter() - started
     N = len(values)
     worst = np.sort(np.argsort(-bounds, kind="stable")[: int(share * N + 1e-9)])
@@ -64,7 +67,11 @@ def answered(
 
 
 def _by_network(
-    question: Question, fitted: Fitted, predictor: Predictor, rows: Any
+    question: Question,
+    fitted: Fitted,
+    predictor: Predictor,
+    rows: Any,
+    done: Callable[[int], object],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(values [N, P, K], f(x) [N, K], bounds [N]); beside these, nothing grows with N."""
     N, shape = count_of(rows), fitted.centre.shape
@@ -77,6 +84,7 @@ def _by_network(
         params = predictor.network.params
         values[here], height = predictor.of(params, fitted.line, read, full[here])
         bounds[here] = fitted.quantile * difficulty(height, fitted.ends)
+        done(len(read))
     return values, full, bounds
 
 

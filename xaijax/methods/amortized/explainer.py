@@ -27,6 +27,7 @@ from xaijax.methods.amortized.predictor import Predictor
 from xaijax.methods.amortized.questions import Question, count_of, refuse_other
 from xaijax.methods.amortized.record import explanation, warn_below
 from xaijax.methods.explainer.explainer import Explainer
+from xaijax.methods.progress import read_progress
 from xaijax.results.explanation import Explanation
 
 
@@ -47,7 +48,9 @@ class AmortizedExplainer:
     Args:
         explainer: an `Explainer` of Shapley values. Values that are exact teach best. Sampled ones
             may be as noisy as of one antithetic pair of orders (estimator="permutation" and a
-            small budget): they have no bias, and the network averages noise out.
+            small budget): they have no bias, and the network averages noise out. For labels, rows
+            are sampled in 256 groups by draws of their own, since a network learns the error that
+            all of its labels share.
         hidden: widths of dense layers. Columns of numbers go in standardised; each value of a
             column of 3 to 16 different ones, and each text, has an input of its own; f(x) goes in
             too.
@@ -150,7 +153,7 @@ class AmortizedExplainer:
             InputError, InputTypeError: an argument that is not accepted, before anything is
                 explained. And what a call of the explainer raises.
         """
-        question = self._asked()
+        question, progress = self._asked(), read_progress(progress)
         level = checked_level(confidence, "confidence")
         recipe = read_recipe(steps, batch, learning_rate, self.seed)
         judges = question.best() if judge_by is None else Question(judge_by)
@@ -202,7 +205,7 @@ class AmortizedExplainer:
         """
         found = self._known()
         question, predictor = self._asked(), self._ready()
-        share = read_share(fallback)
+        share, progress = read_share(fallback), read_progress(progress)
         rows = question.read(X)
         self._so_far += count_of(rows)
         warn_below(found, share, self._so_far)

@@ -1,5 +1,8 @@
 """The training loop: Adam with decoupled weight decay, watched by rows that are not trained on.
 
+What is kept is a running mean of the parameters over the last hundred steps or so (Polyak and
+Juditsky 1992): labels are noisy, and so are single steps.
+
 Letters: n training rows, F columns, P players, K outputs.
 """
 
@@ -18,6 +21,7 @@ from xaijax.methods.amortized.predictor import Predictor
 
 CHECKS = 50  # of the validation rows while the network learns
 DECAY = 1e-4  # of the weights, a step at rate 1
+KEPT = 0.99  # of the mean of the parameters, from one step to the next
 WARM = 0.05  # share of the steps in which the rate rises from 0; then it falls along a cosine
 
 
@@ -79,23 +83,25 @@ def learn(
         return jnp.mean(((found - wanted[rows]) / scale) ** 2)
 
     @jax.jit
-    def some(params: Any, state: Any, batches: jax.Array) -> Any:
+    def some(params: Any, state: Any, mean: Any, batches: jax.Array) -> Any:
         def step(carry: Any, rows: jax.Array) -> Any:
-            params, state = carry
+            params, state, mean = carry
             updates, state = optimiser.update(jax.grad(loss)(params, rows), state, params)
-            return (optax.apply_updates(params, updates), state), None
+            params = optax.apply_updates(params, updates)
+            mean = jax.tree.map(lambda m, p: m + (1 - KEPT) * (p - m), mean, params)
+            return (params, state, mean), None
 
-        return jax.lax.scan(step, (params, state), batches)[0]
+        return jax.lax.scan(step, (params, state, mean), batches)[0]
 
     params = predictor.network.params
-    state = optimiser.init(params)
+    state, mean = optimiser.init(params), params
     best, least, met, done = params, validation_error(predictor, params, validation), 0, 0
     for batches in _batches(len(training), recipe):
-        params, state = some(params, state, batches)
+        params, state, mean = some(params, state, mean, batches)
         done += len(batches)
-        error = validation_error(predictor, params, validation)
+        error = validation_error(predictor, mean, validation)
         if error < least:
-            best, least, met = params, error, done
+            best, least, met = mean, error, done
         stepped(len(batches))
     return jax.tree.map(np.asarray, best), met
 
