@@ -163,6 +163,22 @@ def memory(inputs: Path, outputs: Path) -> dict[str, Any]:
     return {"peak": peak, "seconds": explanation.stats["seconds"]}
 
 
+def gradients(inputs: Path, outputs: Path) -> dict[str, Any]:
+    """T33: the same of integrated gradients."""
+    params, arrays = _unpack(inputs)
+    explainer = xaijax.GradientExplainer(
+        xaijax.as_model(forward, params),
+        arrays["background"],
+        path="integrated",
+        steps=int(arrays["steps"]),
+    )
+    X = arrays["X"]
+    explainer(X[:2], progress=False)
+    peak, explanation = _peak_above(lambda: explainer(X, progress=False))
+    np.savez(outputs, values=explanation.values, base_values=explanation.base_values)
+    return {"peak": peak, "seconds": explanation.stats["seconds"]}
+
+
 def stream(inputs: Path, outputs: Path) -> dict[str, Any]:
     """AEC on generated rows that are never held together: its peak, compilation included."""
     with np.load(inputs, allow_pickle=False) as stored:
@@ -210,5 +226,6 @@ def _status(name: str) -> float:
 
 if __name__ == "__main__":
     jobs = {"cold": cold, "jit": jit, "memory": memory, "ready": ready, "stream": stream}
+    jobs |= {"gradients": gradients}
     job = jobs[sys.argv[1]]
     print(json.dumps(job(Path(sys.argv[2]), Path(sys.argv[3]))))

@@ -17,7 +17,7 @@ Reading order:
     sweeps/       many rows part by part, interrupted and resumed, on many machines
     federated/    Shapley values between parties that keep their columns to themselves
     certainty/    how sure an explanation is: judged, compared
-    methods/      the explainers: Explainer, QII, AnchorExplainer, AEC, AmortizedExplainer
+    methods/      the explainers: of values, by gradients, amortised; QII, anchors, AEC
     estimators/   which coalitions are asked, and what their values give: exact or sampled
     games/        v(S) of many instances: what is measured, and how a model is asked for it
     models/       anything callable, or a fitted estimator, as a `Model`
@@ -66,6 +66,9 @@ from xaijax.methods.aec.movement import MovementSteps as MovementSteps
 from xaijax.methods.aec.movement import normalized_movement_rate as normalized_movement_rate
 from xaijax.methods.amortized.explainer import AmortizedExplainer as AmortizedExplainer
 from xaijax.methods.anchors.explainer import AnchorExplainer as AnchorExplainer
+from xaijax.methods.derivatives.gradients.explainer import (
+    GradientExplainer as GradientExplainer,
+)
 from xaijax.methods.derivatives.shapley_values import shapley_values as shapley_values
 from xaijax.methods.explainer.explainer import Explainer as Explainer
 from xaijax.methods.loading import load as load

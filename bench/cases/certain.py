@@ -5,11 +5,12 @@ Letters: N instances, P players, B background rows, D pairs of a pool, R runs.
 
 from __future__ import annotations
 
-import functools
 import math
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from unittest import mock
 
 import jax
@@ -23,7 +24,9 @@ import xaijax
 from bench.cases.exact import network
 from bench.frame import Agreement, Case, Figure, Outcome, Several, Size
 from bench.models import forward
+from xaijax.estimators.contenders import Further, few, to_end
 from xaijax.estimators.result import Result
+from xaijax.estimators.stopping import contest as contest_module
 from xaijax.estimators.stopping import top as rule_module
 from xaijax.estimators.stopping.rule import Look
 from xaijax.estimators.stopping.top import Top
@@ -39,7 +42,7 @@ def stops(most: int) -> list[int]:
     return [d for d in sorted([*doubled, *(12 << i for i in range(20))]) if d < most] + [most]
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def estimates(f: Callable[..., jax.Array], x: jax.Array, background: jax.Array, orders: jax.Array):
     """What each order and its reverse say of the values, by the definition; [D, P]."""
     P = len(x)
@@ -96,17 +99,19 @@ class Certain:
         P = self.X.shape[1]
         found = self._library(P)
         pairs, sure = found.stats["pairs"], found.stats["certain"]
+        # In pairs of all players: where only the contenders are asked a pair costs less.
+        spent = found.stats["coalitions"] / (2 * (P - 1))
         # As many pairs for all as SHARE of the instances need, or all that came so far.
         share = min(SHARE, float(sure.mean()))
         waited = np.sort(np.where(sure, pairs, np.inf))
         fixed = waited[max(0, math.ceil(share * len(waited)) - 1)]
         fixed = fixed if np.isfinite(fixed) else float(self.most)
-        mean = float(np.minimum(pairs, fixed).mean())
+        mean = float(spent.mean())
         # One look at a number that is fixed needs less: by the square of the quantiles' quotient.
         alpha = (1 - CONFIDENCE) / rule_module.shared_by(K, P, 1)
         looked = rule_module.time_uniform_quantile(int(fixed), alpha, two_sided=False)
         once = fixed * (float(stats.t.isf(alpha, fixed - 1)) / looked) ** 2
-        false, peeked, means = self._judged()
+        false, peeked, means, errors = self._judged()
         return Outcome(
             (
                 Figure("fixed / mean model rows", once / mean, 5, 10, better="more"),
@@ -116,42 +121,56 @@ class Certain:
             ),
             agreements=(
                 Agreement("false claims", false, 0.05, FALSE),
-                self._agreement(found, means),
+                self._agreement(found, means, errors),
             ),
             notes=(
                 f"{len(self.X)} instances, at most {self.most:,} pairs of "
-                f"{2 * (P - 1) * len(self.background):,} model rows each; {mean:,.0f} in the mean, "
-                f"{once:,.0f} where all have the same number and are looked at once",
+                f"{2 * (P - 1) * len(self.background):,} model rows each; in the mean as many rows "
+                f"as of {mean:,.0f}; {once:,.0f} where all have the same number and are looked at "
+                "once",
                 f"false claims of {self.pooled * self.runs:,} runs of at most {self.drawn:,} "
                 f"pairs, which draw from {self.pool:,} of each of {self.pooled} instances",
             ),
-            details={"pairs": pairs.tolist(), "certain": sure.tolist()},
+            details={"pairs": pairs.tolist(), "spent": spent.tolist(), "certain": sure.tolist()},
         )
 
-    def _judged(self) -> tuple[float, float, np.ndarray]:
-        """(false claims, those of peeking, the pools' means): shares of all runs."""
+    def _judged(self) -> tuple[float, float, np.ndarray, np.ndarray]:
+        """(false claims, those of peeking, the pools' means and their errors): shares of runs."""
         rule, rng = Top(K, CONFIDENCE), np.random.default_rng(0)
         orders = np.argsort(rng.random((self.pool, self.X.shape[1])), axis=1)
-        false, peeked, means = [], [], []
+        false, peeked, means, errors = [], [], [], []
         for x in self.X[: self.pooled]:
             own = estimates(
                 self.f, jnp.asarray(x), jnp.asarray(self.background), jnp.asarray(orders)
             )
             pool = np.asarray(own, np.float64)
             means.append(pool.mean(axis=0))
+            errors.append(pool.std(axis=0, ddof=1) / np.sqrt(self.pool))
             drawn = pool[rng.integers(0, self.pool, size=(self.runs, self.drawn))]
             false.append(self._wrong(rule, drawn, means[-1]))
-            with mock.patch.object(rule_module, "time_uniform_quantile", _one_look):
+            with (
+                mock.patch.object(rule_module, "time_uniform_quantile", _one_look),
+                mock.patch.object(contest_module, "time_uniform_quantile", _one_look),
+            ):
                 peeked.append(self._wrong(rule, drawn, means[-1]))
-        return float(np.mean(false)), float(np.mean(peeked)), np.stack(means)
+        return float(np.mean(false)), float(np.mean(peeked)), np.stack(means), np.stack(errors)
 
     def _wrong(self, rule: Top, drawn: np.ndarray, truth: np.ndarray) -> float:
         """The share of runs [R, D, P] with a claim that is false."""
-        wrong, left = 0, np.arange(len(drawn))
-        for D in stops(self.drawn):
-            some = drawn[left, :D]
-            met = rule.met(_look(some))
-            wrong += int((met & ~_same(some.mean(axis=1), truth)).sum())
+        wrong, left, checks = 0, np.arange(len(drawn)), stops(self.drawn)
+        for D in checks:
+            look = _look(drawn[left, :D])
+            undecided = rule.undecided(look)
+            met = ~undecided.any(axis=1)
+            wrong += int((met & ~_same(look.result.values[..., 0], truth)).sum())
+            alone = np.flatnonzero(few(undecided, D))
+            further = Further([stop for stop in checks if stop > D], sys.maxsize, 0, 0)
+            if len(alone) and further.stops:
+                own = partial(_asked, drawn[left[alone]])
+                ended = to_end(rule, look, alone, own, further)
+                assert ended is not None
+                wrong += int((ended.met & ~_same(ended.values[..., 0], truth)).sum())
+                met[alone] = True  # over
             left = left[~met]
             if not len(left):
                 break
@@ -165,15 +184,24 @@ class Certain:
             warnings.simplefilter("ignore", xaijax.XaiWarning)
             return explain(self.X, top=K, confidence=CONFIDENCE, progress=False)
 
-    def _agreement(self, found: xaijax.Explanation, means: np.ndarray) -> Agreement:
+    def _agreement(
+        self, found: xaijax.Explanation, means: np.ndarray, errors: np.ndarray
+    ) -> Agreement:
         """The library's values are those of the pool, to six standard errors of both."""
         found, tiny = found[: self.pooled], 1e-5 * np.abs(means).max()
         assert found.std_errors is not None
-        shrink = np.sqrt(1 + found.stats["pairs"] / self.pool)[:, None]
-        far = np.abs(found.values - means) / (found.std_errors * shrink + tiny)
+        far = np.abs(found.values - means) / (np.hypot(found.std_errors, errors) + tiny)
         # Of few pairs the standard error itself is uncertain: Student's 6 sigma at 11 degrees.
         limit = float(stats.t.isf(stats.norm.sf(6), 11))
         return Agreement("values / standard errors", float(far.max()), limit, "draws")
+
+
+def _asked(
+    drawn: np.ndarray, some: np.ndarray, who: np.ndarray, first: int, stop: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """What pairs [R, D, P] say of a few players; see `contenders.Ask`."""
+    own = np.take_along_axis(drawn[some, first:stop], who[:, None], axis=2)
+    yield own[..., None], np.zeros(len(some))
 
 
 def _one_look(count: int, alpha: float, two_sided: bool) -> float:
@@ -213,7 +241,7 @@ def setup(size: Size) -> Several:
     else:
         problem, N = network(24, 10, (64, 256, 128, 1)), 24
         numbers = 4_096, 10, 256, 256, 500
-    of_network = functools.partial(forward, problem.params)
+    of_network = partial(forward, problem.params)
     digit, images, others = _digits(size)
     return Several(
         {

@@ -3,6 +3,7 @@
 Reading order:
 
     structures/     what a model's known structure lets be computed without asking its rows
+    gradients/      derivatives with respect to rows: integrated and expected gradients
     rules/          the searches of Anchors, the bandits inside them, and the rows that rules draw
     engine/         hybrid rows made on the device, the loops that ask a model, sums of its answers
     games/          the mathematics of coalitions: semivalues, simple games, seeded orders and sets

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.estimators.contenders import Further, few, to_end
 from xaijax.estimators.result import Result
 from xaijax.estimators.stopping.rule import Look
 
@@ -38,3 +39,35 @@ def stopped(rule: Any, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nd
         if not len(left):
             break
     return values, met, pairs
+
+
+def contended(rule: Any, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(values where each run stops, whether it was met, whether it ended with a few players alone).
+
+    As `stopped`, but runs that hang on a few players ask these alone from there on.
+    """
+    values, met = drawn.mean(axis=1), np.zeros(len(drawn), bool)
+    alone, left = np.zeros(len(drawn), bool), np.arange(len(drawn))
+    stops = [stop for stop in STOPS if stop <= drawn.shape[1]]
+    for D in stops:
+        look = look_at(drawn[left, :D])
+        undecided = rule.undecided(look)
+        values[left], met[left] = look.result.values, ~undecided.any(axis=1)
+        goes_on = undecided.any(axis=1)
+        chosen = np.flatnonzero(few(undecided, D))
+        further = Further([stop for stop in stops if stop > D], 1 << 40, 0, 0)
+        if len(chosen):
+            own = drawn[left[chosen]]
+
+            def ask(some, who, first, stop, own=own):
+                pairs = own[some, first:stop]
+                yield np.take_along_axis(pairs, who[:, None, :, None], axis=2), np.zeros(len(some))
+
+            ended = to_end(rule, look, chosen, ask, further)
+            assert ended is not None
+            values[left[chosen]], met[left[chosen]] = ended.values, ended.met
+            alone[left[chosen]], goes_on[chosen] = True, False
+        left = left[goes_on]
+        if not len(left):
+            break
+    return values, met, alone

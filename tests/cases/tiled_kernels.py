@@ -15,6 +15,7 @@ from structured_kernels import after_layer, averaging, dense_layer, f32, i32, li
 from xaijax_kernels.engine.reduce import reduce_pairs, reduce_pieces
 from xaijax_kernels.engine.seeds import runs_of_tile
 from xaijax_kernels.engine.tiles import TileShape, Traced, over_tiles, run_tiles
+from xaijax_kernels.gradients.lines import LineShape, line_values
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects
 from xaijax_kernels.rules.pulls import PullShape, run_pulls
 from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
@@ -79,6 +80,7 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
         ),
     )
     yield from pulls(mesh, split, T)
+    yield from lines(mesh, split, T)
     yield from averaging(mesh, split, T)
     yield from listing(mesh, split, T)
     walk = WalkShape(P, 2, 3, 4, K, "float32")
@@ -110,6 +112,35 @@ def pool_and_subjects() -> tuple[Pool, Subjects]:
     bins = i32(P, V), i32(P, V)
     pool = Pool(f32(B, P, 1), i32(D), i32(B, P), i32(P, B), *bins, f32(P + 1, B), i32(P + 1, B))
     return pool, Subjects(f32(N, P, 1), i32(N, P), f32(N, K))
+
+
+def lines(
+    mesh: Any, split: Callable[[Any], Any], T: int
+) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    """Gradients along lines: by quadrature, drawn, of one output each, from a donor of each."""
+    n, D, places = 3, 4, 5
+
+    def codes(params: Any, rows: jax.Array) -> jax.Array:
+        return rows
+
+    def joined(params: Any, rows: jax.Array) -> jax.Array:
+        return rows @ params[0] + params[1][None]
+
+    def after(params: Any, hidden: jax.Array) -> jax.Array:
+        return jnp.tanh(hidden) @ params[2]
+
+    shape = LineShape(n, D, places, P, K, (P,))
+    whole = (codes, network, shape), (None, None, f32(2, D, P))
+    groups = LineShape(n, D, places, 2, K, (P,), pairs=True)
+    drawn = (codes, network, groups), (i32(P), None, f32(2, D, P))
+    own = LineShape(n, 1, places, P, K, (P,), pulls=True, own=True, chosen=True)
+    behind = (joined, after, own), (split(i32(T, n, P)), split(i32(T, n)), split(f32(T, n, P)))
+    for (lift, head, one), (owner, column, donors) in (whole, drawn, behind):
+        run = partial(line_values, lift, head, one, mesh)
+        at = (f32(2, one.donors, places),) * 2
+        counts = split(i32(mesh.size)), i32()
+        arguments = NETWORK, split(f32(T, n, P)), donors, *at, owner, column, *counts
+        yield "line_values", run, arguments
 
 
 def pulls(

@@ -123,10 +123,9 @@ RUNS = {
     "tolerance": lambda model: xj.Explainer(
         model, ROWS, estimator="kernel", budget=6, tolerance=9.0, weights=[1, 2, 3, 4]
     )(ROWS),
-    "amortized": lambda model: (
-        xj.AmortizedExplainer(xj.Explainer(model, ROWS), (4,))
-        .fit(np.resize(ROWS, (40, 3)), judge=9, steps=2)(ROWS)
-    ),
+    "amortized": lambda model: xj.AmortizedExplainer(xj.Explainer(model, ROWS), (4,)).fit(
+        np.resize(ROWS, (40, 3)), judge=9, steps=2
+    )(ROWS),
     "federated": lambda model: xj.FederatedExplainer(model, ROWS, {"guest": [0]})(ROWS),
     "wls": lambda model: xj.FederatedExplainer(
         model, ROWS, {"guest": [0]}, reference="median", estimator="wls"
@@ -141,6 +140,8 @@ RUNS = {
     "Deegan-Packel": lambda model: xj.QII(
         model, ROWS, outcome="score", quantity="group", members=[True, True, False, False]
     ).explain(index="deegan-packel", threshold=0.1),
+    "gradients": lambda model: xj.GradientExplainer(model, ROWS)(ROWS),
+    "gradients, drawn": lambda model: xj.GradientExplainer(model, ROWS, samples=4)(ROWS),
     "AEC": lambda model: xj.AEC().fit(ROWS[:, :2], [0, 1, 1, 0]).explanation_,
 }
 

@@ -17,6 +17,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NEED_DATA = {
     "aec",
     "anchors",
+    "derivatives",
     "federated",
     "how_sure",
     "interactions",
@@ -73,8 +74,8 @@ def read(path: Path):
 
 
 def test_there_are_notebooks():
-    wanted = {"aec", "anchors", "federated", "how_sure", "images", "interactions", "networks"}
-    assert wanted | {"qii", "tokens"} <= {path.stem for path in NOTEBOOKS}
+    wanted = {"aec", "anchors", "derivatives", "federated", "how_sure", "images", "interactions"}
+    assert wanted | {"networks", "qii", "tokens"} <= {path.stem for path in NOTEBOOKS}
 
 
 @pytest.mark.slow

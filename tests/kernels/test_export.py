@@ -49,6 +49,7 @@ from xaijax_kernels.engine.seeds import runs_of_tile, slots_of
 from xaijax_kernels.engine.tables import put
 from xaijax_kernels.games.differentiable import exact, over_orders
 from xaijax_kernels.games.semivalues import semivalue, shapley_weights
+from xaijax_kernels.gradients.front import back, front
 from xaijax_kernels.rules.perturbed_rows import Space, mixed, perturbed, place_of
 from xaijax_kernels.rules.pulls import filled, pack_bits
 
@@ -97,6 +98,9 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     wide = (f32(P, 8), f32(8), f32(8, LEAST_COLUMNS))
     trace = jax.make_jaxpr(network)(wide, f32(R, P))
     yield "one_output", partial(one_output, trace), (wide, f32(R, P), i32(R))
+    yield "front", partial(front, trace), (wide, f32(2 * R + 1, P))
+    hidden = (f32(R, 8),)  # what follows the bias is no front
+    yield "back", partial(back, trace), (wide, hidden)
     yield "put", put, (f32(8 * R, K), f32(4, R, K), i32(4), i32())
     named = Space(P, "own", listed=True, named=True)
     arguments = (*pool_and_subjects(), i32(S, 4 + P + 3))

@@ -4,6 +4,7 @@ Reading order:
 
     large_pairs         whether so few coalitions were asked that no large pair was looked for
     driver              the loop of the sampled estimators; each instance stops by a rule
+    contenders          the few players on which a claim hangs, asked alone from then on
     stopping/           the rules: what has been sampled enough, however often it is looked at
     estimator           `Estimator`: what a sampled estimator is, a module with these functions
     permutation         marginal contributions along random orders, or around random coalitions

@@ -17,6 +17,7 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.estimators import kernel, pairs, permutation, unbiased_pairs
+from xaijax.estimators.contenders import Ended, Further, contested, few
 from xaijax.estimators.estimator import Estimator
 from xaijax.estimators.result import Result
 from xaijax.estimators.stopping.rule import Look, Rule
@@ -47,6 +48,14 @@ class Sampled:
     pairs: np.ndarray  # int64 [n], units drawn
     met: np.ndarray  # bool [n], what the rule said at the last check; False without a rule
     checks: np.ndarray  # int64 [n], that there may have been, if the budget was used up
+    whole: np.ndarray  # int64 [n], units of which every player was asked
+
+    def take(self, left: np.ndarray, ended: Ended) -> None:
+        """What came of some of the instances `left` whose contenders alone were asked."""
+        at = left[ended.rows]
+        self.values[at], self.std_errors[at] = ended.values, ended.std_errors
+        self.coalitions[at], self.pairs[at] = ended.coalitions, ended.pairs
+        self.met[at], self.span[at] = ended.met, np.maximum(self.span[at], ended.span)
 
 
 def default_budget(P: int) -> int:
@@ -142,14 +151,16 @@ class _Drawn:
         """checks: while the number of units doubles; 0: one at the end."""
         self.method, self.most = method, budget
         units = method.units(P, index, budget)
-        self.stops = [units]
-        if checks:
-            least = method.first_stop(P)
-            steps = [least << i for i in range(64)]
-            if checks == 2:  # the half way, which is no further than the first of the next doubling
-                steps = sorted([*steps, *(3 * step // 2 for step in steps)])
-            self.stops = [s for s in steps if s < units] + [units]
+        least = method.first_stop(P)
+        steps = [least << i for i in range(48)]
+        if checks == 2:  # the half way, which is no further than the first of the next doubling
+            steps = sorted([*steps, *(3 * step // 2 for step in steps)])
+        self.steps = steps if checks else []
+        self.stops = [s for s in self.steps if s < units] + [units]
         self.independent = method.independent()
+        # Of orders the coalitions of a few players are told apart; `index` is one of players then.
+        self.orders = method is permutation and getattr(index, "draws_orders", False)
+        self.seed = seed
         self._state = method.init(P, index, budget, seed)
         self._kept: list[tuple[Any, np.ndarray]] = []
         self.walks = walks and method.walks(index)
@@ -181,6 +192,7 @@ def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule | None) -> 
         np.zeros(n, np.int64),
         np.zeros(n, bool),
         np.full(n, len(drawn.stops)),
+        np.zeros(n, np.int64),
     )
     left = np.arange(n)  # instances that go on
     moves = game.moves(rows)
@@ -206,17 +218,27 @@ def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule | None) -> 
         # One number an instance: that of the output whose errors are known least.
         out.dof[left], out.coalitions[left] = result.dof.min(axis=1), values.shape[1]
         out.span[left] = _span(values, out.base[left])
-        out.pairs[left] = state.pairs
+        out.pairs[left] = out.whole[left] = state.pairs
         if rule is None:
             continue
         own = partial(_estimates, state, values, *ends) if drawn.independent else None
         resolution = resolution_of(game, out.base[left], out.span[left])
         low, high = _extremes(values, *ends)
         look = Look(number, len(drawn.stops), state.pairs, result, low, high, resolution, own)
-        met = out.met[left] = rule.met(look)
-        if last or met.all():
+        undecided = rule.undecided(look)
+        goes_on = undecided.any(axis=1)
+        out.met[left] = ~goes_on
+        if drawn.orders and not last:
+            chosen = np.flatnonzero(few(undecided, state.pairs))
+            stops = [s for s in drawn.steps if s > state.pairs]
+            further = Further(stops, drawn.most, values.shape[1], drawn.seed)
+            own = rows[left], out.base[left]
+            for ended in contested(game, rule, look, chosen, *own, further):
+                out.take(left, ended)
+                goes_on[ended.rows] = False
+        if last or not goes_on.any():
             break
-        left, values = left[~met], values[~met]
+        left, values = left[goes_on], values[goes_on]
     return out
 
 

@@ -28,6 +28,7 @@ from xaijax.games.measure.quantity import Quantity
 from xaijax.games.ways import choose
 from xaijax.games.ways.choose import SemivalueWay
 from xaijax.games.ways.listed import Masks, WithWhole
+from xaijax.games.ways.own_lists import own_list_means
 from xaijax.games.ways.tables import full_tables
 from xaijax.games.ways.totals import Stretch, Totals, Weights
 from xaijax.tables.table import Table
@@ -262,6 +263,17 @@ class Game:
                 self.structure = way.structure or self.structure
                 return self._measured(means, C, lambda c: asked[c : c + 1][0])
         raise AssertionError("the last way takes all instances")
+
+    def own_values(self, masks: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """v(S) for coalitions of which each instance has its own; float64 [n, C, K].
+
+        masks: bool [n, C, P], True = kept, of the instances `rows` [n]. Of games without groups.
+        """
+        C = masks.shape[1]
+        if self.quantity.reads_full:
+            masks = np.concatenate([masks, np.ones_like(masks[:, :1])], axis=1)
+        means = own_list_means(self.ask, rows, masks, self.outputs)
+        return self._measured(means, C, lambda c: masks[0, c])
 
     @property
     def _same_without_x(self) -> bool:

@@ -6,7 +6,7 @@ Reading order:
     amortized/     `AmortizedExplainer`: a network that has learned what an explainer answers
     qii/           `QII`: how much inputs influence decisions, by four axes
     explainer/     `Explainer`: Shapley, Banzhaf and other semivalues of a model's answers
-    derivatives/   `shapley_values`: values as a pure function, that losses can hold
+    derivatives/   values in losses, `shapley_values`, and by slopes, `GradientExplainer`
     anchors/       `AnchorExplainer`: rules that hold a prediction
     aec/           `AEC`: a ranking of columns that asks no model
     fingerprint    what values are relative to, told apart so that `merge` joins one question only

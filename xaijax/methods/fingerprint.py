@@ -57,6 +57,16 @@ def model_fingerprint(game: Game) -> str | None:
     return model.mark(probed.findings) if model.backend == "host" else _of_model(probed)
 
 
+def donors_fingerprint(replacement: Replacement) -> str:
+    """The same of donors and their weights alone."""
+    return _of_donors(replacement).hexdigest()
+
+
+def probed_fingerprint(probed: Probed) -> str | None:
+    """The same as `model_fingerprint`, of a model in JAX."""
+    return _of_model(probed)
+
+
 def digest_of(value: Any) -> str:
     """32 hexadecimal digits of a function, an array or plain values, as in `fingerprint`."""
     digest = hashlib.blake2b(digest_size=16)

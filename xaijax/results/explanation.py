@@ -54,7 +54,8 @@ class Explanation:
         kind: str. The index: "shapley" (the default), "banzhaf" and "size <= k" (with ", not
             normalised" where so) of `Explainer` and `QII`; "semivalue" of `Explainer`; "unary",
             "deegan-packel" and "Pr[S]" of `QII`; "aec" of `AEC`; "amortized" of
-            `AmortizedExplainer`.
+            `AmortizedExplainer`; "integrated_gradients" and "expected_gradients" of
+            `GradientExplainer`, which are no index.
         stats: mapping. What the run did and cost: model rows, seconds, seed and more.
             docs/results.md lists every key. An array whose first axis has N entries ("exact_rows",
             "dof") has one entry for each instance, and is sliced and merged with the instances.

@@ -25,6 +25,8 @@ QUESTION = (
     "selected_output",
     "player_columns",
     "method",
+    "path",
+    "steps",
     "quantity",
     "link",
     "index_weights",
@@ -263,7 +265,7 @@ def _stats(part: AnyPart, parts: Sequence[AnyPart]) -> Mapping[str, Any]:
         added["exact_rows"] = np.full(len(part), part.exact)
     if any("dof" in one.stats for one in parts):
         added["dof"] = np.full(len(part), np.inf)  # exact, or none was said: the normal quantile
-    for name in ("coalitions", "pairs"):
+    for name in ("coalitions", "pairs", "whole_pairs"):
         if part.exact and any(name in one.stats for one in parts):
             added[name] = np.zeros(len(part), np.int64)
     asked = any("certain" in one.stats for one in parts)

@@ -66,7 +66,7 @@ def sure_of(explained: Explained | Interacting) -> str:
     if explained.exact:
         return f"exact{untold}"
     if errors is None:
-        return f"not exact, without standard errors{untold}"
+        return f"not exact, {_without_errors(explained)}{untold}"
     text = "sampled"
     exact_rows = explained.stats.get("exact_rows")
     if isinstance(exact_rows, np.ndarray) and exact_rows.any():
@@ -83,6 +83,14 @@ def sure_of(explained: Explained | Interacting) -> str:
     if largest:
         text += f", largest standard error {', '.join(largest)}"
     return text + "".join(missing) + untold
+
+
+def _without_errors(explained: Explained | Interacting) -> str:
+    """Why there are no standard errors, and what there is in their place."""
+    apart = explained.stats.get("completeness")
+    if not isinstance(apart, np.ndarray) or not np.isfinite(apart).any():
+        return "without standard errors"
+    return f"by quadrature: base value + values is off by at most {np.nanmax(np.abs(apart)):.2g}"
 
 
 def finite_instances(values: np.ndarray) -> np.ndarray:

@@ -189,12 +189,10 @@ def half_widths_together(explained: Explained, confidence: float) -> tuple[np.nd
         if not _of_each(pairs, N):
             holds, quantile = "unknown", np.where(exact, 0.0, np.nan)
         else:
-            counts, place = np.unique(np.where(exact, 0, pairs), return_inverse=True)
-            largest = np.finfo(float).max
-            found = [
-                min(time_uniform_quantile(int(c), missed), largest) if c else 0 for c in counts
-            ]
-            quantile = np.array(found, float)[place]
+            # Some players may have been asked in all pairs, and others in fewer: the wider of both.
+            whole = stats.get("whole_pairs")
+            both = (pairs, whole) if _of_each(whole, N) else (pairs,)
+            quantile = np.max([_sequence(np.where(exact, 0, one), missed) for one in both], axis=0)
     else:
         checks = _one(stats.get("checks")) if bound == "checks" else 1
         dof = stats.get("dof")
@@ -204,6 +202,14 @@ def half_widths_together(explained: Explained, confidence: float) -> tuple[np.nd
     with np.errstate(over="ignore"):
         own = explained.std_errors * quantile.reshape(rounded.shape)
     return own + rounded, holds
+
+
+def _sequence(counts: np.ndarray, missed: float) -> np.ndarray:
+    """Standard errors of a bound at every look, for so many pairs int [N]; 0 of none."""
+    distinct, place = np.unique(counts, return_inverse=True)
+    most = np.finfo(float).max
+    found = [min(time_uniform_quantile(int(c), missed), most) if c else 0 for c in distinct]
+    return np.array(found, float)[place]
 
 
 def _recorded(explained: Explained, k: int, confidence: float) -> np.ndarray | None:

@@ -21,6 +21,7 @@ from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.core.travel import made_of
 from xaijax.methods.anchors.explainer import AnchorExplainer
+from xaijax.methods.derivatives.gradients.explainer import GradientExplainer
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import as_path
@@ -199,7 +200,11 @@ def refuse_format(format: str, out: Any, explainer: object, options: Mapping[str
     if folder.is_dir():
         refuse_other_file(folder / "explanation.parquet")
     outputs = getattr(made_of(explainer).get("model"), "output_names", None) or ()
-    if isinstance(explainer, Explainer) and len(outputs) > 1 and options.get("outputs") is None:
+    if (
+        isinstance(explainer, Explainer | GradientExplainer)
+        and len(outputs) > 1
+        and options.get("outputs") is None
+    ):
         names = getattr(getattr(explainer, "players", None), "names", None) or ()
         counted = Counter(f"phi_{name}_{output}" for name in names for output in outputs)
         twice = next((label for label, times in counted.items() if times > 1), None)

@@ -21,6 +21,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError, XaiError, XaiWarning
 from xaijax.federated.in_process.explainer import FederatedExplainer
 from xaijax.games.measure.replacement import Baseline
+from xaijax.methods.derivatives.gradients.explainer import GradientExplainer
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.sweeps import parquet
 from xaijax.tables.rows import rows_of
@@ -187,7 +188,7 @@ def _are_names(X: Any) -> bool:
 
 def check_of(explainer: object) -> Callable[[Any], object] | None:
     """What refuses rows that a call would not accept, and asks no model; None: it has none."""
-    if isinstance(explainer, Explainer | FederatedExplainer):
+    if isinstance(explainer, Explainer | FederatedExplainer | GradientExplainer):
         return explainer.check
     problem = getattr(explainer, "_problem", None)  # of QII, AnchorExplainer
     if problem is None:

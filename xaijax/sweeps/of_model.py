@@ -29,8 +29,18 @@ DEEP = 8  # functions within functions that are looked into
 NEAR_HERE, NEAR_ELSEWHERE = 1e-5, 1e-3
 
 
+def of_pair(embed: Any, head: Model, described: Callable[[Any], Any]) -> dict[str, Any]:
+    """The fields of a model in two halves: what can be read of both, and no answers."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in _held(embed, DEEP):
+        digest.update(part)
+    return {**of_model(head, None, described), "embed": digest.hexdigest()}
+
+
 def of_model(model: Model, rows: Any, described: Callable[[Any], Any]) -> dict[str, Any]:
-    """The fields of a model; described: a value of its options as JSON has it."""
+    """The fields of a model; described: a value of its options as JSON has it. rows: that it is
+    asked for; None: it is not.
+    """
     found = model.recipe
     given = {} if found is None else {**found.given, **found.changes}
     told = {
@@ -51,7 +61,7 @@ def of_model(model: Model, rows: Any, described: Callable[[Any], Any]) -> dict[s
         for leaf in leaves:
             own.update(digest_of(np.asarray(leaf)).encode())
         told["params"] = own.hexdigest()
-    if model.deterministic:
+    if model.deterministic and rows is not None:
         told["platform"] = jax.default_backend() if model.backend == "jax" else "host"
         told["answers"] = _answers(model, rows)
     return told

@@ -19,7 +19,7 @@ from xaijax.games.measure.replacement import Baseline
 from xaijax.methods.fingerprint import digest_of
 from xaijax.models import Model
 from xaijax.sweeps.inputs import digest_of_rows
-from xaijax.sweeps.of_model import near, of_model
+from xaijax.sweeps.of_model import near, of_model, of_pair
 from xaijax.tables.rows import rows_of
 
 FREE = ("batch_size", "max_memory", "devices", "tile")  # arguments that change no value
@@ -42,7 +42,8 @@ def method_of(explainer: object) -> Callable[..., Any]:
             return getattr(explainer, name)
     raise InputTypeError(
         f"explainer is a {type(explainer).__name__}, which has no answer for each row. Give an "
-        "Explainer, FederatedExplainer, QII of an individual quantity or AnchorExplainer."
+        "Explainer, GradientExplainer, FederatedExplainer, QII of an individual quantity or "
+        "AnchorExplainer."
     )
 
 
@@ -75,7 +76,12 @@ def question_of(
 ) -> dict[str, Any]:
     """The fields that make two runs one; first: some rows, which the model is asked for."""
     given = _with_defaults(type(explainer), made_of(explainer))
-    model = given.pop("model", None)
+    model, of_whole = given.pop("model", None), None
+    if isinstance(model, tuple):  # two halves
+        embed, head = model
+        of_whole = of_pair(embed, head, described)
+    elif model is not None:
+        of_whole = of_model(model, first, described)
     told = {
         name: _hidden(one) if name in ROWS else described(one)
         for name, one in given.items()
@@ -86,7 +92,7 @@ def question_of(
         "method": type(explainer).__name__,
         "arguments": told,
         "options": {name: described(one) for name, one in asked.items()},
-        "model": None if model is None else of_model(model, first, described),
+        "model": of_whole,
         "rows": dict(rows),
         "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }

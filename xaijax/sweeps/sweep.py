@@ -58,8 +58,8 @@ def sweep(
     a part needs, beside the rows where they are an array, and 48 bytes a row at the start.
 
     Args:
-        explainer: an `Explainer`, `FederatedExplainer`, `AnchorExplainer`, or a `QII` of an
-            individual quantity. With workers it travels as a recipe.
+        explainer: an `Explainer`, `GradientExplainer`, `FederatedExplainer`, `AnchorExplainer`, or
+            a `QII` of an individual quantity. With workers it travels as a recipe.
         X: rows [N, *F]: an array, a memory map, a frame; or a file "rows.npy" or "rows.parquet", a
             list or folder of Parquet files or a pyarrow Dataset of them, whose columns are read by
             the names of the explainer's background where that is a frame, else as a matrix. Of maps

@@ -1,8 +1,8 @@
 """Coalitions that are given as a list: their row stream, and the means over donors.
 
-All instances share one list of C coalitions. Rows go by instance, block of 2^slot_bits coalitions,
-donor, coalition: a group is one instance and one block, and takes one slot for each donor, so the
-mean over donors is a sum inside the group, of one shape for any list.
+All instances share one list of C coalitions, or each has C of its own. Rows go by instance, block
+of 2^slot_bits coalitions, donor, coalition: a group is one instance and one block, and takes one
+slot for each donor, so the mean over donors is a sum inside the group, of one shape for any list.
 
 Letters: N instances, B donors, C coalitions, P players, K outputs, G groups, V values held.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,13 +23,18 @@ from xaijax_kernels.engine.reduce import compensated
 
 @dataclass(frozen=True)
 class ListedStream:
-    """The rows of some instances against some donors for a list of coalitions."""
+    """The rows of some instances against some donors for a list of coalitions.
+
+    own: each instance has C coalitions of its own. The list then holds those of one instance after
+    those of another, each filled up to whole blocks.
+    """
 
     instances: np.ndarray  # int32 [N], rows of x
     donors: np.ndarray  # int32 [B]
     coalitions: int  # C
     P: int
     slot_bits: int
+    own: bool = False
     kind = "list"  # what its slots are
 
     @property
@@ -57,9 +63,9 @@ class ListedStream:
         for first in range(0, self.rows, rows_each):
             last = min(first + rows_each, self.rows)
             group, donor = np.divmod(np.arange(first >> bits, last >> bits), B)
-            instance, block = np.divmod(group, self.blocks)
+            instance = group // self.blocks
             slots = np.zeros((len(group), 3 + -(-self.P // 32)), np.int32)
-            slots[:, 0] = LISTED + (block << bits)
+            slots[:, 0] = LISTED + (self._listed(group) << bits)
             slots[:, 1] = self.instances[instance]
             slots[:, 2] = self.donors[donor]
             yield Dispatch(first, last - first, slots)
@@ -71,9 +77,12 @@ class ListedStream:
         """
         slot, place = divmod(row, 1 << self.slot_bits)
         group, donor = divmod(slot, len(self.donors))
-        instance, block = divmod(group, self.blocks)
-        c = min((block << self.slot_bits) + place, len(masks) - 1)
-        return int(self.instances[instance]), int(self.donors[donor]), masks[c]
+        c = min((self._listed(group) << self.slot_bits) + place, len(masks) - 1)
+        return int(self.instances[group // self.blocks]), int(self.donors[donor]), masks[c]
+
+    def _listed(self, group: Any) -> Any:
+        """Which block of the list a group asks."""
+        return group if self.own else group % self.blocks
 
 
 def list_words(masks: np.ndarray, capacity: int) -> np.ndarray:

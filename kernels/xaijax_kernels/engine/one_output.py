@@ -18,30 +18,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Literal
 
-from xaijax_kernels.engine.steps import CALLS, ELEMENTWISE, bound
+from xaijax_kernels.engine.steps import ELEMENTWISE, Number, Step, bound, opened
 
 LEAST_COLUMNS = 64  # below, the product of all columns is as fast as taking one of them
-
-
-@dataclass(eq=False)
-class Number:
-    """What a step makes or takes."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    whole: Any = None  # the numbers themselves, once they are made
-    one: Any = None  # [R, 1], one column of each row
-
-
-@dataclass(eq=False)
-class Step:
-    """An equation of the trace, of which calls are opened."""
-
-    equation: Any
-    inputs: list[Number]
-    outputs: list[Number]
 
 
 @dataclass
@@ -64,7 +44,7 @@ def one_output(trace: Any, params: Any, rows: jax.Array, column: jax.Array) -> j
     """
     given = [Number(jnp.shape(x), jnp.result_type(x), x) for x in jax.tree.leaves((params, rows))]
     steps: list[Step] = []
-    (answers,) = _opened(trace.jaxpr, trace.consts, given, steps)
+    (answers,) = opened(trace.jaxpr, trace.consts, given, steps)
     needed = Needed(one={answers: 1})
     taken = list(_taken(steps, needed))
     for step, one in reversed(taken):
@@ -75,29 +55,6 @@ def one_output(trace: Any, params: Any, rows: jax.Array, column: jax.Array) -> j
         for number, value in zip(step.outputs, found, strict=True):
             number.whole = value
     return _column(answers, needed.one[answers], column)
-
-
-def _opened(jaxpr: Any, consts: Any, given: list[Number], steps: list[Step]) -> list[Number]:
-    """The outputs of a trace; its steps are added to `steps`, those of calls in their place."""
-    numbers: dict[Any, Number] = dict(zip(jaxpr.invars, given, strict=True))
-    for variable, value in zip(jaxpr.constvars, consts, strict=True):
-        numbers[variable] = Number(jnp.shape(value), jnp.result_type(value), value)
-
-    def read(atom: Any) -> Number:
-        if isinstance(atom, Literal):
-            return Number(jnp.shape(atom.val), jnp.result_type(atom.val), atom.val)
-        return numbers[atom]
-
-    for equation in jaxpr.eqns:
-        inputs = [read(atom) for atom in equation.invars]
-        inner = equation.params.get(CALLS.get(equation.primitive.name, ""))
-        if inner is not None:
-            outputs = _opened(inner.jaxpr, inner.consts, inputs, steps)
-        else:
-            outputs = [Number(v.aval.shape, v.aval.dtype) for v in equation.outvars]
-            steps.append(Step(equation, inputs, outputs))
-        numbers.update(zip(equation.outvars, outputs, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
 
 
 def _taken(steps: list[Step], needed: Needed) -> Iterator[tuple[Step, bool]]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import jax.numpy as jnp
+from jax.extend.core import Literal
 
 ELEMENTWISE = frozenset(
     "abs add and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy cos cosh "
@@ -27,3 +32,51 @@ def bound(equation: Any, inputs: list[Any]) -> list[Any]:
     functions, options = options if isinstance(options, tuple) else ((), options)
     out = primitive.bind(*functions, *inputs, **options)
     return list(out) if primitive.multiple_results else [out]
+
+
+@dataclass(eq=False)
+class Number:
+    """What a step makes or takes."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    whole: Any = None  # the numbers themselves, once they are made
+    one: Any = None  # [R, 1], one column of each row
+
+
+@dataclass(eq=False)
+class Step:
+    """An equation of the trace, of which calls are opened."""
+
+    equation: Any
+    inputs: list[Number]
+    outputs: list[Number]
+
+
+def opened(
+    jaxpr: Any,
+    consts: Any,
+    given: list[Number],
+    steps: list[Step],
+    calls: Mapping[str, str] = CALLS,
+) -> list[Number]:
+    """The outputs of a trace; its steps are added to `steps`, those of calls in their place."""
+    numbers: dict[Any, Number] = dict(zip(jaxpr.invars, given, strict=True))
+    for variable, value in zip(jaxpr.constvars, consts, strict=True):
+        numbers[variable] = Number(jnp.shape(value), jnp.result_type(value), value)
+
+    def read(atom: Any) -> Number:
+        if isinstance(atom, Literal):
+            return Number(jnp.shape(atom.val), jnp.result_type(atom.val), atom.val)
+        return numbers[atom]
+
+    for equation in jaxpr.eqns:
+        inputs = [read(atom) for atom in equation.invars]
+        inner = equation.params.get(calls.get(equation.primitive.name, ""))
+        if inner is not None:
+            outputs = opened(inner.jaxpr, inner.consts, inputs, steps, calls)
+        else:
+            outputs = [Number(v.aval.shape, v.aval.dtype) for v in equation.outvars]
+            steps.append(Step(equation, inputs, outputs))
+        numbers.update(zip(equation.outvars, outputs, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]

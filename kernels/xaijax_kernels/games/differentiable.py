@@ -70,8 +70,9 @@ def _summed(
     """The sum over orders and groups of donors of each step's shares; [U, G, P, K]."""
 
     @jax.checkpoint
-    def part(u: jax.Array, t: jax.Array, order: jax.Array) -> jax.Array:
-        places = jnp.asarray(coalitions)
+    def part(u: jax.Array, t: jax.Array, m: jax.Array) -> jax.Array:
+        # Read here, since what goes into a step is kept for the way back: a number, and no order.
+        places, order = jnp.asarray(coalitions), orders[m]
         kept = jnp.zeros_like(places).at[:, order].set(places)
         rows = jnp.where(kept[:, None, None], x[u][:, None], donors[t])  # [C, G, D, P]
         answers = ask(rows.reshape(-1, rows.shape[-1])).reshape(*rows.shape[:-1], -1)
@@ -82,11 +83,39 @@ def _summed(
     def step(
         values: jax.Array, one: tuple[jax.Array, jax.Array, jax.Array]
     ) -> tuple[jax.Array, None]:
-        u, t, order = one
-        return values.at[u].add(part(u, t, order)), None
+        u, t, m = one
+        return values.at[u].add(part(u, t, m)), None
 
     U, T, M = len(x), len(donors), len(orders)
     u, t, m = (jnp.asarray(one.ravel()) for one in np.indices((U, T, M), np.int32))
-    like = jax.eval_shape(part, u[0], t[0], orders[0])
+    like = jax.eval_shape(part, u[0], t[0], m[0])
     zero = jnp.zeros((U, *like.shape), like.dtype)
-    return jax.lax.scan(step, zero, (u, t, orders[m]))[0]
+    return jax.lax.scan(step, zero, (u, t, m))[0]
+
+
+def with_smaller_tangents(
+    values: Callable[..., jax.Array], tangents: Callable[..., jax.Array]
+) -> Callable[..., jax.Array]:
+    """`values`, whose derivative is that of `tangents`: the same function in smaller steps.
+
+    A step of the derivative holds what each layer of f answered, and one of the values the widest
+    layer alone. So where both are of equal steps the derivative takes some times the memory.
+    """
+
+    def called(*given: jax.Array) -> jax.Array:
+        # What f closes over may be differentiated too, and is made an argument.
+        own, consts = jax.closure_convert(values, *given)
+        smaller, same = jax.closure_convert(tangents, *given)
+
+        @jax.custom_jvp
+        def both(given, consts, same):
+            return own(*given, *consts)
+
+        @both.defjvp
+        def derivative(primals, changes):
+            along = jax.jvp(lambda given, _, same: smaller(*given, *same), primals, changes)
+            return both(*primals), along[1]
+
+        return both(given, consts, same)
+
+    return called

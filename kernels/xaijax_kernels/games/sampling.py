@@ -14,6 +14,7 @@ import numpy as np
 
 # First words of the seed sequence, so that no two uses of one seed share a stream.
 ORDERS, COALITIONS, SIZES, OFFSETS, KEYS, DONORS, ROWS, CHANCES, HELD_OUT = range(9)
+LINES, PLACES = 9, 10
 
 # Sizes with no more sets than this are put into random order as a whole. A size with more is drawn
 # by rejection, which is slow only where nearly all of its sets are wanted.

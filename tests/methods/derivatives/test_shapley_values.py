@@ -67,6 +67,28 @@ def test_values_are_those_of_explainer():
     np.testing.assert_allclose(found, explained, rtol=0, atol=1e-5)  # what the library promises
 
 
+def test_what_f_closes_over_is_differentiated_like_params():
+    """Forwards, backwards, twice, and mapped: the parameters are no argument of the function."""
+    row, weights = jnp.asarray(X[0]), jnp.asarray(PARAMS["V"][:, 0])
+
+    def given(v):
+        own = PARAMS | {"V": v[:, None]}
+        return xj.shapley_values(network, row, DONORS, params=own)[1, 0] ** 2
+
+    def closed(v):
+        def f(rows):
+            return jnp.tanh(rows @ PARAMS["W"]) @ v
+
+        return xj.shapley_values(f, row, DONORS)[1] ** 2
+
+    for derivative in (jax.grad, jax.jacfwd, jax.hessian):
+        wanted = derivative(given)(weights)
+        assert np.abs(wanted).max() > 0.01
+        np.testing.assert_allclose(derivative(closed)(weights), wanted, **TOLERANCE)
+        mapped = jax.jit(jax.vmap(derivative(closed)))(jnp.stack([0 * weights, weights]))
+        np.testing.assert_allclose(mapped[1], wanted, **TOLERANCE)
+
+
 def test_one_row_and_one_output_lose_their_axes_and_rows_may_have_any_shape():
     def picture(rows):
         return network(PARAMS, rows.reshape(len(rows), P))[:, 0]

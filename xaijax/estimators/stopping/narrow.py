@@ -42,17 +42,24 @@ class Narrow:
         return "asymptotic" if independent else "checks"
 
     def met(self, look: Look) -> np.ndarray:
-        """Where all half-widths [n, P, K] are within the tolerance."""
+        """Where all half-widths are within the tolerance, bool [n]."""
+        return ~self.undecided(look).any(axis=1)
+
+    def undecided(self, look: Look) -> np.ndarray:
+        """The players whose half-widths [n, P, K] are not within the tolerance, bool [n, P]."""
         errors, missed = look.result.std_errors, 1 - self.confidence
         if look.estimates is not None:
             quantile = time_uniform_quantile(look.pairs, missed)
             if math.isinf(quantile):  # nothing is known of so few pairs, also if they are all equal
-                return np.zeros(len(errors), bool)
+                return np.ones(errors.shape[:2], bool)
             wide = errors * quantile
         else:
             level = 1 - missed / look.most
             wide = half_widths(errors, look.result.dof.min(axis=1), level)
-        return (wide <= self.tolerance).reshape(len(wide), -1).all(axis=1)
+        return ~(wide <= self.tolerance).all(axis=2)
+
+    def contest(self, look: Look, rows: np.ndarray) -> None:
+        """None: all players are asked to the end."""
 
     def unmet(self, count: int, of: int, budget: int) -> str:
         """What is said where the budget ended first."""

@@ -23,6 +23,7 @@ Letters: n instances, D pairs, P players, K outputs.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,8 @@ import numpy as np
 from xaijax.core.errors import ModelOutputError
 from xaijax.core.sequences import log_bounded_factor, time_uniform_quantile
 from xaijax.estimators.stopping import moments
+from xaijax.estimators.stopping.contest import Contest
+from xaijax.estimators.stopping.larger import larger, players_of, told_by
 from xaijax.estimators.stopping.rule import Look
 
 
@@ -64,21 +67,21 @@ class Top:
 
     def met(self, look: Look) -> np.ndarray:
         """Where every test of the set at hand is decided, bool [n]."""
+        return ~self.undecided(look).any(axis=1)
+
+    def undecided(self, look: Look) -> np.ndarray:
+        """The players in a test that is open, of the k largest at hand; bool [n, P]."""
         values, D = look.result.values, look.pairs
         n, P, K = values.shape
-        alpha = (1 - self.confidence) / shared_by(self.k, P, K)
+        alpha = self._alpha(P, K)
         quantile = time_uniform_quantile(D, alpha, two_sided=False)
         self._refuse_outside(look)
         if self.bounds is None and math.isinf(quantile):
-            return np.zeros(n, bool)
+            return np.ones((n, P), bool)
         order = np.argsort(-np.abs(values), axis=1, kind="stable")
         members, others = order[:, : self.k], order[:, self.k :]
         own = np.take_along_axis(values, members, axis=1)[:, :, None]  # [n, k, 1, K]
-        signs = np.where(own < 0, -1.0, 1.0)
         across = np.take_along_axis(values, others, axis=1)[:, None]  # [n, 1, others, K]
-        # Only of those that could be told apart at all the spread is asked.
-        apart = np.abs(own) - np.abs(across) if P > self.k else np.abs(own)
-        certain = (apart > 2 * look.resolution[:, None, None, None]).reshape(n, -1).all(axis=1)
         sums = moments.spread if self.bounds is None else moments.variation
         own_square, other_square, product = _picked(sums(look, members), members, others)
         if self.bounds is None:
@@ -90,20 +93,30 @@ class Top:
             other_square = np.maximum(
                 other_square, np.take_along_axis(kept, others, axis=1)[:, None]
             )
-        for u in (-1.0, 1.0) if P > self.k else (0.0,):
-            mean = signs * own
-            square = own_square
-            if u:
-                mean = mean + u * across
-                square = np.maximum(own_square + other_square + 2 * u * signs * product, 0.0)
-            if self.bounds is None:
-                told = mean > quantile * np.sqrt(square / (D * (D - 1)))
-            else:
-                # Each contribution is within +- the span, and so is its mean over a pair.
-                width = (4.0 if u else 2.0) * (self.bounds[1] - self.bounds[0])
-                told = log_bounded_factor(D * mean, square, width) >= math.log(1 / alpha)
-            certain &= told.reshape(n, -1).all(axis=1)
-        return certain
+        told = told_by(quantile, D) if self.bounds is None else self._told_within(D, alpha)
+        # Only what could be told apart at all, by more than rounding.
+        least = 2 * look.resolution[:, None, None, None]
+        if self.k == P:
+            open_signs = ~(told(np.abs(own), own_square, 1) & (np.abs(own) > least))[:, :, 0]
+            found = np.zeros(values.shape, bool)
+            np.put_along_axis(found, members, open_signs, axis=1)
+            return found.any(axis=2)
+        apart = np.abs(own) - np.abs(across) > least
+        certain = larger(own, across, own_square, other_square, product, told) & apart
+        return players_of(~certain, members, others)
+
+    def contest(self, look: Look, rows: np.ndarray) -> Contest | None:
+        """How the instances `rows` [n'] of the look go on where a few players alone are asked.
+
+        None: they do not. By bounds= each pair is within a range that is proved of all players.
+        """
+        if self.bounds is not None or self.k == look.result.values.shape[1]:
+            return None
+        _, P, K = look.result.values.shape
+        return Contest.begun(look.of(rows), self.k, self._alpha(P, K))
+
+    def _alpha(self, P: int, K: int) -> float:
+        return (1 - self.confidence) / shared_by(self.k, P, K)
 
     def unmet(self, count: int, of: int, budget: int) -> str:
         """What is said where the budget ended first."""
@@ -112,6 +125,18 @@ class Top:
             f"{of:,} sampled instances within budget={budget:,}; stats['certain'] says which. "
             "Raise budget=; values that are equal are never told apart."
         )
+
+    def _told_within(self, D: int, alpha: float) -> Callable[..., np.ndarray]:
+        """`told` of `larger` by the bounds: each contribution is within +- the span, and so is its
+        mean over a pair.
+        """
+        assert self.bounds is not None
+        span = self.bounds[1] - self.bounds[0]
+
+        def told(mean: np.ndarray, square: np.ndarray, players: int) -> np.ndarray:
+            return log_bounded_factor(D * mean, square, 2.0 * players * span) >= math.log(1 / alpha)
+
+        return told
 
     def _refuse_outside(self, look: Look) -> None:
         """Raise ModelOutputError for answers that the bounds say there are not."""

@@ -56,6 +56,11 @@ class Findings(Protocol):
         ...
 
     @property
+    def closed(self) -> Any:
+        """The same with the constants that it holds."""
+        ...
+
+    @property
     def rows(self) -> int:
         """That the probe was traced for."""
         ...

@@ -24,6 +24,8 @@ made of the corners of pairs as in 3.
 3. sums of parts, by a layer that adds and spares enough of the model, beside four donors or more.
 4. the list: one row for each coalition and donor.
 
+**Coalitions of which each instance has its own**: one row for each and each donor (`own_lists`).
+
 **Orders** of players: walked by a first layer, where it may be (`Questions.walks`); else as listed
 coalitions.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,10 +19,11 @@ from xaijax.core.checks import shown, whole_number
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError, ModelOutputError
 from xaijax.core.public import public
 from xaijax.players.index import IndexLike, index_weights, named, quoted
-from xaijax_kernels.games.differentiable import exact, over_orders
+from xaijax_kernels.games.differentiable import exact, over_orders, with_smaller_tangents
 
 MOST_PLAYERS = 12  # 2^12 hybrids of each pair
 ROWS = 1 << 13  # model rows of a step: enough for a processor's cores, little to keep
+BACK = ROWS // 4  # of a step of the derivative, which keeps what each layer of f answers
 
 
 @public
@@ -91,17 +93,21 @@ def shapley_values(
     ask, single = _asked(f, params, shape, x.dtype)
     drawn = None if orders is None else _drawn(key, orders, P)
 
-    G, D = _together(N, len(background), 1 << P if drawn is None else 2 * P)
-    donors = background.reshape(-1, P)
-    donors, parts = _in_steps(donors, D)
+    def by_steps(x: jax.Array, background: jax.Array, rows: int) -> jax.Array:
+        """[N, P, K], of so many model rows in a step."""
+        G, D = _together(N, len(background), 1 << P if drawn is None else 2 * P, rows)
+        donors, parts = _in_steps(background.reshape(-1, P), D)
+        # The last rows fill up a whole number of steps; what they give is dropped.
+        own = jnp.pad(x.reshape(N, P), ((0, -N % G), (0, 0)), mode="edge").reshape(-1, G, P)
+        if drawn is None:
+            found = exact(ask, own, donors, parts, weights)
+        else:
+            found = over_orders(ask, own, donors, parts, drawn)
+        return found.reshape(-1, P, found.shape[-1])[:N]
 
-    # The last rows fill up a whole number of steps; what they give is dropped.
-    rows = jnp.pad(x.reshape(N, P), ((0, -N % G), (0, 0)), mode="edge").reshape(-1, G, P)
-    if drawn is None:
-        found = exact(ask, rows, donors, parts, weights)
-    else:
-        found = over_orders(ask, rows, donors, parts, drawn)
-    found = found.reshape(-1, P, found.shape[-1])[:N]
+    found = with_smaller_tangents(partial(by_steps, rows=ROWS), partial(by_steps, rows=BACK))(
+        x, background
+    )
     found = found[..., 0] if single else found
     return found[0] if one else found
 
@@ -184,9 +190,9 @@ def _drawn(key: Any, orders: int, P: int) -> jax.Array:
     return jax.vmap(lambda own: jax.random.permutation(own, P))(keys).astype(jnp.int32)
 
 
-def _together(N: int, B: int, coalitions: int) -> tuple[int, int]:
-    """(instances, donors) of a step, so that it has about ROWS model rows."""
-    pairs = max(1, ROWS // coalitions)
+def _together(N: int, B: int, coalitions: int, rows: int) -> tuple[int, int]:
+    """(instances, donors) of a step, so that it has about so many model rows."""
+    pairs = max(1, rows // coalitions)
     D = min(B, pairs)
     D = -(-B // -(-B // D))  # evenly: few rows fill up the last step
     return min(N, max(1, pairs // D)), D

@@ -41,6 +41,7 @@ class Answer:
     pairs: np.ndarray  # int64 [N], drawn for sampled instances; 0 where exact
     met: np.ndarray  # bool [N], whether the rule by which they stop was; True where exact
     checks: np.ndarray  # int64 [N], by the rule that there may have been; 0 where exact
+    whole: np.ndarray  # int64 [N], pairs in which all players were asked; 0 where exact
 
     @classmethod
     def of_exact(cls, estimate: Estimate) -> Answer:
@@ -49,7 +50,7 @@ class Answer:
         N = len(values)
         none = np.zeros(N, np.int64)
         dof, met = np.full(N, np.inf), np.ones(N, bool)
-        return cls(values, base, full, errors, dof, none, span, summed, none, met, none)
+        return cls(values, base, full, errors, dof, none, span, summed, none, met, none, none)
 
     @classmethod
     def of_sampled(cls, part: Sampled) -> Answer:
@@ -66,6 +67,7 @@ class Answer:
             part.pairs,
             part.met,
             part.checks,
+            part.whole,
         )
 
     @classmethod
@@ -210,6 +212,7 @@ def stats_of(
         if choice.rule is not None:
             stats["bound"] = choice.rule.bound(SAMPLERS[choice.sampler].independent())
             stats["pairs"], stats["certain"] = answer.pairs, answer.met
+            stats["whole_pairs"] = answer.whole
             if stats["bound"] == "checks":
                 stats["checks"] = int(answer.checks.max())
     if game.ask.own is not None:

@@ -40,6 +40,7 @@ class Probe:
     output_names: tuple[str, ...] | None  # [K]
     answer_dtype: str  # of the model's own answer, before any cast
     jaxpr: Any = None  # of the model on `rows` rows; None on the host
+    closed: Any = None  # the same with the constants that it holds
     rows: int = PROBE_ROWS
     noise: np.ndarray | None = None  # [K], standard deviation of one answer; None: deterministic
     compile_seconds: float = 0.0
@@ -88,6 +89,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     found = _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
     return dataclasses.replace(
         found,
+        closed=programs["closed"],
         structure=layer,
         agreement=agreement,
         look=look,
@@ -124,6 +126,7 @@ def _traced(model: Traceable, shape: tuple[int, ...], dtype: np.dtype) -> Kept:
             layer = find(apply, model.params, rows(PROBE_ROWS), traced.jaxpr, look)
         own = (traced.jaxpr.jaxpr, layer, look, PROBE_ROWS, digest)
         programs["probe"] = (lowered.compile(), *own)
+        programs["closed"] = traced.jaxpr
     return programs
 
 
@@ -234,4 +237,4 @@ def _findings(
     outputs = 1 if scalar else answer.shape[1]
     names = output_names_for(model.output_names, model.classes, None if scalar else outputs)
     names = None if scalar else names  # one output has no axis to name
-    return Probe(outputs, scalar, names, str(dtype), jaxpr, PROBE_ROWS, noise, seconds)
+    return Probe(outputs, scalar, names, str(dtype), jaxpr, noise=noise, compile_seconds=seconds)

@@ -1,0 +1,300 @@
+"""T33: integrated and expected gradients beside a plain tiled backward pass, captum and shap.
+
+Letters: N instances, S steps, F numbers of a row, R rows.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import xaijax
+from bench.environments import HERE, Worker, environment
+from bench.frame import (
+    Agreement,
+    Case,
+    Contender,
+    Duel,
+    Figure,
+    Job,
+    NotRun,
+    Outcome,
+    Several,
+    Size,
+    Timing,
+    ratio,
+    timed,
+)
+from bench.jobs import MEBI, in_process, pack
+from bench.models import continuous, forward, mlp
+from bench.passes import best_pass_of
+
+INTEGRATED, EXPECTED, DRAWN = "integrated", "expected", "drawn"
+BACKWARD = "plain backward"
+ROWS = 5  # of the background of expected gradients: as many derivatives by a tenth of the steps
+REASON = (
+    "on average, since a unit within rounding of its bend may have either slope at one of the "
+    "places: the same places, in float32, 1e-5 of the largest value, or of 1"
+)
+
+
+def convolutional(params: Any, rows: Any) -> Any:
+    """Two convolutions two steps apart and a dense layer: images [R, 28, 28, 1] -> [R]."""
+    hidden = rows
+    for kernel in params["kernels"]:
+        hidden = jax.lax.conv_general_dilated(
+            hidden, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        hidden = jax.nn.relu(hidden)
+    return (hidden.reshape(len(rows), -1) @ params["dense"])[:, 0]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network, its rows, and what a plain pass is tried with."""
+
+    apply: Callable[[Any, Any], Any]
+    params: Any
+    X: np.ndarray  # [N, *F]
+    background: np.ndarray  # [ROWS, *F]
+    steps: int
+    tiles: tuple[int, ...]  # of the plain backward pass
+    drawn: int  # rows that it goes over, a multiple of every tile
+    rounds: int
+    layers: Mapping[str, np.ndarray]  # the same parameters, for a peer
+
+    def ours(self, name: str) -> Any:
+        """An explainer of `steps` derivatives an instance."""
+        model = xaijax.as_model(self.apply, self.params)
+        if name == INTEGRATED:
+            return xaijax.GradientExplainer(
+                model, self.background[:1], path=INTEGRATED, steps=self.steps
+            )
+        more: dict[str, Any] = {"steps": self.steps // ROWS}
+        more = {"samples": self.steps} if name == DRAWN else more
+        return xaijax.GradientExplainer(model, self.background, **more)
+
+    def slope(self, params: Any, rows: Any) -> Any:
+        """df/dz of rows, of which each has its own answer."""
+        with jax.default_matmul_precision("highest"):
+            return jax.grad(lambda rows: self.apply(params, rows).sum())(rows)
+
+    def duel(self) -> Duel:
+        """Ours in three ways, and the derivatives of as many rows alone."""
+        rng = np.random.default_rng(3)
+        rows = rng.standard_normal((self.drawn, *self.X.shape[1:]), dtype=np.float32)
+        plain, tile = best_pass_of(self.slope, self.params, rows, self.steps, self.tiles)
+        explainers = {name: self.ours(name) for name in (INTEGRATED, EXPECTED, DRAWN)}
+        N = len(self.X)
+
+        def asked(explainer: Any, count: int) -> Any:
+            return explainer(self.X[:count], progress=False)
+
+        def figures(timings: Mapping[str, Timing], results: Any) -> list[Figure]:
+            del results
+            return [
+                Figure(f"{name}, time / {BACKWARD}", ratio(timings, name, BACKWARD), 1.1, 1.0)
+                for name in explainers
+            ]
+
+        return Duel(
+            [
+                *(
+                    Contender(name, functools.partial(asked, one), N)
+                    for name, one in explainers.items()
+                ),
+                Contender(BACKWARD, plain, N),
+            ],
+            self._check,
+            figures,
+            rounds=self.rounds,
+            notes=(
+                f"{N:,} rows x {self.steps} derivatives; backward in tiles of {tile:,} rows, the "
+                f"fastest of {len(self.tiles)}; ours in tiles of "
+                + ", ".join(f"{asked(one, 1).stats['tile']:,}" for one in explainers.values()),
+            ),
+        )
+
+    def _check(self, results: Mapping[str, Any]) -> list[Agreement]:
+        """Two instances of each against the sum over all places, one after another."""
+        found = []
+        for name, rows, steps in (
+            (INTEGRATED, self.background[:1], self.steps),
+            (EXPECTED, self.background, self.steps // ROWS),
+        ):
+            own = results[name]
+            wanted = np.stack([self.by_hand(x, rows, steps) for x in self.X[:2]])
+            off = float(np.abs(own.values[:2] - wanted.reshape(2, -1)).mean())
+            size = max(1.0, float(np.abs(wanted).max()))
+            found.append(Agreement(f"{name}: values and their sum", off, 1e-5 * size, REASON))
+        own = results[DRAWN]
+        # 25 stretches of two draws: values are some standard errors from those by quadrature.
+        apart = np.abs(own.values - results[EXPECTED].values).mean() / own.std_errors.mean()
+        reason = "mean distance over mean standard error, 0.8 where it is right, and luck"
+        return [*found, Agreement("drawn and by quadrature", float(apart), 2.0, reason)]
+
+    def by_hand(self, x: np.ndarray, background: np.ndarray, steps: int) -> np.ndarray:
+        """The sum over background rows and Gauss-Legendre's places, in float64 but for slopes."""
+        nodes, weights = np.polynomial.legendre.leggauss(steps)
+        total = np.zeros(x.shape)
+        for b in background:
+            places = b + ((nodes + 1) / 2).reshape(-1, *[1] * x.ndim) * (x - b)
+            slopes = self.slope(self.params, jnp.asarray(places, np.float32))
+            total += (x - b) * np.tensordot(weights / 2, np.asarray(slopes, np.float64), 1)
+        return total / len(background)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The peak of a process that explains few rows, and many."""
+
+    network: Network
+    counts: tuple[int, int]
+
+    def measure(self) -> Outcome:
+        """Above what the process held; rows and values are as many as the instances."""
+        figures, F = [], self.network.X.shape[1]
+        rng = np.random.default_rng(5)
+        for N in self.counts:
+            X = rng.normal(size=(N, F)).astype(np.float32)
+            with tempfile.TemporaryDirectory() as folder:
+                inputs, outputs = Path(folder) / "in.npz", Path(folder) / "out.npz"
+                more = {"background": self.network.background[:1], "steps": self.network.steps}
+                pack(inputs, self.network.params, X=X, **more)
+                told = in_process("gradients", inputs, outputs)
+            held = N * F * (4 + 8)
+            label = f"peak of {N:,} rows, beside rows and values"
+            figures.append(Figure(label, (told["peak"] - held) / MEBI, unit=" MiB"))
+        return Outcome(tuple(figures))
+
+
+@dataclass(frozen=True)
+class Peers:
+    """captum and shap on the same network, in PyTorch in an environment of their own."""
+
+    network: Network
+    count: int  # instances of shap, which takes them one by one
+    size: Size
+
+    def measure(self) -> Outcome:
+        """Their times over ours, each with the fastest of some batches, and their peaks."""
+        if self.size == "smoke" and not (HERE / ".envs" / "gradients" / "installed").exists():
+            return Outcome(notes=("peers are left out of a smoke test without their environment",))
+        try:
+            return self._beside(environment("gradients"))
+        except NotRun as reason:
+            return Outcome(notes=(f"captum and shap did not run: {reason}",))
+
+    def _beside(self, python: Path) -> Outcome:
+        own, N = self.network, len(self.network.X)
+        figures, agreements, told = [], [], ""
+        for name, mine, count, widths in (
+            ("captum", INTEGRATED, N, (None, 1024, 8192)),
+            ("shap", DRAWN, min(N, self.count), (50,)),
+        ):
+            explain = own.ours(mine)
+            found = explain(own.X, progress=False)
+            best: tuple[float, Any] = (np.inf, None)
+            for width in widths:
+                options = {"count": count, "steps": own.steps, "together": width}
+                ratio, answer, told = self._turns(python, name, options, explain)
+                best = min(best, (ratio * N / count, answer), key=lambda one: one[0])
+                how = "as it comes" if width is None else f"in batches of {width:,}"
+                peak = float(answer["peak"]) / MEBI
+                figures.append(Figure(f"peak of {name}, {how}", peak, unit=" MiB"))
+            label = f"{name}, its fastest / ours"
+            figures.append(Figure(label, best[0], better="more", unit="x"))
+            if name == "captum":
+                values = best[1]["values"].reshape(N, -1)
+                off = float(np.abs(values - found.values).mean())
+                size = max(1.0, float(np.abs(values).max()))
+                agreements.append(Agreement("captum's values", off, 1e-5 * size, REASON))
+        return Outcome(tuple(figures), agreements=tuple(agreements), notes=(told,))
+
+    def _turns(
+        self, python: Path, name: str, options: dict[str, Any], explain: Any
+    ) -> tuple[float, Any, str]:
+        """(the best of its seconds over the best of ours, its answer, what it is), in turns; in a
+        process of its own, whose peak is of this work alone.
+        """
+        own, seconds, ours = self.network, [], []
+        with Worker(python, HERE / "peers" / "gradients_worker.py") as worker:
+            prepared = worker.call(
+                "prepare", options={}, X=own.X, background=own.background, **own.layers
+            )
+            told = prepared[1]["told"]
+            worker.call(name, options=options | {"count": 2})  # a warm-up
+            answer: Any = None
+            for turn in range(own.rounds):
+                spent, found = worker.call(name, options=options)
+                answer = found if turn == 0 else answer  # of the first: what it holds it keeps
+                seconds.append(spent)
+                ours.append(timed(explain, own.X, False)[0])
+        return min(seconds) / min(ours), answer, str(told)
+
+
+def _dense(size: Size) -> Network:
+    full = size == "full"
+    X, rows = continuous(1_000 if full else 4, ROWS, 100 if full else 5)
+    params = mlp((100, 64, 64, 1) if full else (5, 4, 1), X)
+    layers = {
+        f"{kind}{at}": array
+        for at, pair in enumerate(params["layers"])
+        for kind, array in zip(("weight", "bias"), pair, strict=True)
+    }
+    layers |= {"shift": params["shift"], "scale": params["scale"]}
+    tiles, drawn = ((1024, 2048, 4096, 8192), 49_152) if full else ((8, 16), 32)
+    steps, rounds = (50, 7) if full else (10, 1)
+    return Network(forward, params, X, rows, steps, tiles, drawn, rounds, layers)
+
+
+def _images(size: Size) -> Network:
+    full, rng = size == "full", np.random.default_rng(2)
+
+    def normal(*shape: int) -> np.ndarray:
+        made = rng.normal(size=shape) / np.sqrt(np.prod(shape[:-1]))
+        return (1.4 * made).astype(np.float32)
+
+    X, rows = (
+        rng.normal(size=(n, 28, 28, 1)).astype(np.float32) for n in (1_000 if full else 2, ROWS)
+    )
+    kernels, dense = [normal(3, 3, 1, 8), normal(3, 3, 8, 16)], normal(7 * 7 * 16, 10)
+    layers = {"kernel0": kernels[0], "kernel1": kernels[1], "dense": dense}
+    params = {"kernels": kernels, "dense": dense}
+    tiles, drawn = ((32, 64, 128, 256, 1024), 5_120) if full else ((8, 16), 32)
+    steps, rounds = (50, 3) if full else (10, 1)
+    return Network(convolutional, params, X, rows, steps, tiles, drawn, rounds, layers)
+
+
+def setup(size: Size) -> Several:
+    """A dense and a convolutional network."""
+    dense, images = _dense(size), _images(size)
+    jobs: dict[str, Job] = {
+        "dense": dense.duel(),
+        "memory": Memory(dense, (1_000, 20_000) if size == "full" else (4, 8)),
+        "dense, peers": Peers(dense, 200 if size == "full" else 2, size),
+        "convolutional": images.duel(),
+        "convolutional, peers": Peers(images, 100 if size == "full" else 2, size),
+    }
+    return Several(jobs)
+
+
+CASES = (
+    Case(
+        "T33",
+        "integrated and expected gradients, 1,000 rows x 50 derivatives, MLP 100-64-64 and a small "
+        "convolutional network, against a plain tiled backward pass of as many rows; peak memory "
+        "in N; against captum's and shap's",
+        "time / plain backward <= 1.10; memory flat",
+        "<= 1.0",
+        setup,
+    ),
+)

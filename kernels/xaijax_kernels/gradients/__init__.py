@@ -1,0 +1,8 @@
+"""Derivatives of a model with respect to its rows, tile by tile.
+
+Reading order:
+
+    lines   gradients along lines from donors to instances, as values of players
+    front   what a model does first with its rows, where that is affine
+    kept    how many numbers a model makes of a row, for what its derivative keeps
+"""

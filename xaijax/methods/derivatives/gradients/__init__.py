@@ -1,0 +1,13 @@
+"""Integrated and expected gradients: what a model's slopes between two rows say of its inputs.
+
+Reading order:
+
+    explainer   `GradientExplainer`: reads arguments and rows
+    record      values, completeness and how they were made, put into an Explanation
+    run         the loop that fills tiles, and asks the model itself for its answers
+    sizes       tiles and dispatches, a pure function of sizes and limits
+    space       where lines run: among the codes of rows, or among what a function makes of them
+    reading     rows, baselines and players as codes
+    slopes      which models have slopes, and what is said of the others
+    lines       the places on lines: those of a quadrature, or drawn
+"""

@@ -1,0 +1,381 @@
+"""`GradientExplainer`: integrated and expected gradients.
+
+Letters: N instances, F features, P players, B background rows, K outputs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import EnumerationLimitError, InputError
+from xaijax.core.long_runs import tell
+from xaijax.core.travel import travelling_class
+from xaijax.core.typing import ArrayLike, Devices, Model, Outputs, PlayerSpec, Progress, Rows
+from xaijax.games.asking.long_runs import minute
+from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.engine.limits import limits_of
+from xaijax.games.engine.placement import placed
+from xaijax.games.measure.chosen import largest, read_outputs, refuse_columns
+from xaijax.games.measure.own_rows import stand_ins_of
+from xaijax.games.measure.players_of_rows import players_of_rows
+from xaijax.games.measure.replacement import Baseline, Replacement
+from xaijax.methods.derivatives.gradients.lines import Lines, drawn, quadrature
+from xaijax.methods.derivatives.gradients.reading import (
+    Work,
+    donors_of,
+    owner_of,
+    refuse_background,
+    refuse_nan,
+    refuse_whole_numbers,
+    stand_ins,
+)
+from xaijax.methods.derivatives.gradients.record import Answer, Asked, explanation
+from xaijax.methods.derivatives.gradients.run import Run, base_answers, base_rows
+from xaijax.methods.derivatives.gradients.sizes import PASSES, sizes_of
+from xaijax.methods.derivatives.gradients.slopes import (
+    refuse_answers,
+    refuse_findings,
+    refuse_host,
+    refuse_model,
+    refuse_not_finite,
+    warn_of_steps,
+)
+from xaijax.methods.derivatives.gradients.space import Between, OfCodes, Pair, space_of
+from xaijax.methods.progress import progress_bar
+from xaijax.players.players import OwnPlayers, Players, column_labels
+from xaijax.results.explanation import Explanation
+from xaijax.results.plan import Plan
+from xaijax.tables.rows import rows_of
+from xaijax.tables.table import MappedRows
+from xaijax_kernels.engine.operations import operations
+
+PATHS = ("expected", "integrated")
+MOST_STEPS = 1_000  # finding more places takes seconds, and no smooth model needs them
+MOST_ROWS = 1 << 20  # gradient rows of one instance by quadrature
+FEW = 32  # instances that the probe is shown
+
+
+@travelling_class
+class GradientExplainer:
+    """Integrated or expected gradients: the model's slopes on the way from a baseline to each row.
+
+    The value of entry j of the instance x, with a baseline b, is
+
+        (x_j - b_j) * integral over t in [0, 1] of df/dz_j at z = b + t (x - b),
+
+    and the value of a player the sum over its entries. path="integrated" has one baseline;
+    path="expected" is the mean of these values over the rows of a background. Base value plus all
+    values is f(x), as far as the integral is found: stats["completeness"] says how far, by the
+    model's own answers.
+
+    These are no Shapley values, and may be far from them although the sums agree:
+    docs/derivatives.md has measurements, and `judge` makes them for a model of your own. They take
+    one derivative for each place on the way, whatever the number of players.
+
+    Args:
+        model: `xaijax.Model` of `as_model`, traced by JAX. Or a pair (embed, head) for rows of
+            tokens: head a `Model` of arrays of numbers, embed a function of jax.numpy that makes
+            such arrays of rows, with the axes of a row in front: ids [R, L] -> [R, L, D]. Lines
+            then run between embedded rows, and a token's value is the sum over its D numbers.
+            Where the model has params, embed takes them first: embed(params, rows).
+        background: rows [B, *F], an array or several in a dict, tuple or other pytree, as the model
+            takes them; or a `Baseline`: one row, or one for each instance. "integrated" takes one
+            row or a `Baseline`.
+        path: "expected" or "integrated".
+        steps: int, 1 to 1,000. Places of Gauss-Legendre's quadrature on each line. Without samples=
+            each instance takes B * steps derivatives.
+        samples: even int or None; of path="expected". None: every background row, by quadrature, at
+            most 1,048,576 derivatives for an instance. A number: so many draws of a background row
+            (by its weight) and a place on the line, two in each of samples / 2 stretches of it,
+            with standard errors.
+        seed: int. Of the draws, which all instances share.
+        players: as of `Explainer`: values of a group are the sum over its entries. Entries numbered
+            -1 stay as they are in the instance, in the base value too.
+        weights: float [B] or None. Weights of the background rows. None: equal ones.
+        {limits}
+
+    Returns:
+        A callable: `explainer(X)` gives an `Explanation`; see `__call__`.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted: a model on the host or one
+            that answers with labels, several rows for path="integrated", whole numbers that would
+            have to move, samples= for path="integrated". The model is not asked before the first
+            explanation. EnumerationLimitError: more derivatives for each instance than above.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> model = xj.as_model(lambda X: X[:, 0] * X[:, 1] + X[:, 2])
+        >>> explainer = xj.GradientExplainer(model, np.zeros((1, 3)), path="integrated")
+        >>> explanation = explainer(np.array([[2.0, 3.0, 1.0]]))
+        >>> explanation.values.round(3)
+        array([[3., 3., 1.]])
+
+    References:
+        Sundararajan, Taly and Yan, "Axiomatic attribution for deep networks" (ICML 2017), equation
+        1: integrated gradients. Erion, Janizek, Sturmfels, Lundberg and Lee, "Improving performance
+        of deep learning models with axiomatic attribution priors and expected gradients" (Nature
+        Machine Intelligence 2021): the mean over a background.
+    """
+
+    def __init__(
+        self,
+        model: Model | tuple[Callable[..., Any], Model],
+        background: Rows | Baseline,
+        path: Literal["expected", "integrated"] = "expected",
+        steps: int = 50,
+        samples: int | None = None,
+        seed: int = 0,
+        players: PlayerSpec | None = None,
+        weights: ArrayLike | None = None,
+        batch_size: int | Literal["auto"] = "auto",
+        max_memory: int | None = None,
+        devices: Devices = None,
+        tile: int | None = None,
+    ) -> None:
+        self.path = checks.one_of(path, "path", PATHS)
+        self.steps = checks.whole_number(steps, "steps")
+        if self.steps > MOST_STEPS:
+            raise InputError(f"steps must be at most {MOST_STEPS:,}, got {steps:,}.")
+        self.samples = _samples(samples, self.path, self.steps)
+        self.seed = checks.whole_number(seed, "seed", least=0)
+        self._pair = Pair(model) if isinstance(model, tuple) else None
+        if self._pair is None:
+            refuse_model(model)
+        self.model: Any = model if self._pair is None else self._pair.whole
+        limits = limits_of(batch_size, max_memory, devices, tile)
+        self._given = background, weights, players, limits
+        self._of_each = stand_ins_of(background)
+        self._evaluator: Evaluator | None = None
+        self._runs: dict[int, Run] = {}
+        if self._of_each is None:
+            self._open()
+
+    def __repr__(self) -> str:
+        said = [self.model.name, f"path={self.path!r}"]
+        if self._evaluator is not None:
+            donors = self._evaluator.setting.replacement
+            one = donors.rows_given == 1
+            said += ["one baseline" if one else f"{len(donors.codes):,} background rows"]
+            said += [f"{self.players.count:,} players"]
+        how = f"steps={self.steps}" if self.samples is None else f"samples={self.samples}"
+        return f"GradientExplainer({', '.join([*said, how])})"
+
+    def __call__(self, X: Rows, progress: Progress = None, outputs: Outputs = None) -> Explanation:
+        """Explain the instances X.
+
+        Args:
+            X: rows [N, *F] of the background's shape.
+            progress: None (a bar in terminals and notebooks once a run takes a while), True or
+                False.
+            outputs: one output for each instance, of a model with several. "predicted": the largest
+                of its answer to the instance, the first of equal ones. Or class labels or column
+                numbers [N]. Then only its derivative is taken. stats["outputs"] has the columns.
+                None: all outputs.
+
+        Returns:
+            An `Explanation` of kind "integrated_gradients" or "expected_gradients" with values
+            [N, P], or [N, P, K] of a model with K outputs and without outputs=.
+            stats["completeness"] [N] or [N, K] is f(x) less the base value and all values.
+            std_errors are those of samples=; a quadrature has none, and is not `exact`.
+
+        Raises:
+            InputError, InputTypeError: rows that are not accepted, a model that calls back to
+                Python, that answers with whole numbers or that holds trees. MemoryPlanError: more
+                than fits. ModelOutputError: gradients that are not finite, and what the probe of
+                the model finds; its own exceptions come through.
+
+        Warns before it starts (`xaijax.LongRunWarning`) of a run of more than about a minute, and
+        afterwards (`xaijax.XaiWarning`) where all gradients are 0 although the answers differ.
+        """
+        started = time.perf_counter()
+        rows, work, names = self._read(X, outputs)
+        run, before = self._run(work)
+        if names is not None:
+            refuse_columns(names, run.outputs)
+        self._tell_long(run, len(work))
+        allowed = self.model.nonfinite == "propagate"
+        with progress_bar(progress, len(work) * run.lines.rows, "gradients") as bar:
+            full = run.answers(work.codes)
+            refuse_answers(full, "X row", allowed)
+            start = base_answers(run, work)
+            refuse_answers(start, "the background as seen from X row", allowed)
+            base = np.broadcast_to(start, full.shape)
+            if outputs is not None:
+                work = _with_column(work, largest(full) if names is None else names, run.outputs)
+                assert work.column is not None
+                place = work.column[:, None].astype(np.int64)
+                full, base = (np.take_along_axis(one, place, axis=1) for one in (full, base))
+            values, variances = run.values(work, bar.update)
+        refuse_not_finite(values, allowed)
+        warn_of_steps(values, full - base)
+        answer = Answer(values, variances, full, base)
+        asked = Asked(self.path, self.steps, self.samples, self.seed, self.players)
+        seconds = time.perf_counter() - started
+        return explanation(asked, X, rows, run, work, answer, before, seconds)
+
+    def plan(self, X: Rows, outputs: Outputs = None) -> Plan:
+        """What explaining X would ask for, told before it is asked.
+
+        Args:
+            X, outputs: as of a call.
+
+        Returns:
+            A `Plan`, of an estimator "quadrature" or "sampled". Its model rows are those of which a
+            derivative is taken. The model is asked no more than its probe.
+
+        Raises:
+            What a call raises before it asks.
+        """
+        _, work, _ = self._read(X, outputs)
+        run, _ = self._run(work)
+        if outputs is not None:
+            work = _with_column(work, np.zeros((len(work), 1)), run.outputs)
+        N, compiled = len(work), run.probed.compiled
+        asked = N, base_rows(run, work)
+        recipes = [run.recipe(work), *[run.answer_recipe] * any(map(run.in_tiles, asked))]
+        return Plan(
+            estimator=np.full(N, "sampled" if run.lines.drawn else "quadrature"),
+            model_rows=np.full(N, run.lines.rows, np.int64),
+            structure=run.space.name,
+            tile=run.sizes.rows,
+            model_calls=run.dispatches(N) + sum(map(run.answer_calls, asked)),
+            memory=run.sizes.bytes,
+            programs=sum(compiled.lacks(recipe) for recipe in recipes),
+            backend="jax",
+        )
+
+    def check(self, X: Rows) -> None:
+        """Raise InputError or InputTypeError for instances that a call would not accept."""
+        self._open(X).setting.replacement.table.read(X, "X", self.model.allow_nan)
+
+    def _open(self, X: Any = None) -> Evaluator:
+        """Read the arguments that hang on the rows' shape: the background's, or that of X."""
+        if self._evaluator is not None:
+            return self._evaluator
+        background, weights, players, limits = self._given
+        donors = donors_of(self.model, background, weights, self._pair is not None, X)
+        refuse_background(donors, self.path)
+        self.players = players_of_rows(players, donors.table)
+        self._owner, P = owner_of(self.players), self.players.count
+        self._lines = self._planned(donors)
+        if self._pair is None:
+            self._space: Any = OfCodes(donors.codes.shape[1])
+            refuse_whole_numbers(donors, self._owner, P)
+        else:
+            self._space = Between(self._pair, donors.table)
+            self._space.refuse(self.model.params, donors.codes, self._owner, P)
+        labels = donors.table.feature_names or column_labels(donors.table.shape)
+        columns = Players(np.arange(len(labels)), tuple(labels))
+        self._evaluator = Evaluator(self.model, donors, columns, limits, offsets=True)
+        checks.on_devices(background, "background", self._evaluator.setting.devices)
+        return self._evaluator
+
+    def _planned(self, donors: Replacement) -> Lines:
+        """The places on lines; raises EnumerationLimitError for too many."""
+        B, weights = len(donors.codes), donors.weights
+        if self.samples is not None:
+            return drawn(weights, self.samples, self.seed)
+        if B * self.steps > MOST_ROWS:
+            raise EnumerationLimitError(
+                f"{B:,} background rows with {self.steps:,} steps each are {B * self.steps:,} "
+                f"derivatives for one instance; at most {MOST_ROWS:,} are taken. Say samples= (a "
+                "number of draws of a row and a place), or give fewer rows or steps."
+            )
+        return quadrature(weights, self.steps)
+
+    def _read(self, X: Any, outputs: Any) -> tuple[Any, Work, np.ndarray | None]:
+        """(rows as read, what is asked of them, column numbers [N, 1] if they were given)."""
+        evaluator = self._open(X)
+        evaluator.follow()
+        donors = evaluator.setting.replacement
+        rows = donors.table.read(X, "X", self.model.allow_nan)
+        checks.on_devices(X, "X", evaluator.setting.devices)
+        N, names = len(rows_of(rows)), None
+        if isinstance(self.players, OwnPlayers):
+            self.players.refuse_others(N)
+        if outputs is not None:
+            told = getattr(self.model, "output_names", None)
+            names = read_outputs(outputs, N, self.model.classes, told)
+        _, codes = evaluator.encoded(rows)
+        refuse_host(evaluator.setting.model)
+        own = None
+        if not isinstance(codes, MappedRows):
+            refuse_nan(codes, "X")
+        if self._of_each is not None:
+            own = stand_ins(self._of_each, donors, rows, self.model.allow_nan)
+        return rows, Work(codes, own, self._owner), names
+
+    def _run(self, work: Work) -> tuple[Run, Any]:
+        """(the programs, the clock before them); probes the model."""
+        evaluator = self._open()
+        before = evaluator.clock.copy()
+        table = evaluator.setting.replacement.table
+        probed = evaluator.probe(table, np.asarray(work.codes[:FEW]))
+        key = id(probed)
+        if key not in self._runs:
+            setting, findings = probed.setting, probed.findings
+            refuse_findings(setting.model, findings)
+            placement = placed(setting.devices, setting.model.params)
+            S = self._lines.times.shape[1]
+            sizes = sizes_of(
+                setting,
+                findings.jaxpr,
+                findings.rows,
+                len(self._lines.donor),
+                S,
+                findings.outputs,
+                placement.mesh.size,
+                self._lines.drawn,
+            )
+            lines, P = self._lines.cut(sizes.steps), self.players.count
+            space = space_of(self._space, probed, sizes.rows)
+            self._runs = {key: Run(probed, space, lines, sizes, placement, P)}
+        run = self._runs[key]
+        evaluator.clock.tile = run.sizes.rows
+        return run, before
+
+    def _tell_long(self, run: Run, N: int) -> None:
+        """Warn of a run of more than about a minute."""
+        findings, rows = run.probed.findings, N * run.lines.rows
+        K = run.outputs
+        each = operations(findings.jaxpr, findings.rows) * (PASSES + max(0, K - 1) * (PASSES - 1))
+        if rows * each > minute(run.probed.setting.devices):
+            ways = "fewer rows, steps= or background rows, samples=, or outputs= of several"
+            tell(f"{rows:,} derivatives are coming, of about {each:,.0f} operations each", ways)
+
+
+def _samples(samples: Any, path: str, steps: int) -> int | None:
+    """Read `samples=`."""
+    if samples is None:
+        return None
+    if path == "integrated":
+        raise InputError(
+            "samples= is of path='expected'; path='integrated' has one baseline, and a quadrature. "
+            "Leave it out, or say steps=."
+        )
+    count = checks.whole_number(samples, "samples", least=2)
+    if count % 2:
+        raise InputError(
+            f"samples must be even, since two draws are of each stretch of the line, got {count}. "
+            f"Say {count + 1}."
+        )
+    if steps != 50:
+        raise InputError("steps= is of the quadrature, and samples= draws. Give one of them.")
+    return count
+
+
+def _with_column(work: Work, numbers: np.ndarray, K: int) -> Work:
+    """The same with the output [N, 1] of each instance; refuses a model of one output."""
+    if K == 1:
+        raise InputError(
+            "outputs= chooses one of several outputs for each instance, and the model answers with "
+            "one number a row. Leave it out."
+        )
+    return Work(work.codes, work.own, work.owner, numbers[:, 0].astype(np.int32))

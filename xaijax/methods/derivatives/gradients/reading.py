@@ -1,0 +1,143 @@
+"""Rows, baselines and players as codes.
+
+Letters: N instances, B background rows, C code columns (one for each entry of a row), P players.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.games.measure.asked_model import AskedModel
+from xaijax.games.measure.replacement import Baseline, Replacement, replacement_of
+from xaijax.players.players import OwnPlayers, Players
+from xaijax.tables.rows import rows_of
+from xaijax.tables.table import FloatTable
+from xaijax.tables.tree import is_tree
+from xaijax.tables.tree_table import TreeTable
+
+WHOLE = np.dtype("i4")
+
+
+class WholeTable(FloatTable):
+    """Arrays of whole numbers, tokens say, for a model that embeds them."""
+
+    def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> np.ndarray:
+        """int32 [M, *shape]."""
+        array = checks.rows_of(checks.as_array(X, name), name, self.shape, owner)
+        if array.dtype.kind not in "iu":
+            raise InputTypeError(
+                f"{name} has dtype {array.dtype}, but {owner} holds whole numbers, which are "
+                "embedded. Give both the same dtype."
+            )
+        limits = np.iinfo(WHOLE)
+        if array.min() < limits.min or array.max() > limits.max:
+            raise InputError(f"{name} holds numbers beyond {WHOLE}. Number tokens from 0.")
+        return array.astype(WHOLE)
+
+
+def donors_of(
+    model: AskedModel, background: Any, weights: Any, embedded: bool, X: Any = None
+) -> Replacement:
+    """Read `background=` and `weights=`; X: the instances, for a `Baseline` of each.
+
+    embedded: an array of whole numbers stays one.
+    """
+    if not embedded:
+        return replacement_of(model, background, weights, X)
+    given, kind = background, "rows"
+    if isinstance(background, Baseline):
+        kind = "baseline" if background.of_each is None else "function"
+        given = X if kind == "function" else background.as_rows(False)
+    if is_tree(given) or np.asarray(given).dtype.kind not in "iu":
+        return replacement_of(model, background, weights, X)
+    if kind != "rows" and weights is not None:
+        raise InputError("weights belong to background rows; a Baseline is one row.")
+    array = np.asarray(given)
+    array = array[:1] if kind == "function" else array
+    checks.rows_of(array, "background", array.shape[1:] if array.ndim > 2 else None)
+    table = WholeTable(array.shape[1:], WHOLE, None)
+    codes = table.encode(table.read(array, "background", False))[1]
+    own, total = checks.row_weights(weights, len(codes))
+    row = np.flatnonzero(own > 0)
+    return Replacement(table, codes[row], own[row], total, row, len(codes), kind)
+
+
+def refuse_background(donors: Replacement, path: str) -> None:
+    """Raise InputError where path="integrated" has several baselines, or a row holds NaN."""
+    if path == "integrated" and donors.rows_given != 1:
+        raise InputError(
+            f"path='integrated' goes from one baseline, but background has {donors.rows_given:,} "
+            "rows. Say path='expected', which averages over them, or give "
+            "xaijax.Baseline('mean', rows)."
+        )
+    refuse_nan(donors.codes, "background")
+
+
+def refuse_nan(codes: np.ndarray, name: str) -> None:
+    """Raise InputError for a NaN in rows of codes."""
+    if codes.dtype.kind != "f" or not np.isnan(codes).any():
+        return
+    row, column = (int(one) for one in np.argwhere(np.isnan(codes))[0])
+    raise InputError(
+        f"{name} contains NaN at row {row}, column {column}: there is no line to it. Fill it."
+    )
+
+
+def owner_of(players: Players | OwnPlayers) -> np.ndarray | None:
+    """The player of each code, int32 [C] or [N, C]; P of one that stays; None: code j is player
+    j."""
+    if isinstance(players, Players) and players.single:
+        return None
+    of = players.of_column if isinstance(players, Players) else players.of_entry
+    return np.where(of < 0, players.count, of).astype(np.int32)
+
+
+def refuse_whole_numbers(donors: Replacement, owner: np.ndarray | None, P: int) -> None:
+    """Raise InputError for leaves of whole numbers or bools that would have to move."""
+    table = donors.table
+    if not isinstance(table, TreeTable):
+        return
+    layout = table.layout
+    for name, dtype, first, last in zip(
+        layout.names, layout.dtypes, (0, *layout.ends), layout.ends, strict=False
+    ):
+        stays = owner is not None and bool((owner[..., first:last] == P).all())
+        if dtype.kind in "biu" and not stays:
+            raise InputError(
+                f"background: the leaf {name!r} is {dtype}, and between whole numbers there is no "
+                "line. Embed it: model=(embed, head); or number it -1 in players=, so that it "
+                "stays as it is in X."
+            )
+
+
+def stand_ins(
+    made: Callable[[Any], Any], donors: Replacement, rows: Any, allow_nan: bool
+) -> np.ndarray:
+    """Codes [N, C] of the baselines that a function makes of rows, as they were read."""
+    name = "what the function of Baseline returned"
+    found = donors.table.read(made(rows_of(rows).copy()), name, allow_nan, "X")
+    given, own = len(rows_of(rows)), len(rows_of(found))
+    if given != own:
+        raise InputError(f"{name} has {own:,} rows; X has {given:,}. Return one for each.")
+    codes = np.asarray(donors.table.encode(found)[1])
+    refuse_nan(codes, name)
+    return codes
+
+
+@dataclass(frozen=True)
+class Work:
+    """The instances of one call."""
+
+    codes: Any  # [N, C], an array or a memory map that is read where it is sliced
+    own: np.ndarray | None = None  # [N, C], of the baseline of each
+    owner: np.ndarray | None = None  # int32 [C] or [N, C], see `owner_of`
+    column: np.ndarray | None = None  # int32 [N], the output of each; None: all outputs
+
+    def __len__(self) -> int:
+        return len(self.codes)

@@ -1,0 +1,116 @@
+"""Which models have slopes, and what is said of the others.
+
+Letters: N instances, K outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
+from xaijax.games.measure.asked_model import AskedModel, Findings
+
+CALLBACKS = ("pure_callback", "io_callback")
+TREES = "xaijax_leaf_sums"  # the step of a trace by which a translated tree answers
+TRACED = (
+    "Gradients need a model that JAX traces: a function of jax.numpy, a network, or an estimator "
+    "that as_model translates to JAX. xaijax.as_jax of a host model calls back to Python, and has "
+    "no derivative either. Explainer explains any model."
+)
+
+
+def refuse_model(model: object) -> None:
+    """Raise InputError or InputTypeError for a model without slopes; asks it nothing."""
+    if not hasattr(model, "probe"):
+        raise InputTypeError(
+            f"model must come from xaijax.as_model, or be a pair (embed, head) whose head does; "
+            f"got {type(model).__name__}. Say "
+            "xaijax.GradientExplainer(xaijax.as_model(f), background)."
+        )
+    asked: Any = model
+    if asked.output == "label":
+        raise InputError(
+            f"model: {asked.name} answers with labels, which have no gradient. Say "
+            "output='proba', 'decision' or a class label in as_model."
+        )
+    if asked.reader is not None and not asked.reader.numbers_only:
+        raise InputError(
+            f"model: {asked.name} reads text or categories, between which there is no line. Use "
+            "Explainer, or give a network of numbers."
+        )
+    refuse_host(asked)
+
+
+def refuse_host(model: AskedModel) -> None:
+    """Raise InputError for a model on the host, or one that its comparison sent there."""
+    if model.backend == "host":
+        raise InputError(f"model: {model.name} runs on the host. {TRACED}")
+
+
+def refuse_findings(model: AskedModel, findings: Findings) -> None:
+    """Raise InputError for what only the trace of a model tells."""
+    if _kind(findings.answer_dtype) != "f":
+        raise InputError(
+            f"model: {model.name} answers with {findings.answer_dtype}, labels or counts, which "
+            "have no gradient. Return the scores that they are made of."
+        )
+    names = set(_steps(findings.jaxpr))
+    if names & set(CALLBACKS):
+        raise InputError(f"model: {model.name} calls back to Python. {TRACED}")
+    if TREES in names:
+        raise InputError(
+            f"model: {model.name} holds trees, whose answers change in steps: their gradient is 0 "
+            "wherever there is one. Use Explainer, which has closed forms for many trees."
+        )
+
+
+def refuse_answers(answers: np.ndarray, of: str, allowed: bool) -> None:
+    """Raise ModelOutputError for answers [M, K] that are not finite; of: "X row", say."""
+    wrong = np.flatnonzero(~np.isfinite(answers).all(axis=1))
+    if len(wrong) and not allowed:
+        found = answers[wrong[0]][~np.isfinite(answers[wrong[0]])][0]
+        raise ModelOutputError(
+            f"the model returned {found} for {of} {int(wrong[0])}. Mend the model, or say "
+            'nonfinite="propagate" in as_model.'
+        )
+
+
+def refuse_not_finite(values: np.ndarray, allowed: bool) -> None:
+    """Raise ModelOutputError for values [N, ..] that are not finite."""
+    wrong = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    if wrong.any() and not allowed:
+        raise ModelOutputError(
+            f"the gradients of X row {int(np.flatnonzero(wrong)[0])} are not finite somewhere "
+            "between a background row and it, as that of a square root is at 0. Mend the model "
+            '(a small number under the root), or say nonfinite="propagate" in as_model.'
+        )
+
+
+def warn_of_steps(values: np.ndarray, change: np.ndarray) -> None:
+    """Warn where no slope was found at all, and yet answers differ; change: of them [N, ..]."""
+    if not values.any() and np.any(np.abs(change) > 0):
+        checks.warn(
+            "all gradients are 0, though the answers to X and to the background differ: the model "
+            "changes in steps (trees, rounding, a largest entry). These values say nothing of it. "
+            "Use Explainer."
+        )
+
+
+def _kind(dtype: str) -> str:
+    return "f" if "float" in dtype else "other"
+
+
+def _steps(jaxpr: Any) -> Iterator[str]:
+    """Names of all steps of a trace, and of the jitted functions in it."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        yield str(equation.params.get("name", ""))
+        for value in equation.params.values():
+            for one in value if isinstance(value, tuple | list) else (value,):
+                inner = getattr(one, "jaxpr", one)
+                if hasattr(inner, "eqns"):
+                    yield from _steps(inner)

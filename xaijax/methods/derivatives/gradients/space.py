@@ -1,0 +1,247 @@
+"""Where lines run: among the codes of rows, or among what a function makes of them.
+
+A pair (embed, head) is a model of which the line runs between the two: embed takes rows, words say,
+to arrays of numbers, and head answers these.
+
+Letters: M rows, R rows of a tile, C codes of a row, K outputs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.games.engine.compiled import columns
+from xaijax.games.engine.probed import Probed
+from xaijax.methods.derivatives.gradients.slopes import refuse_model
+from xaijax.tables.table import Table
+from xaijax.tables.tree_table import TreeTable
+from xaijax_kernels.engine.tiles import Traced
+from xaijax_kernels.gradients.front import back, front, has_front
+
+PRODUCTS = {"tf32": "tensorfloat32"}  # of a model's precision; else all digits
+
+
+class Space(Protocol):
+    """Where lines run."""
+
+    entries: tuple[int, ...]  # codes whose numbers each array of `lift` holds
+
+    @property
+    def pulls(self) -> bool:
+        """Whether `lift` is affine, and slopes are taken back through it."""
+        ...
+
+    @property
+    def name(self) -> str | None:
+        """For `stats["structure"]`."""
+        ...
+
+    @property
+    def key(self) -> Any:
+        """Equal for spaces of one model whose programs are the same."""
+        ...
+
+    def lift(self, params: Any, codes: Any) -> Any:
+        """Codes [M, C] as arrays [M, ...]."""
+        ...
+
+    def head(self, probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
+        """(params, such arrays of so many rows) -> answers [R, K]; traced once."""
+        ...
+
+
+class OfCodes:
+    """Lines among the codes themselves."""
+
+    key, pulls, name = "codes", False, None
+
+    def __init__(self, columns: int) -> None:
+        """columns: C."""
+        self.entries = (columns,)
+
+    def lift(self, params: Any, codes: Any) -> Any:
+        """The codes."""
+        del params
+        return codes
+
+    def head(self, probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
+        """The model."""
+        return whole_model(probed, rows)
+
+
+class AfterFront:
+    """Lines among what a model's affine front makes of codes: its first layer, most often.
+
+    The front is asked at both ends of a line, and not between them.
+    """
+
+    key, pulls, name = "front", True, "affine front"
+
+    def __init__(self, probed: Probed, rows: int) -> None:
+        """rows: of a tile; for a model that `has_front`."""
+        self.entries = (probed.setting.replacement.codes.shape[1],)
+        self._shape = probed.setting.replacement.table.shape
+        self._few, self._whole = probed.findings.closed, trace_of(probed, rows).closed
+
+    def lift(self, params: Any, codes: Any) -> Any:
+        """See `Space.lift`."""
+        return front(self._few, params, codes.reshape(len(codes), *self._shape))
+
+    def head(self, probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
+        """See `Space.head`."""
+        del probed, rows
+        return lambda params, cut: columns(partial(back, self._whole))(params, cut)
+
+
+def space_of(space: Space, probed: Probed, rows: int) -> Space:
+    """The space of codes, or behind the model's front where it has one."""
+    few = probed.findings.closed
+    if not isinstance(space, OfCodes) or few is None:
+        return space
+    if not has_front(few, trace_of(probed, rows).closed):
+        return space
+    return AfterFront(probed, rows)
+
+
+def trace_of(probed: Probed, rows: int) -> Traced:
+    """The model's one trace for tiles of so many rows."""
+    setting = probed.setting
+    table, codes, apply = setting.replacement.table, setting.replacement.codes, setting.model.apply
+    assert apply is not None
+    given = jax.ShapeDtypeStruct((rows, *table.shape), codes.dtype)
+    params, look = setting.model.params, probed.findings.look
+    return probed.compiled.trace(("model",), apply, params, given, look)
+
+
+def whole_model(probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
+    """(params, codes [R, C]) -> answers [R, K], by that trace."""
+    traced, shape = trace_of(probed, rows), probed.setting.replacement.table.shape
+    return lambda params, codes: traced(params, codes.reshape(rows, *shape))
+
+
+class Pair:
+    """A model in two halves, of which lines run between."""
+
+    def __init__(self, given: tuple[Any, ...]) -> None:
+        """given: (embed, head); raises InputError and InputTypeError for what is no such pair."""
+        if len(given) != 2:
+            raise InputError(f"model: a pair (embed, head) is needed, got {len(given)} things.")
+        self.embed, self.inner = given
+        if hasattr(self.embed, "probe") or not callable(self.embed):
+            raise InputTypeError(
+                f"model: embed of (embed, head) must be a function of jax.numpy, got "
+                f"{type(self.embed).__name__}; it has answers of any shape, and is no Model."
+            )
+        refuse_model(self.inner)
+        if self.inner.reader is not None:
+            raise InputError("model: head of (embed, head) is an estimator. Give a function.")
+        # What the two answer together: probed, and asked for answers to rows.
+        self.whole: Any = dataclasses.replace(
+            self.inner,
+            apply=_Both(self),
+            structure="plain",
+            input_shape=None,
+            feature_names=None,
+            network=True,
+            original=None,
+            comparison=None,
+            recipe=None,
+            compiled={},
+        )
+
+    def embedded(self, params: Any, rows: Any) -> Any:
+        """What embed makes of rows, as the model takes them."""
+        with jax.default_matmul_precision(PRODUCTS.get(self.inner.precision, "highest")):
+            return self.embed(rows) if params is None else self.embed(params, rows)
+
+
+class _Both:
+    """head(embed(rows)), in place of a model's own function."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+
+    @property
+    def answer_dtype(self) -> Any:
+        """Of the head's own answer, once traced."""
+        return self._pair.inner.apply.answer_dtype
+
+    def __call__(self, params: Any, rows: Any) -> Any:
+        return self._pair.inner.apply(params, self._pair.embedded(params, rows))
+
+
+class Between:
+    """Lines between the halves of a pair."""
+
+    pulls, name = False, "embedding"
+
+    def __init__(self, pair: Pair, table: Table) -> None:
+        self._pair, self._table = pair, table
+        shapes = table.layout.shapes if isinstance(table, TreeTable) else (table.shape,)
+        self.entries = tuple(math.prod(shape) for shape in shapes)
+
+    @property
+    def key(self) -> Any:
+        """See `Space.key`."""
+        return self._pair, getattr(self._table, "key", self._table.shape)
+
+    def lift(self, params: Any, codes: Any) -> Any:
+        """See `Space.lift`."""
+        return self._pair.embedded(params, self._table.decode(codes))
+
+    def head(self, probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
+        """See `Space.head`."""
+        kept, params = probed.compiled.kept, probed.setting.model.params
+        name = "trace", "head", self.key, rows
+        if name not in kept:
+            made = self.shapes(params, rows, probed.setting.replacement.codes)
+            kept[name] = Traced(self._pair.inner.apply, params, made)
+        return kept[name]
+
+    def shapes(self, params: Any, rows: int, codes: np.ndarray) -> Any:
+        """What embed makes of so many rows: shapes in place of arrays."""
+        given = jax.ShapeDtypeStruct((rows, codes.shape[1]), codes.dtype)
+        return jax.eval_shape(self.lift, params, given)
+
+    def refuse(self, params: Any, codes: np.ndarray, owner: np.ndarray | None, P: int) -> None:
+        """Raise InputError where what embed makes has no place for each entry of a row, or holds
+        whole numbers that would have to move. Runs nothing.
+        """
+        rows = 7  # no size of an axis by chance
+        made = self.shapes(params, rows, codes)
+        table = self._table
+        layout = table.layout if isinstance(table, TreeTable) else None
+        shapes = (table.shape,) if layout is None else layout.shapes
+        wanted = jax.tree.structure(0) if layout is None else layout.structure
+        leaves = jax.tree.leaves(made)
+        same = jax.tree.structure(made) == wanted and all(
+            one.shape[: 1 + len(shape)] == (rows, *shape)
+            for one, shape in zip(leaves, shapes, strict=True)
+        )
+        if not same:
+            told = jax.tree.map(lambda one: ("R", *one.shape[1:]), made)
+            needed = [("R", *shape, "...") for shape in shapes]
+            raise InputError(
+                "model: embed must return arrays in the same container as X, each with the axes of "
+                f"the leaf that it is of in front, {needed}; it returned {told}."
+            )
+        names = ("X",) if layout is None else layout.names
+        first = 0
+        for name, one, count in zip(names, leaves, self.entries, strict=True):
+            stays = owner is not None and bool((owner[..., first : first + count] == P).all())
+            first += count
+            if not np.issubdtype(one.dtype, np.floating) and "float" not in str(one.dtype):
+                if not stays:
+                    raise InputError(
+                        f"model: embed leaves {name!r} as {one.dtype}, and between whole numbers "
+                        "there is no line. Embed it too, or number it -1 in players=, so that it "
+                        "stays as it is in X."
+                    )
