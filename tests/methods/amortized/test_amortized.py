@@ -160,8 +160,8 @@ def test_the_judges_rows_are_never_seen(amortized):
 def test_the_judges_labels_are_never_seen(amortized, monkeypatch):
     explained = fitting.Question.explained
 
-    def corrupted(question, rows, progress):
-        labels = explained(question, rows, progress)
+    def corrupted(question, rows, *rest):
+        labels = explained(question, rows, *rest)
         return replace(labels, values=labels.values + 7.0) if len(rows) == 60 else labels
 
     monkeypatch.setattr(fitting.Question, "explained", corrupted)

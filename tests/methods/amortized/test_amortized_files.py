@@ -80,7 +80,12 @@ def test_damaged_files_are_refused(path, tmp_path):
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     meta = json.loads(members["meta.json"])
-    for field, value in (("leaves", 7), ("quantile", None), ("inputs", {"shape": 3})):
+    for field, value in (
+        ("leaves", 7),
+        ("quantile", None),
+        ("inputs", {"shape": 3}),
+        ("widths", [10**12]),
+    ):
         changed = meta | {"fields": {**meta["fields"], field: value}}
         if value is None:
             del changed["fields"][field]

@@ -197,7 +197,8 @@ class AmortizedExplainer:
             An `Explanation` of kind "amortized" with values [N, P] or [N, P, K] and bounds [N].
             `exact` is False, and there are no standard errors, but of fallback rows that were
             sampled: a network's error is no draw. stats["fallback_rows"] says which rows the
-            explainer answered. Their bounds are 0 where exact, else by its standard errors.
+            explainer answered. Their bounds are 0 where exact, else by its standard errors, and
+            infinite where it has none.
 
         Raises:
             InputError, InputTypeError: it is not fitted, or has no explainer; other columns, or

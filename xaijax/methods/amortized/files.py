@@ -41,6 +41,9 @@ def read(state: dict[str, Any]) -> tuple[Fitted, tuple[int, ...], int]:
     found = Fitted(**made, **state)
     if not all(isinstance(leaf, np.ndarray) for leaf in found.leaves):
         raise ValueError("leaves that are no arrays")
+    widths = tuple(leaf.shape[-1] for leaf in found.leaves[:-2:2])
+    if found.hidden is not None and not hidden == found.hidden == widths:
+        raise ValueError(f"layers of widths {widths}, but {hidden!r:.60} are said")
     return found, hidden, seed
 
 
