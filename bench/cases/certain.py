@@ -166,8 +166,8 @@ class Certain:
             alone = np.flatnonzero(few(undecided, D))
             further = Further([stop for stop in checks if stop > D], sys.maxsize, 0, 0)
             if len(alone) and further.stops:
-                own = partial(_asked, drawn[left[alone]])
-                ended = to_end(rule, look, alone, own, further)
+                own = partial(_asked, drawn[left])
+                ended = to_end(rule, look, alone, undecided[alone], own, further)
                 assert ended is not None
                 wrong += int((ended.met & ~_same(ended.values[..., 0], truth)).sum())
                 met[alone] = True  # over
@@ -198,10 +198,10 @@ class Certain:
 
 def _asked(
     drawn: np.ndarray, some: np.ndarray, who: np.ndarray, first: int, stop: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """What pairs [R, D, P] say of a few players; see `contenders.Ask`."""
     own = np.take_along_axis(drawn[some, first:stop], who[:, None], axis=2)
-    yield own[..., None], np.zeros(len(some))
+    yield slice(None), own[..., None], np.zeros(len(some))
 
 
 def _one_look(count: int, alpha: float, two_sided: bool) -> float:

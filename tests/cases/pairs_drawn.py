@@ -57,13 +57,13 @@ def contended(rule: Any, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
         chosen = np.flatnonzero(few(undecided, D))
         further = Further([stop for stop in stops if stop > D], 1 << 40, 0, 0)
         if len(chosen):
-            own = drawn[left[chosen]]
+            own = drawn[left]
 
             def ask(some, who, first, stop, own=own):
-                pairs = own[some, first:stop]
-                yield np.take_along_axis(pairs, who[:, None, :, None], axis=2), np.zeros(len(some))
+                pairs = np.take_along_axis(own[some, first:stop], who[:, None, :, None], axis=2)
+                yield slice(None), pairs, np.zeros(len(some))
 
-            ended = to_end(rule, look, chosen, ask, further)
+            ended = to_end(rule, look, chosen, undecided[chosen], ask, further)
             assert ended is not None
             values[left[chosen]], met[left[chosen]] = ended.values, ended.met
             alone[left[chosen]], goes_on[chosen] = True, False

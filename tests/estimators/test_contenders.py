@@ -17,6 +17,7 @@ from scipy import stats
 
 import xaijax as xj
 from xaijax.core.sequences import time_uniform_quantile
+from xaijax.estimators import contenders
 from xaijax.estimators.stopping import contest as contest_module
 from xaijax.estimators.stopping.contest import Contest
 from xaijax.estimators.stopping.top import Top, shared_by
@@ -80,7 +81,7 @@ def test_sums_and_tests_are_those_of_pairs_in_which_both_were_asked(k: int, K: i
     )
     asked = np.ones((n, last, P), bool)
     look, alpha = look_at(pairs[:, :first]), 0.1 / shared_by(k, P, K)
-    contest = Contest.begun(look, k, alpha)
+    contest = Contest.begun(look, k, alpha, Top(k, 0.9).undecided(look))
     np.testing.assert_array_equal(contest.undecided(), Top(k, 0.9).undecided(look))
     for d in range(first, last, 10):
         count = int(rng.integers(2, 5))
@@ -161,7 +162,8 @@ def test_a_player_alone_has_the_contributions_of_whole_pairs(found: xj.Explanati
     assert whole.budget == 38 * D
     every = whole(X[n : n + 1], progress=False)
     assert found.std_errors is not None and every.std_errors is not None
-    asked = np.argsort(np.abs(found.std_errors[n] / every.std_errors[0] - 1))[:2]
+    # The one that was asked in all of them, by its standard error.
+    asked = np.argmin(np.abs(found.std_errors[n] / every.std_errors[0] - 1))
     # A model that adds 20 tanh rounds each, and its answer, by some tens of 2^-24: as in
     # tests/games/test_own_lists.py. Of means of differences no more is left.
     bound = 64 * 2.0**-24 * 20
@@ -173,3 +175,47 @@ def test_values_of_a_call_with_bounds_are_of_all_players() -> None:
     made = xj.Explainer(logits, -np.abs(X[:2]) - 1, estimator="permutation", budget=16_000)
     got = made(np.abs(X) + 1, top=1, bounds=(0, 1), progress=False)
     np.testing.assert_array_equal(got.stats["whole_pairs"], got.stats["pairs"])
+
+
+@pytest.mark.filterwarnings("ignore:top=")
+def test_more_players_than_candidates_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 players, of which 64 can be asked alone: who is certain with whole pairs is so here."""
+    A = games.weights(100)
+    rows, donors = games.rows(10, 100, "continuous", 3), games.rows(2, 100, "continuous", 4)
+    made = xj.Explainer(xj.as_model(games.smooth, params=A), donors, budget=20_000)
+    found = made(rows, top=2, progress=False)
+    monkeypatch.setattr(contenders, "few", lambda undecided, pairs: np.zeros(len(undecided), bool))
+    whole = made(rows, top=2, progress=False)
+    sure, alone = found.stats["certain"], found.stats["whole_pairs"] < found.stats["pairs"]
+    assert alone.any() and sure[whole.stats["certain"]].all()
+    assert found.stats["model_rows"] < whole.stats["model_rows"]
+    # One that is not certain has asked what it may, but for the next check, half as much more.
+    assert (found.stats["coalitions"][~sure] > 20_000 / 2).all()
+
+
+def test_a_contender_who_wins_asks_no_more_than_half_of_all() -> None:
+    """x0 x1 x2 of ones: three equal values of 40. Whoever seems second, others come into question,
+    whose tests rest on the whole pairs alone.
+    """
+    model = xj.as_model(lambda X: X[:, 0] * X[:, 1] * X[:, 2])
+    made = xj.Explainer(model, np.zeros((1, 40)), estimator="permutation", budget=20_000)
+    with pytest.warns(xj.XaiWarning, match="top=2"):
+        found = made(np.ones((1, 40)), top=2, progress=False)
+    told = found.stats
+    most = 78 * told["whole_pairs"] + 39 * (told["pairs"] - told["whole_pairs"])
+    assert told["pairs"] >= 256 and (told["coalitions"] <= most).all()
+    # Columns that change nothing have no error, and their values are 0.
+    assert found.std_errors is not None and not told["certain"].any()
+
+
+def test_players_that_change_nothing_have_no_error() -> None:
+    rows = X.copy()
+    rows[:, 10:] = DONORS[0, 10:]
+    donors = DONORS.copy()
+    donors[:, 10:] = DONORS[0, 10:]
+    made = xj.Explainer(MODEL, donors, estimator="permutation", budget=8_000)
+    with pytest.warns(xj.XaiWarning, match="top=3"):
+        found = made(rows, top=3, progress=False)
+    assert (found.stats["whole_pairs"] < found.stats["pairs"]).any()
+    assert found.std_errors is not None
+    assert not found.std_errors[:, 10:].any() and not found.values[:, 10:].any()

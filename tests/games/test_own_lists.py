@@ -99,3 +99,13 @@ def test_a_bad_answer_names_whose_coalition_it_is():
     kept = r"X row 1 with background row 0 and the players \['x0', 'x2'\] kept"
     with pytest.raises(xj.ModelOutputError, match=kept):
         game.own_values(masks, np.arange(2))
+
+
+def test_a_link_that_fails_names_the_coalition_of_its_instance():
+    """logit of 1 in the third instance, where x2 is not kept."""
+    model = xj.as_model(lambda X: np.where(np.asarray(X)[:, 2] == 1, 1.0, 0.5), backend="host")
+    X = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    masks = np.array([[[1, 1, 0]], [[1, 1, 1]], [[0, 1, 1]]], bool)
+    game = game_of(model, X, np.zeros((1, 3)), weights=None, link="logit")
+    with pytest.raises(xj.ModelOutputError, match=r"'x1', 'x2'\] kept"):
+        game.own_values(masks, np.arange(3))

@@ -80,7 +80,7 @@ def compare(
         Hothorn, Bretz and Westfall, "Simultaneous inference in general parametric models"
         (Biometrical Journal 2008).
     """
-    level = checked_level(confidence)
+    level = checked_level(confidence, "confidence")
     refuse_others(a, b)
     same = _paired(a, b, paired)
     errors = [shared_error(one) for one in (a, b)]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xaijax.estimators.stopping.contest import bytes_each
+from xaijax.estimators.stopping.contest import FEW, TOGETHER, bytes_each
 from xaijax.estimators.stopping.rule import Contesting, Look, Rule
 from xaijax.games.game import Game
 from xaijax_kernels.games import sampling
@@ -29,9 +29,9 @@ LISTED = 1 << 15  # coalitions that are asked together
 FEWEST = 16  # pairs in which all are asked
 
 
-# (instances [n], players int [n, a], first pair, the one after the last) -> pairs [n, d, a, K] some
-# at a time, and the largest |v(S) - v(nothing)| asked for them, [n].
-Ask = Callable[[np.ndarray, np.ndarray, int, int], Iterator[tuple[np.ndarray, np.ndarray]]]
+# (instances of the look [n], players int [n, a], first pair, the one after the last) -> some of
+# them, their pairs [n', d, a, K], d at a time, and the largest |v(S) - v(nothing)| asked, [n'].
+Ask = Callable[[np.ndarray, np.ndarray, int, int], Iterator[tuple[slice, np.ndarray, np.ndarray]]]
 
 
 @dataclass(frozen=True)
@@ -60,51 +60,72 @@ class Ended:
 def few(undecided: np.ndarray, pairs: int) -> np.ndarray:
     """Which instances hang on few enough of their players, bool [n]; undecided bool [n, P]."""
     count, P = undecided.sum(axis=1), undecided.shape[1]
-    return (count > 0) & (EACH * count <= WORTH * 2 * (P - 1)) & (pairs >= FEWEST)
+    return (count > 0) & (count <= min(FEW, most_at_once(P))) & (pairs >= FEWEST)
+
+
+def most_at_once(P: int) -> int:
+    """Contenders of a pair, so that it costs a share WORTH of a whole pair at most."""
+    return int(WORTH * 2 * (P - 1)) // EACH
 
 
 def contested(
     game: Game,
     rule: Rule,
     look: Look,
-    chosen: np.ndarray,
+    undecided: np.ndarray,
     rows: np.ndarray,
     base: np.ndarray,
     further: Further,
 ) -> list[Ended]:
-    """Ask the contenders of the look's instances `chosen` [n], as many at a time as fit the memory.
+    """Ask the contenders of those instances of the look that hang on few of them, as many at a time
+    as fit the memory. The others are asked about all their players.
 
-    rows: the game's instances of the look, base [N, K] their v(nothing).
+    undecided: bool [N, P], rows: the game's instances of the look, base [N, K] their v(nothing).
     """
     _, P, K = look.result.values.shape
-    step = max(1, game.setting.max_memory // 8 // bytes_each(P, K))
+    chosen = np.flatnonzero(few(undecided, look.pairs))
+    step = game.setting.max_memory // 8 // bytes_each(P, K)
     ended = []
-    for first in range(0, len(chosen), step):
+    for first in range(0, len(chosen) if step else 0, max(1, step)):
         some = chosen[first : first + step]
-        asking = _Asking(game, rows[some], base[some], further.seed)
-        found = to_end(rule, look, some, asking, further)
+        asking = _Asking(game, rows, base, further.seed)
+        found = to_end(rule, look, some, undecided[some], asking, further)
         if found is not None:
             ended.append(found)
     return ended
 
 
-def to_end(rule: Rule, look: Look, chosen: np.ndarray, ask: Ask, further: Further) -> Ended | None:
-    """All further checks of the look's instances `chosen` [n], until nobody goes on; None: the rule
-    has all players asked.
+def to_end(
+    rule: Rule,
+    look: Look,
+    chosen: np.ndarray,
+    undecided: np.ndarray,
+    ask: Ask,
+    further: Further,
+) -> Ended | None:
+    """All further checks of the look's instances `chosen` [n], until nobody goes on; None: all of
+    them are asked about all their players.
 
     An instance ends when its claim is certain, where it hangs on a player who is not asked any
-    more, and where the next check would take it beyond the budget.
+    more, and where the next check would take it beyond the budget. undecided: bool [n, P].
     """
-    contest = rule.contest(look, chosen)
+    contest = rule.contest(look, chosen, undecided)
     if contest is None:
         return None
+    safe = contest.safe(undecided)
+    if not safe.all():
+        own = undecided[safe]
+        return to_end(rule, look, chosen[safe], own, ask, further) if safe.any() else None
     n, at, before = len(chosen), look.pairs, contest.values()
+    most = max(most_at_once(undecided.shape[1]), contest.k + 1)
     spent, pairs, span = np.full(n, further.asked), np.full(n, at), np.zeros(n)
     going, met = np.ones(n, bool), np.zeros(n, bool)
     for stop in further.stops:
         undecided = contest.undecided()
         met |= going & ~undecided.any(axis=1)
         stuck = (undecided & (contest.place < 0)).any(axis=1)
+        # Where many are open at once, the largest first: the members are among them.
+        undecided = _largest(undecided, contest.values(), most)
         count = undecided.sum(axis=1)
         cost = EACH * count * (stop - at)
         going &= ~met & ~stuck & (spent + cost <= further.budget)
@@ -114,9 +135,9 @@ def to_end(rule: Rule, look: Look, chosen: np.ndarray, ask: Ask, further: Furthe
             some = np.flatnonzero(going & (count == size))
             who = np.nonzero(undecided[some])[1].reshape(len(some), -1)
             place = np.take_along_axis(contest.place[some], who, axis=1)
-            for drawn, far in ask(some, who, at, stop):
-                contest.add(some, place, drawn)
-                span[some] = np.maximum(span[some], far)
+            for part, drawn, far in ask(chosen[some], who, at, stop):
+                contest.add(some[part], place[part], drawn)
+                span[some[part]] = np.maximum(span[some[part]], far)
         spent[going] += cost[going]
         pairs[going] = at = stop
     else:
@@ -130,27 +151,49 @@ class _Asking:
     """What pairs of orders say of a few players, by a game."""
 
     game: Game
-    rows: np.ndarray  # int [n], of the game
-    base: np.ndarray  # [n, K]
+    rows: np.ndarray  # int [N], of the game, for the instances of the look
+    base: np.ndarray  # [N, K]
     seed: int
 
     def __call__(
         self, some: np.ndarray, who: np.ndarray, first: int, stop: int
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         """See `Ask`."""
-        game, (n, a) = self.game, who.shape
-        step = max(1, LISTED // (n * a * EACH))
+        P, (n, a), K = self.game.P, who.shape, self.base.shape[1]
+        # Of a coalition: twice a byte a player, and its answers a few times.
+        fits = self.game.setting.max_memory // 8 // (2 * P + 32 * K)
+        pairs = max(1, min(LISTED, fits) // (a * EACH))
+        at_once = max(1, pairs // TOGETHER)  # instances
+        step = max(1, pairs // min(n, at_once) // TOGETHER) * TOGETHER
         for d in range(first, stop, step):
-            orders = sampling.orders(self.seed, game.P, d, min(d + step, stop))
-            rank = np.argsort(orders, axis=1)
-            own = np.moveaxis(rank[:, who], 0, 1)[..., None]  # [n, d, a, 1]
-            others = rank[None, :, None]
-            kept = np.stack([others < own, others <= own, others > own, others >= own], axis=3)
-            v = game.own_values(kept.reshape(n, -1, game.P), self.rows[some])
-            v = v.reshape(n, len(orders), a, EACH, -1)
-            far = np.abs(v - self.base[some][:, None, None, None]).reshape(n, -1).max(axis=1)
-            without, joined, behind, joined_behind = np.moveaxis(v, 3, 0)
-            yield (joined - without + joined_behind - behind) / 2, far
+            orders = sampling.orders(self.seed, P, d, min(d + step, stop))
+            rank = np.argsort(orders, axis=1).astype(np.int32)
+            for i in range(0, n, at_once):
+                part = slice(i, min(i + at_once, n))
+                yield part, *self._pairs(some[part], who[part], rank)
+
+    def _pairs(
+        self, some: np.ndarray, who: np.ndarray, rank: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(pairs [n, d, a, K], the largest |v(S) - v(nothing)| [n]); rank: of each player [d, P]"""
+        n, a = who.shape
+        own = np.moveaxis(rank[:, who], 0, 1)[..., None]  # [n, d, a, 1]
+        others = rank[None, :, None]
+        kept = np.stack([others < own, others <= own, others > own, others >= own], axis=3)
+        v = self.game.own_values(kept.reshape(n, -1, self.game.P), self.rows[some])
+        v = v.reshape(n, len(rank), a, EACH, -1)
+        far = np.abs(v - self.base[some][:, None, None, None]).reshape(n, -1).max(axis=1)
+        without, joined, behind, joined_behind = np.moveaxis(v, 3, 0)
+        return (joined - without + joined_behind - behind) / 2, far
+
+
+def _largest(undecided: np.ndarray, values: np.ndarray, most: int) -> np.ndarray:
+    """The `most` largest of the undecided players, or all, bool [n, P]; values [n, P, K]."""
+    size = np.where(undecided, np.abs(values).max(axis=2), -1.0)
+    order = np.argsort(-size, axis=1, kind="stable")[:, :most]
+    found = np.zeros_like(undecided)
+    np.put_along_axis(found, order, True, axis=1)
+    return found & undecided
 
 
 def _adding_up(

@@ -17,7 +17,7 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.estimators import kernel, pairs, permutation, unbiased_pairs
-from xaijax.estimators.contenders import Ended, Further, contested, few
+from xaijax.estimators.contenders import Ended, Further, contested
 from xaijax.estimators.estimator import Estimator
 from xaijax.estimators.result import Result
 from xaijax.estimators.stopping.rule import Look, Rule
@@ -229,11 +229,10 @@ def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule | None) -> 
         goes_on = undecided.any(axis=1)
         out.met[left] = ~goes_on
         if drawn.orders and not last:
-            chosen = np.flatnonzero(few(undecided, state.pairs))
             stops = [s for s in drawn.steps if s > state.pairs]
             further = Further(stops, drawn.most, values.shape[1], drawn.seed)
             own = rows[left], out.base[left]
-            for ended in contested(game, rule, look, chosen, *own, further):
+            for ended in contested(game, rule, look, undecided, *own, further):
                 out.take(left, ended)
                 goes_on[ended.rows] = False
         if last or not goes_on.any():

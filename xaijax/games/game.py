@@ -269,11 +269,22 @@ class Game:
 
         masks: bool [n, C, P], True = kept, of the instances `rows` [n]. Of games without groups.
         """
-        C = masks.shape[1]
-        if self.quantity.reads_full:
-            masks = np.concatenate([masks, np.ones_like(masks[:, :1])], axis=1)
-        means = own_list_means(self.ask, rows, masks, self.outputs)
-        return self._measured(means, C, lambda c: masks[0, c])
+        (n, C, _), quantity = masks.shape, self.quantity
+        asked = masks
+        if quantity.reads_full:
+            asked = np.concatenate([masks, np.ones_like(masks[:, :1])], axis=1)
+        means = own_list_means(self.ask, rows, asked, self.outputs)
+        own = means[:, :C]
+        if quantity.linear:
+            return own
+        # As one list, so that a message names the coalition of the instance that it is about.
+        full = np.repeat(means[:, -1:], C, axis=1).reshape(1, n * C, -1)
+        found = quantity.of(
+            own.reshape(1, n * C, -1),
+            full if quantity.reads_full else None,
+            lambda c: self.named(masks[c // C, c % C]),
+        )
+        return found.reshape(own.shape)
 
     @property
     def _same_without_x(self) -> bool:

@@ -5,8 +5,8 @@ the pairs before it. So those in which both were asked are draws like all others
 sequence holds over them (a martingale stays one where a bet is left out by what came before).
 
 Sums are kept of each candidate beside each player, about the means `centre` of the pairs in which
-all were asked. The candidates are the largest players, so many at most; a player that is none is
-not asked again.
+all were asked. The candidates are the undecided players and the largest of the others, so many at
+most; a player that is none is not asked again.
 
 Letters: n instances, D pairs in which all were asked, d pairs at a time, E candidates, a players
 asked, P players, K outputs, k the number that is claimed.
@@ -20,10 +20,12 @@ import numpy as np
 
 from xaijax.core.sequences import time_uniform_quantile
 from xaijax.estimators.stopping import moments
-from xaijax.estimators.stopping.larger import larger, players_of, told_by
+from xaijax.estimators.stopping.larger import larger, players_of, signs_of, told_by
 from xaijax.estimators.stopping.rule import Look
 
 CANDIDATES = 64  # at most: of each of them sums with all players are kept
+FEW = 32  # undecided players at most, where a contest begins
+TOGETHER = 32  # pairs whose sums are taken before they are added, whatever else is asked
 
 
 def bytes_each(P: int, K: int) -> int:
@@ -52,13 +54,13 @@ class Contest:
     product: np.ndarray
 
     @classmethod
-    def begun(cls, look: Look, k: int, alpha: float) -> Contest:
-        """By the pairs so far, in which all were asked."""
+    def begun(cls, look: Look, k: int, alpha: float, undecided: np.ndarray) -> Contest:
+        """By the pairs so far, in which all were asked; undecided: bool [n, P]."""
         result, D = look.result, look.pairs
         values, errors = result.values, result.std_errors
         n, P, K = values.shape
         size = np.abs(values).max(axis=2)
-        players = np.argsort(-size, axis=1, kind="stable")[:, :CANDIDATES]
+        players = np.lexsort((-size, ~undecided))[:, :CANDIDATES]
         E = players.shape[1]
         place = np.full((n, P), -1)
         np.put_along_axis(place, players, np.broadcast_to(np.arange(E), (n, E)), axis=1)
@@ -87,18 +89,20 @@ class Contest:
     def add(self, rows: np.ndarray, who: np.ndarray, pairs: np.ndarray) -> None:
         """Pairs [n', d, a, K] of the instances `rows` [n'], of their candidates `who` int [n', a].
 
-        One after the other, so that no instance's sums hang on its company.
+        d is a multiple of `TOGETHER` but in the last call of a check: sums are taken in one order,
+        so that no instance's hang on its company.
         """
         asked = self.players[rows[:, None], who]
         at = rows[:, None, None], who[:, :, None], asked[:, None, :]
         left = pairs - self.centre[rows[:, None], asked][:, None]
-        for one in np.moveaxis(left, 1, 0):  # [n', a, K]
-            own, other = one[:, :, None], one[:, None, :]
-            self.own[at] += own
-            self.other[at] += other
-            self.own_square[at] += own**2
-            self.other_square[at] += other**2
-            self.product[at] += own * other
+        for first in range(0, pairs.shape[1], TOGETHER):
+            some = left[:, first : first + TOGETHER]
+            own, other = some[:, :, :, None], some[:, :, None]  # [n', d, a, 1, K], [n', d, 1, a, K]
+            self.own[at] += _in_order(own)
+            self.other[at] += _in_order(other)
+            self.own_square[at] += _in_order(own**2)
+            self.other_square[at] += _in_order(other**2)
+            self.product[at] += _in_order(own * other)
         self.count[at] += pairs.shape[1]
 
     @property
@@ -123,6 +127,8 @@ class Contest:
         square = self._of_own(self.own_square) - self._of_own(self.own) ** 2 / count
         more = np.take_along_axis(self.borrowed, at, axis=1) / count
         own = np.sqrt((np.maximum(square, 0.0) / (count - 1) + more) / count)
+        # A player that changes nothing is known to do so.
+        own = np.where(np.take_along_axis(self.errors, at, axis=1) == 0, 0.0, own)
         np.put_along_axis(found, at, own, axis=1)
         return found
 
@@ -131,6 +137,29 @@ class Contest:
         values = self.values()
         order = np.argsort(-np.abs(values), axis=1, kind="stable")
         members, others = order[:, : self.k], order[:, self.k :]
+        return players_of(~self._told(values, members, others), members, others)
+
+    def safe(self, undecided: np.ndarray) -> np.ndarray:
+        """Where each undecided player is larger than all who are no candidates; bool [n].
+
+        Else an instance could come to hang on those, and would never end.
+        """
+        (n, P), K = self.place.shape, self.centre.shape[2]
+        E = self.players.shape[1]
+        if E == P:
+            return np.ones(n, bool)
+        left = np.argsort(self.place >= 0, axis=1, kind="stable")[:, : P - E]
+        # Undecided ones come first among the candidates; where they are fewer, the next ones.
+        most = int(undecided.sum(axis=1).max(initial=1))
+        asked = self.players[:, :most]
+        members, others = (np.repeat(one[:, :, None], K, axis=2) for one in (asked, left))
+        told = self._told(self.centre, members, others).all(axis=(2, 3))
+        return (told | ~np.take_along_axis(undecided, asked, axis=1)).all(axis=1)
+
+    def _told(self, values: np.ndarray, members: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Whether each member int [n, m, K] is larger than each other int [n, o, K], and has the
+        sign of its value; bool [n, m, o, K].
+        """
         n, K = len(values), values.shape[2]
         # Of a member that is no candidate nothing is known: all its tests stay open.
         place = self.place[np.arange(n)[:, None, None], members]
@@ -147,9 +176,11 @@ class Contest:
         other_square += (m - 1) / m * borrowed[1][:, None]
         centre = [np.take_along_axis(self.centre, one, axis=1) for one in (members, others)]
         own, other = own + centre[0][:, :, None], other + centre[1][:, None]
-        told = larger(own, other, own_square, other_square, product, told_by(self._quantiles(m), m))
+        signs = signs_of(np.take_along_axis(values, members, axis=1))[:, :, None]
+        sums = own_square, other_square, product
+        told = larger(signs, own, other, *sums, told_by(self._quantiles(m), m))
         apart = np.abs(own) - np.abs(other) > 2 * self.resolution[:, None, None, None]
-        return players_of(~(told & apart & (place >= 0)[:, :, None]), members, others)
+        return told & apart & (place >= 0)[:, :, None]
 
     def _quantiles(self, count: np.ndarray) -> np.ndarray:
         found, place = np.unique(count, return_inverse=True)
@@ -160,3 +191,8 @@ class Contest:
         """The entries of the candidates beside themselves, [n, E, ...]."""
         n, E = self.players.shape
         return table[np.arange(n)[:, None], np.arange(E), self.players]
+
+
+def _in_order(pairs: np.ndarray) -> np.ndarray:
+    """The sum over the second axis, one after the other."""
+    return np.add.accumulate(pairs, axis=1)[:, -1]

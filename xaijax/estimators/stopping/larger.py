@@ -11,6 +11,7 @@ import numpy as np
 
 
 def larger(
+    signs: np.ndarray,
     own: np.ndarray,
     other: np.ndarray,
     own_square: np.ndarray,
@@ -18,18 +19,23 @@ def larger(
     product: np.ndarray,
     told: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
 ) -> np.ndarray:
-    """Where s phi_i + u phi_j > 0 is told for both u = -1 and 1, s the sign of own; bool.
+    """Where s phi_i + u phi_j > 0 is told for both u = -1 and 1; bool.
 
-    own, other: means of the two over the same pairs. The squares and the product: sums over these
-    pairs of what is left of each about its mean. told(mean, square, players): whether a mean of
-    draws with such a sum of squares is above 0, draws of so many players.
+    signs: s, -1 or 1, the sign that phi_i is said to have. own, other: means of the two over the
+    same pairs. The squares and the product: sums over these pairs of what is left of each about its
+    mean. told(mean, square, players): whether a mean of draws with such a sum of squares is above
+    0, draws of so many players.
     """
-    signs = np.where(own < 0, -1.0, 1.0)
     found = np.ones(np.broadcast_shapes(own.shape, other.shape), bool)
     for u in (-1.0, 1.0):
         square = np.maximum(own_square + other_square + 2 * u * signs * product, 0.0)
         found &= told(signs * own + u * other, square, 2)
     return found
+
+
+def signs_of(values: np.ndarray) -> np.ndarray:
+    """-1 or 1."""
+    return np.where(values < 0, -1.0, 1.0)
 
 
 def told_by(quantile: np.ndarray | float, count: np.ndarray | int) -> Callable[..., np.ndarray]:

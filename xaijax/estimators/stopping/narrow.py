@@ -58,7 +58,7 @@ class Narrow:
             wide = half_widths(errors, look.result.dof.min(axis=1), level)
         return ~(wide <= self.tolerance).all(axis=2)
 
-    def contest(self, look: Look, rows: np.ndarray) -> None:
+    def contest(self, look: Look, rows: np.ndarray, undecided: np.ndarray) -> None:
         """None: all players are asked to the end."""
 
     def unmet(self, count: int, of: int, budget: int) -> str:

@@ -59,6 +59,10 @@ class Contesting(Protocol):
         """As of a rule."""
         ...
 
+    def safe(self, undecided: np.ndarray) -> np.ndarray:
+        """Which instances hang on nobody who is not asked, whoever of these wins; bool [n]."""
+        ...
+
     def values(self) -> np.ndarray:
         """[n, P, K]"""
         ...
@@ -84,8 +88,10 @@ class Rule(Protocol):
         """Of which players not enough is known, bool [n, P]; an instance with none stops."""
         ...
 
-    def contest(self, look: Look, rows: np.ndarray) -> Contesting | None:
-        """How the instances `rows` [n'] go on if only these are asked; None: all are, always."""
+    def contest(self, look: Look, rows: np.ndarray, undecided: np.ndarray) -> Contesting | None:
+        """How the instances `rows` [n'] go on if only their undecided players, bool [n', P], are
+        asked; None: all are, always.
+        """
         ...
 
     def unmet(self, count: int, of: int, budget: int) -> str:

@@ -31,8 +31,8 @@ import numpy as np
 from xaijax.core.errors import ModelOutputError
 from xaijax.core.sequences import log_bounded_factor, time_uniform_quantile
 from xaijax.estimators.stopping import moments
-from xaijax.estimators.stopping.contest import Contest
-from xaijax.estimators.stopping.larger import larger, players_of, told_by
+from xaijax.estimators.stopping.contest import CANDIDATES, FEW, Contest
+from xaijax.estimators.stopping.larger import larger, players_of, signs_of, told_by
 from xaijax.estimators.stopping.rule import Look
 
 
@@ -102,18 +102,20 @@ class Top:
             np.put_along_axis(found, members, open_signs, axis=1)
             return found.any(axis=2)
         apart = np.abs(own) - np.abs(across) > least
-        certain = larger(own, across, own_square, other_square, product, told) & apart
+        sums_of_two = own_square, other_square, product
+        certain = larger(signs_of(own), own, across, *sums_of_two, told) & apart
         return players_of(~certain, members, others)
 
-    def contest(self, look: Look, rows: np.ndarray) -> Contest | None:
+    def contest(self, look: Look, rows: np.ndarray, undecided: np.ndarray) -> Contest | None:
         """How the instances `rows` [n'] of the look go on where a few players alone are asked.
 
         None: they do not. By bounds= each pair is within a range that is proved of all players.
+        undecided: bool [n', P].
         """
-        if self.bounds is not None or self.k == look.result.values.shape[1]:
-            return None
         _, P, K = look.result.values.shape
-        return Contest.begun(look.of(rows), self.k, self._alpha(P, K))
+        if self.bounds is not None or self.k == P or self.k + FEW > CANDIDATES < P:
+            return None
+        return Contest.begun(look.of(rows), self.k, self._alpha(P, K), undecided)
 
     def _alpha(self, P: int, K: int) -> float:
         return (1 - self.confidence) / shared_by(self.k, P, K)
