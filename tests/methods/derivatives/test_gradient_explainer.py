@@ -266,7 +266,7 @@ def test_values_do_not_hang_on_tiles_batches_or_company():
     assert (
         small(X).stats["tile"] <= 256 and small.plan(X).model_calls == small(X).stats["model_calls"]
     )
-    long = xj.GradientExplainer(MODEL, DONORS, steps=600, tile=256)(X)  # a line takes three tiles
+    long = xj.GradientExplainer(MODEL, DONORS, steps=601, tile=256)(X)  # a line takes three tiles
     np.testing.assert_allclose(long.values, WANTED, **TOLERANCE)
     np.testing.assert_array_equal(small(X[3:5]).values, small(X).values[3:5])
 
