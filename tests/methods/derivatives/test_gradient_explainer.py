@@ -266,9 +266,20 @@ def test_values_do_not_hang_on_tiles_batches_or_company():
     assert (
         small(X).stats["tile"] <= 256 and small.plan(X).model_calls == small(X).stats["model_calls"]
     )
-    long = xj.GradientExplainer(MODEL, DONORS, steps=600, tile=256)(X)  # a line takes three tiles
+    long = xj.GradientExplainer(MODEL, DONORS, steps=601, tile=256)(X)  # a line takes three tiles
     np.testing.assert_allclose(long.values, WANTED, **TOLERANCE)
     np.testing.assert_array_equal(small(X[3:5]).values, small(X).values[3:5])
+
+
+def test_a_memory_map_is_read_in_pieces(tmp_path):
+    images = normal(9, 3, F)
+    np.save(tmp_path / "rows.npy", images)
+    model = xj.as_model(lambda params, rows: network(params, rows.sum(axis=1)), PARAMS)
+    players = np.arange(3 * F).reshape(3, F) % 4
+    players[0, 0] = -1  # stays
+    explainer = xj.GradientExplainer(model, images[:2], steps=5, players=players)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    np.testing.assert_array_equal(explainer(mapped).values, explainer(images).values)
 
 
 def test_drawn_values_hang_on_the_seed_alone():

@@ -294,8 +294,8 @@ class GradientExplainer:
         """(rows as read, what is asked of them, column numbers [N, 1] if they were given)."""
         evaluator = self._open(X)
         evaluator.follow()
-        donors = evaluator.setting.replacement
-        rows = donors.table.read(X, "X", self.model.allow_nan)
+        table = evaluator.setting.replacement.table
+        rows = table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.setting.devices)
         N, names = len(rows_of(rows)), None
         if isinstance(self.players, OwnPlayers):
@@ -306,10 +306,12 @@ class GradientExplainer:
         _, codes = evaluator.encoded(rows)
         refuse_host(evaluator.setting.model)
         own = None
-        if not isinstance(codes, MappedRows):
+        if self.model.allow_nan and not isinstance(codes, MappedRows):  # else it is refused above
             refuse_nan(codes, "X")
         if self._of_each is not None:
-            own = stand_ins(self._of_each, donors, rows, self.model.allow_nan)
+            own = stand_ins(
+                self._of_each, evaluator.setting.replacement, rows, self.model.allow_nan
+            )
         return rows, Work(codes, own, self._owner), names
 
     def _run(self, work: Work) -> tuple[Run, Any]:

@@ -128,11 +128,11 @@ class Run:
     def recipe(self, work: Work) -> Recipe:
         """What the program is compiled of."""
         s, place, own = self.sizes, self.placement, self._shape(work)
-        dtype, C = self._dtype, work.codes.shape[1]
-        codes = np.dtype(self.probed.setting.replacement.codes.dtype)
+        donors = self.probed.setting.replacement.codes
+        dtype, codes, C = self._dtype, donors.dtype, donors.shape[1]
         U, n, V, D, S = s.groups, s.instances, s.turns, s.lines, s.steps
         x = shape(place.split, U, n, C, dtype=codes)
-        donors = x if own.own else shape(place.same, V, D, C, dtype=codes)
+        starts = x if own.own else shape(place.same, V, D, C, dtype=codes)
         places = shape(place.same, V, D, S, dtype=dtype)
         owner = work.owner
         if owner is not None:
@@ -142,7 +142,7 @@ class Run:
         counts = shape(place.split, place.mesh.size), shape(place.same)
         head = self.space.head(self.probed, s.rows)
         run = partial(line_values, self.space.lift, head, own, place.mesh)
-        arguments = self.params, x, donors, places, places, owner, column, *counts
+        arguments = self.params, x, starts, places, places, owner, column, *counts
         key = "line values", own, self.space.key
         return Recipe(key, run, arguments, WHAT, LESS, LOOK_AHEAD, results=place.results)
 
@@ -244,7 +244,7 @@ def base_answers(run: Run, work: Work) -> np.ndarray:
     together, out = max(1, run.sizes.rows // B), []
     for first in range(0, len(work), together):
         x = np.asarray(work.codes[first : first + together])[:, None]  # [m, 1, C]
-        keep = np.broadcast_to(stays, work.codes.shape)[first : first + together, None]
+        keep = np.broadcast_to(stays, (len(work), donors.shape[1]))[first : first + together, None]
         start = donors[None] if work.own is None else work.own[first : first + together, None]
         rows = np.where(keep, x, start)
         answers = run.answers(rows.reshape(-1, rows.shape[-1])).reshape(*rows.shape[:2], -1)

@@ -80,8 +80,9 @@ def refuse_answers(answers: np.ndarray, of: str, allowed: bool) -> None:
 
 
 def refuse_not_finite(values: np.ndarray, allowed: bool) -> None:
-    """Raise ModelOutputError for values [N, ..] that are not finite."""
-    wrong = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    """Raise ModelOutputError for values [N, P, K] that are not finite."""
+    # A sum is finite where all of its numbers are, of numbers that are far from the largest.
+    wrong = ~np.isfinite(values.sum(axis=1)).all(axis=1)
     if wrong.any() and not allowed:
         raise ModelOutputError(
             f"the gradients of X row {int(np.flatnonzero(wrong)[0])} are not finite somewhere "
