@@ -93,7 +93,9 @@ def question_of(
     }
 
 
-def _model(model: Any, first: Any) -> dict[str, Any] | None:
+def _model(
+    model: Model | tuple[Callable[..., Any], Model] | None, first: Any
+) -> dict[str, Any] | None:
     """The fields of an explainer's model, or of its two halves."""
     if isinstance(model, tuple):
         embed, head = model
