@@ -31,8 +31,9 @@ def refuse_others(a: Any, b: Any) -> None:
             raise InputError(f"{name}: it has values that are not finite; leave such rows out.")
         if not one.exact and (one.std_errors is None or np.isnan(one.std_errors).any()):
             raise InputError(
-                f"{name}: it is sampled and has no standard errors for some values. Raise budget= "
-                "of its explainer."
+                f"{name}: it has no standard errors for some values of kind {one.kind!r}, so that "
+                "nobody knows what differs. Raise budget= of its Explainer, or give samples= to a "
+                "GradientExplainer; of amortised values compare the explainer's own."
             )
     for what, field in (("players", "feature_names"), ("outputs", "output_names")):
         mine, other = getattr(a, field), getattr(b, field)

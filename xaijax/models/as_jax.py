@@ -106,7 +106,18 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
                 )
             return values.astype(dtype).reshape(*batch, *columns)
 
-        return jax.pure_callback(callback, answer, rows, vmap_method="expand_dims")
+        @jax.custom_jvp
+        def asked(rows: jax.Array) -> jax.Array:
+            return jax.pure_callback(callback, answer, rows, vmap_method="expand_dims")
+
+        @asked.defjvp
+        def derivative(primals: Any, tangents: Any) -> Any:
+            raise InputError(
+                f"{model.name} is a host model and has no derivative. Take derivatives of a model "
+                "that JAX traces: a function of jax.numpy, or a network, given to xaijax.as_model."
+            )
+
+        return asked(rows)
 
     return function
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from progress_bar import Bar
 
 import xaijax as xj
-from xaijax.methods.amortized import fitting
+from xaijax.methods.amortized import fitting, inputs
 from xaijax.methods.amortized.fitted import Cost
 from xaijax.methods.amortized.predictor import TILE
 
@@ -244,3 +245,34 @@ def test_parts_without_bounds_are_zero_where_exact_and_unknown_elsewhere():
 
     parts = [part(bounds=np.ones(2), exact=False), part(), part(exact=False)]
     np.testing.assert_array_equal(xj.merge(parts).bounds, [1, 1, 0, 0, np.nan, np.nan])
+
+
+class Timed:
+    """A question whose second call takes 1 ms a row, and the first one, which compiles, a second.
+
+    Of labels by groups it would be slower still.
+    """
+
+    def __init__(self):
+        self.asked = []
+
+    def explained(self, rows, progress, seed=None):
+        assert seed is None
+        first = len(rows) not in self.asked
+        self.asked.append(len(rows))
+        return SimpleNamespace(seconds=1.0 if first else 1e-3 * len(rows))
+
+
+def test_the_explainer_is_timed_by_a_warm_call_of_its_own():
+    question = Timed()
+    found = fitting._seconds_of_explaining(question, np.zeros((5_000, 2)))
+    assert found == pytest.approx(1e-3)
+    assert question.asked == [64, 64, 256, 256]  # until a call takes a tenth of a second
+    few = Timed()
+    assert fitting._seconds_of_explaining(few, np.zeros((30, 2))) == pytest.approx(1e-3)
+    assert few.asked == [30, 30]
+
+
+def test_texts_of_single_rows_are_no_inputs():
+    column = ["often"] * 5 + [f"Person {n}" for n in range(200)]
+    assert inputs._levels(np.array(column, object)) == ("often",)

@@ -186,3 +186,19 @@ def test_a_long_run_is_told_of():
     run = explainer._run(explainer._read(np.ones((1, 400), np.float32), None)[1])[0]
     with pytest.warns(xj.LongRunWarning, match="20,000,000 derivatives are coming"):
         explainer._tell_long(run, 20)
+
+
+def test_a_sum_that_is_far_off_is_told():
+    """A step beside a slope: the quadrature finds the slope alone."""
+    model = xj.as_model(lambda X: X[:, 0] + 10 * (X[:, 1] > 0))
+    rows = np.array([[1.0, 1.0], [1.0, -1.0]])
+    with pytest.warns(xj.XaiWarning, match="values of 1 instance are off by more than 5 %"):
+        found = xj.GradientExplainer(model, -np.ones((1, 2)), path="integrated")(rows)
+    np.testing.assert_allclose(found.stats["completeness"], [10, 0], atol=1e-5)
+
+
+def test_the_mean_of_ids_is_refused():
+    embed = np.ones((9, 2), np.float32)
+    pair = (lambda ids: jnp.asarray(embed)[ids], xj.as_model(lambda e: e.sum(axis=(1, 2))))
+    with pytest.raises(xj.InputError, match="the mean of rows of whole numbers"):
+        xj.GradientExplainer(pair, xj.Baseline("mean", np.ones((3, 4), int)), path="integrated")

@@ -260,3 +260,16 @@ def test_what_does_not_fit_is_refused(case):
     given = {"f": lambda rows: rows.sum(axis=1), "x": X[0], "background": DONORS, **given}
     with pytest.raises(error, match=words):
         xj.shapley_values(given.pop("f"), given.pop("x"), given.pop("background"), **given)
+
+
+def test_models_on_the_host_are_told_what_to_do():
+    host = xj.as_model(lambda rows: np.asarray(rows).sum(axis=1), backend="host")
+    with pytest.raises(xj.InputTypeError, match=r"got Model. Say xaijax.as_jax\(model\)"):
+        xj.shapley_values(host, X[0], DONORS)
+    with pytest.raises(xj.InputTypeError, match="Write it with jax.numpy"):
+        xj.shapley_values(lambda rows: np.asarray(rows).sum(axis=1), X[0], DONORS)
+    asked = xj.as_jax(host)
+    found = xj.shapley_values(asked, X[0], DONORS)
+    np.testing.assert_allclose(found, X[0] - DONORS.mean(axis=0), **TOLERANCE)
+    with pytest.raises(xj.InputError, match="is a host model and has no derivative"):
+        jax.grad(lambda x: xj.shapley_values(asked, x, DONORS)[0])(X[0])

@@ -50,7 +50,8 @@ def answered(
         values, full, bounds = _by_network(question, fitted, predictor, rows, bar.update)
     here = time.perf_counter() - started
     N = len(values)
-    worst = np.sort(np.argsort(-bounds, kind="stable")[: int(share * N + 1e-9)])
+    size = np.where(np.isnan(bounds), np.inf, bounds)  # of which nothing is known
+    worst = np.sort(np.argsort(-size, kind="stable")[: int(share * N + 1e-9)])
     sent, exact, errors = np.zeros(N, bool), np.zeros(N, bool), None
     if len(worst) == 0:
         return Answered(values, full, bounds, errors, sent, exact, N, (here, 0.0))

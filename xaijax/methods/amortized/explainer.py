@@ -235,7 +235,7 @@ class AmortizedExplainer:
         refuse_other(found.marks, found.base, found.known[1], question)
         own = self.network if network is None else network
         out = AmortizedExplainer(explainer, self.hidden, self.seed, own)
-        out._fitted = found
+        out._fitted, out._so_far = found, self._so_far
         out._ready()
         return out
 

@@ -9,6 +9,7 @@ Letters: N rows, P players, K outputs, D what difficulty is told by.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from xaijax.core.errors import XaiWarning
 from xaijax.core.typing import Progress
 from xaijax.methods.amortized import networks
 from xaijax.methods.amortized.arguments import Split
@@ -24,8 +26,11 @@ from xaijax.methods.amortized.fitted import Cost, Fitted
 from xaijax.methods.amortized.inputs import Inputs
 from xaijax.methods.amortized.learning import Lesson, Recipe, learn
 from xaijax.methods.amortized.predictor import Predictor
-from xaijax.methods.amortized.questions import Labels, Question, rows_at
+from xaijax.methods.amortized.questions import Labels, Question, count_of, rows_at, rows_between
 from xaijax.methods.progress import progress_bar
+
+TIMED = 0.1  # seconds of a call that is timed
+PIECE = 1 << 14  # rows by which the network is timed, at most
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def fitted(asked: Asked, rows: Any, split: Split) -> tuple[Fitted, Predictor]:
             labels.model_rows + truth.model_rows,
             labels.seconds + truth.seconds,
             seconds,
-            labels.seconds / len(learned),
+            _seconds_of_explaining(question, rows),
             _seconds_of_use(question, predictor, params, line, rows),
         ),
         judged={
@@ -149,10 +154,29 @@ def _judged(found: np.ndarray, wanted: np.ndarray) -> Mapping[str, float]:
     }
 
 
+def _seconds_of_explaining(question: Question, rows: Any) -> float:
+    """Of one row, once all is compiled, in one call of the explainer as a person makes it.
+
+    Not by the labels: these are made in groups, and with all that is done once. More rows are
+    asked until a call takes long enough to be timed.
+    """
+    N, count = count_of(rows), min(count_of(rows), 64)
+    while True:
+        some = rows_between(rows, slice(0, count))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", XaiWarning)  # it has been said
+            question.explained(some, False)
+            seconds = question.explained(some, False).seconds
+        if seconds >= TIMED or count == N:
+            return seconds / count
+        count = min(N, 4 * count)
+
+
 def _seconds_of_use(
     question: Question, predictor: Predictor, params: Any, line: np.ndarray, rows: Any
 ) -> float:
-    """Of one row, once all is compiled."""
+    """The same by the network, with f(x)."""
+    rows = rows_between(rows, slice(0, min(count_of(rows), PIECE)))
     question.answers(rows)
     started = time.perf_counter()
     read = predictor.inputs.read(rows)

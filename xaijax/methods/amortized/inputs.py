@@ -17,6 +17,7 @@ from xaijax.tables.rows import rows_of
 
 FEWEST, MOST = 3, 16  # distinct values of a column of numbers; two are told apart by one number
 MOST_TEXTS = 64  # of a column of texts, the most frequent
+LEAST_TIMES = 5  # a text occurs: one of a single row is no input, and stands in no file
 
 
 @dataclass(frozen=True)
@@ -132,4 +133,5 @@ def _shape(rows: Any) -> tuple[int, ...]:
 def _levels(column: np.ndarray) -> tuple[str, ...]:
     texts, times = np.unique([str(value) for value in column], return_counts=True)
     most = np.argsort(-times, kind="stable")[:MOST_TEXTS]
+    most = most[times[most] >= LEAST_TIMES]
     return tuple(str(text) for text in texts[np.sort(most)])

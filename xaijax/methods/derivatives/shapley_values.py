@@ -85,7 +85,8 @@ def shapley_values(
         Frank and Holmes, "Sampling permutations for Shapley value estimation" (2022), section 4.
     """
     if not callable(f):
-        raise InputTypeError(f"f must be a JAX function of rows, got {type(f).__name__}.")
+        way = " Say xaijax.as_jax(model)." if hasattr(f, "probe") else ""
+        raise InputTypeError(f"f must be a JAX function of rows, got {type(f).__name__}.{way}")
     x, background, one = _rows(x, background)
     N, shape = len(x), background.shape[1:]
     P = math.prod(shape)
@@ -167,7 +168,14 @@ def _asked(
             return f(rows) if params is None else f(params, rows)
 
     R = 7  # no number of outputs that f would have by chance, whatever the rows
-    out = jax.eval_shape(whole, jax.ShapeDtypeStruct((R, math.prod(shape)), dtype))
+    try:
+        out = jax.eval_shape(whole, jax.ShapeDtypeStruct((R, math.prod(shape)), dtype))
+    except jax.errors.TracerArrayConversionError as error:
+        raise InputTypeError(
+            "f must be a function that JAX traces, and it makes NumPy arrays of its rows. Write it "
+            "with jax.numpy, or give xaijax.as_jax(xaijax.as_model(f, backend='host')), which has "
+            "no derivative."
+        ) from error
     single = getattr(out, "ndim", 0) == 1
     numbers = hasattr(out, "dtype") and jnp.issubdtype(out.dtype, jnp.floating)
     if not numbers or out.ndim not in (1, 2) or out.shape[0] != R:

@@ -197,6 +197,8 @@ class GradientExplainer:
         started = time.perf_counter()
         rows, work, names = self._read(X, outputs)
         run, before = self._run(work)
+        if outputs is not None:
+            _refuse_one(run.outputs)
         if names is not None:
             refuse_columns(names, run.outputs)
         self._tell_long(run, len(work))
@@ -208,13 +210,13 @@ class GradientExplainer:
             refuse_answers(start, "the background as seen from X row", allowed)
             base = np.broadcast_to(start, full.shape)
             if outputs is not None:
-                work = _with_column(work, largest(full) if names is None else names, run.outputs)
+                work = _with_column(work, largest(full) if names is None else names)
                 assert work.column is not None
                 place = work.column[:, None].astype(np.int64)
                 full, base = (np.take_along_axis(one, place, axis=1) for one in (full, base))
             values, variances = run.values(work, bar.update)
         refuse_not_finite(values, allowed)
-        warn_of_steps(values, full - base)
+        warn_of_steps(values, full - base, run.lines.drawn)
         answer = Answer(values, variances, full, base)
         asked = Asked(self.path, self.steps, self.samples, self.seed, self.players)
         seconds = time.perf_counter() - started
@@ -236,7 +238,8 @@ class GradientExplainer:
         _, work, _ = self._read(X, outputs)
         run, _ = self._run(work)
         if outputs is not None:
-            work = _with_column(work, np.zeros((len(work), 1)), run.outputs)
+            _refuse_one(run.outputs)
+            work = _with_column(work, np.zeros((len(work), 1)))
         N, compiled = len(work), run.probed.compiled
         asked = N, base_rows(run, work)
         recipes = [run.recipe(work), *[run.answer_recipe] * any(map(run.in_tiles, asked))]
@@ -373,11 +376,15 @@ def _samples(samples: Any, path: str, steps: int) -> int | None:
     return count
 
 
-def _with_column(work: Work, numbers: np.ndarray, K: int) -> Work:
-    """The same with the output [N, 1] of each instance; refuses a model of one output."""
+def _refuse_one(K: int) -> None:
+    """Raise InputError for outputs= of a model of one output."""
     if K == 1:
         raise InputError(
             "outputs= chooses one of several outputs for each instance, and the model answers with "
             "one number a row. Leave it out."
         )
+
+
+def _with_column(work: Work, numbers: np.ndarray) -> Work:
+    """The same with the output [N, 1] of each instance."""
     return Work(work.codes, work.own, work.owner, numbers[:, 0].astype(np.int32))

@@ -54,6 +54,11 @@ def donors_of(
     if isinstance(background, Baseline):
         kind = "baseline" if background.of_each is None else "function"
         given = X if kind == "function" else background.as_rows(False)
+        if isinstance(background.row, str) and _whole(background.rows):
+            raise InputError(
+                f"background is the {background.row} of rows of whole numbers, of which there is "
+                "none between two of them. Give one row, of padding say, as row[None]."
+            )
     if is_tree(given) or np.asarray(given).dtype.kind not in "iu":
         return replacement_of(model, background, weights, X)
     if kind != "rows" and weights is not None:
@@ -66,6 +71,10 @@ def donors_of(
     own, total = checks.row_weights(weights, len(codes))
     row = np.flatnonzero(own > 0)
     return Replacement(table, codes[row], own[row], total, row, len(codes), kind)
+
+
+def _whole(rows: Any) -> bool:
+    return not is_tree(rows) and np.asarray(rows).dtype.kind in "iu"
 
 
 def refuse_background(donors: Replacement, path: str) -> None:

@@ -91,13 +91,29 @@ def refuse_not_finite(values: np.ndarray, allowed: bool) -> None:
         )
 
 
-def warn_of_steps(values: np.ndarray, change: np.ndarray) -> None:
-    """Warn where no slope was found at all, and yet answers differ; change: of them [N, ..]."""
+FAR = 0.05  # of a row's change or of its values, that a quadrature's sum may be off unsaid
+
+
+def warn_of_steps(values: np.ndarray, change: np.ndarray, drawn: bool) -> None:
+    """Warn where slopes do not tell what the answers do; values [N, P, K], change [N, K].
+
+    drawn: the standard errors tell how far off a sum may be.
+    """
     if not values.any() and np.any(np.abs(change) > 0):
         checks.warn(
             "all gradients are 0, though the answers to X and to the background differ: the model "
             "changes in steps (trees, rounding, a largest entry). These values say nothing of it. "
             "Use Explainer."
+        )
+        return
+    off = np.abs(change - values.sum(axis=1))
+    size = np.maximum(np.abs(change), np.abs(values).sum(axis=1))
+    far = int((off > FAR * size).any(axis=1).sum())
+    if far and not drawn:
+        checks.warn(
+            f"the values of {checks.count(far, 'instance')} are off by more than {100 * FAR:g} % "
+            "in their sum (stats['completeness']). Raise steps=; where that does not help, the "
+            "model changes in steps (rounding, a comparison), of which gradients say nothing."
         )
 
 
