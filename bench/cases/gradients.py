@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,14 +74,22 @@ class Network:
 
     def ours(self, name: str) -> Any:
         """An explainer of `steps` derivatives an instance."""
-        model = xaijax.as_model(self.apply, self.params)
-        if name == INTEGRATED:
-            return xaijax.GradientExplainer(
-                model, self.background[:1], path=INTEGRATED, steps=self.steps
-            )
+        model, background = xaijax.as_model(self.apply, self.params), self.background
         more: dict[str, Any] = {"steps": self.steps // ROWS}
-        more = {"samples": self.steps} if name == DRAWN else more
-        return xaijax.GradientExplainer(model, self.background, **more)
+        if name == INTEGRATED:
+            background, more = background[:1], {"path": INTEGRATED, "steps": self.steps}
+        elif name == DRAWN:
+            more = {"samples": self.steps}
+        made = xaijax.GradientExplainer(model, background, **more)
+
+        def explain(*given: Any, **options: Any) -> xaijax.Explanation:
+            with (
+                warnings.catch_warnings()
+            ):  # of few steps a row's sum may be far off, and it says so
+                warnings.simplefilter("ignore", xaijax.XaiWarning)
+                return made(*given, **options)
+
+        return explain
 
     def slope(self, params: Any, rows: Any) -> Any:
         """df/dz of rows, of which each has its own answer."""
