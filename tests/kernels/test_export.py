@@ -47,7 +47,7 @@ from xaijax_kernels.engine.listed import group_means, list_means
 from xaijax_kernels.engine.one_output import LEAST_COLUMNS, one_output
 from xaijax_kernels.engine.seeds import runs_of_tile, slots_of
 from xaijax_kernels.engine.tables import put
-from xaijax_kernels.games.differentiable import exact, over_orders
+from xaijax_kernels.games.differentiable import exact, over_orders, with_smaller_tangents
 from xaijax_kernels.games.semivalues import semivalue, shapley_weights
 from xaijax_kernels.gradients.front import back, front
 from xaijax_kernels.rules.perturbed_rows import Space, mixed, perturbed, place_of
@@ -123,6 +123,8 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     groups = (f32(2, N, P), f32(3, B, P), f32(3, B))
     yield "exact", partial(exact, jnp.tanh, p=shapley_weights(P)), groups
     yield "over_orders", partial(over_orders, jnp.tanh), (*groups, i32(2, P))
+    steps = with_smaller_tangents(jnp.tanh, lambda rows: jnp.tanh(rows))
+    yield "with_smaller_tangents", jax.grad(lambda rows: steps(rows).sum()), (f32(R, P),)
 
 
 CASES = [
