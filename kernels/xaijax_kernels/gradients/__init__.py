@@ -4,5 +4,4 @@ Reading order:
 
     lines   gradients along lines from donors to instances, as values of players
     front   what a model does first with its rows, where that is affine
-    kept    how many numbers a model makes of a row, for what its derivative keeps
 """

@@ -12,7 +12,7 @@ from typing import Any
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax.games.engine.setting import Setting
-from xaijax_kernels.engine.operations import operations
+from xaijax_kernels.engine.operations import numbers_made, operations
 from xaijax_kernels.engine.tiles import (
     rows_of_wide,
     tile_rows,
@@ -20,7 +20,6 @@ from xaijax_kernels.engine.tiles import (
     weights_of,
     widest_layer,
 )
-from xaijax_kernels.gradients.kept import numbers_made
 
 PASSES = 3.0  # a forward pass and a backward one, in forward passes
 # A way back holds more beside each other than a way forward: on a CPU a quarter of the rows stays
