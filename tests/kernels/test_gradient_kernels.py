@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xaijax_kernels.engine.operations import numbers_made
 from xaijax_kernels.gradients.front import back, front, has_front
-from xaijax_kernels.gradients.kept import numbers_made
 
 FEW, R, F = 4, 12, 6
 RNG = np.random.default_rng(0)
