@@ -168,9 +168,9 @@ class Certain:
             if len(alone) and further.stops:
                 own = partial(_asked, drawn[left])
                 ended = to_end(rule, look, alone, undecided[alone], own, further)
-                assert ended is not None
-                wrong += int((ended.met & ~_same(ended.values[..., 0], truth)).sum())
-                met[alone] = True  # over
+                if ended is not None:  # else all of them go on with whole pairs
+                    wrong += int((ended.met & ~_same(ended.values[..., 0], truth)).sum())
+                    met[ended.rows] = True  # over
             left = left[~met]
             if not len(left):
                 break
