@@ -1,4 +1,4 @@
-"""The Python of the README and of the pages runs as it stands, in order; what the tour says holds."""
+"""The Python of the README and of the pages runs as it stands; what the tour says holds."""
 
 from __future__ import annotations
 
