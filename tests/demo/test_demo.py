@@ -96,7 +96,7 @@ def check(printed, folder, data, rows, seed):
     # The explained rows are held-out rows, named by their place, and the answers are the model's.
     places = [int(name.removeprefix("test row ")) for name in explanation.instance_names]
     own = data.X_test.loc[places].to_numpy(np.float32)
-    np.testing.assert_array_equal(explanation.data, own)
+    assert explanation.data.astype(str).equals(data.shown.loc[places].astype(str))
     answer = np.asarray(jax.nn.sigmoid(logit(params, own)))
     total = explanation.base_values + explanation.values.sum(axis=1)
     np.testing.assert_allclose(total, answer, atol=stats["efficiency_bound"].max())
@@ -123,6 +123,10 @@ def test_on_adult(tmp_path, capsys):
     data = demo_data(0)
     assert list(data.X_train.columns)[:3] == ["Age", "Country", "Education-Num"]
     check(printed, tmp_path, data, rows=40, seed=0)
+    # Texts are shown where the model is given codes: the same people, column by column.
+    texts, codes = data.shown["Relationship"], data.X_test["Relationship"]
+    assert {"Husband", "Wife"} <= set(texts) and len(set(zip(texts, codes, strict=True))) == 6
+    np.testing.assert_array_equal(data.shown["Age"], data.X_test["Age"])
 
 
 @pytest.mark.slow

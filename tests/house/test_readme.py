@@ -1,4 +1,4 @@
-"""The README's Python runs as it stands, in order; what it claims in comments holds."""
+"""The Python of the README and of the pages runs as it stands; what the tour says holds."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ matplotlib = pytest.importorskip("matplotlib", reason="needs the extra [plots]")
 for library in ("pandas", "shap", "shapiq", "opendp"):
     pytest.importorskip(library, reason="needs the extra [dev]")
 
-TEXT = (ROOT / "README.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+README = ROOT / "README.md"
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+TOUR = ROOT / "docs" / "tour.md"
+
+
+def blocks_of(page):
+    """Its fenced Python, from the top."""
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
     """The namespace after all blocks."""
-    assert len(BLOCKS) >= 4
     matplotlib.use("Agg")
-    found: dict = {"__name__": "readme"}
+    found: dict = {"__name__": "tour"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("readme"))
-        for place, block in enumerate(BLOCKS):
-            exec(compile(block, f"README.md, python block {place + 1}", "exec"), found)
+        patch.chdir(tmp_path_factory.mktemp("tour"))
+        for place, block in enumerate(blocks_of(TOUR)):
+            exec(compile(block, f"tour.md, python block {place + 1}", "exec"), found)
         assert Path("report.html").is_file() and Path("explanation.npz").is_file()
     matplotlib.pyplot.close("all")
     return found
@@ -65,22 +70,44 @@ def test_the_pipeline_is_explained_on_its_frame(names):
     assert len(names["for_shapiq"]) == 50
 
 
-PAGES = sorted((ROOT / "docs").glob("*.md"))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [README, *(page for page in PAGES if page != TOUR)], ids=lambda page: page.stem
+)
 def test_the_python_of_the_pages_runs(page, tmp_path, monkeypatch):
     """Each page by itself, its blocks in order, where the files that it writes do not stay."""
     monkeypatch.chdir(tmp_path)
     found: dict = {"__name__": page.stem}
-    blocks = re.findall(
-        r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
-    for place, block in enumerate(blocks):
+    for place, block in enumerate(blocks_of(page)):
         exec(compile(block, f"{page.name}, python block {place + 1}", "exec"), found)
 
 
-def test_links_lead_somewhere():
-    for target in re.findall(r"\]\(([^)#]+)\)", TEXT):
-        assert target.startswith("https://") or (ROOT / target).exists(), target
+@pytest.mark.slow
+def test_the_quickstart_prints_what_the_readme_shows(tmp_path, monkeypatch, capsys):
+    """All but seconds, and digits that another machine's arithmetic may change."""
+    monkeypatch.chdir(tmp_path)
+    exec(blocks_of(README)[0], {"__name__": "readme"})
+    printed = capsys.readouterr().out.splitlines()
+    shown = README.read_text("utf-8").splitlines()
+    at = shown.index(printed[0])
+    assert shown[at + 1] == printed[1] == "  exact"
+    names = [re.findall(r"mean [a-z ]+(?= 0\.)", line) for line in (shown[at + 2], printed[2])]
+    assert names[0] == names[1] and len(names[0]) == 6
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.stem)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        path, _, anchor = target.partition("#")
+        if path.startswith(("https:", "http:")):
+            continue
+        file = page if not path else page.parent / path
+        assert file.exists(), target
+        if anchor and file.suffix == ".md":
+            assert anchor in headings(file), target
+
+
+def headings(page):
+    """The anchors of its headings, as GitHub and mkdocs make them."""
+    found = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in found}

@@ -20,4 +20,12 @@ def require(module: str, install: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         library = module.partition(".")[0]
-        raise ImportError(f'{library} is needed here: pip install "{install}"') from error
+        raise ImportError(f"{library} is needed here: {how_to(install)}") from error
+
+
+def how_to(install: str) -> str:
+    """The command that brings an extra: from the package's index, and from a checkout."""
+    told = f'pip install "{install}"'
+    if install.startswith("xaijax["):
+        told += f' (in a checkout: pip install ".{install.removeprefix("xaijax")}")'
+    return told

@@ -45,7 +45,7 @@ COLUMNS = (
 TARGET = "income"
 
 # The names and the order of the columns in the federated Shapley experiment, from the raw names.
-_SHAP_COLUMNS = {
+SHAP_COLUMNS = {
     "age": "Age",
     "native-country": "Country",
     "education-num": "Education-Num",
@@ -133,7 +133,7 @@ def _read_part(file: TableFile) -> tuple[DataFrame, Found]:
 def _codes(frame: DataFrame, train: DataFrame) -> DataFrame:
     pandas = optional("pandas")
     coded = {}
-    for raw, name in _SHAP_COLUMNS.items():
+    for raw, name in SHAP_COLUMNS.items():
         if raw == "relationship":
             codes = pandas.Categorical(frame[raw], categories=list(_RELATIONSHIPS)).codes
             coded[name] = codes.astype("int64")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xaijax.core.optional import how_to
 from xaijax.datasets.errors import DataHashError, DataNotFoundError, MissingExtraError
 
 VARIABLE = "XAIJAX_DATA"
@@ -58,7 +59,7 @@ def optional(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtraError(
-            f'xaijax.datasets needs {module}, which is not installed: pip install "xaijax[data]"'
+            f"xaijax.datasets needs {module}, which is not installed: {how_to('xaijax[data]')}"
         ) from error
 
 

@@ -62,12 +62,14 @@ def run(out: str | os.PathLike[str], *, rows: int = 1000, seed: int = 0) -> Expl
     answers = np.asarray(logit(params, jnp.asarray(data.X_test.to_numpy(np.float32)))) > 0
 
     draw = np.random.default_rng(seed)
-    background = _drawn(data.X_train, BACKGROUND, draw)
-    X = _drawn(data.X_test, rows, draw)
+    background = rows_of(data.X_train).take(_drawn(data.X_train, BACKGROUND, draw))
+    places = _drawn(data.X_test, rows, draw)
+    X = rows_of(data.X_test).take(places)
     model = as_model(probability, params)
     explanation = Explainer(model, background)(X, progress=True)
     explanation = dataclasses.replace(
         explanation,
+        data=rows_of(data.shown).take(places),
         instance_names=tuple(f"test row {label}" for label in X.index),
         provenance={
             **explanation.provenance,
@@ -88,10 +90,9 @@ def run(out: str | os.PathLike[str], *, rows: int = 1000, seed: int = 0) -> Expl
     return explanation
 
 
-def _drawn(frame: DataFrame, count: int, draw: np.random.Generator) -> DataFrame:
-    """At most `count` rows of the frame, each once, in random order."""
-    places = draw.choice(len(frame), min(count, len(frame)), replace=False)
-    return rows_of(frame).take(places)
+def _drawn(frame: DataFrame, count: int, draw: np.random.Generator) -> np.ndarray:
+    """The places of at most `count` rows of the frame, each once, in random order."""
+    return draw.choice(len(frame), min(count, len(frame)), replace=False)
 
 
 def _folder(out: str | os.PathLike[str]) -> Path:

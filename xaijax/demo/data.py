@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 from xaijax import datasets
+from xaijax.datasets.adult import SHAP_COLUMNS
 from xaijax.tables.rows import rows_of
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class DemoData:
     y_train: np.ndarray  # bool [M]
     X_test: DataFrame  # [T, F], not seen in training
     y_test: np.ndarray  # bool [T]
+    shown: DataFrame  # [T, F], the test rows as people read them: texts where X_test has codes
     steps: int  # of training; more would only fit the noise
     instead: str | None = None  # why this is not Adult; None: it is
 
@@ -47,6 +49,7 @@ def demo_data(seed: int) -> DemoData:
 def _adult() -> DemoData:
     X_train, y_train = datasets.adult("shap")
     X_test, y_test = datasets.adult("shap", part="test")
+    texts, _ = datasets.adult("raw", part="test")
     return DemoData(
         name="Adult census income (UCI)",
         explained="an income above 50,000 dollars",
@@ -54,6 +57,7 @@ def _adult() -> DemoData:
         y_train=y_train.to_numpy(),
         X_test=X_test,
         y_test=y_test.to_numpy(),
+        shown=texts.rename(columns=SHAP_COLUMNS)[list(X_test.columns)],
         steps=2000,
     )
 
@@ -72,6 +76,7 @@ def _bundled(seed: int, why: str) -> DemoData:
         y_train=y[train],
         X_test=rows_of(X).take(test),
         y_test=y[test],
+        shown=rows_of(X).take(test),
         steps=200,
         instead=why,
     )

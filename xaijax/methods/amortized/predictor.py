@@ -24,7 +24,7 @@ import numpy as np
 from xaijax.methods.amortized.inputs import Inputs
 from xaijax.methods.amortized.networks import Network
 
-TILE = 2048  # rows
+TILE = 1024  # rows; those of a piece are all on their way before the first is waited for
 
 
 class Predictor:
@@ -43,6 +43,7 @@ class Predictor:
         self.base, self.centre, self.scale, self.known = base, centre, scale, known
         self.traces = 0
         self._program = jax.jit(self._of_tile)
+        self._told = jax.jit(lambda params, read, full: self.values(params, read, full)[1])
 
     def learned(self, params: Any) -> None:
         """These are the network's parameters from now on."""
@@ -80,41 +81,42 @@ class Predictor:
         line: its weights [1 + D]; read: the rows [N, F]; full: f(x) float64 [N, K].
         """
         values, height = np.empty((len(read), *self.centre.shape)), np.empty(len(read))
-        for first in range(0, len(read), TILE):
-            here = slice(first, first + TILE)
-            values[here], height[here], _ = self.of_tile(params, line, read[here], full[here])
+        line = line.astype(np.float32)
+        coming = [
+            (here, self._program(params, line, *_filled(read[here], full[here])))
+            for here in _tiles(len(read))
+        ]
+        for here, (found, told) in coming:
+            n = len(read[here])
+            values[here], height[here] = np.asarray(found)[:n], np.asarray(told)[:n]
+        values += ((full - self.base - values.sum(axis=1)) / values.shape[1])[:, None]
         return values, height
 
     def told(self, params: Any, read: np.ndarray, full: np.ndarray) -> np.ndarray:
         """What tells the difficulty of rows, float64 [N, D]."""
-        line = np.zeros(1 + self.told_by)
         parts = [
-            self.of_tile(params, line, read[first : first + TILE], full[first : first + TILE])[2]
-            for first in range(0, len(read), TILE)
+            np.asarray(self._told(params, *_filled(read[here], full[here])), np.float64)
+            for here in _tiles(len(read))
         ]
-        return np.concatenate([np.asarray(one, np.float64) for one in parts])
-
-    def of_tile(
-        self, params: Any, line: np.ndarray, read: np.ndarray, full: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, jax.Array]:
-        """(values, heights, what tells difficulty) of at most TILE rows.
-
-        The tile is filled up by repeating the last row.
-        """
-        n = len(read)
-        filled = [_filled(one.astype(np.float32)) for one in (read, full)]
-        found, height, told = self._program(params, line.astype(np.float32), *filled)
-        values = np.asarray(found)[:n].astype(np.float64)
-        values += ((full - self.base - values.sum(axis=1)) / values.shape[1])[:, None]
-        return values, np.asarray(height)[:n].astype(np.float64), told[:n]
+        return np.concatenate(parts)[: len(read)]
 
     def _of_tile(self, params: Any, line: jax.Array, read: jax.Array, full: jax.Array) -> Any:
         self.traces += 1
         values, told = self.values(params, read, full)
         with jax.default_matmul_precision("highest"):
-            return values, line[0] + told @ line[1:], told
+            return values, line[0] + told @ line[1:]
 
 
-def _filled(rows: np.ndarray) -> np.ndarray:
-    more = TILE - len(rows)
-    return np.concatenate([rows, np.repeat(rows[-1:], more, axis=0)]) if more else rows
+def _tiles(rows: int) -> list[slice]:
+    return [slice(first, first + TILE) for first in range(0, rows, TILE)]
+
+
+def _filled(*parts: np.ndarray) -> list[np.ndarray]:
+    """The same rows of each in float32, as many as a tile has: the last one is repeated."""
+    more = TILE - len(parts[0])
+    return [
+        np.concatenate([one, np.repeat(one[-1:], more, axis=0)]).astype(np.float32)
+        if more
+        else one.astype(np.float32)
+        for one in parts
+    ]
