@@ -29,6 +29,7 @@ def pages(examples: list[Path]) -> Pages:
     by_page = {page: _names(rooms) for page, (_, rooms) in ROOMS.items()}
     written = {
         f"api/{page}.md": "\n\n".join([f"# {ROOMS[page][0]}", *(_entry(n, users) for n in names)])
+        + "\n"
         for page, names in by_page.items()
     }
     return {"api/index.md": _index(by_page), **written}
