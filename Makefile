@@ -3,6 +3,7 @@
 PYTHON := .venv/bin/python
 READY := .venv/installed
 PEERS := .venv/peers-installed
+DOCS := .venv/docs-installed
 PIP := $(PYTHON) -m pip install --quiet --disable-pip-version-check
 
 # The tables that tests and bench read, where the folder beside the clone has them.
@@ -12,13 +13,14 @@ export XAIJAX_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test test-all test-engines bench bench-gpu lint
+.PHONY: help demo test test-all test-engines docs bench bench-gpu lint
 
 help:
 	@echo "make demo       install and explain 1,000 real rows; writes xaijax-demo/"
 	@echo "make test       install and run the fast tests (ARGS='-k name' for some)"
 	@echo "make test-all   the slow ones too: audits, sweeps, notebooks, every case of the bench"
 	@echo "make test-engines  sweeps on Dask, Ray and Spark, which it installs"
+	@echo "make docs       install and build the site into site/; fails where a link or an example does"
 	@echo "make bench      measure against the peers; rewrites bench/README.md (CASE=T1 for one)"
 	@echo "make bench-gpu  the same on a GPU (bench/GPU.md); fails where there is none"
 	@echo "make lint       ruff and pyright"
@@ -36,6 +38,11 @@ test-all: $(READY)
 test-engines: $(READY)
 	$(PIP) -e ".[dev,scale]" ray pyspark
 	$(PYTHON) -m pytest -m engine tests/sweeps $(ARGS)
+
+docs: $(DOCS)
+	$(PYTHON) -m site_build
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
+	@echo "site/index.html is the start page."
 
 bench: $(PEERS)
 	$(PYTHON) -m bench $(if $(CASE),--case $(CASE)) $(ARGS)
@@ -61,4 +68,8 @@ $(READY): pyproject.toml
 
 $(PEERS): bench/peers/here.txt $(READY)
 	$(PIP) -r bench/peers/here.txt
+	@touch $@
+
+$(DOCS): $(READY)
+	$(PIP) -e ".[docs]"
 	@touch $@

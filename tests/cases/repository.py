@@ -13,6 +13,7 @@ FOLDERS = (
     "kernels",
     "bench",
     "examples",
+    "site_build",
     "tests",
     "notebooks",
     "docs",

@@ -33,6 +33,16 @@ SHAPES = {
     "federated": (100, 7),
     "qii_report": (2, 13),
     "sweep_a_million": (20_000, 12),
+    "plot_bar_of_outputs": (89, 8, 3),
+    "plot_beeswarm": (200, 8),
+    "plot_correlation": (1, 12),
+    "plot_dependence": (200, 36),
+    "plot_faithfulness": (50, 8),
+    "plot_network": (30, 55),
+    "plot_pixels": (2, 64, 10),
+    "plot_profile": (2, 8),
+    "plot_waterfall": (5, 10),
+    "plot_worth": (100, 7),
 }
 
 
@@ -43,7 +53,8 @@ def test_example_runs(path, tmp_path, monkeypatch):
         pytest.skip(f"needs {NEED[path.stem].name}: XAIJAX_DATA is not set")
     if path.stem == "sweep_a_million":
         pytest.importorskip("pyarrow", reason="needs the extra [scale]")
-    assert len(path.read_text().splitlines()) < 80
+    drawn = path.stem.startswith("plot_")  # of the gallery
+    assert len(path.read_text().splitlines()) < (60 if drawn else 80)
     matplotlib.use("Agg")
     picture = tmp_path / "picture.png"
     explanation = runpy.run_path(str(path))["main"](str(picture))
@@ -52,9 +63,10 @@ def test_example_runs(path, tmp_path, monkeypatch):
         assert all(rule.precision >= 0.85 for rule in explanation if rule.accepted)
         return
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert explanation.shape == SHAPES[path.stem] and explanation.exact
+    assert explanation.shape == SHAPES[path.stem]
+    assert explanation.exact != (path.stem == "plot_pixels")  # 64 pixels are sampled
     stats = explanation.stats
     if explanation.kind == "aec":  # effects are no shares, so that nothing adds up
-        assert picture.with_suffix(".html").is_file()
+        assert drawn or picture.with_suffix(".html").is_file()
         return
     assert (stats["efficiency_residual"] <= stats["efficiency_bound"]).all()

@@ -1,0 +1,56 @@
+"""The public names, where each is documented, and which of them a script uses."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import xaijax
+
+PLACES = ("datasets", "federated", "plots", "privacy")  # modules that name what is public
+FILES = ("engines", "observational", "quantities")  # modules that also hold what is not
+
+
+def public() -> dict[str, Any]:
+    """{name behind `xj.`: class or function} of all that is public, modules opened."""
+    found = dict(_ours(xaijax))
+    for space in (*PLACES, *FILES):
+        module = getattr(xaijax, space)
+        for name, one in _ours(module):
+            own = hasattr(one, "__wrapped__") or inspect.isclass(one)  # `@public` wraps functions
+            if space in PLACES or (own and one.__module__.startswith(module.__name__)):
+                found[f"{space}.{name}"] = one
+    return found
+
+
+def _ours(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """(name, object) of the classes and functions of xaijax that a module names."""
+    for name in dir(module):
+        one = getattr(module, name)
+        ours = (getattr(one, "__module__", None) or "").startswith("xaijax.")
+        if ours and callable(one) and not name.startswith("_"):
+            yield name, one
+
+
+def room(name: str) -> str:
+    """The package that a name belongs to: `Explainer` to methods, `plots.bar` to plots."""
+    space = name.rpartition(".")[0]
+    module = getattr(xaijax, space).__name__ if space else public()[name].__module__
+    return module.split(".")[1]
+
+
+def address(name: str) -> str:
+    """Its anchor in the site: where it is defined. `xaijax.plots.bar` would be the file too."""
+    one = public()[name]
+    return f"{one.__module__}.{one.__qualname__}"
+
+
+def used(script: Path) -> set[str]:
+    """The public names that a script reaches as `xj.NAME`."""
+    tree = ast.parse(script.read_text("utf-8"))
+    dotted = {ast.unparse(one) for one in ast.walk(tree) if isinstance(one, ast.Attribute)}
+    return {one.removeprefix("xj.") for one in dotted if one.startswith("xj.")} & set(public())
