@@ -23,6 +23,7 @@ Reading order:
     pixels         players at their pixels: what pictures of images share
     words          words in lines, each on a ground of its own
     style          what all pictures share: colours, checks, names, the players that are shown
+    names          names that fit, and differ where the names do
 """
 
 from xaijax.plots.background_spread import background_spread as background_spread

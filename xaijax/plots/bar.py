@@ -8,6 +8,7 @@ import numpy as np
 
 from xaijax.core.public import public
 from xaijax.plots import style
+from xaijax.plots.names import shorten
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.summary import mean_abs, ranking
@@ -149,14 +150,15 @@ def _stacked(ax: Axes, lengths: np.ndarray, output_names: tuple[str, ...]) -> np
     if len(rest):
         layers.append((lengths[:, rest].sum(axis=1), style.GREY, style.others_name(rest)))
     left = np.zeros(len(lengths))
-    for length, colour, name in layers:
+    labels = shorten([name for _, _, name in layers])
+    for (length, colour, _), label in zip(layers, labels, strict=True):
         ax.barh(
             np.arange(len(lengths)),
             length,
             left=left,
             height=0.68,
             color=colour,
-            label=style.elide(name),
+            label=label,
         )
         left = left + length
     legend = ax.legend(loc="lower right", frameon=True, framealpha=0.9, fontsize=8.5)

@@ -10,6 +10,7 @@ from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import style
+from xaijax.plots.names import shorten
 from xaijax.results.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def correlation(explanation: Explanation, ax: Axes | None = None, colorbar: bool
     # Smoothing would blend small cells: of 1,000 columns, nearly three times the bytes for no more.
     image = axes.imshow(matrix, cmap=scale, vmin=-1, vmax=1, interpolation="nearest")
     places = range(0, F, named_each(F))
-    shown = [style.elide(names[j]) for j in places]
+    shown = shorten([names[j] for j in places])
     axes.set_xticks(places, shown, rotation=90, parse_math=False, fontsize=8.5)
     axes.set_yticks(places, shown, parse_math=False, fontsize=8.5)
     axes.tick_params(length=0, colors=style.TEXT)

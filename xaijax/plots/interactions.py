@@ -9,6 +9,7 @@ import numpy as np
 from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import style
+from xaijax.plots.names import shorten
 from xaijax.plots.sets import name_of, of_pairs, picture_title, shown_number
 from xaijax.results.interactions import Interactions
 
@@ -71,7 +72,7 @@ def interactions(
     image = axes.imshow(
         matrix, cmap=scale, vmin=-most if one else 0, vmax=most, interpolation="nearest"
     )
-    names = [style.elide(found.feature_names[p]) for p in shown]
+    names = shorten([found.feature_names[p] for p in shown])
     axes.set_xticks(range(n), names, rotation=90, parse_math=False, fontsize=8.5)
     axes.set_yticks(range(n), names, parse_math=False, fontsize=8.5)
     axes.tick_params(length=0, colors=style.TEXT)

@@ -9,6 +9,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.public import public
 from xaijax.plots import style
+from xaijax.plots.names import shorten
 from xaijax.plots.sets import (
     name_of,
     of_one_output,
@@ -84,7 +85,9 @@ def pairs(
     name = name_of(found)
     label = name if one else f"mean |{name}| over {len(found):,} instances"
     label += "; lines: 95 % intervals" if known.any() else ""
-    style.dress(axes, [named(found.set_names[m]) for m in order], label, None, limit=44)
+    names = shorten(found.feature_names, 44 // max(len(found.sets[m]) for m in order))
+    sets = [named(tuple(names[p] for p in found.sets[m])) for m in order]
+    style.dress(axes, sets, label, None, limit=None)
     reach = np.where(known, half, 0.0)
     low, high = min(0.0, (length - reach).min()), max(0.0, (length + reach).max())
     room = 0.16 * ((high - low) or 1.0)

@@ -11,6 +11,7 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.typing import Frame
 from xaijax.plots import style
+from xaijax.plots.names import with_entries
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.profiles import profiles_of
@@ -19,6 +20,8 @@ from xaijax.results.wording import axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+LINE = 44  # characters of name and entries of two people beyond which the entries stand below
 
 
 @public
@@ -75,15 +78,18 @@ def profile(
     shown, others = style.split(size, max_display)
     values = explanation.values[:, shown]
     half = style.half_widths(explanation)
-    names = [
-        _row_name(explanation.feature_names[j], [person[j] for person in texts]) for j in shown
-    ]
+    names = with_entries(
+        [explanation.feature_names[j] for j in shown],
+        [[person[j] for person in texts] for j in shown],
+        ": ",
+        line=None if N == 1 else LINE,
+    )
     if len(others):
         values = np.concatenate(
             [values, explanation.values[:, others].sum(axis=1, keepdims=True)], axis=1
         )
         names.append(style.others_name(others))
-    axes = style.new_axes(ax, len(names) * (1 if N == 1 else 1.5), 8.2)
+    axes = style.new_axes(ax, len(names) * (1 if N == 1 else 1.5), style.width_for(names, 8.2))
     place = np.arange(len(names))
     height = 0.68 if N == 1 else 0.36
     for n in range(N):
@@ -106,21 +112,12 @@ def profile(
     kind = style.value_name(explanation)
     note = f"; {style.interval_words(explanation)}" if half is not None else ""
     title = style.title_of_one(explanation) if N == 1 else None
-    style.dress(axes, names, f"{kind}{axis(explanation)}{note}", title, 52)
+    style.dress(axes, names, f"{kind}{axis(explanation)}{note}", title, None)
     if N == 2:
         legend = axes.legend(loc="best", frameon=True, framealpha=0.9, fontsize=8.5)
         for text in legend.get_texts():
             text.set_parse_math(False)
     return axes
-
-
-def _row_name(name: str, values: list[str | None]) -> str:
-    known = [one for one in values if one is not None]
-    if not known:
-        return style.elide(name)
-    if len(known) == 2 and known[0] == known[1]:
-        known = known[:1]
-    return style.elide(f"{name}: {' | '.join(style.elide(one, 18) for one in known)}", 52)
 
 
 def _person(explanation: Explanation | PrivateExplanation, n: int) -> str:

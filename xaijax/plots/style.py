@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
+from xaijax.plots.names import NAME_LIMIT, shorten
+from xaijax.plots.names import elide as elide
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.summary import ranking
@@ -23,8 +26,8 @@ OUTPUTS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8
 PEOPLE = ("#0072B2", "#E69F00")
 LOW_TO_HIGH = ("#2b6cb0", "#9c8fb4", "#e07b16")
 
-NAME_LIMIT = 30  # characters of a name on an axis
-
+# Inches of an average character of names, of the text below the axis, and of a title.
+NAME_INCHES, LABEL_INCHES, TITLE_INCHES = 0.077, 0.070, 0.081
 
 # What is drawn where neither base values nor data are needed.
 Shown = Explanation | PrivateExplanation
@@ -123,6 +126,12 @@ def figure_size(rows: float, width: float = 7.2) -> tuple[float, float]:
     return width, 1.2 + 0.34 * rows
 
 
+def width_for(names: list[str], width: float = 7.2) -> float:
+    """Inches of a figure that leave 4.4 beside the longest of these names, `width` at least."""
+    longest = max(len(line) for name in names for line in name.split("\n"))
+    return max(width, 4.4 + NAME_INCHES * longest)
+
+
 def split(size: np.ndarray, max_display: int) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the players shown, largest of size [P] or [P, K] first, and of the others.
 
@@ -137,15 +146,6 @@ def split(size: np.ndarray, max_display: int) -> tuple[np.ndarray, np.ndarray]:
 def others_name(others: np.ndarray) -> str:
     """The name of the row that stands for the players not shown."""
     return f"sum of {len(others)} others"
-
-
-def elide(text: str, limit: int = NAME_LIMIT) -> str:
-    """At most `limit` characters on one line; both ends stay, since names differ at either."""
-    text = " ".join(str(text).split())
-    if len(text) <= limit:
-        return text
-    tail = (limit - 1) // 3
-    return text[: limit - 1 - tail].rstrip() + "…" + text[len(text) - tail :].lstrip()
 
 
 def value_name(explanation: Shown) -> str:
@@ -175,14 +175,17 @@ def beside(ax: Axes, end: float, row: int, text: str) -> None:
 
 
 def dress(
-    ax: Axes, names: list[str], xlabel: str, title: str | None, limit: int = NAME_LIMIT
+    ax: Axes, names: list[str], xlabel: str, title: str | None, limit: int | None = NAME_LIMIT
 ) -> None:
-    """Rows from the top with their names, a light grid, no frame; limit: characters of a name.
+    """Rows from the top with their names, a light grid, no frame.
+
+    limit: characters of a name, which are shortened together; None: they are as they shall be.
 
     Names are set without TeX reading: a dollar sign in a column name is a dollar sign.
     """
     ax.set_yticks(range(len(names)))
-    ax.set_yticklabels([elide(name, limit) for name in names], color=TEXT, parse_math=False)
+    shown = names if limit is None else shorten(names, limit)
+    ax.set_yticklabels(shown, color=TEXT, parse_math=False)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.tick_params(axis="x", colors=TEXT, labelsize=9)
@@ -191,11 +194,27 @@ def dress(
     for side in ("top", "right", "left"):
         ax.spines[side].set_visible(False)
     ax.spines["bottom"].set_color(LINE)
+    room = _room(ax, shown)
+    if len(xlabel) > room / LABEL_INCHES:
+        xlabel = xlabel.replace("; ", ";\n")
     ax.set_xlabel(xlabel, color=TEXT, fontsize=9.5)
+    write_title(ax, title, int(room / TITLE_INCHES))
+
+
+def write_title(ax: Axes, title: str | None, width: int = 60) -> None:
+    """A title of two lines at most, each of so many characters; None: there is none."""
     if title is not None:
-        ax.set_title(
-            elide(title, 60), loc="left", fontsize=10.5, color=TEXT, pad=10, parse_math=False
-        )
+        lines = wrap(elide(title, 2 * width - 8), width) or [""]
+        text = "\n".join([*lines[:1], " ".join(lines[1:])]).strip()
+        ax.set_title(text, loc="left", fontsize=10.5, color=TEXT, pad=10, parse_math=False)
+
+
+def _room(ax: Axes, names: list[str]) -> float:
+    """Inches from the end of the names to the right end of the axes' part of the figure."""
+    figure: Any = ax.get_figure(root=True)
+    longest = max((len(line) for name in names for line in name.split("\n")), default=0)
+    share = min(ax.get_position().width / 0.775, 1.0)  # 0.775: of axes that have a figure alone
+    return max(figure.get_figwidth() * share - NAME_INCHES * longest - 0.2, 2.0)
 
 
 def title_of(explanation: Shown) -> str | None:

@@ -9,6 +9,7 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.plots import style
+from xaijax.plots.names import with_entries
 from xaijax.results.explanation import Explanation
 from xaijax.results.wording import named
 
@@ -72,7 +73,13 @@ def waterfall(
     steps = values[shown]
     half = style.half_widths(one)
     widths = np.zeros(len(steps)) if half is None else half[0, shown]
-    names = [_label(one.feature_names[j], column) for j, column in _columns(one, shown)]
+    data = one.player_data()
+    entries = [data[j] for j in shown]
+    names = with_entries(
+        [one.feature_names[j] for j in shown],
+        [[None if column is None else _entry(column[0])] for column in entries],
+        " = ",
+    )
     if len(others):
         steps = np.append(steps, values[others].sum())
         widths = np.append(widths, 0.0)
@@ -80,7 +87,7 @@ def waterfall(
     ends = base + np.cumsum(steps[::-1])[::-1]  # [rows]; the bottom row starts at the base value
     starts = np.append(ends[1:], base)
 
-    axes = style.new_axes(ax, len(names) + 1)
+    axes = style.new_axes(ax, len(names) + 1, style.width_for(names))
     rows = np.arange(len(names))
     colours = [style.UP if step > 0 else style.DOWN for step in steps]
     axes.barh(rows, steps, left=starts, height=0.62, color=colours, zorder=3)
@@ -104,7 +111,7 @@ def waterfall(
     xlabel = f"base value + {style.value_name(one)}s"
     if known.any():
         xlabel += "; lines: 95 % intervals"
-    style.dress(axes, names, xlabel, style.title_of_one(one))
+    style.dress(axes, names, xlabel, style.title_of_one(one), None)
     points = np.concatenate([[base], ends - reach, ends + reach])
     _limits(axes, steps, far, points)
     _mark(axes, base, (-0.6, len(names) + 0.35), len(names) - 0.1, f"base value {base:.4g}")
@@ -127,24 +134,12 @@ def refuse_no_sum(explanation: Explanation) -> None:
         )
 
 
-def _columns(one: Explanation, shown: np.ndarray) -> list[tuple[int, np.ndarray | None]]:
-    data = one.player_data()
-    return [(int(j), data[j]) for j in shown]
-
-
-def _label(name: str, column: np.ndarray | None) -> str:
-    if column is None:
-        return name
-    entry = _entry(column[0], 12)
-    return f"{style.elide(name, style.NAME_LIMIT - len(entry) - 3)} = {entry}"
-
-
-def _entry(value: Any, room: int) -> str:
+def _entry(value: Any) -> str:
     if value is None or value != value:
         return "missing"
     if isinstance(value, float | np.floating):
         return f"{value:.4g}"
-    return style.elide(str(value), room)
+    return str(value)
 
 
 def _step_texts(ax: Axes, steps: np.ndarray, far: np.ndarray) -> None:
@@ -165,7 +160,7 @@ def _limits(ax: Axes, steps: np.ndarray, far: np.ndarray, points: np.ndarray) ->
     """Room for all points, and on either side for the numbers that stick out there."""
     low, high = points.min(), points.max()
     width = (high - low) or max(abs(high), 1.0) * 0.1
-    number = 0.24 * width  # what a number takes where long names leave little to the axes
+    number = 0.3 * width  # what a number takes where long names leave little to the axes
     left = (far - number)[steps < 0].min(initial=low - 0.05 * width)
     right = (far + number)[steps >= 0].max(initial=high + 0.05 * width)
     ax.set_xlim(left, right)
