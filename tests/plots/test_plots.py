@@ -68,7 +68,9 @@ def test_bar_sums_the_rest():
     ax = plots.bar(explanation)
     size = np.sort(np.abs(explanation.values).mean(axis=0))[::-1]
     assert len(names_of(ax)) == 13 and names_of(ax)[-1] == "sum of 48 others"
-    np.testing.assert_allclose(lengths_of(ax), [*size[:12], size[12:].sum()])
+    np.testing.assert_allclose(lengths_of(ax), size[:12])
+    assert ax.texts[-1].get_text() == f"{size[12:].sum():.3g}, not to scale"
+    assert ax.get_xlim()[1] < 1.2 * size[0]  # no bar is dwarfed
 
 
 @pytest.mark.parametrize("plot", PLOTS)
@@ -235,10 +237,36 @@ def test_waterfall_steps_lead_from_the_base_value_to_the_sum():
 
 def test_waterfall_sums_the_rest():
     explanation = make(P=60)
-    ax = plots.waterfall(explanation)
+    ax = plots.waterfall(explanation, instance=0)
     order = np.argsort(-np.abs(explanation.values[0]))
     assert names_of(ax)[-1] == "sum of 50 others"
     np.testing.assert_allclose(lengths_of(ax)[-1], explanation.values[0, order[10:]].sum())
+
+
+def test_waterfall_starts_after_others_that_would_dwarf_it():
+    values = np.array([[3.0, -2.0, *[1.0] * 50]])
+    ax = plots.waterfall(make(N=1, values=values, data=None, feature_names=()), max_display=2)
+    assert names_of(ax)[-1] == "sum of 50 others" and lengths_of(ax) == [3.0, -2.0]
+    assert [patch.get_x() for patch in ax.patches] == [48.25, 50.25]
+    texts = {text.get_text() for text in ax.texts}
+    assert texts >= {"+50, not to scale", "base value 0.25 and others = 50.25"}
+    assert "base value + all values = 51.25" in texts
+    assert ax.get_xlim()[0] > 45
+
+
+@pytest.mark.parametrize("kind", ["aec", "unary", "deegan-packel"])
+def test_no_sum_where_it_means_nothing(kind):
+    found = make(P=60, N=1, kind=kind)
+    for draw, count in ((plots.bar, 12), (plots.profile, 14)):
+        ax = draw(found)
+        assert len(names_of(ax)) == count == len(ax.patches)
+        assert f"\n{60 - count} players of smaller values are not shown" in ax.get_xlabel()
+    ax = plots.profile(make(P=60, N=2))
+    total = make(P=60, N=2).values
+    order = np.argsort(-np.abs(total).max(axis=0))[14:]
+    told = [text.get_text() for text in ax.texts]
+    wanted = [f"{one:+.3g}, not to scale".replace("-", "−") for one in total[:, order].sum(axis=1)]
+    assert told == wanted and names_of(ax)[-1] == "sum of 46 others"
 
 
 def test_waterfall_intervals_at_the_ends():
@@ -358,6 +386,11 @@ def test_what_cannot_be_drawn(plot, explanation, settings, error, text):
 def test_waterfall_of_no_such_instance(instance, error):
     with pytest.raises(error, match="instance"):
         plots.waterfall(make(), instance=instance)
+
+
+def test_no_waterfall_of_effects():
+    with pytest.raises(InputError, match="no step towards a sum"):
+        plots.waterfall(make(kind="aec")[0])
 
 
 @pytest.mark.parametrize("kind", ["unary", "deegan-packel"])

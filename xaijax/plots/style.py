@@ -14,7 +14,7 @@ from xaijax.plots.names import elide as elide
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.summary import ranking
-from xaijax.results.wording import named
+from xaijax.results.wording import named as named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,6 +148,19 @@ def others_name(others: np.ndarray) -> str:
     return f"sum of {len(others)} others"
 
 
+def not_shown(others: np.ndarray) -> str:
+    """What stands below the axis where a sum of the others would mean nothing."""
+    return f"\n{len(others)} players of smaller values are not shown" if len(others) else ""
+
+
+def beyond_scale(
+    ax: Axes, at: float, row: float, text: str, to_the_right: bool = True, colour: str = GREY
+) -> None:
+    """A mark at a place of a row, and beside it a number that is outside of the scale."""
+    ax.plot([at], [row], "D", markersize=5, color=colour, mfc="none", zorder=4, clip_on=False)
+    beside(ax, at, row, text, 8 if to_the_right else -8)
+
+
 def value_name(explanation: Shown) -> str:
     """The index in words: "Shapley value", say."""
     return named(explanation.kind).value or f"value ({elide(explanation.kind)})"
@@ -160,14 +173,15 @@ def interval_words(explanation: Shown) -> str:
     return "lines: 95 % intervals"
 
 
-def beside(ax: Axes, end: float, row: int, text: str) -> None:
-    """Write to the right of a bar's end, without TeX reading."""
+def beside(ax: Axes, end: float, row: float, text: str, points: float = 5) -> None:
+    """Write so many points to the right of a bar's end, below 0 to the left; without TeX reading."""
     ax.annotate(
         text,
         (end, row),
-        xytext=(5, 0),
+        xytext=(points, 0),
         textcoords="offset points",
         va="center",
+        ha="left" if points > 0 else "right",
         fontsize=8.5,
         color=TEXT,
         parse_math=False,

@@ -29,9 +29,11 @@ def waterfall(
     """Steps from the base value (bottom) to the base value plus all values (top), of one instance.
 
     The `max_display` players of the largest |value| are shown from the top. The others make one
-    step at the bottom. A player that is one column of the data shows the instance's entry there.
-    If standard errors are known, a line at the end of each step shows a 95 % interval. The step of
-    the others has none, since its error depends on how the errors of its players are correlated.
+    step at the bottom. Where that is longer than every other step, it is no bar: the steps start at
+    the base value and the sum of the others, whose number is given outside of the scale. A player
+    that is one column of the data shows the instance's entry there. If standard errors are known, a
+    line at the end of each step shows a 95 % interval. The step of the others has none, since its
+    error depends on how the errors of its players are correlated.
 
     Args:
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
@@ -46,8 +48,8 @@ def waterfall(
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted; a private copy, which has no
-            base value; unary influences and indices of Deegan and Packel, which are no steps
-            towards a sum.
+            base value; unary influences, indices of Deegan and Packel and effects of an AEC, which
+            are no steps towards a sum.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
 
     Example:
@@ -80,15 +82,18 @@ def waterfall(
         [[None if column is None else _entry(column[0])] for column in entries],
         " = ",
     )
+    rest = float(values[others].sum())
+    dwarfs = len(others) > 0 and abs(rest) > np.abs(steps).max()
     if len(others):
-        steps = np.append(steps, values[others].sum())
-        widths = np.append(widths, 0.0)
         names.append(style.others_name(others))
-    ends = base + np.cumsum(steps[::-1])[::-1]  # [rows]; the bottom row starts at the base value
-    starts = np.append(ends[1:], base)
+        if not dwarfs:
+            steps, widths = np.append(steps, rest), np.append(widths, 0.0)
+    start = base + rest if dwarfs else base
+    ends = start + np.cumsum(steps[::-1])[::-1]  # [rows]
+    starts = np.append(ends[1:], start)
 
     axes = style.new_axes(ax, len(names) + 1, style.width_for(names))
-    rows = np.arange(len(names))
+    rows = np.arange(len(steps))
     colours = [style.UP if step > 0 else style.DOWN for step in steps]
     axes.barh(rows, steps, left=starts, height=0.62, color=colours, zorder=3)
     axes.vlines(ends[1:], rows[1:] - 1.31, rows[1:] + 0.31, colors=style.GREY, lw=0.8, zorder=2)
@@ -112,9 +117,14 @@ def waterfall(
     if known.any():
         xlabel += "; lines: 95 % intervals"
     style.dress(axes, names, xlabel, style.title_of_one(one), None)
-    points = np.concatenate([[base], ends - reach, ends + reach])
-    _limits(axes, steps, far, points)
-    _mark(axes, base, (-0.6, len(names) + 0.35), len(names) - 0.1, f"base value {base:.4g}")
+    points = np.concatenate([[start], ends - reach, ends + reach])
+    _limits(axes, steps, far, points, len(names))
+    below = f"base value {base:.4g}"
+    if dwarfs:
+        below += f" and others = {start:.4g}"
+        text = f"{style.signed(rest)}, not to scale"
+        style.beyond_scale(axes, start, len(steps), text, start < np.mean(axes.get_xlim()))
+    _mark(axes, start, (-0.6, len(names) + 0.35), len(names) - 0.1, below)
     _mark(
         axes,
         float(ends[0]),
@@ -156,7 +166,7 @@ def _step_texts(ax: Axes, steps: np.ndarray, far: np.ndarray) -> None:
         )
 
 
-def _limits(ax: Axes, steps: np.ndarray, far: np.ndarray, points: np.ndarray) -> None:
+def _limits(ax: Axes, steps: np.ndarray, far: np.ndarray, points: np.ndarray, rows: int) -> None:
     """Room for all points, and on either side for the numbers that stick out there."""
     low, high = points.min(), points.max()
     width = (high - low) or max(abs(high), 1.0) * 0.1
@@ -164,7 +174,7 @@ def _limits(ax: Axes, steps: np.ndarray, far: np.ndarray, points: np.ndarray) ->
     left = (far - number)[steps < 0].min(initial=low - 0.05 * width)
     right = (far + number)[steps >= 0].max(initial=high + 0.05 * width)
     ax.set_xlim(left, right)
-    ax.set_ylim(len(steps) + 0.35, -1.3)
+    ax.set_ylim(rows + 0.35, -1.3)
 
 
 def _mark(ax: Axes, x: float, span: tuple[float, float], row: float, text: str) -> None:
