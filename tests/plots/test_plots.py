@@ -16,8 +16,6 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
 
-PLOTS = [plots.bar, plots.beeswarm, plots.waterfall]
-
 
 def make(N=30, P=5, K=None, sampled=False, **changes):
     """Player j matters about 1.3 times as much as player j - 1."""
@@ -33,6 +31,13 @@ def make(N=30, P=5, K=None, sampled=False, **changes):
     if sampled:
         fields |= {"std_errors": np.full(values.shape, 0.05), "exact": False}
     return Explanation(**({"values": values, "base_values": base} | fields | changes))
+
+
+def first_waterfall(explanation, ax=None, **settings):
+    return plots.waterfall(explanation, ax, instance=0, **settings)
+
+
+PLOTS = [plots.bar, plots.beeswarm, first_waterfall]
 
 
 def names_of(ax):
@@ -352,7 +357,7 @@ def test_a_given_axes_is_used_and_no_figure_made(plot):
     assert plt.get_fignums() == []
 
 
-@pytest.mark.parametrize("plot", [plots.beeswarm, plots.waterfall])
+@pytest.mark.parametrize("plot", [plots.beeswarm, first_waterfall])
 def test_outputs_must_be_chosen(plot):
     with pytest.raises(InputError, match=r"pass output= \('class 0', 'class 1'\)"):
         plot(make(K=2))
@@ -386,6 +391,12 @@ def test_what_cannot_be_drawn(plot, explanation, settings, error, text):
 def test_waterfall_of_no_such_instance(instance, error):
     with pytest.raises(error, match="instance"):
         plots.waterfall(make(), instance=instance)
+
+
+def test_the_instance_of_a_waterfall_is_chosen():
+    with pytest.raises(InputError, match=r"one instance and the explanation has 30; choose one"):
+        plots.waterfall(make())
+    assert len(plots.waterfall(make()[3]).patches) == 5
 
 
 def test_no_waterfall_of_effects():

@@ -31,8 +31,8 @@ def bar(
     a number, outside of the scale: of many players it would be longer than every bar. Where a sum
     means nothing (unary influences, indices of Deegan and Packel, effects of an AEC), only how many
     they are is told. With K outputs and `output=None`, the bars of the outputs are stacked, each
-    in its colour. Of more than seven outputs, the six largest have colours, and the sum of the
-    others is grey.
+    in its colour, and the number is their sum. Of more than seven outputs, the six largest have
+    colours, and the sum of the others is grey.
 
     If standard errors are known, a line shows a 95 % interval. Its half-width is the mean over the
     instances of the values' half-widths, summed over stacked outputs. This bounds the error of the
@@ -78,7 +78,8 @@ def bar(
     if summed:
         names.append(style.others_name(others))
 
-    axes = style.new_axes(ax, len(names))
+    stacked = explanation.output_names is not None
+    axes = style.new_axes(ax, len(names), 9.2 if stacked else 7.2)
     if explanation.output_names is None:
         axes.barh(np.arange(len(lengths)), lengths, height=0.68, color=style.DOWN)
         ends = lengths
@@ -93,14 +94,13 @@ def bar(
             known,
             xerr=half[known],
             fmt="none",
-            ecolor=style.TEXT,
+            ecolor=style.ink(),
             elinewidth=1,
             capsize=2.5,
         )
-    if explanation.output_names is None:
-        for row, end in enumerate(reach):
-            style.beside(axes, end, row, f"{lengths[row]:.3g}")
-    xlabel = _xlabel(explanation, half is not None)
+    for row, end in enumerate(reach):
+        style.beside(axes, end, row, f"{ends[row]:.3g}")
+    xlabel = _xlabel(explanation) + style.intervals(explanation, half)
     if summed:
         style.beyond_scale(axes, 0.0, len(shown), f"{size[others].sum():.3g}, not to scale")
     else:
@@ -121,7 +121,7 @@ def _half_widths(
     return half if half.ndim == 1 else half.sum(axis=1)
 
 
-def _xlabel(explanation: Explanation | PrivateExplanation, intervals: bool) -> str:
+def _xlabel(explanation: Explanation | PrivateExplanation) -> str:
     N = len(explanation)
     name = style.value_name(explanation)
     text = f"mean |{name}| over {N:,} instances" if N > 1 else f"|{name}| of one instance"
@@ -129,7 +129,7 @@ def _xlabel(explanation: Explanation | PrivateExplanation, intervals: bool) -> s
         text = f"|{name}|"  # of a data set, which has no instances
     if explanation.output_names is not None:
         text += ", stacked by output"
-    return text + (f"; {style.interval_words(explanation)}" if intervals else "")
+    return text
 
 
 def _stacked(ax: Axes, lengths: np.ndarray, output_names: tuple[str, ...]) -> np.ndarray:
@@ -144,7 +144,7 @@ def _stacked(ax: Axes, lengths: np.ndarray, output_names: tuple[str, ...]) -> np
     if len(rest):
         layers.append((lengths[:, rest].sum(axis=1), style.GREY, style.others_name(rest)))
     left = np.zeros(len(lengths))
-    labels = shorten([name for _, _, name in layers])
+    labels = shorten([name for _, _, name in layers], 24)
     for (length, colour, _), label in zip(layers, labels, strict=True):
         ax.barh(
             np.arange(len(lengths)),
@@ -155,8 +155,5 @@ def _stacked(ax: Axes, lengths: np.ndarray, output_names: tuple[str, ...]) -> np
             label=label,
         )
         left = left + length
-    legend = ax.legend(loc="lower right", frameon=True, framealpha=0.9, fontsize=8.5)
-    legend.get_frame().set_edgecolor(style.LINE)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    style.legend(ax)
     return left

@@ -156,4 +156,4 @@ def _values(one: Explanation, lattice: tuple[int, ...], owner: np.ndarray | None
 
 
 def _title(axes: Axes, text: str) -> None:
-    axes.set_title(text, fontsize=8.5, color=style.TEXT, pad=3, parse_math=False)
+    axes.set_title(text, fontsize=8.5, color=style.ink(), pad=3, parse_math=False)

@@ -77,7 +77,7 @@ def network(
     largest = np.abs(alone).max() or 1.0
     sizes = 40 + LARGEST * np.abs(alone[shown]) / largest
     colours = [style.UP if alone[p] > 0 else style.DOWN for p in shown]
-    axes.scatter(x, y, s=sizes, c=colours, edgecolors="white", linewidths=1.2, zorder=3)
+    axes.scatter(x, y, s=sizes, c=colours, edgecolors=style.ground(), linewidths=1.2, zorder=3)
     names = shorten([found.feature_names[p] for p in shown])
     for a in range(n):
         side = "left" if x[a] > 0.15 else "right" if x[a] < -0.15 else "center"
@@ -85,7 +85,7 @@ def network(
         away = np.sqrt(sizes[a]) / 2 + 5  # points from the dot's middle, past its edge
         axes.annotate(
             names[a], (x[a], y[a]), xytext=(away * x[a], away * y[a]),
-            textcoords="offset points", ha=side, va=height, fontsize=9, color=style.TEXT,
+            textcoords="offset points", ha=side, va=height, fontsize=9, color=style.ink(),
             parse_math=False,
         )  # fmt: skip
     axes.set_xlim(-1.75, 1.75)
@@ -96,7 +96,7 @@ def network(
     what = "" if len(found) == 1 else f", mean over {len(found):,} instances"
     axes.text(
         0, -1.53, f"{name_of(found)}{what}; widest line {widest}",
-        ha="center", fontsize=8.5, color=style.TEXT, parse_math=False,
+        ha="center", fontsize=8.5, color=style.ink(), parse_math=False,
     )  # fmt: skip
     picture_title(axes, found)
     return axes

@@ -103,21 +103,21 @@ def profile(
                 at,
                 xerr=half[n, shown],
                 fmt="none",
-                ecolor=style.TEXT,
+                ecolor=style.ink(),
                 elinewidth=1,
                 capsize=2.5,
             )
     if summed:
-        middle = np.mean(axes.get_xlim())
+        middle = float(np.mean(axes.get_xlim()))
         for n, total in enumerate(explanation.values[:, others].sum(axis=1)):
             row = len(shown) + (0 if N == 1 else (n - 0.5) * 1.2 * height)
             colour = style.GREY if N == 1 else style.PEOPLE[n]
             text = f"{style.signed(total)}, not to scale"
             style.beyond_scale(axes, 0.0, row, text, 0 < middle, colour)
-    axes.axvline(0, color=style.TEXT, linewidth=0.8)
+    axes.axvline(0, color=style.ink(), linewidth=0.8)
     kind = style.value_name(explanation)
-    note = f"; {style.interval_words(explanation)}" if half is not None else ""
-    title = style.title_of_one(explanation) if N == 1 else None
+    note = style.intervals(explanation, None if half is None else half[:, shown])
+    title = style.title_of_one(explanation) if N == 1 else style.title_of(explanation)
     left_out = "" if summed else style.not_shown(others)
     style.dress(axes, names, f"{kind}{axis(explanation)}{note}{left_out}", title, None)
     if N == 2:

@@ -22,7 +22,7 @@ def waterfall(
     explanation: Explanation,
     ax: Axes | None = None,
     *,
-    instance: int | str = 0,
+    instance: int | str | None = None,
     max_display: int = 10,
     output: int | str | None = None,
 ) -> Axes:
@@ -39,7 +39,7 @@ def waterfall(
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
             `output`.
         ax: matplotlib `Axes` to draw on. None makes a figure.
-        instance: position or name of the instance.
+        instance: position or name of the instance. Needed if there are several.
         max_display: int, at least 1. Players shown one by one.
         output: name or position of one output. Needed with K outputs.
 
@@ -47,9 +47,9 @@ def waterfall(
         The `Axes`.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted; a private copy, which has no
-            base value; unary influences, indices of Deegan and Packel and effects of an AEC, which
-            are no steps towards a sum.
+        InputError, InputTypeError: an argument that is not accepted; several instances and none
+            chosen; a private copy, which has no base value; unary influences, indices of Deegan and
+            Packel and effects of an AEC, which are no steps towards a sum.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
 
     Example:
@@ -67,9 +67,7 @@ def waterfall(
     style.check(explanation, max_display)
     refuse_no_sum(explanation)
     explanation = style.one_output(explanation, output, "waterfall")
-    if not isinstance(instance, str) and np.ndim(instance) > 0 or isinstance(instance, slice):
-        raise InputTypeError(f"instance: got {instance!r}; pass one position or name.")
-    one = explanation[instance]
+    one = chosen_instance(explanation, instance, "waterfall")
     values, base = one.values[0], float(one.base_values[0])
     shown, others = style.split(np.abs(values), max_display)
     steps = values[shown]
@@ -79,7 +77,7 @@ def waterfall(
     entries = [data[j] for j in shown]
     names = with_entries(
         [one.feature_names[j] for j in shown],
-        [[None if column is None else _entry(column[0])] for column in entries],
+        [[None if column is None else entry_of(column[0])] for column in entries],
         " = ",
     )
     rest = float(values[others].sum())
@@ -104,7 +102,7 @@ def waterfall(
             rows[known],
             xerr=widths[known],
             fmt="none",
-            ecolor=style.TEXT,
+            ecolor=style.ink(),
             elinewidth=1,
             capsize=2.5,
             zorder=4,
@@ -114,8 +112,7 @@ def waterfall(
     far = np.where(steps >= 0, ends + reach, ends - reach)
     _step_texts(axes, steps, far)
     xlabel = f"base value + {style.value_name(one)}s"
-    if known.any():
-        xlabel += "; lines: 95 % intervals"
+    xlabel += style.intervals(one, None if half is None else half[0, shown])
     style.dress(axes, names, xlabel, style.title_of_one(one), None)
     points = np.concatenate([[start], ends - reach, ends + reach])
     _limits(axes, steps, far, points, len(names))
@@ -123,7 +120,7 @@ def waterfall(
     if dwarfs:
         below += f" and others = {start:.4g}"
         text = f"{style.signed(rest)}, not to scale"
-        style.beyond_scale(axes, start, len(steps), text, start < np.mean(axes.get_xlim()))
+        style.beyond_scale(axes, start, len(steps), text, start < float(np.mean(axes.get_xlim())))
     _mark(axes, start, (-0.6, len(names) + 0.35), len(names) - 0.1, below)
     _mark(
         axes,
@@ -135,16 +132,37 @@ def waterfall(
     return axes
 
 
+def chosen_instance(explanation: Explanation, instance: int | str | None, plot: str) -> Explanation:
+    """The explanation of one instance.
+
+    Raises:
+        InputError: several and none chosen, or no such one.
+        InputTypeError: a list or slice of several.
+    """
+    if instance is None:
+        if len(explanation) > 1:
+            raise InputError(
+                f"explanation: {plot} draws one instance and the explanation has "
+                f"{len(explanation):,}; choose one, explanation[0], or say instance=."
+            )
+        instance = 0
+    if not isinstance(instance, str) and np.ndim(instance) > 0 or isinstance(instance, slice):
+        raise InputTypeError(f"instance: got {instance!r}; pass one position or name.")
+    return explanation[instance]
+
+
 def refuse_no_sum(explanation: Explanation) -> None:
     """Raise InputError for values that are no steps from one number to another."""
     if not named(explanation.kind).steps:
         raise InputError(
             f"explanation: a {style.value_name(explanation)} is no step towards a sum, so there "
-            "is no waterfall of it. Say xaijax.plots.profile (one person or two), bar or beeswarm."
+            "is no waterfall or force of it. Say xaijax.plots.profile (one person or two), bar or "
+            "beeswarm."
         )
 
 
-def _entry(value: Any) -> str:
+def entry_of(value: Any) -> str:
+    """An instance's entry as a text."""
     if value is None or value != value:
         return "missing"
     if isinstance(value, float | np.floating):
@@ -162,7 +180,7 @@ def _step_texts(ax: Axes, steps: np.ndarray, far: np.ndarray) -> None:
             ha="left" if step >= 0 else "right",
             va="center",
             fontsize=8.5,
-            color=style.TEXT,
+            color=style.ink(),
         )
 
 
@@ -190,5 +208,5 @@ def _mark(ax: Axes, x: float, span: tuple[float, float], row: float, text: str) 
         ha="left" if to_the_right else "right",
         va="center",
         fontsize=9,
-        color=style.TEXT,
+        color=style.ink(),
     )

@@ -61,7 +61,7 @@ def draw(
         weight = "bold" if bold is not None and bold[p] else "normal"
         _write(axes, middle, line + (low + high) / 2, shown[p] or "", size, inks[p], weight)
         if under is not None:
-            _write(axes, middle, line + 0.69, under[p], 0.72 * size, style.TEXT, "normal")
+            _write(axes, middle, line + 0.69, under[p], 0.72 * size, style.ink(), "normal")
     return axes
 
 
