@@ -6,46 +6,21 @@ import sys
 
 import numpy as np
 import pytest
+from drawn import lengths_of, make, names_of, segments_of_error_bars
 
 from xaijax import plots
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.reports.report import report
-from xaijax.results.explanation import Explanation
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
 
-PLOTS = [plots.bar, plots.beeswarm, plots.waterfall]
+
+def first_waterfall(explanation, ax=None, **settings):
+    return plots.waterfall(explanation, ax, instance=0, **settings)
 
 
-def make(N=30, P=5, K=None, sampled=False, **changes):
-    """Player j matters about 1.3 times as much as player j - 1."""
-    rng = np.random.default_rng(3)
-    data = rng.normal(size=(N, P))
-    values = data * 1.3 ** np.arange(P)
-    base = np.full(N, 0.25)
-    fields = {"data": data, "feature_names": tuple(f"player {j}" for j in range(P))}
-    if K is not None:
-        values = values[..., None] * np.linspace(-1, 2, K)
-        base = np.tile(0.1 * np.arange(K), (N, 1))
-        fields["output_names"] = tuple(f"class {k}" for k in range(K))
-    if sampled:
-        fields |= {"std_errors": np.full(values.shape, 0.05), "exact": False}
-    return Explanation(**({"values": values, "base_values": base} | fields | changes))
-
-
-def names_of(ax):
-    return [label.get_text() for label in ax.get_yticklabels()]
-
-
-def lengths_of(ax):
-    return [patch.get_width() for patch in ax.patches]
-
-
-def segments_of_error_bars(ax):
-    (container,) = ax.containers[1:] if len(ax.containers) > 1 else [None]
-    return [np.asarray(s) for s in container.lines[2][0].get_segments()]
+PLOTS = [plots.bar, plots.beeswarm, first_waterfall]
 
 
 # bar
@@ -68,7 +43,9 @@ def test_bar_sums_the_rest():
     ax = plots.bar(explanation)
     size = np.sort(np.abs(explanation.values).mean(axis=0))[::-1]
     assert len(names_of(ax)) == 13 and names_of(ax)[-1] == "sum of 48 others"
-    np.testing.assert_allclose(lengths_of(ax), [*size[:12], size[12:].sum()])
+    np.testing.assert_allclose(lengths_of(ax), size[:12])
+    assert ax.texts[-1].get_text() == f"{size[12:].sum():.3g}, not to scale"
+    assert ax.get_xlim()[1] < 1.2 * size[0]  # no bar is dwarfed
 
 
 @pytest.mark.parametrize("plot", PLOTS)
@@ -213,63 +190,19 @@ def test_beeswarm_intervals_only_where_they_can_be_seen():
     np.testing.assert_allclose([s[1, 0] - s[0, 0] for s in few], 2 * 1.959964 * 0.05)
 
 
-# waterfall
-
-
-def test_waterfall_steps_lead_from_the_base_value_to_the_sum():
-    explanation = make(P=5)
-    ax = plots.waterfall(explanation, instance=4)
-    values = explanation.values[4]
-    order = np.argsort(-np.abs(values))
-    np.testing.assert_allclose(lengths_of(ax), values[order])
-    starts = np.array([p.get_x() for p in ax.patches])
-    ends = starts + values[order]
-    np.testing.assert_allclose(starts[-1], 0.25)
-    np.testing.assert_allclose(starts[:-1], ends[1:])
-    np.testing.assert_allclose(ends[0], 0.25 + values.sum())
-    texts = [t.get_text() for t in ax.texts]
-    assert texts[0] == f"{values[order[0]]:+.3g}".replace("-", "−")
-    assert f"base value + all values = {0.25 + values.sum():.4g}" in texts
-    assert names_of(ax)[0] == f"player {order[0]} = {explanation.data[4, order[0]]:.4g}"
-
-
-def test_waterfall_sums_the_rest():
-    explanation = make(P=60)
-    ax = plots.waterfall(explanation)
-    order = np.argsort(-np.abs(explanation.values[0]))
-    assert names_of(ax)[-1] == "sum of 50 others"
-    np.testing.assert_allclose(lengths_of(ax)[-1], explanation.values[0, order[10:]].sum())
-
-
-def test_waterfall_intervals_at_the_ends():
-    ax = plots.waterfall(make(sampled=True), instance=1)
-    ends = [p.get_x() + p.get_width() for p in ax.patches]
-    segments = segments_of_error_bars(ax)
-    np.testing.assert_allclose([s[:, 0].mean() for s in segments], ends)
-    np.testing.assert_allclose([np.ptp(s[:, 0]) for s in segments], 2 * 1.959964 * 0.05)
-
-
-def test_waterfall_entries_and_names():
-    pd = pytest.importorskip("pandas")
-    data = pd.DataFrame({"a": ["No"], "b": [None], "c": [3], "d": [1.23456789]})
-    explanation = make(
-        N=1,
-        values=np.array([[4.0, 3, 2, 1, 0.5]]),
-        data=data,
-        feature_names=(*"abcd", "a group"),
-        instance_names=("Ada",),
-    )
-    ax = plots.waterfall(explanation, instance="Ada")
-    assert names_of(ax) == ["a = No", "b = missing", "c = 3", "d = 1.235", "a group"]
-    assert ax.get_title(loc="left") == "instance: Ada"
-
-
-def test_waterfall_of_an_output():
-    ax = plots.waterfall(make(K=3), instance=2, output=1)
-    np.testing.assert_allclose(
-        sorted(lengths_of(ax)), sorted(make(K=3).values[2, :, 1]), atol=1e-12
-    )
-    assert ax.get_title(loc="left") == "output: class 1"
+@pytest.mark.parametrize("kind", ["aec", "unary", "deegan-packel"])
+def test_no_sum_where_it_means_nothing(kind):
+    found = make(P=60, N=1, kind=kind)
+    for draw, count in ((plots.bar, 12), (plots.profile, 14)):
+        ax = draw(found)
+        assert len(names_of(ax)) == count == len(ax.patches)
+        assert f"\n{60 - count} players of smaller values are not shown" in ax.get_xlabel()
+    ax = plots.profile(make(P=60, N=2))
+    total = make(P=60, N=2).values
+    order = np.argsort(-np.abs(total).max(axis=0))[14:]
+    told = [text.get_text() for text in ax.texts]
+    wanted = [f"{one:+.3g}, not to scale".replace("-", "−") for one in total[:, order].sum(axis=1)]
+    assert told == wanted and names_of(ax)[-1] == "sum of 46 others"
 
 
 # all three
@@ -324,7 +257,7 @@ def test_a_given_axes_is_used_and_no_figure_made(plot):
     assert plt.get_fignums() == []
 
 
-@pytest.mark.parametrize("plot", [plots.beeswarm, plots.waterfall])
+@pytest.mark.parametrize("plot", [plots.beeswarm, first_waterfall])
 def test_outputs_must_be_chosen(plot):
     with pytest.raises(InputError, match=r"pass output= \('class 0', 'class 1'\)"):
         plot(make(K=2))
@@ -350,24 +283,6 @@ def test_what_cannot_be_drawn(plot, explanation, settings, error, text):
     with pytest.raises(error, match=text):
         plot(explanation, **settings)
     assert plt.get_fignums() == []
-
-
-@pytest.mark.parametrize(
-    ("instance", "error"), [(30, InputError), ("Bob", InputError), (slice(2), InputTypeError)]
-)
-def test_waterfall_of_no_such_instance(instance, error):
-    with pytest.raises(error, match="instance"):
-        plots.waterfall(make(), instance=instance)
-
-
-@pytest.mark.parametrize("kind", ["unary", "deegan-packel"])
-def test_no_waterfall_of_what_has_no_sum(kind, tmp_path):
-    found = make(kind=kind)
-    with pytest.raises(InputError, match="no step towards a sum"):
-        plots.waterfall(found)
-    page = report(found, tmp_path / "page.html").read_text("utf-8")
-    assert "Every instance" in page and "waterfall" not in page
-    assert "waterfall plot" in report(make(), tmp_path / "page.html").read_text("utf-8")
 
 
 def test_a_missing_matplotlib_is_named_with_its_extra(monkeypatch):

@@ -46,6 +46,7 @@ class Index:
     shapiq: str | None = None  # its name in shapiq
     alone: bool = False  # each player is replaced by itself: no set of several is asked
     simple: bool = False  # of which sets win: its numbers are no amounts and have no direction
+    apart: bool = False  # each number is an effect of its own, and no share of anything
 
     @property
     def draws_orders(self) -> bool:
@@ -59,8 +60,11 @@ class Index:
 
     @property
     def steps(self) -> bool:
-        """Whether values are steps from one number towards another, as a waterfall shows them."""
-        return not (self.alone or self.simple)
+        """Whether values are steps from one number towards another, as a waterfall shows them.
+
+        Where they are not, a sum of them means nothing.
+        """
+        return not (self.alone or self.simple or self.apart)
 
 
 KNOWN = {
@@ -85,7 +89,7 @@ KNOWN = {
         ),
         Index("unary", "unary influence", alone=True),
         Index("deegan-packel", "Deegan-Packel index", simple=True),
-        Index("aec", "AEC effect"),
+        Index("aec", "AEC effect", apart=True),
         Index("amortized", "amortised Shapley value", efficient=True, shapiq="SV"),
     )
 }

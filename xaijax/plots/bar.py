@@ -8,6 +8,7 @@ import numpy as np
 
 from xaijax.core.public import public
 from xaijax.plots import style
+from xaijax.plots.names import shorten
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.summary import mean_abs, ranking
@@ -26,14 +27,16 @@ def bar(
 ) -> Axes:
     """One bar per player: the mean of |value| over the N instances.
 
-    The `max_display` largest players are shown from the top. The others make one more bar, which is
-    the sum of theirs. With K outputs and `output=None`, the bars of the outputs are stacked, each
-    in its colour. Of more than seven outputs, the six largest have colours, and the sum of the
-    others is grey.
+    The `max_display` largest players are shown from the top. The sum of the others stands below as
+    a number, outside of the scale: of many players it would be longer than every bar. Where a sum
+    means nothing (unary influences, indices of Deegan and Packel, effects of an AEC), only how many
+    they are is told. With K outputs and `output=None`, the bars of the outputs are stacked, each
+    in its colour, and the number is their sum. Of more than seven outputs, the six largest have
+    colours, and the sum of the others is grey.
 
     If standard errors are known, a line shows a 95 % interval. Its half-width is the mean over the
     instances of the values' half-widths, summed over stacked outputs. This bounds the error of the
-    mean, however the errors are correlated. The bar of the others has no line, since that bound,
+    mean, however the errors are correlated. The sum of the others has no line, since that bound,
     summed over many players, would say nothing.
 
     Args:
@@ -69,14 +72,17 @@ def bar(
     size = mean_abs(explanation)
     shown, others = style.split(size, max_display)
     names = [explanation.feature_names[j] for j in shown]
-    lengths = _with_others(size, shown, others)
+    lengths = size[shown]
     half = _half_widths(explanation, shown)
-    if len(others):
+    summed = len(others) > 0 and style.named(explanation.kind).steps
+    if summed:
         names.append(style.others_name(others))
 
-    axes = style.new_axes(ax, len(names))
+    stacked = explanation.output_names is not None
+    axes = style.new_axes(ax, len(names), 9.2 if stacked else 7.2)
     if explanation.output_names is None:
-        ends = _single(axes, lengths, len(others) > 0)
+        axes.barh(np.arange(len(lengths)), lengths, height=0.68, color=style.DOWN)
+        ends = lengths
     else:
         ends = _stacked(axes, lengths, explanation.output_names)
     reach = ends.copy()
@@ -88,14 +94,18 @@ def bar(
             known,
             xerr=half[known],
             fmt="none",
-            ecolor=style.TEXT,
+            ecolor=style.ink(),
             elinewidth=1,
             capsize=2.5,
         )
-    if explanation.output_names is None:
-        for row, end in enumerate(reach):
-            style.beside(axes, end, row, f"{lengths[row]:.3g}")
-    style.dress(axes, names, _xlabel(explanation, half is not None), style.title_of(explanation))
+    for row, end in enumerate(reach):
+        style.beside(axes, end, row, f"{ends[row]:.3g}")
+    xlabel = _xlabel(explanation) + style.intervals(explanation, half)
+    if summed:
+        style.beyond_scale(axes, 0.0, len(shown), f"{size[others].sum():.3g}, not to scale")
+    else:
+        xlabel += style.not_shown(others)
+    style.dress(axes, names, xlabel, style.title_of(explanation))
     axes.set_xlim(0, 1.12 * reach.max() or 1)
     return axes
 
@@ -111,14 +121,7 @@ def _half_widths(
     return half if half.ndim == 1 else half.sum(axis=1)
 
 
-def _with_others(size: np.ndarray, shown: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """size [P] or [P, K] of the shown players, then the sum over the others."""
-    if len(others) == 0:
-        return size[shown]
-    return np.concatenate([size[shown], size[others].sum(axis=0, keepdims=True)])
-
-
-def _xlabel(explanation: Explanation | PrivateExplanation, intervals: bool) -> str:
+def _xlabel(explanation: Explanation | PrivateExplanation) -> str:
     N = len(explanation)
     name = style.value_name(explanation)
     text = f"mean |{name}| over {N:,} instances" if N > 1 else f"|{name}| of one instance"
@@ -126,15 +129,7 @@ def _xlabel(explanation: Explanation | PrivateExplanation, intervals: bool) -> s
         text = f"|{name}|"  # of a data set, which has no instances
     if explanation.output_names is not None:
         text += ", stacked by output"
-    return text + (f"; {style.interval_words(explanation)}" if intervals else "")
-
-
-def _single(ax: Axes, lengths: np.ndarray, has_others: bool) -> np.ndarray:
-    colours = [style.DOWN] * len(lengths)
-    if has_others:
-        colours[-1] = style.GREY
-    ax.barh(np.arange(len(lengths)), lengths, height=0.68, color=colours)
-    return lengths
+    return text
 
 
 def _stacked(ax: Axes, lengths: np.ndarray, output_names: tuple[str, ...]) -> np.ndarray:
@@ -149,18 +144,16 @@ def _stacked(ax: Axes, lengths: np.ndarray, output_names: tuple[str, ...]) -> np
     if len(rest):
         layers.append((lengths[:, rest].sum(axis=1), style.GREY, style.others_name(rest)))
     left = np.zeros(len(lengths))
-    for length, colour, name in layers:
+    labels = shorten([name for _, _, name in layers], 24)
+    for (length, colour, _), label in zip(layers, labels, strict=True):
         ax.barh(
             np.arange(len(lengths)),
             length,
             left=left,
             height=0.68,
             color=colour,
-            label=style.elide(name),
+            label=label,
         )
         left = left + length
-    legend = ax.legend(loc="lower right", frameon=True, framealpha=0.9, fontsize=8.5)
-    legend.get_frame().set_edgecolor(style.LINE)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    style.legend(ax)
     return left

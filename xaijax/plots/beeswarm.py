@@ -77,13 +77,14 @@ def beeswarm(
     half = style.half_widths(explanation)
     data = explanation.player_data()
     levels = [_levels(data[j]) for j in shown]
-    colour_map = _colour_map()
+    colour_map = style.scale(*style.LOW_TO_HIGH)
     edges = np.linspace(values.min(), values.max(), BINS)
     order = np.random.default_rng(0).permutation(N)  # so that dots of like colour do not line up
     axes.axvline(0, color=style.GREY, linewidth=1, zorder=1)
+    lines = half is not None and N <= MOST_INTERVALS
     for row, j in enumerate(shown):
         heights = row + _spread(values[:, row], edges, order)
-        if half is not None and N <= MOST_INTERVALS:
+        if half is not None and lines:
             axes.hlines(
                 heights,
                 values[:, row] - half[:, j],
@@ -103,7 +104,9 @@ def beeswarm(
             rasterized=N > 500,
         )
     xlabel = f"{style.value_name(explanation)} ({_count(N, total)})"
-    notes = [f"{len(others)} players of smaller values are not shown"] if len(others) else []
+    if half is not None and lines:
+        xlabel += style.intervals(explanation, half[:, shown])
+    notes = [style.not_shown(others).strip()] if len(others) else []
     scaled = any(level is not None for level in levels)
     if scaled and any(level is None or np.isnan(level).any() for level in levels):
         notes.append("grey: no number, or constant")
@@ -152,11 +155,6 @@ def _spread(values: np.ndarray, edges: np.ndarray, order: np.ndarray) -> np.ndar
     return heights
 
 
-def _colour_map() -> Any:
-    colors = require("matplotlib.colors", "xaijax[plots]")
-    return colors.LinearSegmentedColormap.from_list("low to high", style.LOW_TO_HIGH)
-
-
 def _colours(levels: np.ndarray | None, N: int, colour_map: Any) -> np.ndarray:
     """RGBA [N, 4]."""
     grey = require("matplotlib.colors", "xaijax[plots]").to_rgba(style.GREY)
@@ -171,7 +169,7 @@ def _colour_bar(ax: Axes, colour_map: Any) -> None:
     mappable = require("matplotlib.cm", "xaijax[plots]").ScalarMappable(cmap=colour_map)
     mappable.set_clim(0, 1)
     bar = ax.figure.colorbar(mappable, ax=ax, ticks=[0, 1], aspect=45, pad=0.02, fraction=0.03)
-    bar.ax.set_yticklabels(["low", "high"], fontsize=8.5, color=style.TEXT)
+    bar.ax.set_yticklabels(["low", "high"], fontsize=8.5, color=style.ink())
     bar.ax.tick_params(length=0)
-    bar.set_label("own value", fontsize=8.5, color=style.TEXT, labelpad=-14)
+    bar.set_label("own value", fontsize=8.5, color=style.ink(), labelpad=-14)
     bar.outline.set_visible(False)

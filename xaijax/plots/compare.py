@@ -71,7 +71,7 @@ def compare(
         raise InputError(f"output: got {output!r}, but there is one output; leave output out.")
     shown = ranking(np.abs(shift))[:max_display]
     axes = style.new_axes(ax, len(shown))
-    axes.axvline(0, color=style.LINE, linewidth=1)
+    axes.axvline(0, color=style.faint(), linewidth=1)
     for row, j in enumerate(shown):
         colour = style.UP if low[j] > 0 else style.DOWN if high[j] < 0 else style.GREY
         axes.plot([low[j], high[j]], [row, row], color=colour, linewidth=2)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import style
+from xaijax.plots.names import shorten
 from xaijax.results.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -63,24 +63,21 @@ def correlation(explanation: Explanation, ax: Axes | None = None, colorbar: bool
         )
     F = len(names)
     axes = style.new_axes(ax, min(F, NAMED) + 3, width=3.0 + 0.36 * min(F, NAMED))
-    colours = require("matplotlib.colors", "xaijax[plots]")
-    scale = colours.LinearSegmentedColormap.from_list(
-        "correlation", [style.DOWN, "#ffffff", style.UP]
-    )
+    scale = style.scale(style.DOWN, "#ffffff", style.UP)
     # Smoothing would blend small cells: of 1,000 columns, nearly three times the bytes for no more.
     image = axes.imshow(matrix, cmap=scale, vmin=-1, vmax=1, interpolation="nearest")
     places = range(0, F, named_each(F))
-    shown = [style.elide(names[j]) for j in places]
+    shown = shorten([names[j] for j in places])
     axes.set_xticks(places, shown, rotation=90, parse_math=False, fontsize=8.5)
     axes.set_yticks(places, shown, parse_math=False, fontsize=8.5)
-    axes.tick_params(length=0, colors=style.TEXT)
+    axes.tick_params(length=0, colors=style.ink())
     for side in axes.spines.values():
         side.set_visible(False)
     if F <= NUMBERED:
         for z, i in np.ndindex(F, F):
             text = f"{round(float(matrix[z, i]), 2) + 0.0:.2f}".replace("-", "−")
-            axes.text(i, z, text, ha="center", va="center", fontsize=7, color=style.TEXT)
+            ink = style.on(scale((matrix[z, i] + 1) / 2))
+            axes.text(i, z, text, ha="center", va="center", fontsize=7, color=ink)
     if colorbar:
-        bar = axes.figure.colorbar(image, ax=axes, label="correlation", fraction=0.05, pad=0.02)
-        bar.outline.set_visible(False)
+        style.colour_bar(axes, image, "correlation")
     return axes

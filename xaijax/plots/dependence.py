@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import style
+from xaijax.plots.names import shorten
 from xaijax.plots.sets import name_of, of_pairs, picture_title
 from xaijax.results.interactions import Interactions
 from xaijax.results.player_data import as_numbers, player_columns
@@ -77,23 +77,12 @@ def dependence(
     if other == own:
         raise InputError("partner: is the player itself; give another, or leave it out.")
     x, colour = (_column(found, p) for p in (own, other))
+    name, partner_name = shorten([names[own], names[other]])
     axes = style.new_axes(ax, 9)
-    colours = require("matplotlib.colors", "xaijax[plots]")
-    scale = colours.LinearSegmentedColormap.from_list("data", list(style.LOW_TO_HIGH))
+    scale = style.scale(*style.LOW_TO_HIGH)
     dots = axes.scatter(x, matrix[:, own, own], c=colour, cmap=scale, s=16, linewidths=0)
-    bar = axes.figure.colorbar(dots, ax=axes, fraction=0.05, pad=0.02)
-    bar.outline.set_visible(False)
-    bar.set_label(style.elide(names[other]), parse_math=False)
-    axes.set_xlabel(style.elide(names[own]), color=style.TEXT, fontsize=9.5, parse_math=False)
-    axes.set_ylabel(
-        f"{style.elide(names[own])} alone, by the {name_of(found)} index",
-        color=style.TEXT, fontsize=9.5, parse_math=False,
-    )  # fmt: skip
-    axes.grid(color=style.LINE, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=style.TEXT, labelsize=9)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    style.colour_bar(axes, dots, partner_name)
+    style.plain(axes, name, f"{name} alone, by the {name_of(found)} index")
     picture_title(axes, found)
     return axes
 

@@ -10,6 +10,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.plots import style
+from xaijax.plots.names import shorten
 from xaijax.results.judgement import Judgement, Judgements
 
 if TYPE_CHECKING:
@@ -57,18 +58,19 @@ def faithfulness(
         )
     checks.one_of(which, "which", ("insertion", "deletion"))
     axes = style.new_axes(ax, 8)
-    for place, (name, one) in enumerate(judged.items()):
+    names = shorten(list(judged))
+    for place, (name, one) in enumerate(zip(names, judged.values(), strict=True)):
         if one.curves is None:
             raise InputError("judged: it has no curves. Say xaijax.judge(..., curves=True).")
         curve = (getattr(one.curves, which) - one.curves.insertion[:, :1]).mean(axis=(0, 2))
         area, error = one.curves.area(which)
         colour = style.OUTPUTS[place % len(style.OUTPUTS)]
-        label = f"{style.elide(name)}: {area:.3g} ± {error:.1g}"
+        label = f"{name}: {area:.3g} ± {error:.1g}"
         axes.plot(np.arange(len(curve)), curve, color=colour, label=label)
     kept = "kept" if which == "insertion" else "replaced"
-    axes.set_xlabel(f"players {kept}, largest value first", color=style.TEXT, fontsize=9.5)
-    axes.set_ylabel("v less its base value", color=style.TEXT, fontsize=9.5)
-    axes.set_title(f"{which}: area ± standard error", loc="left", fontsize=10.5, color=style.TEXT)
+    axes.set_xlabel(f"players {kept}, largest value first", color=style.ink(), fontsize=9.5)
+    axes.set_ylabel("v less its base value", color=style.ink(), fontsize=9.5)
+    axes.set_title(f"{which}: area ± standard error", loc="left", fontsize=10.5, color=style.ink())
     for text in axes.legend(frameon=False, fontsize=8.5).get_texts():
         text.set_parse_math(False)
     return axes

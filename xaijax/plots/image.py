@@ -103,7 +103,8 @@ def image(
         widths = pixels.on_pixels(half[0], columns, lattice, unknown=math.inf)
         if pixels.hatch(axes, (np.abs(values) <= widths) & (widths > 0)):
             note = "hatched: the 95 %\ninterval contains 0"
-            axes.set_xlabel(note, color=style.TEXT, fontsize=8.5)
+            note += " or is unknown" if np.isinf(widths).any() else ""
+            axes.set_xlabel(note, color=style.ink(), fontsize=8.5)
     edges = bright if owner is None else owner + 1
     if edges is not None:
         pixels.outline(axes, edges)
@@ -112,7 +113,5 @@ def image(
     pixels.bare(axes)
     title = style.title_of_one(one)
     if title is not None:
-        axes.set_title(
-            style.elide(title, 40), loc="left", fontsize=10.5, color=style.TEXT, parse_math=False
-        )
+        style.write_title(axes, title, 38)
     return axes

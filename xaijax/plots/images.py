@@ -12,6 +12,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import pixels, style
+from xaijax.plots.names import shorten
 from xaijax.results.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -94,6 +95,13 @@ def images(
     figure, grid = pyplot.subplots(N, wide, figsize=size, squeeze=False, layout="constrained")
     chosen = len(columns) > 1 or outputs is not None
     own = style.output_of_each(explanation) or [None] * N
+    people = shorten(explanation.instance_names or (), 18)
+    heads = [
+        [one.provenance.get("selected_output") if chosen else own[n] for one in columns]
+        for n in range(N)
+    ]
+    told = sorted({str(head) for row in heads for head in row})
+    brief = dict(zip(told, shorten(told, 12), strict=True))
     picture = None
     for n in range(N):
         grid[n, 0].imshow(
@@ -102,7 +110,7 @@ def images(
             interpolation="nearest",
         )
         if explanation.instance_names is not None:
-            _title(grid[n, 0], style.elide(explanation.instance_names[n], 18))
+            _title(grid[n, 0], people[n])
         for k, one in enumerate(columns):
             picture = grid[n, 1 + k].imshow(
                 np.ma.masked_invalid(drawn[n, k]),
@@ -112,8 +120,9 @@ def images(
                 interpolation="nearest",
             )
             answer = one.base_values[n] + one.values[n].sum()
-            name = one.provenance.get("selected_output") if chosen else own[n]
-            said = f"{answer:.3g}" if name is None else f"{style.elide(name, 12)}: {answer:.3g}"
+            said = f"{answer:.3g}"
+            if heads[n][k] is not None:
+                said = f"{brief[str(heads[n][k])]}: {said}"
             _title(grid[n, 1 + k], said)
     for n, axes in np.ndenumerate(grid):
         pixels.bare(axes)
@@ -147,4 +156,4 @@ def _values(one: Explanation, lattice: tuple[int, ...], owner: np.ndarray | None
 
 
 def _title(axes: Axes, text: str) -> None:
-    axes.set_title(text, fontsize=8.5, color=style.TEXT, pad=3, parse_math=False)
+    axes.set_title(text, fontsize=8.5, color=style.ink(), pad=3, parse_math=False)

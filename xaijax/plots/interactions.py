@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import style
+from xaijax.plots.names import shorten
 from xaijax.plots.sets import name_of, of_pairs, picture_title, shown_number
 from xaijax.results.interactions import Interactions
 
@@ -64,26 +64,25 @@ def interactions(
     matrix = matrix[np.ix_(shown, shown)]
     n = len(shown)
     axes = style.new_axes(ax, n + 2, width=3.4 + 0.42 * n)
-    colours = require("matplotlib.colors", "xaijax[plots]")
     ends = [style.DOWN, "#ffffff", style.UP] if one else ["#ffffff", style.UP]
-    scale = colours.LinearSegmentedColormap.from_list("interactions", ends)
+    scale = style.scale(*ends)
     most = np.abs(matrix).max() or 1.0
     image = axes.imshow(
         matrix, cmap=scale, vmin=-most if one else 0, vmax=most, interpolation="nearest"
     )
-    names = [style.elide(found.feature_names[p]) for p in shown]
+    names = shorten([found.feature_names[p] for p in shown])
     axes.set_xticks(range(n), names, rotation=90, parse_math=False, fontsize=8.5)
     axes.set_yticks(range(n), names, parse_math=False, fontsize=8.5)
-    axes.tick_params(length=0, colors=style.TEXT)
+    axes.tick_params(length=0, colors=style.ink())
     for side in axes.spines.values():
         side.set_visible(False)
     if n <= NUMBERED:
         for z, i in np.ndindex(n, n):
             text = shown_number(float(matrix[z, i]), float(most), one)
-            axes.text(i, z, text, ha="center", va="center", fontsize=7.5, color=style.TEXT)
+            ink = style.on(image.to_rgba(matrix[z, i]))
+            axes.text(i, z, text, ha="center", va="center", fontsize=7.5, color=ink)
     if colorbar:
         label = name_of(found) if one else f"mean |{name_of(found)}|"
-        bar = axes.figure.colorbar(image, ax=axes, label=label, fraction=0.05, pad=0.02)
-        bar.outline.set_visible(False)
+        style.colour_bar(axes, image, label)
     picture_title(axes, found)
     return axes

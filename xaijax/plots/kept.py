@@ -74,7 +74,7 @@ def kept(
     said = "" if rule.accepted else ", not accepted"
     title = f"{rule.prediction}: precision {rule.precision:.0%}{said}"
     axes.set_title(
-        style.elide(title, 60), loc="left", fontsize=9.5, color=style.TEXT, parse_math=False
+        style.elide(title, 60), loc="left", fontsize=9.5, color=style.ink(), parse_math=False
     )
     return axes
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from xaijax.core.public import public
 from xaijax.plots import style
+from xaijax.plots.names import shorten
 from xaijax.plots.sets import name_of, of_pairs, picture_title
 from xaijax.results.interactions import Interactions
 
@@ -76,14 +77,15 @@ def network(
     largest = np.abs(alone).max() or 1.0
     sizes = 40 + LARGEST * np.abs(alone[shown]) / largest
     colours = [style.UP if alone[p] > 0 else style.DOWN for p in shown]
-    axes.scatter(x, y, s=sizes, c=colours, edgecolors="white", linewidths=1.2, zorder=3)
-    for a, p in enumerate(shown):
+    axes.scatter(x, y, s=sizes, c=colours, edgecolors=style.ground(), linewidths=1.2, zorder=3)
+    names = shorten([found.feature_names[p] for p in shown])
+    for a in range(n):
         side = "left" if x[a] > 0.15 else "right" if x[a] < -0.15 else "center"
         height = "center" if side != "center" else "bottom" if y[a] > 0 else "top"
         away = np.sqrt(sizes[a]) / 2 + 5  # points from the dot's middle, past its edge
         axes.annotate(
-            style.elide(found.feature_names[p]), (x[a], y[a]), xytext=(away * x[a], away * y[a]),
-            textcoords="offset points", ha=side, va=height, fontsize=9, color=style.TEXT,
+            names[a], (x[a], y[a]), xytext=(away * x[a], away * y[a]),
+            textcoords="offset points", ha=side, va=height, fontsize=9, color=style.ink(),
             parse_math=False,
         )  # fmt: skip
     axes.set_xlim(-1.75, 1.75)
@@ -94,7 +96,7 @@ def network(
     what = "" if len(found) == 1 else f", mean over {len(found):,} instances"
     axes.text(
         0, -1.53, f"{name_of(found)}{what}; widest line {widest}",
-        ha="center", fontsize=8.5, color=style.TEXT, parse_math=False,
+        ha="center", fontsize=8.5, color=style.ink(), parse_math=False,
     )  # fmt: skip
     picture_title(axes, found)
     return axes

@@ -9,6 +9,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.public import public
 from xaijax.plots import style
+from xaijax.plots.names import shorten
 from xaijax.plots.sets import (
     name_of,
     of_one_output,
@@ -74,7 +75,7 @@ def pairs(
     known = np.isfinite(half) & (half > 0)
     if known.any():
         axes.errorbar(
-            length[known], rows[known], xerr=half[known], fmt="none", ecolor=style.TEXT,
+            length[known], rows[known], xerr=half[known], fmt="none", ecolor=style.ink(),
             elinewidth=1, capsize=2.5,
         )  # fmt: skip
     for row, end in enumerate(length):
@@ -83,12 +84,14 @@ def pairs(
         style.beside(axes, max(reach, 0.0), row, text)
     name = name_of(found)
     label = name if one else f"mean |{name}| over {len(found):,} instances"
-    label += "; lines: 95 % intervals" if known.any() else ""
-    style.dress(axes, [named(found.set_names[m]) for m in order], label, None, limit=44)
+    label += style.intervals(found, half)
+    names = shorten(found.feature_names, 44 // max(len(found.sets[m]) for m in order))
+    sets = [named(tuple(names[p] for p in found.sets[m])) for m in order]
+    style.dress(axes, sets, label, None, limit=None)
     reach = np.where(known, half, 0.0)
     low, high = min(0.0, (length - reach).min()), max(0.0, (length + reach).max())
     room = 0.16 * ((high - low) or 1.0)
     axes.set_xlim(low - (room / 2 if low < 0 else 0), high + room)
-    axes.axvline(0, color=style.LINE, linewidth=0.8)
+    axes.axvline(0, color=style.faint(), linewidth=0.8)
     picture_title(axes, found)
     return axes

@@ -109,11 +109,8 @@ def limit_of(limit: Any, values: np.ndarray) -> float:
 
 def colour_map(cmap: Any) -> Any:
     """The colour map of a name, or blue, white, orange."""
-    colors = require("matplotlib.colors", "xaijax[plots]")
     if cmap is None:
-        ends = (style.DOWN, "#ffffff", style.UP)
-        cmap = colors.LinearSegmentedColormap.from_list("down to up", ends)
-        return cmap.with_extremes(bad=style.LINE)
+        return style.scale(style.DOWN, "#ffffff", style.UP).with_extremes(bad=style.LINE)
     try:
         return require("matplotlib", "xaijax[plots]").colormaps.get_cmap(cmap)
     except (TypeError, ValueError) as error:
@@ -178,8 +175,8 @@ def colour_bar(axes: Any, picture: Any, label: str, **layout: float) -> None:
     """The colour scale beside axes, one or several."""
     figure = picture.axes.figure
     bar = figure.colorbar(picture, ax=axes, **layout)
-    bar.ax.tick_params(labelsize=8.5, colors=style.TEXT, length=2)
-    bar.set_label(label, fontsize=9, color=style.TEXT)
+    bar.ax.tick_params(labelsize=8.5, colors=style.ink(), length=2)
+    bar.set_label(label, fontsize=9, color=style.ink())
     bar.outline.set_visible(False)
 
 
@@ -231,4 +228,4 @@ def bare(axes: Axes) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():
-        spine.set_color(style.LINE)
+        spine.set_color(style.faint())

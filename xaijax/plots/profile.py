@@ -11,6 +11,7 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.typing import Frame
 from xaijax.plots import style
+from xaijax.plots.names import with_entries
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.profiles import profiles_of
@@ -19,6 +20,8 @@ from xaijax.results.wording import axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+LINE = 44  # characters of name and entries of two people beyond which the entries stand below
 
 
 @public
@@ -31,9 +34,10 @@ def profile(
 ) -> Axes:
     """One signed bar per player, beside the person's data; two people side by side.
 
-    A person is an instance. Players come from the largest |value| of either person down. Those that
-    are not shown make one more bar, which is the sum of theirs. If standard errors are known, the
-    players that are shown one by one have 95 % intervals.
+    A person is an instance. Players come from the largest |value| of either person down. The sum of
+    those that are not shown stands below as a number, outside of the scale; where a sum means
+    nothing (unary influences, indices of Deegan and Packel), only how many they are is told. If
+    standard errors are known, the players that are shown one by one have 95 % intervals.
 
     Args:
         explanation: `Explanation` of one or two instances with one output, values [1, P] or [2, P];
@@ -75,16 +79,17 @@ def profile(
     shown, others = style.split(size, max_display)
     values = explanation.values[:, shown]
     half = style.half_widths(explanation)
-    names = [
-        _row_name(explanation.feature_names[j], [person[j] for person in texts]) for j in shown
-    ]
-    if len(others):
-        values = np.concatenate(
-            [values, explanation.values[:, others].sum(axis=1, keepdims=True)], axis=1
-        )
+    names = with_entries(
+        [explanation.feature_names[j] for j in shown],
+        [[person[j] for person in texts] for j in shown],
+        ": ",
+        line=None if N == 1 else LINE,
+    )
+    summed = len(others) > 0 and style.named(explanation.kind).steps
+    if summed:
         names.append(style.others_name(others))
-    axes = style.new_axes(ax, len(names) * (1 if N == 1 else 1.5), 8.2)
-    place = np.arange(len(names))
+    axes = style.new_axes(ax, len(names) * (1 if N == 1 else 1.5), style.width_for(names, 8.2))
+    place = np.arange(len(shown))
     height = 0.68 if N == 1 else 0.36
     for n in range(N):
         at = place if N == 1 else place + (n - 0.5) * height
@@ -94,33 +99,34 @@ def profile(
         axes.barh(at, values[n], height=height, color=colours, label=_person(explanation, n))
         if half is not None:
             axes.errorbar(
-                values[n, : len(shown)],
-                at[: len(shown)],
+                values[n],
+                at,
                 xerr=half[n, shown],
                 fmt="none",
-                ecolor=style.TEXT,
+                ecolor=style.ink(),
                 elinewidth=1,
                 capsize=2.5,
             )
-    axes.axvline(0, color=style.TEXT, linewidth=0.8)
+    if summed:
+        middle = float(np.mean(axes.get_xlim()))
+        for n, total in enumerate(explanation.values[:, others].sum(axis=1)):
+            row = len(shown) + (0 if N == 1 else (n - 0.5) * 1.2 * height)
+            colour = style.GREY if N == 1 else style.PEOPLE[n]
+            text = f"{style.signed(total)}, not to scale"
+            style.beyond_scale(axes, 0.0, row, text, 0 < middle, colour)
+    axes.axvline(0, color=style.ink(), linewidth=0.8)
     kind = style.value_name(explanation)
-    note = f"; {style.interval_words(explanation)}" if half is not None else ""
-    title = style.title_of_one(explanation) if N == 1 else None
-    style.dress(axes, names, f"{kind}{axis(explanation)}{note}", title, 52)
+    note = style.intervals(explanation, None if half is None else half[:, shown])
+    title = style.title_of_one(explanation) if N == 1 else style.title_of(explanation)
+    left_out = "" if summed else style.not_shown(others)
+    style.dress(axes, names, f"{kind}{axis(explanation)}{note}{left_out}", title, None)
     if N == 2:
-        legend = axes.legend(loc="best", frameon=True, framealpha=0.9, fontsize=8.5)
+        legend = axes.legend(
+            loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, fontsize=8.5
+        )
         for text in legend.get_texts():
             text.set_parse_math(False)
     return axes
-
-
-def _row_name(name: str, values: list[str | None]) -> str:
-    known = [one for one in values if one is not None]
-    if not known:
-        return style.elide(name)
-    if len(known) == 2 and known[0] == known[1]:
-        known = known[:1]
-    return style.elide(f"{name}: {' | '.join(style.elide(one, 18) for one in known)}", 52)
 
 
 def _person(explanation: Explanation | PrivateExplanation, n: int) -> str:

@@ -87,8 +87,4 @@ def picture_title(ax: Axes, found: Interactions) -> None:
     selected = found.provenance.get("selected_output")
     if selected is not None:
         parts.append(f"output: {selected}")
-    if parts:
-        ax.set_title(
-            style.elide(", ".join(parts), 60), loc="left", fontsize=10.5, color=style.TEXT,
-            pad=10, parse_math=False,
-        )  # fmt: skip
+    style.write_title(ax, ", ".join(parts) or None)

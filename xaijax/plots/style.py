@@ -8,23 +8,34 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
+from xaijax.plots.colours import DOWN as DOWN
+from xaijax.plots.colours import GREY as GREY
+from xaijax.plots.colours import LINE as LINE
+from xaijax.plots.colours import LOW_TO_HIGH as LOW_TO_HIGH
+from xaijax.plots.colours import OUTPUTS as OUTPUTS
+from xaijax.plots.colours import PEOPLE as PEOPLE
+from xaijax.plots.colours import TEXT as TEXT
+from xaijax.plots.colours import UP as UP
+from xaijax.plots.colours import faint as faint
+from xaijax.plots.colours import ground as ground
+from xaijax.plots.colours import ink as ink
+from xaijax.plots.colours import on as on
+from xaijax.plots.colours import scale as scale
+from xaijax.plots.names import NAME_LIMIT, shorten
+from xaijax.plots.names import elide as elide
+from xaijax.plots.titles import LABEL_INCHES, NAME_INCHES, TITLE_INCHES, room
+from xaijax.plots.titles import output_of_each as output_of_each
+from xaijax.plots.titles import title_of as title_of
+from xaijax.plots.titles import title_of_one as title_of_one
+from xaijax.plots.titles import write_title as write_title
 from xaijax.results.explanation import Explanation
+from xaijax.results.interactions import Interactions
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.summary import ranking
-from xaijax.results.wording import named
+from xaijax.results.wording import named as named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# Blue against orange stays apart in every common colour blindness; the outputs are Okabe and Ito's.
-DOWN, UP = "#2b6cb0", "#e07b16"
-GREY, LINE, TEXT = "#a3a8ad", "#d9dcdf", "#2a2e33"
-OUTPUTS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
-PEOPLE = ("#0072B2", "#E69F00")
-LOW_TO_HIGH = ("#2b6cb0", "#9c8fb4", "#e07b16")
-
-NAME_LIMIT = 30  # characters of a name on an axis
-
 
 # What is drawn where neither base values nor data are needed.
 Shown = Explanation | PrivateExplanation
@@ -123,6 +134,12 @@ def figure_size(rows: float, width: float = 7.2) -> tuple[float, float]:
     return width, 1.2 + 0.34 * rows
 
 
+def width_for(names: list[str], width: float = 7.2) -> float:
+    """Inches of a figure that leave 4.4 beside the longest of these names, `width` at least."""
+    longest = max(len(line) for name in names for line in name.split("\n"))
+    return max(width, 4.4 + NAME_INCHES * longest)
+
+
 def split(size: np.ndarray, max_display: int) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the players shown, largest of size [P] or [P, K] first, and of the others.
 
@@ -139,13 +156,17 @@ def others_name(others: np.ndarray) -> str:
     return f"sum of {len(others)} others"
 
 
-def elide(text: str, limit: int = NAME_LIMIT) -> str:
-    """At most `limit` characters on one line; both ends stay, since names differ at either."""
-    text = " ".join(str(text).split())
-    if len(text) <= limit:
-        return text
-    tail = (limit - 1) // 3
-    return text[: limit - 1 - tail].rstrip() + "…" + text[len(text) - tail :].lstrip()
+def not_shown(others: np.ndarray) -> str:
+    """What stands below the axis where a sum of the others would mean nothing."""
+    return f"\n{len(others)} players of smaller values are not shown" if len(others) else ""
+
+
+def beyond_scale(
+    ax: Axes, at: float, row: float, text: str, to_the_right: bool = True, colour: str = GREY
+) -> None:
+    """A mark at a place of a row, and beside it a number that is outside of the scale."""
+    ax.plot([at], [row], "D", markersize=5, color=colour, mfc="none", zorder=4, clip_on=False)
+    beside(ax, at, row, text, 8 if to_the_right else -8)
 
 
 def value_name(explanation: Shown) -> str:
@@ -153,70 +174,102 @@ def value_name(explanation: Shown) -> str:
     return named(explanation.kind).value or f"value ({elide(explanation.kind)})"
 
 
-def interval_words(explanation: Shown) -> str:
-    """What the lines beside values are."""
+def intervals(explanation: Shown | Interactions, half: np.ndarray | None) -> str:
+    """What the lines beside values are, and for how many no interval is known; half: as drawn."""
+    if half is None:
+        return ""
     if isinstance(explanation, PrivateExplanation):
-        return f"lines: 95 % of the noise, epsilon {explanation.epsilon:g}"
-    return "lines: 95 % intervals"
+        return f"; lines: 95 % of the noise, epsilon {explanation.epsilon:g}"
+    unknown = int(np.isnan(half).sum())
+    if unknown == half.size:
+        return "; 95 % intervals unknown"
+    if not unknown and not (half > 0).any():
+        return ""
+    return "; lines: 95 % intervals" + (f", unknown for {unknown:,}" if unknown else "")
 
 
-def beside(ax: Axes, end: float, row: int, text: str) -> None:
-    """Write to the right of a bar's end, without TeX reading."""
+def beside(ax: Axes, end: float, row: float, text: str, points: float = 5) -> None:
+    """Write so many points right of a bar's end, left where below 0; without TeX reading."""
     ax.annotate(
         text,
         (end, row),
-        xytext=(5, 0),
+        xytext=(points, 0),
         textcoords="offset points",
         va="center",
+        ha="left" if points > 0 else "right",
         fontsize=8.5,
-        color=TEXT,
+        color=ink(),
         parse_math=False,
     )
 
 
 def dress(
-    ax: Axes, names: list[str], xlabel: str, title: str | None, limit: int = NAME_LIMIT
+    ax: Axes, names: list[str], xlabel: str, title: str | None, limit: int | None = NAME_LIMIT
 ) -> None:
-    """Rows from the top with their names, a light grid, no frame; limit: characters of a name.
+    """Rows from the top with their names, a light grid, no frame.
+
+    limit: characters of a name, which are shortened together; None: they are as they shall be.
 
     Names are set without TeX reading: a dollar sign in a column name is a dollar sign.
     """
     ax.set_yticks(range(len(names)))
-    ax.set_yticklabels([elide(name, limit) for name in names], color=TEXT, parse_math=False)
+    shown = names if limit is None else shorten(names, limit)
+    ax.set_yticklabels(shown, color=ink(), parse_math=False)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
-    ax.tick_params(axis="x", colors=TEXT, labelsize=9)
-    ax.grid(axis="x", color=LINE, linewidth=0.6)
+    ax.tick_params(axis="x", colors=ink(), labelsize=9)
+    ax.grid(axis="x", color=faint(), linewidth=0.6)
     ax.set_axisbelow(True)
     for side in ("top", "right", "left"):
         ax.spines[side].set_visible(False)
-    ax.spines["bottom"].set_color(LINE)
-    ax.set_xlabel(xlabel, color=TEXT, fontsize=9.5)
-    if title is not None:
-        ax.set_title(
-            elide(title, 60), loc="left", fontsize=10.5, color=TEXT, pad=10, parse_math=False
-        )
+    ax.spines["bottom"].set_color(faint())
+    inches = room(ax, shown)
+    if len(xlabel) > inches / LABEL_INCHES:
+        xlabel = xlabel.replace("; ", ";\n")
+    ax.set_xlabel(xlabel, color=ink(), fontsize=9.5)
+    write_title(ax, title, int(inches / TITLE_INCHES))
 
 
-def title_of(explanation: Shown) -> str | None:
-    """The output that was chosen, where there were several."""
-    selected = explanation.provenance.get("selected_output")
-    if selected is None and len(names := output_of_each(explanation)) == 1:
-        selected = names[0]
-    return None if selected is None else f"output: {selected}"
+def plain(ax: Axes, xlabel: str, ylabel: str) -> None:
+    """Two axes of numbers: a light grid, and a frame on two sides."""
+    ax.set_xlabel(xlabel, color=ink(), fontsize=9.5, parse_math=False)
+    ax.set_ylabel(ylabel, color=ink(), fontsize=9.5, parse_math=False)
+    ax.grid(color=faint(), linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.tick_params(colors=ink(), labelsize=9)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("bottom", "left"):
+        ax.spines[side].set_color(faint())
 
 
-def output_of_each(explanation: Shown) -> list[str]:
-    """The output of each instance, [N], where each has its own (`outputs=`); else empty."""
-    names = getattr(explanation, "stats", {}).get("output_names", ())
-    return [str(name) for name in names] if len(names) == len(explanation.values) else []
+def colour_bar(ax: Axes, picture: Any, label: str, **layout: float) -> None:
+    """The colour scale beside axes."""
+    figure: Any = ax.figure
+    bar = figure.colorbar(picture, ax=ax, **({"fraction": 0.05, "pad": 0.02} | layout))
+    bar.ax.tick_params(labelsize=8.5, colors=ink(), length=2)
+    bar.set_label(label, fontsize=9, color=ink(), parse_math=False)
+    bar.outline.set_visible(False)
 
 
-def title_of_one(one: Shown) -> str | None:
-    """The name of the only instance, and the output that was chosen."""
-    parts = [] if one.instance_names is None else [f"instance: {one.instance_names[0]}"]
-    output = title_of(one)
-    return ", ".join(parts + ([] if output is None else [output])) or None
+def dots(
+    ax: Axes, x: np.ndarray, rows: np.ndarray, half: np.ndarray, colour: str, label: str
+) -> None:
+    """A dot in each row, and a line through it where half its interval [rows] is known."""
+    known = np.isfinite(half) & (half > 0)
+    lines = np.where(known, half, 0.0)
+    ax.hlines(rows, x - lines, x + lines, colors=colour, linewidth=1.2, zorder=3)
+    ax.plot(x, rows, "o", color=colour, markersize=5.5, label=label, zorder=4)
+
+
+def legend(ax: Axes, title: str | None = None) -> None:
+    """What the colours are, to the right of the axes."""
+    drawn = ax.legend(
+        loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8.5, title=title
+    )
+    for text in [*drawn.get_texts(), drawn.get_title()]:
+        text.set_parse_math(False)
+        text.set_color(ink())
 
 
 def signed(value: float) -> str:
@@ -225,12 +278,12 @@ def signed(value: float) -> str:
 
 
 def half_widths(explanation: Shown) -> np.ndarray | None:
-    """Half 95 % intervals like values, NaN where unknown; None where there is nothing to draw.
+    """Half 95 % intervals like values, NaN where unknown; None where all are exact.
 
     Of a private copy: of the noise.
     """
-    if isinstance(explanation, PrivateExplanation):
-        return explanation.half_widths()
-    if explanation.std_errors is None or not np.any(explanation.std_errors > 0):
-        return None
+    errors = getattr(explanation, "std_errors", None)
+    if not isinstance(explanation, PrivateExplanation):
+        if errors is None or not (np.isnan(errors) | (errors > 0)).any():
+            return None
     return explanation.half_widths()

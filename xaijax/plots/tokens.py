@@ -33,7 +33,8 @@ def tokens(
 
     The colours run from -limit (blue) over 0 (white) to limit (orange). Under each word stands its
     value, rounded to about a hundredth of the limit, and where it was sampled the half-width of its
-    95 % interval. A word whose interval contains 0 or is unknown is written in grey. Long sentences
+    95 % interval. A word whose interval contains 0 or is unknown (±?) is written in
+    grey. Long sentences
     have several lines.
 
     Args:
@@ -86,7 +87,7 @@ def tokens(
         said if title is None else f"{style.elide(title, 40)}: {said}",
         loc="left",
         fontsize=9.5,
-        color=style.TEXT,
+        color=style.ink(),
         parse_math=False,
     )
     return axes
@@ -95,12 +96,12 @@ def tokens(
 def _under(value: float, half: float) -> str:
     known = np.isfinite(half) and half > 0
     shown = f"{value:+.2g}".replace("-", "−") if value else "0"
-    return shown + (f"\n±{half:.2g}" if known else "")
+    return shown + (f"\n±{half:.2g}" if known else "\n±?" if np.isnan(half) else "")
 
 
 def _ink(ground: tuple[float, ...], unsure: bool) -> str:
     """A colour that can be read on this ground."""
-    light = 0.299 * ground[0] + 0.587 * ground[1] + 0.114 * ground[2]
-    if light < 0.55:
-        return style.LINE if unsure else "#ffffff"
-    return "#70757a" if unsure else style.TEXT
+    clear = style.on(ground)
+    if not unsure:
+        return clear
+    return "#70757a" if clear == style.TEXT else style.LINE

@@ -10,6 +10,7 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.plots import style
+from xaijax.plots.names import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +26,8 @@ def read(words: Any, count: int) -> list[str | None]:
         raise InputTypeError(f"words: got {type(words).__name__}; pass a list of {count}.")
     if len(words) != count:
         raise InputError(f"words: got {len(words):,} for {count:,} players; pass one for each.")
-    shown = [None if word is None else style.elide(str(word), LONGEST) for word in words]
+    short = iter(shorten([" ".join(str(one).split()) for one in words if one is not None], LONGEST))
+    shown = [None if word is None else next(short) for word in words]
     if all(word is None for word in shown):
         raise InputError("words: all of them are None, so there is nothing to draw.")
     return shown
@@ -59,7 +61,7 @@ def draw(
         weight = "bold" if bold is not None and bold[p] else "normal"
         _write(axes, middle, line + (low + high) / 2, shown[p] or "", size, inks[p], weight)
         if under is not None:
-            _write(axes, middle, line + 0.69, under[p], 0.72 * size, style.TEXT, "normal")
+            _write(axes, middle, line + 0.69, under[p], 0.72 * size, style.ink(), "normal")
     return axes
 
 

@@ -61,7 +61,7 @@ def worth(worth: GuestWorth, ax: Axes | None = None) -> Axes:
     colours = [style.GREY] + [style.DOWN] * (len(rows) - 1)
     half = 1.96 * np.nan_to_num(worth.standard_errors)
     axes.barh(rows, worth.mean_absolute, height=0.6, color=colours)
-    drawn: dict[str, Any] = {"fmt": "none", "ecolor": style.TEXT, "elinewidth": 1, "capsize": 2.5}
+    drawn: dict[str, Any] = {"fmt": "none", "ecolor": style.ink(), "elinewidth": 1, "capsize": 2.5}
     axes.errorbar(worth.mean_absolute, rows, xerr=half, **drawn)
     for row, end in enumerate(worth.mean_absolute + half):
         style.beside(axes, end, row, _scores(worth, row))

@@ -19,7 +19,8 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
-from xaijax.players.predicates import Predicate, label_words, number_words, percent
+from xaijax.players.predicates import Predicate, label_words, number_words
+from xaijax.players.predicates import percent as percent
 from xaijax.results.files import rules_json
 from xaijax.results.files.npz import file_to_read, write_atomically
 from xaijax.results.files.rules_json import plain, plain_predicate

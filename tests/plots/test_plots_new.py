@@ -1,0 +1,261 @@
+"""Pictures of many instances, of one, and of several explanations: what they draw and refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xaijax as xj
+from xaijax import plots
+
+matplotlib = pytest.importorskip("matplotlib", reason="needs the extra [plots]")
+matplotlib.use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+RNG = np.random.default_rng(5)
+DATA = RNG.normal(size=(12, 4))
+VALUES = DATA * [1.0, 2.0, 3.0, 4.0]
+NAMES = ("age", "pay", "$sex$", "hours")
+
+
+def explained(N=12, **changes):
+    fields = {"values": VALUES[:N], "base_values": np.full(N, 0.5), "data": DATA[:N]}
+    return xj.Explanation(**fields | {"feature_names": NAMES} | changes)
+
+
+def outputs(N=12):
+    two = np.stack([VALUES[:N], -VALUES[:N]], axis=2)
+    return explained(N, values=two, base_values=np.zeros((N, 2)), output_names=("no", "yes"))
+
+
+def at(budget, error, value=VALUES[:1]):
+    return xj.Explanation(
+        value, np.zeros(1), np.full((1, 4), error), exact=False, stats={"budget": budget}
+    )
+
+
+GROUPS = ["women", "men"] * 6
+CONDITIONS = ["age > 1", "pay <= 3"], [(0, 1, np.inf), (1, -np.inf, 3)]
+RULE = xj.Rule(*CONDITIONS, "adult", 0.9, 0.8, 0.25, True, 8, "sar")
+WRONG = (xj.InputError, xj.InputTypeError)
+DRAWN = {
+    "scatter": lambda one, **more: plots.scatter(one, "age", **more),
+    "heatmap": plots.heatmap,
+    "force": lambda one, **more: plots.force(one, instance=0, **more),
+    "groups": lambda one, **more: plots.groups(one, GROUPS[: len(one)], **more),
+    "methods": lambda one, **more: plots.methods({"a": one, "b": one}, **more),
+    "convergence": lambda one, **more: plots.convergence(
+        [
+            xj.Explanation(one.values, one.base_values, np.full(one.shape, 0.1), exact=False,
+                           output_names=one.output_names, stats={"budget": budget})
+            for budget in (10, 20)
+        ],
+        instance=0,
+        **more,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_axes_outputs_and_refusals(name):
+    draw, ax = DRAWN[name], matplotlib.figure.Figure().add_subplot()
+    assert draw(explained(), ax=ax) is ax and plt.get_fignums() == []
+    assert draw(outputs(), output="yes").get_title(loc="left").endswith("output: yes")
+    with pytest.raises(xj.InputError, match=r"pass output= \('no', 'yes'\)"):
+        draw(outputs())
+    with pytest.raises(xj.InputError, match="leave output out"):
+        draw(explained(), output="yes")
+    with pytest.raises(xj.InputTypeError, match="Axes"):
+        draw(explained(), ax="here")
+    with pytest.raises(xj.InputError, match="not finite"):
+        draw(explained(values=VALUES * np.nan))
+
+
+@pytest.mark.parametrize("name", [name for name in DRAWN if name != "scatter"])
+def test_how_many_are_shown_is_checked(name):
+    with pytest.raises(xj.InputError, match="max_display"):
+        DRAWN[name](explained(), max_display=0)
+
+
+def test_scatter_draws_values_over_data():
+    ax = plots.scatter(explained(), "pay", by="hours")
+    dots = ax.collections[0]
+    np.testing.assert_array_equal(dots.get_offsets(), np.stack([DATA[:, 1], VALUES[:, 1]], axis=1))
+    np.testing.assert_array_equal(dots.get_array(), DATA[:, 3])
+    assert ax.get_xlabel() == "pay" and ax.figure.axes[1].get_ylabel() == "hours"
+    assert len(plots.scatter(explained(), 1).figure.axes) == 1
+    for wrong in (4, "height", [0, 1]):
+        with pytest.raises(WRONG, match="player"):
+            plots.scatter(explained(), wrong)
+    with pytest.raises(xj.InputError, match="not one column"):
+        plots.scatter(explained(data=None), 0)
+
+
+def test_scatter_of_texts_orders_them_by_mean_value():
+    pd = pytest.importorskip("pandas", reason="needs the extra [data]")
+    data = pd.DataFrame({"age": ["b", "a", None] * 4, "pay": DATA[:, 1]})
+    values = np.tile([[2.0, 0], [1.0, 0], [3.0, 0]], (4, 1))
+    one = explained(values=values, data=data, feature_names=("age", "pay"))
+    ax = plots.scatter(one, "age", by="pay")
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["a", "b", "missing"]
+    places = np.asarray(ax.collections[0].get_offsets())[:, 0]
+    np.testing.assert_array_equal(np.round(places), np.tile([1, 0, 2], 4))
+    with pytest.raises(xj.InputError, match="by: is no column of numbers"):
+        plots.scatter(one, "pay", by="age")
+    many = pd.DataFrame({"age": [f"text {n}" for n in range(12)] + ["more"], "pay": 0.0})
+    with pytest.raises(xj.InputError, match="13 different texts"):
+        plots.scatter(
+            xj.Explanation(np.ones((13, 2)), np.zeros(13), data=many, feature_names=("age", "pay")),
+            "age",
+        )
+
+
+def test_scatter_of_many_says_what_it_leaves_out():
+    N = 5_000
+    data = np.arange(N, dtype=float)[:, None]
+    data[0] = np.nan
+    ax = plots.scatter(xj.Explanation(np.ones((N, 1)), np.zeros(N), data=data), 0)
+    assert "4,000 of 5,000 instances are drawn" in ax.get_xlabel()
+    assert "1 instances without an entry are not drawn" in ax.get_xlabel()
+
+
+def test_heatmap_puts_instances_in_order():
+    given = np.asarray(plots.heatmap(explained(), order="given").images[0].get_array())
+    order = np.argsort(-np.abs(VALUES).mean(axis=0))
+    np.testing.assert_array_equal(given, VALUES[:, order].T)
+    answers = VALUES.sum(axis=1)
+    by_output = np.asarray(plots.heatmap(explained(), order="output").images[0].get_array())
+    np.testing.assert_array_equal(by_output, VALUES[np.argsort(answers)][:, order].T)
+    apart = np.concatenate([np.full((3, 4), 5.0), np.full((3, 4), -5.0)])[[0, 3, 1, 4, 2, 5]]
+    alike = plots.heatmap(explained(6, values=apart + VALUES[:6] / 50))
+    signs = np.sign(np.asarray(alike.images[0].get_array())[0])
+    assert (np.diff(signs) != 0).sum() == 1  # two blocks
+    with pytest.raises(xj.InputError, match="order"):
+        plots.heatmap(explained(), order="size")
+
+
+def test_heatmap_shows_answers_where_they_are_sums():
+    ax = plots.heatmap(explained(), order="output", max_display=2)
+    answers = 0.5 + VALUES.sum(axis=1)
+    assert {f"{answers.min():.3g}", f"{answers.max():.3g}"} <= {t.get_text() for t in ax.texts}
+    assert "2 players of smaller values are not shown" in ax.get_xlabel()
+    assert not plots.heatmap(explained(kind="unary")).texts
+    many = explained(values=np.tile(VALUES, (100, 1)), base_values=np.zeros(1200), data=None)
+    ax = plots.heatmap(many, order="output")
+    assert ax.images[0].get_array().shape == (4, 1000) and "1,000 of 1,200" in ax.get_xlabel()
+
+
+def test_force_parts_meet_at_the_answer():
+    values = np.array([[3.0, -1.0, 2.0, -0.5]])
+    ax = plots.force(explained(1, values=values, data=None))
+    answer = 0.5 + 3.5
+    parts = [(patch.get_x(), patch.get_x() + patch.get_width()) for patch in ax.patches]
+    assert parts == [(answer - 3, answer), (answer - 5, answer - 3), (answer, answer + 1),
+                     (answer + 1, answer + 1.5)]  # fmt: skip
+    texts = [text.get_text() for text in ax.texts]
+    assert texts[:2] == ["$sex$  +2", "age  +3"] and texts[2:4] == ["hours  −0.5", "pay  −1"]
+    assert "base value + all values = 4" in texts
+
+
+def test_force_cuts_others_that_would_dwarf_the_parts():
+    values = np.array([[2.0, -1.0, *[0.5] * 30, *[-0.1] * 3]])
+    ax = plots.force(xj.Explanation(values, np.zeros(1)), max_display=2)
+    widths = [patch.get_width() for patch in ax.patches]
+    np.testing.assert_allclose(widths, [2.0, 2.0, 1.0, 0.3])
+    texts = {text.get_text() for text in ax.texts}
+    assert {"30 others  +15, not to scale", "3 others  −0.3"} <= texts
+    for wrong in (explained(), explained(1, kind="unary"), explained(1, values=np.zeros((1, 4)))):
+        with pytest.raises(xj.InputError, match="explanation"):
+            plots.force(wrong)
+
+
+def test_groups_draw_means_and_their_disparity():
+    ax = plots.groups(explained(), GROUPS)
+    mean = np.stack([VALUES[1::2].mean(axis=0), VALUES[::2].mean(axis=0)])  # men, women
+    order = np.argsort(-np.ptp(mean, axis=0))
+    for line, wanted in zip(ax.lines[1:], mean, strict=True):
+        np.testing.assert_allclose(line.get_xdata(), wanted[order])
+    told = [text.get_text() for text in ax.texts]
+    assert told == [f"{one:.3g}" for one in np.ptp(mean, axis=0)[order]]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["men (6)", "women (6)"]
+    # Student's t of 97.5 % and 5 degrees of freedom is 2.570582, from a table.
+    segment = np.asarray(ax.collections[1].get_segments()[0])
+    error = VALUES[1::2, order[0]].std(ddof=1) / np.sqrt(6)
+    np.testing.assert_allclose(np.ptp(segment[:, 0]), 2 * 2.570582 * error, rtol=1e-6)
+
+
+@pytest.mark.parametrize("groups", [["a"] * 12, list("ab"), list("abcdefghijkl"), "a" * 12, 3])
+def test_groups_are_checked(groups):
+    with pytest.raises(WRONG, match="groups"):
+        plots.groups(explained(), groups)
+
+
+def test_methods_find_players_by_name():
+    turned = explained(values=2 * VALUES[:, ::-1], feature_names=NAMES[::-1], data=None)
+    ax = plots.methods({"a": explained(), "b": turned})
+    size = np.abs(VALUES).mean(axis=0)
+    order = np.argsort(-size)
+    np.testing.assert_allclose(ax.lines[1].get_xdata(), size[order])
+    np.testing.assert_allclose(ax.lines[2].get_xdata(), 2 * size[order])
+    share = plots.methods({"a": explained(), "b": turned}, relative=True)
+    np.testing.assert_allclose(share.lines[2].get_xdata(), size[order] / size.sum())
+    assert share.get_xlabel() == "mean |Shapley value|, share of each explanation's sum"
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"a": explained()}, "pass 2 to 7"),
+        ([explained()] * 2, "pass a dict"),
+        ({"a": explained(), "b": explained(feature_names=("x", *NAMES[1:]))}, "other players"),
+    ],
+)
+def test_methods_are_checked(given, error):
+    with pytest.raises(WRONG, match=error):
+        plots.methods(given)
+
+
+def test_rule_cards_show_precision_and_coverage():
+    long = xj.Rule([f"c{j} > 1" for j in range(9)], [(0, 1, np.inf)], "child", 0.5, None, None,
+                   False, 8, "sar")  # fmt: skip
+    ax = plots.rules([RULE, long, RULE], max_display=2)
+    texts = [text.get_text() for text in ax.texts]
+    assert texts[0] == "IF age > 1 AND pay <= 3" and texts[1] == "THEN adult"
+    assert {"precision 90%", "coverage 25%", "precision 50%"} <= set(texts)
+    assert "THEN child (not accepted)" in texts and texts[-1] == "1 more rules are not shown"
+    assert any("3 more conditions" in text for text in texts)
+    full, own = ax.patches[1].get_width(), ax.patches[2].get_width()
+    np.testing.assert_allclose(own / full, 0.9)
+    for wrong in ("rule", [], [3], 3):
+        with pytest.raises(WRONG, match="rules"):
+            plots.rules(wrong)
+
+
+def test_convergence_draws_bands_and_the_exact_value():
+    exact = xj.Explanation(VALUES[:1], np.zeros(1))
+    ax = plots.convergence([at(100, 0.1), at(10, np.nan), exact, at(50, 0.2)], max_display=2)
+    top = np.argsort(-np.abs(VALUES[0]))[:2]
+    order = top[np.argsort(-VALUES[0, top])]
+    for row, j in enumerate(order):
+        np.testing.assert_array_equal(ax.lines[2 * row].get_xdata(), [10, 50, 100])
+        assert (ax.lines[2 * row].get_ydata() == VALUES[0, j]).all()
+    assert "bands: 95 % intervals, unknown for 2; dashed: exact" in ax.get_xlabel()
+    assert "2 players of smaller values are not shown" in ax.get_xlabel()
+    heights = ax.collections[0].get_paths()[0].vertices[:, 1]
+    np.testing.assert_allclose(np.ptp(heights), 2 * 1.959964 * 0.2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "settings", "error"),
+    [
+        (at(10, 0.1), {}, "pass a list"),
+        ([at(10, 0.1)], {}, "2 different budgets"),
+        ([at(10, 0.1)] * 2, {}, "2 different budgets"),
+        ([at(None, 0.1), at(20, 0.1)], {}, "has the budget None"),
+        ([at(10, 0.1), at(20, 0.1)], {"max_display": 8}, "7 colours"),
+        ([at(10, 0.1), at(20, 0.1)], {"instance": 3}, "instance"),
+        ([at(10, 0.1), at(20, 0.1)[:, :2]], {}, "players differ"),
+    ],
+)
+def test_convergence_is_checked(given, settings, error):
+    with pytest.raises(WRONG, match=error):
+        plots.convergence(given, **settings)

@@ -1,0 +1,141 @@
+"""What all pictures share: dark styles, titles, and errors that are not known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xaijax as xj
+from xaijax.plots import colours, style
+
+matplotlib = pytest.importorskip("matplotlib", reason="needs the extra [plots]")
+matplotlib.use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+VALUES = np.array([[3.0, -2.0, 1.0], [1.0, -1.0, 0.5]])
+DATA = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+
+
+def explained(**changes):
+    fields = {"values": VALUES, "base_values": np.zeros(2), "data": DATA}
+    return xj.Explanation(**fields | changes)
+
+
+PAIRS = xj.CoalitionTable([0, 1, 1, 4, 0, 1, 1, 5], ["age", "pay", "sex"]).interactions()
+DRAWN = {
+    "bar": lambda: xj.plots.bar(explained()),
+    "bar of outputs": lambda: xj.plots.bar(
+        explained(values=np.stack([VALUES, -VALUES], axis=2), base_values=np.zeros((2, 2)))
+    ),
+    "beeswarm": lambda: xj.plots.beeswarm(explained()),
+    "waterfall": lambda: xj.plots.waterfall(explained()[0]),
+    "profile": lambda: xj.plots.profile(explained(instance_names=("Ada", "Ben"))),
+    "tokens": lambda: xj.plots.tokens(explained()[0], ["not", "so", "bad"]),
+    "interactions": lambda: xj.plots.interactions(PAIRS),
+    "network": lambda: xj.plots.network(PAIRS),
+    "pairs": lambda: xj.plots.pairs(PAIRS),
+}
+
+
+def contrast(one, other):
+    """As WCAG 2 defines it: from 1 to 21."""
+
+    def luminance(colour):
+        rgb = np.array(matplotlib.colors.to_rgb(colour))
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def texts_of(ax):
+    """Texts beside the axes, and those on them unless they stand on a patch or a cell."""
+    found = [*ax.get_xticklabels(), *ax.get_yticklabels(), ax.xaxis.label, ax.yaxis.label]
+    found += [ax.title, ax._left_title]
+    if ax.get_legend() is not None:
+        found += ax.get_legend().get_texts()
+    inside = [] if ax.images or not ax.axison else list(ax.texts)
+    return [text for text in found + inside if text.get_text() and text.get_visible()]
+
+
+@pytest.mark.parametrize("context", ["default", "dark_background", "Solarize_Light2"])
+@pytest.mark.parametrize("name", DRAWN)
+def test_texts_can_be_read_in_every_style(name, context):
+    with plt.style.context(context):
+        axes = DRAWN[name]()
+        ground = matplotlib.rcParams["figure.facecolor"]
+        axes.figure.canvas.draw()
+    found = [text for ax in axes.figure.axes for text in texts_of(ax)]
+    assert found or not axes.axison
+    for text in found:
+        assert contrast(text.get_color(), ground) > 4, text.get_text()
+
+
+def test_a_dark_style_gives_its_colours():
+    assert (style.ink(), style.faint()) == (colours.TEXT, colours.LINE)
+    with plt.style.context("dark_background"):
+        assert style.ink() == "#ffffff"
+        assert 1.2 < contrast(style.faint(), style.ground()) < 4  # seen, and not loud
+        axes = xj.plots.bar(explained())
+        assert axes.spines["bottom"].get_edgecolor()[:3] != (1.0, 1.0, 1.0)
+    for ground in ("#ffffff", "#000000", colours.UP, colours.DOWN):
+        assert contrast(style.on(ground), ground) > 4
+
+
+def test_words_on_dark_grounds_and_cells_can_be_read():
+    ax = xj.plots.interactions(PAIRS)
+    image, cells = ax.images[0], [text for text in ax.texts]
+    assert len(cells) == 9
+    for text in cells:
+        x, y = (int(place) for place in text.get_position())
+        ground = image.to_rgba(image.get_array())[y, x]
+        assert contrast(text.get_color(), ground) > 4, text.get_text()
+
+
+@pytest.mark.parametrize("draw", ["bar", "profile", "waterfall", "beeswarm"])
+def test_errors_that_are_not_known_are_said(draw):
+    some = np.array([[0.1, np.nan, 0.1]])
+
+    def label(errors):
+        one = explained()[0]
+        sampled = xj.Explanation(one.values, one.base_values, errors, exact=False)
+        return getattr(xj.plots, draw)(sampled).get_xlabel()
+
+    assert label(some).endswith("lines: 95 % intervals, unknown for 1")
+    assert label(np.full((1, 3), 0.1)).endswith("lines: 95 % intervals")
+    assert label(some * np.nan).endswith("; 95 % intervals unknown")
+
+
+def test_unknown_errors_of_pairs_and_words_are_said():
+    unknown = xj.Interactions(
+        PAIRS.values, PAIRS.base_values, PAIRS.sets, PAIRS.values * np.nan, exact=False, order=3
+    )
+    assert "95 % intervals unknown" in xj.plots.pairs(unknown).get_xlabel()
+    errors = np.array([[0.1, np.nan, 0.1]])
+    one = xj.Explanation(VALUES[:1], np.zeros(1), errors, exact=False)
+    assert "−2\n±?" in {text.get_text() for text in xj.plots.tokens(one).texts}
+
+
+@pytest.mark.parametrize(
+    ("facts", "title"),
+    [
+        ({}, ""),
+        ({"quantity": "model output", "link": "identity"}, ""),
+        ({"quantity": "proba", "selected_output": "yes"}, "output: yes (probability)"),
+        ({"quantity": "proba", "link": "logit"}, "explained: logit of the probability"),
+        ({"quantity": "rate", "quantity_words": "the share of people"}, "explained: the share"),
+    ],
+)
+def test_the_title_tells_output_and_unit(facts, title):
+    ax = xj.plots.bar(explained(provenance=facts))
+    assert ax.get_title(loc="left").startswith(title) and bool(title) == bool(
+        ax.get_title(loc="left")
+    )
+
+
+def test_several_outputs_have_their_legend_beside_and_their_sum():
+    ax = DRAWN["bar of outputs"]()
+    ax.figure.canvas.draw()
+    legend = ax.get_legend().get_window_extent()
+    assert legend.x0 >= ax.get_window_extent().x1 and legend.x1 <= ax.figure.bbox.x1
+    assert [text.get_text() for text in ax.texts] == ["4", "3", "1.5"]

@@ -1,0 +1,128 @@
+"""Sampled values of one instance over the budget, with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public
+from xaijax.plots import style
+from xaijax.plots.names import shorten
+from xaijax.plots.waterfall import chosen_instance
+from xaijax.results.explanation import Explanation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@public
+def convergence(
+    explanations: Sequence[Explanation],
+    ax: Axes | None = None,
+    *,
+    instance: int | str | None = None,
+    max_display: int = 5,
+    output: int | str | None = None,
+) -> Axes:
+    """One line for each player: its value at each budget, and a band of 95 % intervals around it.
+
+    Where bands still move or are wide, the budget is too small for what is asked of the values. The
+    band is broken where a standard error is unknown, and the axis says for how many. A dashed line
+    is the exact value, where one of the explanations is exact. Each interval is for one value at
+    one budget.
+
+    Args:
+        explanations: of the same instances and players at different budgets, 2 sampled ones at
+            least, in any order; the budget is `stats["budget"]`. One exact one may be among them.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
+        instance: position or name of the instance. Needed if there are several.
+        max_display: int from 1 to 7. Players shown: those of the largest |value|, exact or at the
+            largest budget.
+        output: name or position of one output. Needed with K outputs.
+
+    Returns:
+        The `Axes`.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted; no budget, equal budgets, or
+            other players.
+        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> few, many = (
+        ...     xj.Explanation(np.array([[v]]), np.zeros(1), np.array([[e]]), exact=False,
+        ...                    stats={"budget": budget})
+        ...     for v, e, budget in ((1.2, 0.5, 100), (1.0, 0.1, 1000))
+        ... )
+        >>> axes = xj.plots.convergence([few, many])
+        >>> axes.lines[0].get_xydata().tolist()
+        [[100.0, 1.2], [1000.0, 1.0]]
+    """
+    found = [_one(one, instance, max_display, output) for one in _checked(explanations)]
+    names = found[0].feature_names
+    if any(one.feature_names != names for one in found):
+        raise InputError("explanations: their players differ; pass those of the same players.")
+    exact = [one for one in found if one.exact]
+    sampled = sorted((one for one in found if not one.exact), key=_budget)
+    budgets = np.array([_budget(one) for one in sampled])
+    if len(sampled) < 2 or len(exact) > 1 or len(np.unique(budgets)) < len(budgets):
+        raise InputError(
+            f"explanations: got budgets {budgets.tolist()} and {len(exact)} exact; pass sampled "
+            "ones of 2 different budgets at least, and one exact one at most."
+        )
+    if max_display > len(style.OUTPUTS):
+        raise InputError(f"max_display: got {max_display}; there are {len(style.OUTPUTS)} colours.")
+    last = (exact or sampled[-1:])[0].values[0]
+    shown = np.argsort(-np.abs(last), kind="stable")[:max_display]
+    shown = shown[np.argsort(-last[shown], kind="stable")]  # the legend is in the lines' order
+    values = np.stack([one.values[0] for one in sampled])[:, shown]  # [budgets, rows]
+    half = np.stack([one.half_widths()[0] for one in sampled])[:, shown]
+
+    axes = style.new_axes(ax, 9, width=8.6)
+    for row, name in enumerate(shorten([names[j] for j in shown], 24)):
+        colour, y, width = style.OUTPUTS[row], values[:, row], half[:, row]
+        axes.plot(budgets, y, "o-", color=colour, markersize=4, linewidth=1.2, label=name)
+        axes.fill_between(budgets, y - width, y + width, color=colour, alpha=0.18, linewidth=0)
+        if exact:
+            axes.axhline(last[shown[row]], color=colour, linewidth=1, linestyle="--")
+    axes.set_xscale("log")
+    axes.set_xticks(budgets, [f"{budget:,}" for budget in budgets], minor=False)
+    axes.set_xticks([], minor=True)
+    style.legend(axes)
+    note = style.intervals(sampled[0], half).replace("lines", "bands") if half.any() else ""
+    note += "; dashed: exact" if exact else ""
+    if len(names) > len(shown):
+        note += f"\n{len(names) - len(shown)} players of smaller values are not shown"
+    style.plain(axes, f"budget: coalitions of the instance{note}", style.value_name(found[0]))
+    style.write_title(axes, style.title_of_one(found[0]))
+    return axes
+
+
+def _checked(explanations: Any) -> list[Any]:
+    if isinstance(explanations, Explanation) or not isinstance(explanations, Sequence):
+        raise InputTypeError(
+            f"explanations: got {type(explanations).__name__}; pass a list of explanations."
+        )
+    return list(explanations)
+
+
+def _one(one: Any, instance: Any, max_display: Any, output: Any) -> Explanation:
+    style.check(one, max_display)
+    return chosen_instance(style.one_output(one, output, "convergence"), instance, "convergence")
+
+
+def _budget(one: Explanation) -> int:
+    budget = one.stats.get("budget")
+    if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget < 1:
+        raise InputError(
+            f"explanations: one that is not exact has the budget {budget!r} in its stats; pass "
+            "those of Explainer(..., budget=...)."
+        )
+    return int(budget)

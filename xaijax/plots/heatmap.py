@@ -1,0 +1,124 @@
+"""All instances beside each other: a column each, coloured by the values of the players."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.public import public
+from xaijax.plots import pixels, style
+from xaijax.results.explanation import Explanation
+from xaijax.results.summary import mean_abs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST = 1_000  # instances: more columns are thinner than a pixel
+STRIP = 3.0  # rows that the line of answers takes above
+
+
+@public
+def heatmap(
+    explanation: Explanation,
+    ax: Axes | None = None,
+    *,
+    order: str = "similarity",
+    max_display: int = 12,
+    output: int | str | None = None,
+    limit: float | None = None,
+) -> Axes:
+    """One column for each instance, one row for each player; the colour is the value.
+
+    Instances whose values are alike stand together, so that groups of people who are judged for the
+    same reasons are seen as blocks. A line above shows the base value plus all values of each
+    instance, where that is a sum that means something. The `max_display` players of the largest
+    mean |value| are shown. Of more than 1,000 instances, 1,000 at even distances are drawn, and the
+    axis says so.
+
+    Args:
+        explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
+            `output`.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
+        order: "similarity": by hierarchical clustering (average linkage of Euclidean distances
+            between the values); "output": by base value plus all values; "given": as they are.
+        max_display: int, at least 1. Players shown.
+        output: name or position of one output. Needed with K outputs.
+        limit: positive float or None. The end of the colour scale. None: the largest |value|.
+
+    Returns:
+        The `Axes`.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> values = np.array([[3.0, 1.0], [-3.0, 0.0], [2.9, 1.0]])
+        >>> explanation = xj.Explanation(values, np.zeros(3))
+        >>> axes = xj.plots.heatmap(explanation, order="output")
+        >>> axes.images[0].get_array().tolist()
+        [[-3.0, 2.9, 3.0], [0.0, 1.0, 1.0]]
+    """
+    style.check(explanation, max_display)
+    checks.one_of(order, "order", ("similarity", "output", "given"))
+    explanation = style.one_output(explanation, output, "heatmap")
+    total = len(explanation)
+    if total > MOST:
+        explanation = explanation[np.linspace(0, total - 1, MOST).astype(int)]
+    shown, others = style.split(mean_abs(explanation), max_display)
+    answers = explanation.base_values + explanation.values.sum(axis=1)
+    places = _places(explanation.values, answers, order)
+    values = explanation.values[places][:, shown].T  # [rows, N]
+    limit = pixels.limit_of(limit, values)
+
+    axes = style.new_axes(ax, len(shown) + STRIP, width=8.6)
+    picture = axes.imshow(
+        values, cmap=pixels.colour_map(None), vmin=-limit, vmax=limit, aspect="auto",
+        interpolation="nearest",
+    )  # fmt: skip
+    told = f"{len(places):,} of {total:,}" if total > MOST else f"{total:,}"
+    how = {"similarity": "alike beside each other", "output": "by output", "given": "as given"}
+    xlabel = f"{told} instance{'s' if total > 1 else ''}, {how[order]}{style.not_shown(others)}"
+    names = [explanation.feature_names[j] for j in shown]
+    style.dress(axes, names, xlabel, style.title_of(explanation))
+    axes.grid(visible=False)
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    axes.set_xticks([])
+    style.colour_bar(axes, picture, style.value_name(explanation), aspect=30)
+    if style.named(explanation.kind).steps:
+        _strip(axes, answers[places])
+    return axes
+
+
+def _places(values: np.ndarray, answers: np.ndarray, order: str) -> np.ndarray:
+    """The instances from left to right."""
+    if order == "given" or len(values) < 3:
+        return np.arange(len(values))
+    if order == "output":
+        return np.argsort(answers, kind="stable")
+    # `import xaijax` loads no scipy
+    from scipy.cluster.hierarchy import leaves_list, linkage  # noqa: PLC0415
+
+    return leaves_list(linkage(values, "average"))
+
+
+def _strip(axes: Axes, answers: np.ndarray) -> None:
+    """The answers as a line over the columns, in rows of its own above the players'."""
+    low, high = float(answers.min()), float(answers.max())
+    top, bottom = -STRIP - 0.1, -0.9  # rows
+    level = (answers - low) / ((high - low) or 1.0)
+    edges = np.arange(len(answers) + 1) - 0.5
+    axes.stairs(bottom + level * (top - bottom), edges, color=style.ink(), lw=1, baseline=None)
+    for row, answer in ((bottom, low), (top, high)) if high > low else ((bottom, low),):
+        axes.annotate(
+            f"{answer:.3g}", (-0.5, row), xytext=(-4, 0), textcoords="offset points", ha="right",
+            va="center", fontsize=8, color=style.ink(),
+        )  # fmt: skip
+    axes.text(-0.5, (top + bottom) / 2, "output  ", ha="right", va="center", color=style.ink())
+    axes.set_ylim(axes.get_ylim()[0], -STRIP - 0.5)

@@ -1,0 +1,137 @@
+"""Rule cards: the conditions of each rule, its prediction, precision and coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public
+from xaijax.plots import style
+from xaijax.plots.names import shorten
+from xaijax.results.rules import Rule, percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDE = 62  # characters of a line of conditions
+CONDITION = 58  # characters of one condition
+MOST_CONDITIONS = 6  # of a card; more are counted
+LINE = 0.21  # inches of a line of text
+LEFT, RIGHT = 0.66, 0.86  # where the bars begin and end, as shares of the width
+
+
+@public
+def rules(
+    rules: Sequence[Rule] | Rule,
+    ax: Axes | None = None,
+    *,
+    max_display: int = 6,
+) -> Axes:
+    """One card for each rule: IF its conditions THEN its prediction, with two bars.
+
+    The upper bar is the precision, the share of rows under the rule that get its prediction; a
+    white line in it marks its lower bound, where there is one. The lower bar is the coverage, the
+    share of rows that satisfy the rule. Both run from 0 to 100 %. A rule that was not accepted says
+    so. Up to six conditions of a rule are written out.
+
+    Args:
+        rules: `Rules` of an `AnchorExplainer`, a list of `Rule`, or one `Rule`.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
+        max_display: int, at least 1. Rules shown, the first ones; how many more there are is said.
+
+    Returns:
+        The `Axes`.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted; no rules.
+        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rule = xj.Rule(["age > 1"], [(0, 1, np.inf)], "adult", 0.9, None, 0.5, True, 8, "exact")
+        >>> axes = xj.plots.rules(rule)
+        >>> [text.get_text() for text in axes.texts]
+        ['IF age > 1', 'THEN adult', 'precision 90%', 'coverage 50%']
+    """
+    given = _checked(rules)
+    shown = given[: checks.whole_number(max_display, "max_display")]
+    cards = [_lines(rule) for rule in shown]
+    heights = [max(len(lines), 2) + 1 for lines in cards]
+    left_out = len(given) - len(shown)
+    total = sum(heights) + (left_out > 0)
+    axes = style.new_axes(ax, 0, 9.4, height=LINE * total + 0.3)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(total, 0)
+    axes.axis("off")
+    top = 0.0
+    for rule, lines, height in zip(shown, cards, heights, strict=True):
+        _card(axes, rule, lines, top, height)
+        top += height
+    if left_out:
+        _write(axes, 0.02, top + 0.4, f"{left_out:,} more rules are not shown")
+    return axes
+
+
+def _checked(rules: Any) -> list[Rule]:
+    given = [rules] if isinstance(rules, Rule) else rules
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InputTypeError(f"rules: got {type(rules).__name__}; pass Rules of AnchorExplainer.")
+    if not given:
+        raise InputError("rules: there are none, so there is nothing to draw.")
+    for one in given:
+        if not isinstance(one, Rule):
+            raise InputTypeError(f"rules: one is a {type(one).__name__}; pass rules only.")
+    return list(given)
+
+
+def _lines(rule: Rule) -> list[tuple[str, str]]:
+    """The sentence in lines with their weights, each condition cut on its own."""
+    conditions = shorten(rule.rule[:MOST_CONDITIONS], CONDITION)
+    if len(rule.rule) > MOST_CONDITIONS:
+        conditions.append(f"{len(rule.rule) - MOST_CONDITIONS} more conditions")
+    lines: list[str] = []
+    for place, condition in enumerate(conditions or ["anything"]):
+        text = f"{'AND' if place else 'IF'} {condition}"
+        if lines and len(lines[-1]) + 1 + len(text) <= WIDE:
+            lines[-1] += f" {text}"
+        else:
+            lines.append(text)
+    said = f" ({', '.join(rule.remarks)})" if rule.remarks else ""
+    then = wrap(f"THEN {rule.predicted}{said}", WIDE) or ["THEN"]
+    if len(then) > 2:
+        then = [then[0], style.elide(" ".join(then[1:]), WIDE)]
+    return [(line, "normal") for line in lines] + [(line, "bold") for line in then]
+
+
+def _card(axes: Axes, rule: Rule, lines: list[Any], top: float, height: int) -> None:
+    axes.axhspan(top + 0.1, top + height - 0.15, color=style.faint(), alpha=0.35, linewidth=0)
+    middle = top + (height - 0.05) / 2
+    for n, (line, weight) in enumerate(lines):
+        _write(axes, 0.02, middle + n - (len(lines) - 1) / 2, line, weight)
+    for row, (name, share, colour) in enumerate(
+        (
+            ("precision", rule.precision, style.DOWN if rule.accepted else style.GREY),
+            ("coverage", rule.coverage, style.UP),
+        )
+    ):
+        if share is None:
+            continue
+        y = middle + row - 0.5
+        axes.barh([y], [RIGHT - LEFT], left=LEFT, height=0.55, color=style.ground())
+        axes.barh([y], [(RIGHT - LEFT) * share], left=LEFT, height=0.55, color=colour)
+        if name == "precision" and rule.precision_lower is not None:
+            at = LEFT + (RIGHT - LEFT) * rule.precision_lower
+            axes.plot([at, at], [y - 0.27, y + 0.27], color="#ffffff", linewidth=1.4)
+        _write(axes, RIGHT + 0.01, y, f"{name} {percent(share)}")
+
+
+def _write(axes: Axes, x: float, y: float, text: str, weight: str = "normal") -> None:
+    axes.text(
+        x, y, text, va="center", fontsize=8.5, weight=weight, color=style.ink(), parse_math=False
+    )

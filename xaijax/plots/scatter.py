@@ -1,0 +1,156 @@
+"""One player's value against its own data, coloured by the data of another player."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public
+from xaijax.plots import style
+from xaijax.plots.names import shorten
+from xaijax.results.explanation import Explanation
+from xaijax.results.player_data import as_numbers
+from xaijax.results.selection import resolve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_TEXTS = 12  # different texts that have a place on the axis
+MOST_DOTS = 4_000
+MOST_INTERVALS = 200
+
+
+@public
+def scatter(
+    explanation: Explanation,
+    player: int | str,
+    ax: Axes | None = None,
+    *,
+    by: int | str | None = None,
+    output: int | str | None = None,
+) -> Axes:
+    """One dot for each instance: a player's value over the player's own data.
+
+    Texts stand at places of their own, in the order of their mean value, and their dots are spread
+    a little to the side. The value is the whole one, with the player's part of interactions:
+    `dependence` draws the value without them, from `Interactions`. Where dots of one place differ
+    in height, other players act together with this one; `by` colours the dots by one of them. Of
+    more than 4,000 instances, 4,000 at even distances are drawn, and the axis says so. Of up to
+    200, 95 % intervals are drawn if standard errors are known.
+
+    Args:
+        explanation: `Explanation` of at least one instance with its data, values [N, P], or
+            [N, P, K] with `output`.
+        player: name or position of a player that is one column of the data.
+        ax: matplotlib `Axes` to draw on. None makes a figure.
+        by: name or position of a player, one column of numbers, whose data are the colours, low
+            in blue and high in orange; grey where missing. None: one colour.
+        output: name or position of one output. Needed with K outputs.
+
+    Returns:
+        The `Axes`.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted; no data; a player that is not
+            one column, or has more than 12 different texts.
+        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> data = np.array([[20.0, 5.0], [40.0, 6.0]])
+        >>> explanation = xj.Explanation(data - 30, np.zeros(2), data=data)
+        >>> axes = xj.plots.scatter(explanation, 0, by=1)
+        >>> axes.collections[0].get_offsets().tolist()
+        [[20.0, -10.0], [40.0, 10.0]]
+    """
+    style.check(explanation, 1)
+    explanation = style.one_output(explanation, output, "scatter")
+    own, total = _place(explanation, player), len(explanation)
+    if total > MOST_DOTS:
+        explanation = explanation[np.linspace(0, total - 1, MOST_DOTS).astype(int)]
+    columns = explanation.player_data()
+    column, names = columns[own], explanation.feature_names
+    if column is None:
+        raise InputError(
+            f"player: {names[own]!r} is not one column of the explanation's data, so there is "
+            "nothing to draw it against. Choose a player that is one column, of an explanation "
+            "with data."
+        )
+    y, numbers = explanation.values[:, own], as_numbers(column)
+    x, texts = (numbers, []) if numbers is not None else _texts(column, y, names[own])
+    colour = None if by is None else as_numbers(_of(columns, _place(explanation, by, "by"), names))
+    if by is not None and colour is None:
+        raise InputError("by: is no column of numbers; choose another player, or leave it out.")
+    shown = shorten([names[own], *([] if by is None else [names[_place(explanation, by, "by")]])])
+
+    axes = style.new_axes(ax, 10)
+    axes.axhline(0, color=style.GREY, linewidth=0.8, zorder=1)
+    half = style.half_widths(explanation)
+    half = None if half is None or len(y) > MOST_INTERVALS else half[:, own]
+    if half is not None:
+        axes.vlines(x, y - half, y + half, colors=style.GREY, linewidth=0.8, zorder=2)
+    size = 26 if len(y) <= 60 else 14 if len(y) <= 1_000 else 7
+    kept = {"s": size, "linewidths": 0, "alpha": 0.9, "zorder": 3, "rasterized": len(y) > 500}
+    if colour is None:
+        axes.scatter(x, y, color=style.OUTPUTS[0], **kept)
+    else:
+        low, high = _ends(colour)
+        dots = axes.scatter(
+            x, y, c=np.ma.masked_invalid(colour), cmap=style.scale(*style.LOW_TO_HIGH),
+            vmin=low, vmax=high, plotnonfinite=True, **kept,
+        )  # fmt: skip
+        style.colour_bar(axes, dots, shown[1])
+    if texts:
+        turned = {"rotation": 30, "ha": "right"} if len(texts) > 4 else {}
+        axes.set_xticks(range(len(texts)), shorten(texts, 16), parse_math=False, **turned)
+        axes.set_xlim(-0.6, len(texts) - 0.4)
+    lines = style.intervals(explanation, half).replace("; ", "\n")
+    missing = int(np.isnan(x).sum())
+    note = f"\n{MOST_DOTS:,} of {total:,} instances are drawn" if total > MOST_DOTS else ""
+    note += f"\n{missing:,} instances without an entry are not drawn" if missing else ""
+    style.plain(axes, shown[0] + note, f"{style.value_name(explanation)}{lines}")
+    style.write_title(axes, style.title_of(explanation))
+    return axes
+
+
+def _place(explanation: Explanation, player: int | str, argument: str = "player") -> int:
+    _, place = resolve(player, explanation.shape[1], explanation.feature_names, "player")
+    if place is None:
+        raise InputTypeError(f"{argument}: got {player!r}; pass one name or position.")
+    return place
+
+
+def _of(columns: list[np.ndarray | None], place: int, names: tuple[str, ...]) -> np.ndarray:
+    column = columns[place]
+    if column is None:
+        raise InputError(f"by: {names[place]!r} is not one column of the data; choose another.")
+    return column
+
+
+def _texts(column: np.ndarray, y: np.ndarray, name: str) -> tuple[np.ndarray, list[str]]:
+    """Places [N] of texts, spread to the sides, and the texts in the order of their mean value."""
+    words = np.array(["missing" if v is None or v != v else str(v) for v in column])
+    kinds, codes = np.unique(words, return_inverse=True)
+    if len(kinds) > MOST_TEXTS:
+        raise InputError(
+            f"player: {name!r} has {len(kinds):,} different texts; the axis has room for "
+            f"{MOST_TEXTS}. Choose another player, or fewer instances."
+        )
+    mean = np.bincount(codes, y) / np.bincount(codes)
+    order = np.argsort(mean, kind="stable")
+    spread = np.random.default_rng(0).uniform(-0.22, 0.22, len(codes))
+    return np.argsort(order)[codes] + spread, [str(one) for one in kinds[order]]
+
+
+def _ends(colour: np.ndarray) -> tuple[float, float]:
+    """The 5th and the 95th percentile, or what is finite where these are one."""
+    finite = colour[np.isfinite(colour)]
+    if finite.size == 0:
+        return 0.0, 1.0
+    low, high = np.percentile(finite, [5, 95])
+    return (low, high) if low < high else (float(finite.min()), float(finite.max()))
