@@ -7,7 +7,7 @@ from typing import Any
 
 from xaijax.core import html
 from xaijax.core.facts import fact_rows
-from xaijax.players.predicates import percent
+from xaijax.players.predicates import percent as percent
 
 SHOWN, CONDITIONS = 10, 8  # rules of a card, and conditions of each that it writes out
 _LEFT = 'style="text-align:left"'
