@@ -88,6 +88,7 @@ from xaijax.players.index import SizeLimited as SizeLimited
 from xaijax.reports.collinearity import collinearity_report as collinearity_report
 from xaijax.reports.comparison import comparison_report as comparison_report
 from xaijax.reports.report import report as report
+from xaijax.reports.rules import rules_report as rules_report
 from xaijax.reports.transparency import transparency_report as transparency_report
 from xaijax.results.background import Background as Background
 from xaijax.results.background import BackgroundSpread as BackgroundSpread

@@ -8,9 +8,12 @@ import os
 
 import numpy as np
 import pytest
-from html_page import Page
+from html_page import Page, alone
 
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.models import as_model
+from xaijax.reports import page as pages
+from xaijax.reports.instances import checked, of_explanation
 from xaijax.reports.report import report
 from xaijax.results.explanation import Explanation
 
@@ -40,17 +43,9 @@ def page_of(explanation, tmp_path):
     return text, Page(text)
 
 
-def test_the_page_loads_nothing_and_runs_nothing(tmp_path):
-    text, page = page_of(make(), tmp_path)
-    assert "http:" not in text and "https:" not in text
-    names = {tag for tag, _ in page.tags}
-    assert not names & {"script", "link", "iframe", "object", "embed", "base"}
-    assert "@import" not in text and "url(" not in text
-    for tag, attributes in page.tags:
-        assert not any(name.startswith("on") for name in attributes)
-        assert "href" not in attributes
-        if "src" in attributes:
-            assert tag == "img" and attributes["src"].startswith("data:image/png;base64,")
+def test_the_page_loads_nothing_and_runs_its_own_script_alone(tmp_path):
+    page = alone(page_of(make(), tmp_path)[0])
+    assert "alert" not in page.script
 
 
 def test_texts_are_escaped_and_whole(tmp_path):
@@ -99,14 +94,75 @@ def test_with_several_outputs_it_says_which_is_drawn(tmp_path):
     assert page.rows[1][2] == f"{top:.4g}"
 
 
-def test_many_players_are_counted_not_listed(tmp_path):
-    values = np.ones((1, 60))
+def test_all_players_are_reachable(tmp_path):
+    values = np.arange(60.0)[None]
     _, page = page_of(
         Explanation(values=values, base_values=np.zeros(1), instance_names=("Ada",)), tmp_path
     )
-    assert "and 40 more players" in page.text
+    assert [row[1] for row in page.rows[1:61]] == [f"player {j}" for j in range(59, -1, -1)]
+    kinds = [attributes.get("class") for tag, attributes in page.tags if tag == "table"]
+    assert kinds == ["sortable searchable"]
     assert "60 players for 1 instance;" in page.text and "Ada" in page.text
     assert "The run" not in page.text  # no stats, no table of them
+
+
+def test_more_rows_than_a_browser_bears_are_left_out_and_counted(monkeypatch):
+    monkeypatch.setattr(pages, "MOST", 2)
+    rows = [[pages.cell(str(n))] for n in range(5)]
+    short = pages.table("title", [pages.cell("n")], rows)
+    assert short["rows"] == rows[:2] and short["note"].startswith("And 3 more")
+
+
+def details_of(page):
+    return [tag for tag, _ in page.tags].count("details")
+
+
+def test_instances_can_be_chosen_and_hold_their_values(tmp_path):
+    """Three of six, by their places and names; their base values and sums as they add up."""
+    one = make(instance_names=tuple("abcdef"), provenance={"players": 3})
+    report(one, tmp_path / "page.html", instances=3)
+    page = alone((tmp_path / "page.html").read_text("utf-8"))
+    assert details_of(page) == 3 and "instance 2: c" in page.text and "instance 3" not in page.text
+    assert "The first 3 of 6; 3 are left out of this page." in page.text
+    order = np.argsort(-np.abs(one.values[2]))
+    at = [n for n, row in enumerate(page.rows) if row == ["player", "value"]][2]
+    expected = [[one.feature_names[j], f"{one.values[2, j]:+.4g}"] for j in order]
+    assert page.rows[at + 1 : at + 4] == expected
+    assert f"Base value 0; with all values {one.values[2].sum():.4g}." in page.text
+    report(one, tmp_path / "page.html", instances=0)
+    assert details_of(Page((tmp_path / "page.html").read_text("utf-8"))) == 0
+    for wrong, error in ((-1, InputError), ("all", InputTypeError)):
+        with pytest.raises(error, match="instances"):
+            report(one, tmp_path / "page.html", instances=wrong)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_sweep_has_some_instances_with_their_largest_players():
+    values = np.random.default_rng(0).normal(size=(1000, 30))
+    errors = np.full(values.shape, 0.1)
+    one = Explanation(values, np.zeros(1000), std_errors=errors, exact=False)
+    found = of_explanation(one, checked(10**6))
+    assert found is not None and len(found["each"]) == 500 and "500 are left out" in found["note"]
+    first = found["each"][0]
+    assert len(first["rows"]) == 20 and first["rows"][0][2]["text"] == "0.2"
+    left = np.sort(np.abs(values[0]))[:10]
+    assert first["note"].startswith("And 10 smaller ones, together ")
+    rest = [v for v in values[0] if abs(v) in left]
+    assert first["note"].endswith(f" {sum(rest):+.4g}.")
+
+
+def test_the_head_tells_model_date_background_and_meaning(tmp_path):
+    model = as_model(lambda X: X[:, 0], output="value")
+    facts = {"quantity": "proba", "selected_output": "yes", "replacement": "rows"}
+    one = make(provenance={**facts, "background_rows": 7, "weights": "given"})
+    for named, shown in ((None, "not named"), ("risk <b>", "risk <b>"), (model, model.name)):
+        report(one, tmp_path / "page.html", model=named)
+        text = Page((tmp_path / "page.html").read_text("utf-8")).text
+        assert f"Model{shown}" in text and "Background7 rows, weighted" in text
+        assert f"Page written{pages.today()}" in text
+        assert "what the player adds to the probability of yes, on top of other players" in text
+        assert ("Explanation of" in text) == (named is not None)
+    with pytest.raises(InputTypeError, match="model: got int"):
+        report(one, tmp_path / "page.html", model=3)  # pyright: ignore[reportArgumentType]
 
 
 def test_no_figure_is_left_open(tmp_path):

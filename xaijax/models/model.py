@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from xaijax.core import html
 from xaijax.core.public import public_class
 from xaijax.core.threads import in_order, threads_of
 from xaijax.core.typing import Rows
@@ -97,6 +98,7 @@ class Model:
     network: bool = False  # a module of a neural library: without input_shape, rows of any shape
     recipe: Recipe | None = None  # by which it travels; None: a copy that the engine made
     compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
+    _repr_html_ = html.shown("feature_names", "output_names", "input_shape", "max_rows")
 
     @property
     def backend(self) -> str:
@@ -362,8 +364,7 @@ class Model:
 
     def _host_scores(self, rows: Any) -> np.ndarray:
         def scored(one: tuple[int, Any]) -> np.ndarray:
-            raw = self._guarded(self.scores, one[1], one[0])
-            return check_output(raw, len(one[1]), self.name)
+            return check_output(self._guarded(self.scores, one[1], one[0]), len(one[1]), self.name)
 
         return self._in_parts(rows, scored)
 

@@ -5,6 +5,12 @@ Reading order:
     transparency   QII for one person, or for two compared, in plain words
     collinearity   an AEC ranking beside a Shapley ranking
     comparison     what changed between two explanations
+    rules          the rules of Anchors
     report         one page for any Explanation
-    page           the templates beside these files, filled and written; pictures inside pages
+    instances      the instances of a page one at a time
+    about          the head of a page: model, date, background, and what a value means
+    page           the templates beside these files, filled and written; tables, pictures
+
+page.html.j2 is what all pages share, page.css how they look, page.js what they do where scripts
+run; parts.html.j2 has a macro for each part of a page.
 """

@@ -12,10 +12,12 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
+from xaijax.core.typing import Model
 from xaijax.plots import style
 from xaijax.plots.correlation import NAMED, NUMBERED, correlation, named_each
 from xaijax.reports import page
-from xaijax.reports.report import fact_rows
+from xaijax.reports.about import about, model_name
+from xaijax.reports.page import cell
 from xaijax.results.explanation import Explanation
 from xaijax.results.summary import how_sure, mean_abs, ranking
 
@@ -78,13 +80,13 @@ def collinearity_report(
     path: str | os.PathLike[str],
     aec_nmr: float | None = None,
     shapley_nmr: float | None = None,
+    model: Model | str | None = None,
 ) -> Path:
     """Write one HTML page with an AEC ranking beside a Shapley ranking of the same columns.
 
     The page shows the correlations of the columns, both rankings and both movement rates. It says
     in plain words what the sign and the units of AEC mean and do not mean, and what a picture of
-    many columns leaves out. It has no script, loads nothing from elsewhere, and holds no row of the
-    data.
+    many columns leaves out. It loads nothing from elsewhere, and holds no row of the data.
 
     Args:
         aec: a fitted `xaijax.AEC`, or its `explanation_`. Of several classes choose one:
@@ -95,6 +97,8 @@ def collinearity_report(
         aec_nmr: float from 0 to 1 or None. The rate of the AEC ranking, from
             `xaijax.normalized_movement_rate`. None: the page says "not measured". NaN: undefined.
         shapley_nmr: the same for the Shapley ranking.
+        model: what the Shapley values are of, for the head of the page: a name, or what `as_model`
+            made. None: "not named".
 
     Returns:
         The path.
@@ -134,7 +138,8 @@ def collinearity_report(
         raise InputError(f"shapley has other players than aec: {odd} are in one of them only.")
     rates = [_rate(aec_nmr, "aec_nmr"), _rate(shapley_nmr, "shapley_nmr")]
     page.refuse_folder(path)
-    return page.write(path, "collinearity.html.j2", _content(effects, shapley, rates))
+    content = _content(effects, shapley, rates, model_name(model))
+    return page.write(path, "collinearity.html.j2", content)
 
 
 def _named(given: Any) -> str:
@@ -157,24 +162,27 @@ def _rate(value: Any, name: str) -> str:
     return f"{value:.3f}"
 
 
-def _content(effects: Explanation, shapley: Explanation, rates: list[str]) -> dict[str, Any]:
+def _content(
+    effects: Explanation, shapley: Explanation, rates: list[str], model: str | None
+) -> dict[str, Any]:
     errors = effects.std_errors
     first, second = ranking(mean_abs(effects)), ranking(mean_abs(shapley))
     name = style.value_name(shapley)
-    heads = [_cell("AEC"), _cell("effect", True)]
+    heads = [cell("#", True), cell("AEC"), cell("effect", True)]
     if errors is not None:
-        heads.append(_cell("standard error", True))
-    heads += [_cell(f"{name}s"), _cell(f"mean |{name}|", True)]
+        heads.append(cell("standard error", True))
+    heads += [cell(f"{name}s"), cell(f"mean |{name}|", True)]
     lines = []
-    for i, j in zip(first, second, strict=True):
-        line = [_cell(effects.feature_names[i]), _cell(_number(effects.values[0, i]), True)]
+    for place, (i, j) in enumerate(zip(first, second, strict=True), 1):
+        line = [cell(f"{place:,}", True), cell(effects.feature_names[i])]
+        line += [cell(_number(effects.values[0, i]), True)]
         if errors is not None:
-            line.append(_cell(_number(errors[0, i]), True))
+            line.append(cell(_number(errors[0, i]), True))
         size = mean_abs(shapley)[j]
-        lines.append([*line, _cell(shapley.feature_names[j]), _cell(_number(float(size)), True)])
-    gap = [_cell("")] if errors is not None else []
-    foot = [_cell("movement rate (NMR)"), _cell(rates[0], True), *gap]
-    foot += [_cell("movement rate (NMR)"), _cell(rates[1], True)]
+        lines.append([*line, cell(shapley.feature_names[j]), cell(_number(float(size)), True)])
+    gap = [cell("")] if errors is not None else []
+    foot = [cell(""), cell("movement rate (NMR)"), cell(rates[0], True), *gap]
+    foot += [cell("movement rate (NMR)"), cell(rates[1], True)]
     same = sum(
         effects.feature_names[i] == shapley.feature_names[j]
         for i, j in zip(first, second, strict=True)
@@ -191,21 +199,18 @@ def _content(effects: Explanation, shapley: Explanation, rates: list[str]) -> di
         f"{'standardised' if free else 'in their raw units'}; {name}s of "
         f"{checks.count(len(shapley), 'instance')}, {how_sure(shapley)}.",
         "picture": _heatmap(effects),
-        "heads": heads,
-        "lines": lines,
-        "foot": foot,
+        "about": about(shapley, model),
+        "lists": page.table("The two lists", heads, lines, foot),
         "agreement": f"The lists agree in {same} of {len(first)} positions. They answer different "
         "questions: the one is of the columns and a target, the other of a model's answers.",
         "movement": MOVEMENT,
         "meanings": meanings,
-        "facts": [
-            {"title": title, "rows": list(fact_rows(facts))}
-            for title, facts in (
-                ("How the AEC list was made", effects.provenance),
+        "facts": page.facts(
+            (
+                ("How the AEC list was made", provenance),
                 (f"How the {name}s were made", shapley.provenance),
             )
-            if facts
-        ],
+        ),
     }
 
 
@@ -222,21 +227,13 @@ def _heatmap(effects: Explanation) -> dict[str, Any]:
         caption += f" Left out for lack of room: the numbers, of {F:,} x {F:,} cells"
         caption += "." if F <= NAMED else f", and all names but every {_ordinal(named_each(F))}."
         caption += " xaijax.AEC has the numbers in correlation_."
-    return {
-        "alt": f"heatmap of the correlations of {checks.count(F, 'column')}",
-        "caption": caption,
-        "width": round(min(size[0], 10.0) * 96),
-        "png": page.png(figure),
-    }
+    alt = f"heatmap of the correlations of {checks.count(F, 'column')}"
+    return page.picture("How the columns correlate", figure, alt, caption)
 
 
 def _ordinal(number: int) -> str:
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number:,}" + ("th" if number % 100 in (11, 12, 13) else ending)
-
-
-def _cell(text: str, number: bool = False) -> dict[str, Any]:
-    return {"text": text, "number": number}
 
 
 def _number(value: float) -> str:

@@ -10,29 +10,35 @@ import numpy as np
 
 from xaijax.core.errors import InputTypeError
 from xaijax.core.public import public
+from xaijax.core.typing import Model
 from xaijax.plots.compare import compare as picture
 from xaijax.plots.style import figure_size
 from xaijax.reports import page
+from xaijax.reports.about import lines, model_name
+from xaijax.reports.page import cell
+from xaijax.results.asked import meaning
 from xaijax.results.comparison import Comparison, Part
 from xaijax.results.summary import ranking
 
-TOP = 20  # players in the tables
-ROWS = 10  # instances
+ROWS = 100  # instances
 SHOWN = 12  # players in the pictures
 
 
 @public
-def comparison_report(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
+def comparison_report(
+    comparison: Comparison, path: str | os.PathLike[str], model: Model | str | None = None
+) -> Path:
     """Write one HTML page that shows a comparison and says how sure it is.
 
-    The page holds the players' shifts with their intervals, a picture of them, the parts of the
-    data and of the model where the comparison has them, and the instances that changed most, by
-    their positions. It has no script, loads nothing from elsewhere and shows no data. Of several
-    outputs the last is shown, and the page says so.
+    The page holds the shifts of all players with their intervals, a picture of them, the parts of
+    the data and of the model where the comparison has them, and the instances that changed most, by
+    their positions. It loads nothing from elsewhere and shows no data. Of several outputs the last
+    is shown, and the page says so.
 
     Args:
         comparison: `Comparison`, from `xaijax.compare`.
         path: the file to write; an existing file is replaced as a whole.
+        model: what was explained, for the head of the page: a name, or what `as_model` made.
 
     Returns:
         The path.
@@ -58,10 +64,11 @@ def comparison_report(comparison: Comparison, path: str | os.PathLike[str]) -> P
             f"comparison: got {type(comparison).__name__}; pass what xaijax.compare returned."
         )
     page.refuse_folder(path)
-    return page.write(path, "comparison.html.j2", _content(comparison))
+    content = _content(comparison, model_name(model))
+    return page.write(path, "comparison.html.j2", content)
 
 
-def _content(one: Comparison) -> dict[str, Any]:
+def _content(one: Comparison, model: str | None) -> dict[str, Any]:
     N, M = one.instances
     level = f"{100 * one.confidence:.3g} %"
     lead = (
@@ -78,11 +85,13 @@ def _content(one: Comparison) -> dict[str, Any]:
         figure = page.new_figure(figure_size(min(SHOWN, len(one.feature_names))))
         picture(one, figure.add_subplot(), max_display=SHOWN, of=of, output=output)
         caption = f"Shifts of the {what}. Grey: 0 is inside of the interval."
-        pictures.append(
-            {"title": f"Shift of the {what}", "png": page.png(figure), "caption": caption}
-        )
+        title = f"Shift of the {what}"
+        pictures.append(page.picture(title, figure, f"compare plot: {caption}", caption))
+    of = "" if model is None else f" of {model}"
+    value = f"{meaning(one.kind, {})}. A shift is the second less the first"
     return {
-        "title": "What changed between two explanations",
+        "title": f"What changed between two explanations{of}",
+        "about": lines(model, "that of the two explanations", value),
         "lead": lead,
         "changed": f"Changed: {told}." if told else "No player's change can be told from chance.",
         "tables": _tables(one),
@@ -102,19 +111,16 @@ def _tables(one: Comparison) -> list[dict[str, Any]]:
         }
         found.append(_of_players(one, "Shift of mean |value|: what did it", own))
     if one.rows is not None and one.row_shift is not None:
-        lines = [
-            {"name": f"instance {n:,}", "numbers": [f"{one.row_shift[n]:.4g}"]}
-            for n in one.rows[:ROWS]
+        shown = one.rows[:ROWS]
+        rows = [
+            [cell(f"instance {n:,}", head=True), cell(f"{one.row_shift[n]:.4g}", True)]
+            for n in shown
         ]
-        found.append(
-            {
-                "title": "Instances that changed most",
-                "first": "position",
-                "heads": ["values moved by"],
-                "lines": lines,
-                "note": "The root of the sum of the squared differences of its values.",
-            }
-        )
+        left = len(one.rows) - len(shown)
+        note = "The root of the sum of the squared differences of its values."
+        note += f" {left:,} instances that changed less are left out." if left else ""
+        heads = [cell("position"), cell("values moved by", True)]
+        found.append(page.table("Instances that changed most", heads, rows, note=note))
     return found
 
 
@@ -124,23 +130,13 @@ def _last(values: np.ndarray, one: Comparison) -> np.ndarray:
 
 def _of_players(one: Comparison, title: str, parts: dict[str, Part]) -> dict[str, Any]:
     first = next(iter(parts.values()))
-    shown = ranking(np.abs(first.shift))[:TOP]
-    left = len(one.feature_names) - len(shown)
-    lines = [
-        {
-            "name": one.feature_names[j],
-            "numbers": [
-                text
-                for part in parts.values()
-                for text in (f"{part.shift[j]:+.4g}", f"{part.low[j]:.4g} to {part.high[j]:.4g}")
-            ],
-        }
-        for j in shown
-    ]
-    return {
-        "title": title,
-        "first": "player",
-        "heads": [text for name in parts for text in (name, "interval")],
-        "lines": lines,
-        "note": f"and {left} more players." if left else "",
-    }
+    rows = []
+    for j in ranking(np.abs(first.shift)):
+        row = [cell(one.feature_names[j], head=True)]
+        for part in parts.values():
+            ends = f"{part.low[j]:.4g} to {part.high[j]:.4g}"
+            row += [cell(f"{part.shift[j]:+.4g}", True), cell(ends, True)]
+        rows.append(row)
+    heads = [cell("player")]
+    heads += [cell(text, True) for name in parts for text in (name, f"interval, {name}")]
+    return page.table(title, heads, rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,19 @@ import numpy as np
 from xaijax.core.checks import count
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
+from xaijax.core.typing import Model
 from xaijax.plots import bar, beeswarm, network, pairs, sets, style, waterfall
 from xaijax.plots import interactions as heatmap
+from xaijax.reports import instances as one_by_one
 from xaijax.reports import page
+from xaijax.reports.about import about, model_name
+from xaijax.reports.page import cell
 from xaijax.results.explanation import Explanation
 from xaijax.results.interactions import Interactions
 from xaijax.results.same_question import of_the_same, output_of
 from xaijax.results.summary import how_sure, mean_abs, ranking
 from xaijax.results.wording import named, to_the_right
 
-TOP = 20  # players in the table
-UNSHOWN = ("fingerprint", "model_fingerprint")  # for `merge`; a page may go to anybody
 ROWS = {bar: 12, beeswarm: 12, waterfall: 10}  # players in each picture
 
 
@@ -31,16 +33,20 @@ def report(
     explanation: Explanation,
     path: str | os.PathLike[str],
     interactions: Interactions | None = None,
+    model: Model | str | None = None,
+    instances: int = 200,
 ) -> Path:
     """Write one HTML page that shows an explanation and says how it was made.
 
-    The page holds what was explained, the players by mean |value|, a beeswarm, a bar plot, a
-    waterfall of the first instance (if its values add up), and the stats and the provenance as
-    tables. With K outputs the table and the pictures are of the last output, except for the bar
-    plot, which shows all; the page says so. It has no script and loads nothing from elsewhere. It
-    writes out the data and the name of the first instance (where there is a waterfall). In the
-    beeswarm it shows every instance's values, coloured by its own data from low to high: mind whom
-    you send it to.
+    The page holds what was explained, all players by mean |value| in a table to sort and to search,
+    the first instances one at a time, a beeswarm, a bar plot, a waterfall of the first instance (if
+    its values add up), and the stats and the provenance as tables. With K outputs the tables and
+    the pictures are of the last output, except for the bar plot, which shows all; the page says so.
+    It loads nothing from elsewhere, and without scripts all of it can be read.
+
+    It writes out the data of the first instance (where there is a waterfall), and names and values
+    of as many as `instances` says. In the beeswarm it shows every instance's values, coloured by
+    its own data from low to high: mind whom you send it to.
 
     Args:
         explanation: an `Explanation` with values [N, P] or [N, P, K], finite, N at least 1. For
@@ -49,6 +55,10 @@ def report(
         interactions: `Interactions` of the same players, instances, model and background, or None.
             A section more: players and pairs as a heatmap, a network, and the largest pairs as
             bars, of the output that the other pictures are of.
+        model: the model's name for the head of the page, or what `as_model` made, which has one.
+            None: "not named", since an explanation holds no model.
+        instances: int. How many instances, from the first on, can be chosen to see the names and
+            the values of; 0: none. At most 500 are shown, and the page says how many are left out.
 
     Returns:
         The path.
@@ -82,7 +92,8 @@ def report(
             "explanation is of an AEC, whose effects are no shares of an answer, as this page says "
             "of values. Say xaijax.collinearity_report(aec, shapley, path)."
         )
-    content = _content(explanation)
+    name, most = model_name(model), one_by_one.checked(instances)
+    content = _content(explanation, name, most)
     if interactions is not None:
         content["pictures"] += list(_pairs(explanation, interactions))
     return page.write(path, "report.html.j2", content)
@@ -108,19 +119,12 @@ def _pairs(explanation: Explanation, found: Interactions) -> Iterator[dict[str, 
         (network, "Who acts with whom", f"{what}{mean}: orange above 0, blue below.", 12),
         (pairs, "The largest pairs", f"{what}; sets of two players or more.", joined),
     ):
-        inches = style.figure_size(size, 6.6)
-        figure = page.new_figure(inches)
+        figure = page.new_figure(style.figure_size(size, 6.6))
         draw(one, figure.add_subplot())
-        yield {
-            "title": title,
-            "caption": caption,
-            "alt": f"{draw.__name__} plot: {caption}",
-            "width": round(inches[0] * 96),
-            "png": page.png(figure),
-        }
+        yield page.picture(title, figure, f"{draw.__name__} plot: {caption}", caption)
 
 
-def _content(explanation: Explanation) -> dict[str, Any]:
+def _content(explanation: Explanation, model: str | None, instances: int) -> dict[str, Any]:
     one, output_note = explanation, None
     if explanation.output_names is not None:
         one = explanation[:, :, -1]
@@ -128,25 +132,18 @@ def _content(explanation: Explanation) -> dict[str, Any]:
             f"The model has {len(explanation.output_names)} outputs; all but the mean sizes is of "
             f"the last, {explanation.output_names[-1]}."
         )
-    method = explanation.provenance.get("method")
-    heads, players = _players(one)
+    facts = explanation.provenance
+    # An Explainer is no method of its own: what it made says the line below the title.
+    by = "" if facts.get("method") in (None, "Explainer") else f" by {facts['method']}"
     return {
-        # An Explainer is no method of its own: what it made says the line below the title.
-        "title": "Explanation" if method in (None, "Explainer") else f"Explanation by {method}",
+        "title": f"Explanation{by}" + ("" if model is None else f" of {model}"),
         "lead": _lead(explanation),
+        "about": about(one, model),
         "output_note": output_note,
-        "heads": heads,
-        "players": players[:TOP],
-        "players_left": len(players[TOP:]),
+        "players": _players(one),
+        "instances": one_by_one.of_explanation(one, instances),
         "pictures": _pictures(explanation, one),
-        "facts": [
-            {"title": title, "rows": list(fact_rows(facts))}
-            for title, facts in (
-                ("The run", {k: v for k, v in explanation.stats.items() if k not in UNSHOWN}),
-                ("How it was made", explanation.provenance),
-            )
-            if facts
-        ],
+        "facts": page.facts((("The run", explanation.stats), ("How it was made", facts))),
     }
 
 
@@ -159,19 +156,23 @@ def _lead(explanation: Explanation) -> str:
     return f"{text}; {how_sure(explanation)}."
 
 
-def _players(one: Explanation) -> tuple[list[str], list[dict[str, Any]]]:
-    """The table's heads, and its rows from the largest mean |value| down."""
+def _players(one: Explanation) -> dict[str, Any]:
+    """All players, from the largest mean |value| down."""
     size, mean = mean_abs(one), one.values.mean(axis=0)
-    heads = ["mean |value|", "mean value"]
+    heads = [cell("#", True), cell("player"), cell("mean |value|", True), cell("mean value", True)]
     columns = [size, mean]
     if one.std_errors is not None:
-        heads.append("mean standard error")
+        heads.append(cell("mean standard error", True))
         columns.append(one.std_errors.mean(axis=0))
     rows = [
-        {"name": one.feature_names[j], "numbers": [_number(column[j]) for column in columns]}
-        for j in ranking(size)
+        [
+            cell(f"{place:,}", True),
+            cell(one.feature_names[j], head=True),
+            *(cell(_number(column[j]), True) for column in columns),
+        ]
+        for place, j in enumerate(ranking(size), 1)
     ]
-    return heads, rows
+    return page.table("Players by mean absolute value", heads, rows)
 
 
 def _number(value: float) -> str:
@@ -209,40 +210,4 @@ def _picture(
     size = style.figure_size(rows + (draw is waterfall), 7.8)
     figure = page.new_figure(size)
     draw(explanation, figure.add_subplot(), max_display=ROWS[draw])
-    return {
-        "title": title,
-        "caption": caption,
-        "alt": f"{draw.__name__} plot: {caption}",
-        "width": round(size[0] * 96),
-        "png": page.png(figure),
-    }
-
-
-def fact_rows(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Names and texts, one level of nesting at a time as "versions.jax"."""
-    for key, value in facts.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from fact_rows(value, f"{name}.")
-        else:
-            yield name, _text(value)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        text = f"array {list(value.shape)}"
-        if value.size and value.dtype.kind in "iuf":
-            text += f", {value.min():.4g} to {value.max():.4g}"
-        elif value.size and value.dtype.kind == "b":
-            text += f", {int(value.sum()):,} true"
-        return text
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    if isinstance(value, int | np.integer):
-        return f"{value:,}"
-    if isinstance(value, float | np.floating):
-        return f"{value:.6g}"
-    if isinstance(value, list | tuple):
-        value = ", ".join(map(_text, value[:20])) + (", …" if len(value) > 20 else "")
-    text = str(value)
-    return text if len(text) <= 400 else text[:399] + "…"
+    return page.picture(title, figure, f"{draw.__name__} plot: {caption}", caption)

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import os
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.core.optional import require
 from xaijax.core.public import public
-from xaijax.core.typing import Frame
+from xaijax.core.typing import Frame, Model
 from xaijax.plots import style
 from xaijax.plots.profile import largest, profile
+from xaijax.reports import page
+from xaijax.reports.about import about, model_name
+from xaijax.reports.page import cell
 from xaijax.results import wording
 from xaijax.results.explanation import Explanation
-from xaijax.results.files.npz import as_path, write_atomically
 from xaijax.results.profiles import profiles_of
 from xaijax.results.summary import how_sure
 
-DPI, TOP = 160, 5
+TOP = 5  # inputs that are told of in words
 
 
 @public
@@ -32,6 +30,7 @@ def transparency_report(
     explanation: Explanation,
     path: str | os.PathLike[str],
     profile: Frame | Sequence[Mapping[str, Any]] | None = None,
+    model: Model | str | None = None,
 ) -> Path:
     """Write one HTML page that tells one person, or two compared, what influenced a decision.
 
@@ -39,8 +38,8 @@ def transparency_report(
     what the quantity, the intervention, the difference and the index were, which inputs moved the
     quantity most, and whether influences add up. With difference="subtract" it also says which way
     an input moved it (not for Deegan-Packel, which has no direction). Sampled values have 95 %
-    intervals. Two people stand side by side, and the text says where they differ. The page has no
-    script and loads nothing from elsewhere. It shows the people's data: mind whom you send it to.
+    intervals. Two people stand side by side, and the text says where they differ. The page loads
+    nothing from elsewhere. It shows the people's data: mind whom you send it to.
 
     Args:
         explanation: an `Explanation` made by `QII` for one or two individuals, values [1, P] or
@@ -49,6 +48,8 @@ def transparency_report(
         profile: None, or what to write as the people's values: a frame or a list of dicts, one row
             a person, with columns named like the players. A player without a column there, and
             every player with None, is taken from `explanation.data`.
+        model: the model's name for the head of the page, or what `as_model` made. None: "not
+            named", since an explanation holds no model.
 
     Returns:
         The path.
@@ -83,47 +84,46 @@ def transparency_report(
             f"{len(explanation):,} instances of quantity="
             f"{explanation.provenance.get('quantity')!r}. Choose them, explanation[[3, 8]]."
         )
-    if as_path(path).is_dir():
-        raise InputError(f"path: {path} is a folder; give the name of a file.")
-    jinja2 = require("jinja2", "xaijax[plots]")
-    text = resources.files("xaijax.reports").joinpath("transparency.html.j2").read_text("utf-8")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    page = environment.from_string(text).render(**_content(explanation, profile))
-    return write_atomically(path, lambda file: file.write(page.encode("utf-8", "replace")))
+    page.refuse_folder(path)
+    content = _content(explanation, profile, model_name(model))
+    return page.write(path, "transparency.html.j2", content)
 
 
-def _content(explanation: Explanation, given: Any) -> dict[str, Any]:
+def _content(explanation: Explanation, given: Any, model: str | None) -> dict[str, Any]:
     texts = profiles_of(explanation, given)
     names = _people(explanation)
-    order = largest(explanation, explanation.shape[1])
     half = style.half_widths(explanation)
-    rows = [
-        {
-            "name": explanation.feature_names[j],
-            "people": [
-                {
-                    "value": texts[n][j] or "",
-                    "influence": _signed(explanation.values[n, j]),
-                    "half": "" if half is None else f"±{half[n, j]:.2g}",
-                }
-                for n in range(len(explanation))
-            ],
-        }
-        for j in order
-    ]
+    of = "" if model is None else f" about {model}"
     return {
-        "people": names,
-        "sure": how_sure(explanation),
-        "intervals": half is not None,
+        "title": f"Transparency report{of}",
+        "lead": f"{' and '.join(names)}; {how_sure(explanation)}",
+        "about": about(explanation, model),
         "words": wording.words(explanation),
-        "findings": [_finding(explanation, n, texts[n], half) for n in range(len(explanation))],
+        "findings": [
+            {"name": name, **_finding(explanation, n, texts[n], half)}
+            for n, name in enumerate(names)
+        ],
         "compared": _compared(explanation, texts) if len(explanation) == 2 else None,
-        "rows": rows,
-        "caption": wording.to_the_right(explanation),
+        "inputs": _inputs(explanation, texts, half),
         "picture": _picture(explanation, given),
     }
+
+
+def _inputs(explanation: Explanation, texts: Any, half: np.ndarray | None) -> dict[str, Any]:
+    """All inputs of the people, with their influences."""
+    heads, people = [cell("input")], _people(explanation)
+    for name in people:
+        whose = "" if len(people) == 1 else f" of {name}"
+        heads += [cell(name), cell(f"influence{whose}", True)]
+        heads += [] if half is None else [cell(f"95 %{whose}", True)]
+    rows = []
+    for j in largest(explanation, explanation.shape[1]):
+        row = [cell(explanation.feature_names[j], head=True)]
+        for n in range(len(explanation)):
+            row += [cell(texts[n][j] or ""), cell(_signed(explanation.values[n, j]), True)]
+            row += [] if half is None else [cell(f"±{half[n, j]:.2g}", True)]
+        rows.append(row)
+    return page.table("All inputs", heads, rows)
 
 
 def _signed(value: float) -> str:
@@ -189,14 +189,7 @@ def _compared(explanation: Explanation, texts: list[list[str | None]]) -> list[s
 
 def _picture(explanation: Explanation, given: Any) -> dict[str, Any]:
     rows = min(explanation.shape[1], 15) * (1 if len(explanation) == 1 else 1.5)
-    size = style.figure_size(rows, 8.2)
-    figure = require("matplotlib.figure", "xaijax[plots]").Figure(
-        figsize=size, layout="constrained"
-    )
+    figure = page.new_figure(style.figure_size(rows, 8.2))
     profile(explanation, figure.add_subplot(), profile=given)
-    png = io.BytesIO()
-    figure.savefig(png, format="png", dpi=DPI)
-    return {
-        "width": round(size[0] * 96),
-        "png": base64.b64encode(png.getvalue()).decode("ascii"),
-    }
+    caption = wording.to_the_right(explanation)
+    return page.picture("Profile and influences", figure, "bars of influence by input", caption)

@@ -13,17 +13,19 @@ Reading order:
     table_origin          what a table was made of, for the results that are read from it
     interactions          `Interactions`: values of sets of players
     interaction_forms     Interactions as matrices, tables, text, and for shapiq
-    set_keys              which sets of players a key means
     explanation           `Explanation`: values of many instances, with errors and provenance
     top                   `TopK`: the players of the largest |value|, and which are certain
     convert               an Explanation in the forms of pandas, shap and shapiq
+    private_explanation   `PrivateExplanation`: values with noise, and public facts
+    result_html           an Explanation, Interactions and a private copy as a notebook shows them
+    asked                 what was asked, and what a value means, by the facts of the provenance
     summary               what an Explanation says of itself in a few lines
     fields                what an Explanation offers to read, for the files that it is made of
-    private_explanation   `PrivateExplanation`: values with noise, and public facts
     subsample             `Subsample`: rows drawn for a private release, and how
     recount               how the sums of an Explanation are counted again, in whole numbers
     shared_fields         what results of N instances have in common, whatever their values are of
     player_data           the data that was explained, player by player
+    set_keys              which sets of players a key means
     selection             what `explanation[...]` means
     freeze                fields checked, made plain, and frozen
     rules                 `Rule` and `Rules`: what Anchors finds

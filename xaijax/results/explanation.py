@@ -16,6 +16,7 @@ from xaijax.results import convert, summary
 from xaijax.results.files import npz
 from xaijax.results.freeze import check_shape, floats, per_instance
 from xaijax.results.player_data import check_columns, player_columns, take_rows
+from xaijax.results.result_html import explanation_html
 from xaijax.results.selection import Selection, resolve, split_key, take
 from xaijax.results.shared_fields import select_output, shared_fields
 from xaijax.results.top import TopK, top_of
@@ -128,6 +129,9 @@ class Explanation:
 
     def __repr__(self) -> str:
         return summary.describe(self)
+
+    def _repr_html_(self) -> str:
+        return explanation_html(self)
 
     def __len__(self) -> int:
         return len(self.values)

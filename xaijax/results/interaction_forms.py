@@ -45,16 +45,21 @@ def value_name(found: Interacting) -> str:
     return interaction_index(found.index).value
 
 
-def describe(found: Interacting) -> str:
-    """The text of `repr(interactions)`."""
+def headline(found: Interacting) -> str:
+    """The index, and how many instances, sets and outputs."""
     values = found.values
     axes = ["instances", "sets", "outputs"][: values.ndim]
     shape = " x ".join(f"{size:,} {axis}" for size, axis in zip(values.shape, axes, strict=True))
-    lines = [
+    return (
         f"Interactions ({found.index}, order {found.order}): {shape} of "
-        f"{len(found.feature_names):,} players",
-        f"  {sure_of(found)}",
-    ]
+        f"{len(found.feature_names):,} players"
+    )
+
+
+def describe(found: Interacting) -> str:
+    """The text of `repr(interactions)`."""
+    values = found.values
+    lines = [headline(found), f"  {sure_of(found)}"]
     answered = finite_instances(values)
     if answered.any():
         size = np.abs(values[answered]).mean(axis=0)

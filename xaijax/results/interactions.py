@@ -17,6 +17,7 @@ from xaijax.results import interaction_forms, set_keys
 from xaijax.results.files import npz
 from xaijax.results.freeze import floats, per_instance
 from xaijax.results.player_data import take_rows
+from xaijax.results.result_html import interactions_html
 from xaijax.results.selection import resolve, take
 from xaijax.results.shared_fields import select_output, shared_fields
 
@@ -121,6 +122,9 @@ class Interactions:
 
     def __repr__(self) -> str:
         return interaction_forms.describe(self)
+
+    def _repr_html_(self) -> str:
+        return interactions_html(self, interaction_forms.headline(self))
 
     def __len__(self) -> int:
         return len(self.values)

@@ -17,6 +17,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.results.files import npz
 from xaijax.results.freeze import check_shape, floats, frozen, names, thawed
+from xaijax.results.result_html import private_html
 from xaijax.results.selection import resolve, split_key, take
 
 FORMAT = "xaijax.PrivateExplanation"
@@ -196,7 +197,11 @@ class PrivateExplanation:
         """
         npz.write(path, self._plain(), FORMAT)
 
-    def __repr__(self) -> str:
+    def _repr_html_(self) -> str:
+        return private_html(self, self._head())
+
+    def _head(self) -> list[str]:
+        """What it is, how large the noise is, and whether it was paid for."""
         N, P, *K = self.shape
         outputs = f" x {K[0]} outputs" if K else ""
         text = f"{N} x {P} players{outputs}, epsilon {self.epsilon:g}"
@@ -206,6 +211,10 @@ class PrivateExplanation:
         lines = [head, f"{noise}; {charged}"]
         if not self.private:
             lines.append("  NOT PRIVATE: the paper's sensitivities, which do not hold")
+        return lines
+
+    def __repr__(self) -> str:
+        lines = self._head()
         size = np.abs(self.values).mean(axis=0)
         size = size if size.ndim == 1 else size.mean(axis=1)
         top = np.argsort(-size, kind="stable")[:6]

@@ -16,6 +16,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.html import NAME
 from xaijax.core.optional import require
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
@@ -24,11 +25,10 @@ from xaijax.players.predicates import percent as percent
 from xaijax.results.files import rules_json
 from xaijax.results.files.npz import file_to_read, write_atomically
 from xaijax.results.files.rules_json import plain, plain_predicate
-from xaijax.results.rule_html import rule_html, rules_html
+from xaijax.results.rule_html import rule_html, rules_card, rules_html
 from xaijax.tables.rows import rows_of
 
 AS_IT_IS = ("as it is",)  # in place of categories: a player of a sampler without bins
-SHOWN = 20  # rules that a notebook shows by itself
 
 
 @public_class
@@ -165,7 +165,7 @@ class Rule:
         return [one for one in ("" if self.accepted else "not accepted", self.note) if one]
 
     def _repr_html_(self) -> str:
-        return rule_html(self)
+        return rule_html(self, NAME)
 
     def __repr__(self) -> str:
         bound = self.precision_lower
@@ -271,11 +271,9 @@ class Rules(Sequence[Rule]):
         return (Rules, (self.rules, self.feature_names, *facts))
 
     def __repr__(self) -> str:
-        held = sum(rule.accepted for rule in self.rules)
-        search = f"{self.stats['search']} search, " if "search" in self.stats else ""
         shown = "".join(f"\n  {rule}" for rule in self.rules[:3])
         more = "\n  ..." if len(self) > 3 else ""
-        return f"Rules({len(self):,} instances, {search}{held:,} accepted){shown}{more}"
+        return f"{self._head()}{shown}{more}"
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame with one row per instance; needs `pip install "xaijax[data]"`."""
@@ -334,8 +332,12 @@ class Rules(Sequence[Rule]):
         return rules_html(self.rules)
 
     def _repr_html_(self) -> str:
-        left = len(self) - SHOWN
-        return rules_html(self.rules[:SHOWN]) + (f"<p>and {left:,} more</p>" if left > 0 else "")
+        return rules_card(self, self._head())
+
+    def _head(self) -> str:
+        held = sum(rule.accepted for rule in self.rules)
+        search = f"{self.stats['search']} search, " if "search" in self.stats else ""
+        return f"Rules({len(self):,} instances, {search}{held:,} accepted)"
 
     def pick(self, k: int, X: Rows) -> Rules:
         """A few accepted rules that together apply to many rows: submodular pick.

@@ -107,8 +107,8 @@ def _parts(explained: Explained | Interacting, errors: np.ndarray) -> list[tuple
     return [("of players ", errors[:, sizes == 1]), (f"of {joined} ", errors[:, sizes > 1])]
 
 
-def describe(explained: Explained) -> str:
-    """The text of `repr(explanation)`."""
+def headline(explained: Explained) -> str:
+    """The method, the index, and how many instances, players and outputs."""
     values = explained.values
     axes = ["instances", "players", "outputs"][: values.ndim]
     shape = " x ".join(f"{size:,} {axis}" for size, axis in zip(values.shape, axes, strict=True))
@@ -117,7 +117,13 @@ def describe(explained: Explained) -> str:
     selected = explained.provenance.get("selected_output")
     if selected is not None:
         shape += f", output {selected!r}"
-    lines = [f"Explanation ({head}): {shape}", f"  {how_sure(explained)}"]
+    return f"Explanation ({head}): {shape}"
+
+
+def describe(explained: Explained) -> str:
+    """The text of `repr(explanation)`."""
+    values = explained.values
+    lines = [headline(explained), f"  {how_sure(explained)}"]
     if explained.present is not None and len(values):
         # One number is another player in each instance, so that a mean over them says nothing.
         counts = explained.present.sum(axis=1)

@@ -12,6 +12,7 @@ import pytest
 from anchor_cases import DATA, X, explainer, jax_model
 
 import xaijax as xj
+from xaijax.core.html import DOWN, GREY, PALE
 from xaijax_kernels.rules.perturbed_rows import keys_of
 
 TITANIC = pd.DataFrame(
@@ -137,7 +138,9 @@ def test_tables_pages_and_the_repr():
     assert (
         page.count("THEN PREDICT") == 4 and "<b>Sex = female</b> AND <b>Class = first</b>" in page
     )
-    assert "<b>Survived = true</b>" in page and rules._repr_html_() == page
+    assert "<b>Survived = true</b>" in page
+    shown = rules._repr_html_()
+    assert shown.count("THEN PREDICT") == 4 and "4 instances" in shown and "more</p>" not in shown
     assert "4 instances" in repr(rules) and "precision" not in repr(rules[0]).split("WITH")[0]
     assert rules[1:3].rules == rules.rules[1:3] and rules[[0, 2]].rules[1] is rules[2]
 
@@ -156,13 +159,15 @@ def test_a_notebook_shows_sentences_with_bars():
     fields |= {"accepted": False, "note": "a & b", "target": "y", "std_error": 0.01}
     rule = xj.Rule(["x > 1"], [(0, 1.0, np.inf)], precision=0.97, precision_lower=0.9199, **fields)
     page = rule._repr_html_()
-    assert re.findall(r"width:([\d.]+)%;background", page) == ["97.0", "92.0", "15.0"]
-    assert "97%, at least 91.9%" in page and "15%</div>" in page
+    bars = re.findall(r"(#\w{6}) ([\d.]+)% ([\d.]+)%", page)
+    expected = [(DOWN, "0.0", "92.0"), (PALE, "92.0", "97.0"), (GREY, "0.0", "15.0")]
+    assert bars == expected
+    assert "97%, at least 91.9%" in page and "15%</td>" in page
     assert "IF <b>x &gt; 1</b> THEN PREDICT <b>y = &lt;i&gt;</b>" in page
     assert "(not accepted; a &amp; b)" in page
     assert not re.search(r"https?:|src=|<script|<i>\W*y", page)
     many = xj.Rules((rule,) * 25)
-    assert many._repr_html_().count("THEN PREDICT") == 20 and "and 5 more" in many._repr_html_()
+    assert many._repr_html_().count("THEN PREDICT") == 10 and "and 15 more" in many._repr_html_()
     fields |= {"coverage": None, "std_error": None}
     exact = xj.Rule([], [], precision=1.0, precision_lower=None, **fields)._repr_html_()
     assert "exact for the data given" in exact and "coverage" not in exact and "IF TRUE" in exact

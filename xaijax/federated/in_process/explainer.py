@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from xaijax.core import checks
+from xaijax.core import checks, html
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError
 from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, Progress, Rows
@@ -324,10 +324,10 @@ class FederatedExplainer:
                 labels; a guest that is not there. Also what a call raises.
         """
         several = self._reference_kind == "rows"
-        off = self.parties, self.reference_
-        return guest_worth(
-            self.model, self._explained, off, X, y, metric, refitted, progress, several
-        )
+        asked = self.model, self._explained, (self.parties, self.reference_)
+        return guest_worth(*asked, X, y, metric, refitted, progress, several)
+
+    _repr_html_ = html.shown("model", "parties.host")
 
     def __repr__(self) -> str:
         guests = ", ".join(f"{k} ({len(v)} columns)" for k, v in self.parties.guests.items())

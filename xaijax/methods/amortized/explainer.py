@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xaijax.core import checks
+from xaijax.core import checks, html
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.intervals import checked_level
 from xaijax.core.public import public_class
@@ -106,6 +106,8 @@ class AmortizedExplainer:
         self._fitted: Fitted | None = None
         self._predictor: Predictor | None = None
         self._so_far = 0
+
+    _repr_html_ = html.shown("_fitted.judged")
 
     def __repr__(self) -> str:
         how = f"hidden={self.hidden}" if self.network is None else f"network={self.network.name}"

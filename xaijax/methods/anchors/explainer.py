@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from xaijax.core import checks
+from xaijax.core import checks, html
 from xaijax.core.errors import InputError
 from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Progress, Rows
@@ -160,13 +160,13 @@ class AnchorExplainer:
         self.target = None if target is None else str(target)
         self._choice = auto_search(self._problem.space, model)
 
+    _repr_html_ = html.shown("_problem.model", "_problem.names")
+
     def __repr__(self) -> str:
         problem, choice, space = self._problem, self._choice, self._problem.space_name
         what = f"{problem.F} {'features' if problem.bins else 'players'}"
-        return (
-            f"AnchorExplainer(perturbation={space!r}, {problem.B:,} data rows, {what}, "
-            f"search={choice.search!r} by auto: {choice.reason})"
-        )
+        said = f"perturbation={space!r}, {problem.B:,} data rows, {what}, search={choice.search!r}"
+        return f"AnchorExplainer({said} by auto: {choice.reason})"
 
     def explain(
         self,

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from xaijax.core import checks
+from xaijax.core import checks, html
 from xaijax.core.errors import InputTypeError
 from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, Outputs, PlayerSpec, Progress, Rows
@@ -169,6 +169,8 @@ class Explainer:
         self._of_each = stand_ins_of(background)
         if self._of_each is None:
             self._open()
+
+    _repr_html_ = html.shown("model", "budget", "tolerance", "seed", "players.names")
 
     def __repr__(self) -> str:
         said = [self.model.name]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from xaijax.core import checks
+from xaijax.core import checks, html
 from xaijax.core.errors import InputError
 from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Rows
@@ -194,6 +194,8 @@ class QII:
         """Names of the players [P], in the order of the values."""
         return self._problem.players.names
 
+    _repr_html_ = html.shown("_problem.model", "player_names")
+
     def __repr__(self) -> str:
         return self._problem.described()
 
@@ -230,8 +232,8 @@ class QII:
         replaced = set_of_players(S, self._problem.players.names)
         checks.yes_or_no(return_std, "return_std")
         game, *_ = self._problem.begin(X)
-        found = ask.change(self._problem, game, np.zeros_like(replaced), replaced)
-        return ask.shown(*found, return_std)
+        nothing = np.zeros_like(replaced)
+        return ask.shown(*ask.change(self._problem, game, nothing, replaced), return_std)
 
     def marginal(
         self,
@@ -381,9 +383,8 @@ class QII:
         """
         asked = self._problem
         refuse_no_gap(asked.interest.name, asked.difference, asked.outcome.kind)
-        left = ~set_of_players(protected, self._problem.players.names, "protected")
-        found = self.unary() if index is None else self.explain(index=index)
-        return ranked(found, left)
+        left = ~set_of_players(protected, asked.players.names, "protected")
+        return ranked(self.unary() if index is None else self.explain(index=index), left)
 
     def prior(self) -> np.ndarray:
         """Pr[S] of binary data: the share, by data_weights, of the rows whose ones are exactly S.

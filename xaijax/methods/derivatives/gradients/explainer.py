@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from xaijax.core import checks
+from xaijax.core import checks, html
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.long_runs import tell
 from xaijax.core.travel import travelling_class
@@ -156,6 +156,8 @@ class GradientExplainer:
         self._runs: dict[int, Run] = {}
         if self._of_each is None:
             self._open()
+
+    _repr_html_ = html.shown("model", "players.names")
 
     def __repr__(self) -> str:
         said = [self.model.name, f"path={self.path!r}"]

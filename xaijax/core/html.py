@@ -1,0 +1,142 @@
+"""HTML as a notebook shows it: of results, models and explainers.
+
+Plain tags with inline styles. It runs nothing and loads nothing, it takes its colours from the page
+around it (light or dark), and every number also stands as text, since some viewers drop styles. A
+card stays under `LIMIT` bytes, whatever names and data are in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from xaijax.core.facts import fact_rows
+
+LIMIT = 20_000
+FACTS = 6_000  # bytes of the folded facts at most; fewer where the rest takes much
+LINE, NAME, INPUT = 160, 48, 32  # characters of a line above the table, of a name, of an input
+
+# As in the pictures: blue against orange, both of them legible on white and on black.
+DOWN, UP, GREY, PALE = "#2b6cb0", "#e07b16", "#8a9097", "#8fb8e8"
+# Control characters, and those that turn the direction of reading: of what stands beside, too.
+_TURNING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_SPACED = "border-collapse:separate;border-spacing:.8em 0;margin-left:-.8em;color:inherit"
+_PLAIN = (str, int, float, list, tuple, Mapping)
+_LEFT = 'style="text-align:left"'
+
+
+def cut(value: object, most: int) -> str:
+    """One line of at most so many characters; both ends stay, since names differ at either."""
+    line = " ".join(str(value).split())
+    if len(line) <= most:
+        return line
+    tail = (most - 1) // 3
+    return f"{line[: most - 1 - tail].rstrip()}…{line[len(line) - tail :].lstrip()}"
+
+
+def text(value: object, most: int = LINE) -> str:
+    """One line of at most so many characters, escaped."""
+    shown = _TURNING.sub("\N{REPLACEMENT CHARACTER}", cut(value, most))
+    return escape(shown.encode("utf-8", "replace").decode("utf-8"))
+
+
+def bar(
+    parts: Iterable[tuple[float, float, str]],
+    zero: float = 0.0,
+    sure: tuple[float, float] | None = None,
+) -> str:
+    """A bar of coloured parts (from, to, colour), the uppermost first; places are from 0 to 1.
+
+    zero: where the axis stands; sure: None, or the two ends of an interval, drawn as a line.
+    """
+    layers = []
+    if sure is not None:
+        layers.append(_layer(*sure, "currentColor") + " 0 50%/100% 2px no-repeat")
+    layers += [_layer(low, high, colour) for low, high, colour in parts]
+    layers.append(
+        f"linear-gradient(currentColor,currentColor) {_share(zero)}% 0/1px 100% no-repeat"
+    )
+    return (
+        '<div aria-hidden="true" style="width:12em;height:.8em;'
+        f'background:{",".join(layers)}"></div>'
+    )
+
+
+def _layer(low: float, high: float, colour: str) -> str:
+    a, b = _share(min(low, high)), _share(max(low, high))
+    return f"linear-gradient(90deg,#0000 {a}%,{colour} {a}% {b}%,#0000 {b}%)"
+
+
+def _share(place: float) -> str:
+    return f"{100 * min(max(place, 0.0), 1.0):.1f}"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; the cells are HTML already, the heads are not."""
+    top = "".join(f'<th scope="col" {_LEFT}>{text(one, NAME)}</th>' for one in heads)
+    inside = f"<thead><tr>{top}</tr></thead><tbody>{''.join(map(_row, rows))}</tbody>"
+    return f'<table style="{_SPACED}">{inside}</table>'
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<td {_LEFT}>{one}</td>" for one in cells) + "</tr>"
+
+
+def folded(title: str, facts: Iterable[tuple[str, str]], most: int = FACTS) -> str:
+    """Facts behind a triangle, as many as fit into so many bytes; it says where some are left."""
+    rows = ((text(name, NAME), text(value)) for name, value in facts)
+    lines = list(within(map(_row, rows), most, "<tr><td>and more</td></tr>"))
+    if not lines:
+        return ""
+    inside = f'<table style="{_SPACED};font-size:90%">{"".join(lines)}</table>'
+    return f"<details><summary>{text(title)}</summary>{inside}</details>"
+
+
+def within(pieces: Iterable[str], most: int, end: str = "") -> Iterator[str]:
+    """The first pieces that together take at most so many bytes, and `end` if there are more."""
+    for piece in pieces:
+        most -= len(piece.encode())
+        if most < 0:
+            yield from [end] * bool(end)
+            return
+        yield piece
+
+
+def card(
+    title: str,
+    lines: Iterable[str],
+    body: Iterable[str],
+    made: str,
+    facts: Iterable[tuple[str, str]],
+) -> str:
+    """A title, lines of text, a body that is HTML already, and facts under the heading `made`."""
+    under = "".join(f"<div>{text(line)}</div>" for line in lines)
+    whole = f"<div><b>{text(title)}</b></div>{under}{''.join(body)}"
+    room = LIMIT - len(whole.encode()) - 500  # of the tags around
+    whole += folded(made, facts, min(FACTS, room))
+    return f'<div style="max-width:60em;overflow-x:auto;color:inherit">{whole}</div>'
+
+
+def shown(*names: str) -> Callable[[Any], str]:
+    """A `_repr_html_`: the words of `repr`, and the attributes of these names, without None."""
+
+    def card_of(self: Any) -> str:
+        told = {name.rpartition(".")[2].strip("_"): _attribute(self, name) for name in names}
+        known = {
+            name: one if isinstance(one, _PLAIN) else repr(one)
+            for name, one in told.items()
+            if one is not None
+        }
+        title, _, rest = repr(self).partition("(")
+        return card(title, [rest.removesuffix(")")], [], "Details", fact_rows(known))
+
+    return card_of
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """Of a dotted name; None where it is not there yet."""
+    for part in name.split("."):
+        owner = getattr(owner, part, None)
+    return owner

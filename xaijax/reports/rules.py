@@ -1,0 +1,118 @@
+"""One HTML page of the rules that Anchors found."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from xaijax.core.checks import count
+from xaijax.core.errors import InputError
+from xaijax.core.public import public
+from xaijax.core.typing import Model
+from xaijax.reports import page
+from xaijax.reports.about import lines, model_name
+from xaijax.reports.instances import checked, name_of, section
+from xaijax.reports.page import cell
+from xaijax.results.rule_html import floor, percent, rule_html
+from xaijax.results.rules import Rule, Rules, refuse_types
+
+PRECISION = (
+    "the share of rows like the instance, in which all that the rule does not name may vary, that "
+    "get the instance's prediction. A rule's coverage is the share of all rows that it applies to"
+)
+
+
+@public
+def rules_report(
+    rules: Rules,
+    path: str | os.PathLike[str],
+    model: Model | str | None = None,
+    instances: int = 200,
+) -> Path:
+    """Write one HTML page of rules: which there are, how sure they are, and each instance's own.
+
+    The page has a table of the different rules, to sort and to search, the rule of each instance
+    with bars for precision and coverage, and how the rules were made. It loads nothing from
+    elsewhere, and without scripts all of it can be read. Conditions are made of the instances' own
+    data: mind whom you send it to.
+
+    Args:
+        rules: `Rules`, from `AnchorExplainer.explain`; at least one.
+        path: the file to write; an existing file is replaced as a whole.
+        model: the model's name for the head of the page, or what `as_model` made, which has one.
+            None: "not named", since rules hold no model.
+        instances: int. How many instances, from the first on, can be chosen to see the rule of; 0:
+            none. At most 500 are shown, and the page says how many are left out.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: no rules, a negative number of instances, no such folder, or the path of one.
+        InputTypeError: an argument of another type.
+        ImportError: jinja2 is not installed (`pip install "xaijax[plots]"`).
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> red = xj.Rule(["c = red"], [(0, ("red",))], "stop", 1.0, None, 0.5, True, 2, "exact")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     xj.rules_report(xj.Rules((red,), ("c",)), f"{folder}/page.html").name
+        'page.html'
+    """
+    refuse_types(rules, "rules")
+    page.refuse_folder(path)
+    if not len(rules):
+        raise InputError("rules: there are none, so that there is nothing to show.")
+    content = _content(rules, model_name(model), checked(instances))
+    return page.write(path, "rules.html.j2", content)
+
+
+def _content(rules: Rules, model: str | None, instances: int) -> dict[str, Any]:
+    facts = rules.provenance
+    held = sum(rule.accepted for rule in rules)
+    lead = f"{count(len(rules), 'instance')}; {held:,} rules accepted"
+    if "threshold" in facts:
+        lead += f" at a precision of at least {percent(facts['threshold'])}"
+    rows = facts.get("data_rows")
+    space = "" if rows is None else f"{rows:,} rows, by {facts.get('perturbation')}"
+    each = [
+        {"title": name_of(None, n), "card": rule_html(rule), "said": "", "rows": []}
+        for n, rule in enumerate(rules.rules[:instances])
+    ]
+    return {
+        "title": "Rules" + ("" if model is None else f" of {model}"),
+        "lead": f"{lead}.",
+        "about": lines(model, space, PRECISION, "Rows are varied by", "Precision"),
+        "distinct": _distinct(rules),
+        "instances": section("The rule of each instance", each, len(rules)),
+        "facts": page.facts((("The run", rules.stats), ("How they were made", facts))),
+    }
+
+
+def _distinct(rules: Rules) -> dict[str, Any]:
+    """Each different rule once, those of most instances first."""
+    found: dict[tuple[Any, ...], list[Rule]] = {}
+    for rule in rules:
+        found.setdefault((tuple(rule.rule), rule.predicted), []).append(rule)
+    heads = [cell("rule"), cell("prediction"), cell("instances", True), cell("precision", True)]
+    heads += [cell("at least", True), cell("coverage", True), cell("remarks")]
+    rows = []
+    for same in sorted(found.values(), key=len, reverse=True):
+        one = min(same, key=lambda rule: rule.precision)  # of several tests of a rule the worst
+        bound, coverage = one.precision_lower, one.coverage
+        rows.append(
+            [
+                cell(" AND ".join(one.rule) or "TRUE", head=True),
+                cell(one.predicted),
+                cell(f"{len(same):,}", True),
+                cell(percent(one.precision), True),
+                cell("unknown" if bound is None else floor(bound), True),
+                cell("unknown" if coverage is None else percent(coverage), True),
+                cell("; ".join(one.remarks)),
+            ]
+        )
+    note = "Where a rule was tested for several instances, its smallest precision stands here."
+    return page.table("The different rules", heads, rows, note=note)

@@ -1,0 +1,81 @@
+"""What was asked, and what a value means, in a few words: by the facts of the provenance.
+
+What QII asked is told at length by `wording`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from xaijax.players.index import named
+
+WORDS = {
+    "proba": "the probability",
+    "decision": "the decision value",
+    "label": "the label",
+    "model output": "the model's output",
+}
+GRADIENTS = {
+    "expected_gradients": "drawn background rows",
+    "integrated_gradients": "the baseline",
+}
+
+
+def quantity(facts: Mapping[str, Any]) -> str:
+    """What the values are shares of; "" where it is not known."""
+    told = facts.get("quantity_words") or facts.get("quantity")
+    if told is None:
+        return ""
+    chosen, link = facts.get("selected_output"), facts.get("link", "identity")
+    text = WORDS.get(told, str(told))
+    text += "" if chosen is None else f" of {chosen}"
+    return text if link == "identity" else f"{link} of {text}"
+
+
+def background(facts: Mapping[str, Any]) -> str:
+    """Where the inputs of absent players come from; "" where it is not known."""
+    kind = facts.get("replacement", facts.get("intervention"))
+    rows = facts.get("background_rows", facts.get("pool_rows"))
+    weights = facts.get("weights", facts.get("pool_weights"))
+    if kind == "function":
+        return "a baseline of each instance"
+    if kind == "sampler":
+        return "rows that a sampler drew"
+    if kind == "baseline":
+        return "one baseline row"
+    if isinstance(rows, int):
+        given = ", weighted" if weights == "given" else ""
+        return f"{rows:,} row{'s' * (rows != 1)}{given}"
+    reference = facts.get("reference")
+    return "" if reference is None else f"a reference ({reference})"
+
+
+def asked(facts: Mapping[str, Any]) -> str:
+    """The question in a line; "" where nothing is known."""
+    told = (("asked:", quantity(facts)), ("absent players from", background(facts)))
+    return "; ".join(f"{name} {value}" for name, value in told if value)
+
+
+def meaning(kind: str, facts: Mapping[str, Any]) -> str:
+    """What one value says."""
+    if "meaning" in facts:
+        return str(facts["meaning"])
+    index, what = named(kind), quantity(facts) or "the answer"
+    if kind in GRADIENTS:
+        return (
+            f"the slope of {what} along the way from {GRADIENTS[kind]} to the instance, times "
+            "the distance; no index of a game"
+        )
+    if index.alone:
+        return f"what replacing the player alone changes in {what}"
+    if index.simple:
+        return "the player's part in the smallest sets whose replacement changes the answer"
+    adds = f"what the player adds to {what}, on top of other players"
+    if index.average:
+        adds += f", averaged over {index.average.replace('inputs', 'players')}"
+    if index.name == "amortized":
+        adds = f"what a network predicts of the Shapley value, a share of {what}"
+    if index.efficient:
+        adds += ". The base value and all values add up to it"
+    return adds

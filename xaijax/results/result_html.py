@@ -1,0 +1,196 @@
+"""An Explanation, Interactions and a private copy as a notebook shows them.
+
+Nothing is asked anew: all numbers are read from the result. Of one instance the values are shown
+with their signs and intervals, of several the mean |value|.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from xaijax.core import html
+from xaijax.core.errors import InputError
+from xaijax.core.facts import fact_rows
+from xaijax.results.asked import asked
+from xaijax.results.fields import Explained, Interacting, Valued
+from xaijax.results.set_keys import named
+from xaijax.results.summary import finite_instances, headline, how_sure, ranking, sure_of
+
+TOP = 10  # players, or sets of them
+MADE = "How it was made"
+OUTPUTS = 4  # whose numbers stand in columns of their own
+
+
+class Private(Valued, Protocol):
+    """What a private copy offers to read: values with noise, and public facts."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]: ...
+    @property
+    def output_names(self) -> tuple[str, ...] | None: ...
+    @property
+    def mechanism(self) -> Mapping[str, Any]: ...
+    @property
+    def provenance(self) -> Mapping[str, Any]: ...
+    def half_widths(self, level: float = 0.95) -> np.ndarray: ...
+
+
+def explanation_html(one: Explained) -> str:
+    """What was asked, how sure it is, the players that count most, and how it was made."""
+    lines = [how_sure(one), asked(one.provenance)]
+    if one.values.shape[0] == 1 and one.base_values.ndim == 1:
+        lines.append(f"base value {one.base_values[0]:.4g}")
+    if one.provenance.get("meaning") is not None:
+        lines.append(str(one.provenance["meaning"]))
+    if one.present is not None and len(one.values) > 1:
+        # One number is another player in each instance, so that a mean over them says nothing.
+        counts = one.present.sum(axis=1)
+        body = _said(f"players of each instance: {counts.min():,} to {counts.max():,}")
+    else:
+        shown = None if one.present is None else np.flatnonzero(one.present.any(axis=0))
+        own = _data_of(one) if len(one.values) == 1 else None
+        half = _half_widths(one)
+        body = _ranked(one.values, half, one.feature_names, one.output_names, "player", shown, own)
+    facts = fact_rows({**one.provenance, **one.stats})
+    return html.card(headline(one), filter(None, lines), [body], MADE, facts)
+
+
+def interactions_html(one: Interacting, head: str) -> str:
+    """The sets of several players that count most; single players where there is no other."""
+    joined = np.array([m for m, S in enumerate(one.sets) if len(S) > 1], int)
+    names = [named(S) for S in one.set_names]
+    shown = joined if len(joined) else None
+    half = _half_widths(one)
+    body = _ranked(one.values, half, names, one.output_names, "players", shown)
+    facts = fact_rows({**one.provenance, **one.stats})
+    return html.card(head, filter(None, [sure_of(one), asked(one.provenance)]), [body], MADE, facts)
+
+
+def private_html(one: Private, lines: list[str]) -> str:
+    """Values with noise and intervals of the noise: what the copy holds, and no more."""
+    half = one.half_widths() if {"lattice", "scale"} <= set(one.mechanism) else None
+    body = _ranked(one.values, half, one.feature_names, one.output_names, "player")
+    facts = fact_rows({**one.mechanism, **one.provenance})
+    return html.card(lines[0], [line.strip() for line in lines[1:]], [body], MADE, facts)
+
+
+def _half_widths(one: Any) -> np.ndarray | None:
+    """[N, P] or [N, P, K] at 95 %; None where there are no errors, or none is known."""
+    bounds = getattr(one, "bounds", None)
+    if bounds is not None:
+        return np.broadcast_to(bounds.reshape(-1, *[1] * (one.values.ndim - 1)), one.values.shape)
+    return None if one.std_errors is None else one.half_widths(0.95)
+
+
+def _data_of(one: Explained) -> Callable[[int], str] | None:
+    """What the instance's own input of a player was, as text."""
+    try:
+        columns = one.player_data()
+    except InputError:  # of columns that do not fit the data; the values stand for themselves
+        return None
+    if all(column is None for column in columns):
+        return None
+
+    def own(j: int) -> str:
+        column = columns[j]
+        return "" if column is None else html.text(_plain(column[0]), html.INPUT)
+
+    return own
+
+
+def _plain(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
+
+
+def _said(line: str) -> str:
+    return f"<div>{html.text(line)}</div>"
+
+
+def _ranked(
+    values: np.ndarray,
+    half: np.ndarray | None,
+    names: Sequence[str],
+    outputs: Sequence[str] | None,
+    what: str,
+    among: np.ndarray | None = None,
+    own: Callable[[int], str] | None = None,
+) -> str:
+    """The table of the largest: of values [N, P] or [N, P, K], half-widths like them.
+
+    among: positions that may be shown, or None; own: of one instance, what a player's input was.
+    """
+    N = len(values)
+    told = finite_instances(values)
+    if not told.any():
+        return _said("no instances" if N == 0 else "no instance has finite values")
+    shown = values[told].mean(axis=0) if N == 1 else np.abs(values[told]).mean(axis=0)
+    error = None if half is None else _median(half[told])
+    size = np.abs(shown) if shown.ndim == 1 else np.abs(shown).mean(axis=1)
+    order = ranking(size)
+    order = order if among is None else order[np.isin(order, among)]
+    places, left = order[:TOP], len(order) - len(order[:TOP])
+    signed = N == 1 and shown.ndim == 1
+    drawn = shown if shown.ndim == 1 else size
+    sure = error if signed else None
+    number = "value" if N == 1 else "mean |value|"
+    heads = [what, "", *_columns(number, outputs)]
+    heads += ["input"] * (own is not None)
+    if error is not None:
+        heads.append("95 % interval" if signed else "± of one value (95 %)")
+    bars = _bars(drawn[places], None if sure is None else sure[places], signed)
+    rows = []
+    for j, drawing in zip(places, bars, strict=True):
+        numbers = np.atleast_1d(shown[j])[:OUTPUTS]
+        row = [html.text(names[j], html.NAME), drawing, *(f"{one:.4g}" for one in numbers)]
+        row += [] if own is None else [own(j)]
+        if error is not None:
+            row.append(_interval(shown[j], error[j], signed))
+        rows.append(row)
+    more = _said(f"and {left:,} more") if left else ""
+    K = 1 if shown.ndim == 1 else shown.shape[1]
+    more += _said(f"bars: the mean over {K:,} outputs") if K > 1 else ""
+    return html.table(heads, rows) + more
+
+
+def _median(half: np.ndarray) -> np.ndarray:
+    """Over the instances; NaN where no error is known of any."""
+    known = np.where(np.isfinite(half), half, np.nan)
+    lacking = np.isnan(known).all(axis=0)
+    return np.where(lacking, np.nan, np.nanmedian(np.where(lacking, 0.0, known), axis=0))
+
+
+def _columns(number: str, outputs: Sequence[str] | None) -> list[str]:
+    if outputs is None:
+        return [number]
+    more = f" (and {len(outputs) - OUTPUTS:,} more outputs)" if len(outputs) > OUTPUTS else ""
+    found = [f"{number} of {html.cut(one, 16)}" for one in outputs[:OUTPUTS]]
+    return [*found[:-1], found[-1] + more]
+
+
+def _interval(value: Any, error: Any, signed: bool) -> str:
+    if signed:
+        if np.isnan(error):
+            return "unknown"
+        return f"{value - error:.4g} to {value + error:.4g}" if error else "exact"
+    worst = float(np.max(error))  # of several outputs the widest; NaN stays NaN
+    return "unknown" if np.isnan(worst) else f"{worst:.2g}"
+
+
+def _bars(values: np.ndarray, half: np.ndarray | None, signed: bool) -> Iterator[str]:
+    """One bar each on one axis, which holds 0, all values and all known intervals.
+
+    Coloured by the sign; where they are sizes, grey.
+    """
+    wide = np.zeros(len(values)) if half is None else np.nan_to_num(half, posinf=0.0)
+    low = min(0.0, float((values - wide).min(initial=0.0)))
+    high = max(0.0, float((values + wide).max(initial=0.0)))
+    span = (high - low) or 1.0
+    zero = -low / span
+    for value, error in zip(values, wide, strict=True):
+        end = (value - low) / span
+        colour = (html.UP if value > 0 else html.DOWN) if signed else html.GREY
+        ends = ((value - error - low) / span, (value + error - low) / span) if error else None
+        yield html.bar([(zero, end, colour)], zero, ends)
