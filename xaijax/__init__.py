@@ -14,6 +14,7 @@ Reading order:
     cli           the command `xaijax`
     demo/         `xaijax demo`: from data to pictures in some seconds
     datasets/     real tables for tests, notebooks and bench
+    commands/     `xaijax explain` and its kin: rows of files, without Python
     sweeps/       many rows part by part, interrupted and resumed, on many machines
     federated/    Shapley values between parties that keep their columns to themselves
     certainty/    how sure an explanation is: judged, compared

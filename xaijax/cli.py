@@ -12,12 +12,12 @@ from xaijax.commands.anchors import add_anchors
 from xaijax.commands.collinear import add_aec
 from xaijax.commands.doctor import add_doctor
 from xaijax.commands.explain import add_explain
-from xaijax.commands.options import command_of
 from xaijax.commands.page import add_report
+from xaijax.commands.sweep import add_command
+from xaijax.core.command_line import command_of
 from xaijax.core.errors import SweepIncompleteError, XaiError
 from xaijax.core.version import __version__
 from xaijax.federated.command_line.commands import add_commands
-from xaijax.sweeps.command import add_command
 
 
 def main(argv: Sequence[str] | None = None) -> int:

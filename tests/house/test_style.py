@@ -18,7 +18,7 @@ PRINTERS = (
     "xaijax.cli",
     "xaijax.demo",
     "xaijax.federated.command_line.commands",
-    "xaijax.sweeps.command",
+    "xaijax.commands",
     "xaijax.__main__",
 )  # they talk to a person
 

@@ -6,7 +6,8 @@ import argparse
 from typing import Any
 
 from xaijax.commands.files import rows_of_file
-from xaijax.commands.options import add_model, command_of, model_and_rows
+from xaijax.commands.options import add_model, model_and_rows
+from xaijax.core.command_line import command_of
 from xaijax.methods.anchors.explainer import AnchorExplainer
 
 ABOUT = "find for each row of a file the rule under which the prediction stays the same"

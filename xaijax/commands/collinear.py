@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from xaijax.commands.files import folder_of, rows_of_file
-from xaijax.commands.options import command_of
+from xaijax.core.command_line import command_of
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.methods.aec.aec import AEC

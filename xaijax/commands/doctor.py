@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xaijax.commands.options import command_of
+from xaijax.core.command_line import command_of
 from xaijax.core.errors import XaiError
 from xaijax.core.version import __version__
 from xaijax.methods.explainer.explainer import Explainer

@@ -9,7 +9,8 @@ from typing import Any
 
 from xaijax import plots
 from xaijax.commands.files import folder_of, rows_of_file
-from xaijax.commands.options import add_model, command_of, drawn, json_of, model_and_rows
+from xaijax.commands.options import add_model, drawn, json_of, model_and_rows
+from xaijax.core.command_line import command_of
 from xaijax.core.optional import require
 from xaijax.methods.explainer.explainer import ESTIMATORS, Explainer
 from xaijax.reports.report import report

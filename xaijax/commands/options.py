@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,26 +15,6 @@ from xaijax.commands.files import model_of, rows_of_file
 from xaijax.core.errors import InputError
 from xaijax.models import Model
 from xaijax.tables.rows import rows_of
-
-
-def command_of(
-    commands: Any,
-    name: str,
-    about: str,
-    example: str,
-    run: Callable[[argparse.Namespace], None] | None = None,
-) -> argparse.ArgumentParser:
-    """A command whose help ends with an example; run: None where it has actions of its own."""
-    command = commands.add_parser(
-        name,
-        help=about,
-        description=f"{about[0].upper()}{about[1:]}.",
-        epilog=f"example:\n{example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    if run is not None:
-        command.set_defaults(run=run)
-    return command
 
 
 def add_model(command: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from xaijax.commands.options import command_of
+from xaijax.core.command_line import command_of
 from xaijax.core.errors import InputError
 from xaijax.methods.loading import load
 from xaijax.reports.report import report

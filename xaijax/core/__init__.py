@@ -10,6 +10,7 @@ Reading order:
     typing              the types that public signatures name: rows, a model, a progress bar
     html                a result, a model or an explainer as a notebook shows it
     facts               the facts of a record as names and short texts
+    command_line        a command of `xaijax`, as argparse takes it
     forks               JAX in a forked process: refused in place of waiting for ever
     failpoint           where a test lets this process be killed
     sequences           bounds of a mean that hold at all looks at once

@@ -5,7 +5,6 @@ travel; the rows are read where they are explained; files, and not messages, say
 
 Reading order:
 
-    command     `xaijax sweep`
     operators   `batches`: an explainer for the batches of Spark, Ray Data, Dask, pandas, polars
     sweep       `sweep`: arguments, the question, parts that are missing, the driver
     driver      parts go out, receipts come back, what is lost goes out again

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from xaijax.commands.options import command_of
+from xaijax.core.command_line import command_of
 from xaijax.core.errors import InputError
 from xaijax.federated.command_line.configuration import (
     HOST_OPTIONS,
