@@ -1,5 +1,8 @@
 """HTML pages that tell what an explanation says and how it was made.
 
+page.html.j2 is what all pages share, page.css how they look, page.js what they do where scripts
+run; parts.html.j2 has a macro for each part of a page.
+
 Reading order:
 
     transparency   QII for one person, or for two compared, in plain words
@@ -10,7 +13,4 @@ Reading order:
     instances      the instances of a page one at a time
     about          the head of a page: model, date, background, and what a value means
     page           the templates beside these files, filled and written; tables, pictures
-
-page.html.j2 is what all pages share, page.css how they look, page.js what they do where scripts
-run; parts.html.j2 has a macro for each part of a page.
 """
