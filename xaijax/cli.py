@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 
 from xaijax import demo
+from xaijax.commands.anchors import add_anchors
+from xaijax.commands.collinear import add_aec
+from xaijax.commands.doctor import add_doctor
+from xaijax.commands.explain import add_explain
+from xaijax.commands.options import command_of
+from xaijax.commands.page import add_report
 from xaijax.core.errors import SweepIncompleteError, XaiError
 from xaijax.core.version import __version__
 from xaijax.federated.command_line.commands import add_commands
@@ -32,15 +39,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """Takes @FILE for the options that stand in the file, as they are typed; # begins a comment."""
+
+    def convert_arg_line_to_args(self, arg_line: str) -> list[str]:
+        return shlex.split(arg_line, comments=True)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="xaijax", description="Explain machine-learning models in large batches."
+    parser = _Parser(
+        prog="xaijax",
+        description="Explain machine-learning models in large batches.",
+        epilog="@FILE stands for the options in a file, as they are typed. `xaijax COMMAND --help` "
+        "ends with an example.",
+        fromfile_prefix_chars="@",
     )
     version = f"xaijax {__version__}"
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(dest="command", title="commands")
     about = "train a small network on census data and explain 1,000 rows exactly"
-    command = commands.add_parser("demo", help=about, description=f"{about.capitalize()}.")
+    command = command_of(commands, "demo", about, "    xaijax demo --rows 200 --out demo/", _demo)
     command.add_argument(
         "--out", default="xaijax-demo", metavar="DIR", help="folder to write (default: %(default)s)"
     )
@@ -58,9 +76,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         help="of the training and of the rows drawn (default: %(default)s)",
     )
-    command.set_defaults(run=_demo)
+    for add in (add_explain, add_anchors, add_aec, add_report):
+        add(commands)
     add_command(commands)
     add_commands(commands)
+    add_doctor(commands)
     return parser
 
 

@@ -40,7 +40,7 @@ PARTS = {
     ),
 }
 # And xaijax itself: layer 5, may import all.
-TOP = ("federated", "sweeps", "datasets", "cli", "demo", "__main__")
+TOP = ("federated", "sweeps", "datasets", "commands", "cli", "demo", "__main__")
 PARTS["top"] = Part(5, tuple(PARTS))
 
 # What `import xaijax` may load; everything else is imported on use.

@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import pkgutil
-import runpy
-import sys
 from typing import Any
 
+from xaijax.commands.files import named
 from xaijax.core.errors import InputError, InputTypeError, SweepIncompleteError
 from xaijax.sweeps.engines.choose import shard, slurm
 from xaijax.sweeps.run import open_run
@@ -94,19 +92,7 @@ def explainer_of(name: str) -> Any:
 
     Raises InputError where there is none.
     """
-    place, _, member = name.rpartition(":")
-    if not place:
-        raise InputError(f"EXPLAINER must be module:name or file.py:name, got {name!r}.")
-    try:
-        if place.endswith(".py"):
-            found = runpy.run_path(place)[member]
-        else:
-            if "" not in sys.path:
-                sys.path.insert(0, "")
-            found = pkgutil.resolve_name(name)
-    except (ImportError, AttributeError, KeyError, FileNotFoundError, ValueError) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise InputError(f"EXPLAINER: {name!r} is not there: {told}.") from error
+    found = named(name, "EXPLAINER")
     plain = callable(found) and hasattr(found, "__code__")
     return found() if plain else found
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from xaijax.commands.options import command_of
 from xaijax.core.errors import InputError
 from xaijax.federated.command_line.configuration import (
     HOST_OPTIONS,
@@ -34,7 +35,7 @@ Run = Callable[[argparse.Namespace], None]
 def add_commands(commands: Any) -> None:
     """Put the three commands under `xaijax`; each sets `run`, which takes the parsed arguments."""
     about = "answer as a guest, with one's own rows and part of a model"
-    guest = commands.add_parser("guest", help=about, description=f"{about.capitalize()}.")
+    guest = command_of(commands, "guest", about, "    xaijax guest serve --config guest.toml")
     actions = guest.add_subparsers(dest="action", required=True, title="actions")
     _config(actions, "serve", "listen for hosts until interrupted", serve_guest)
     _config(actions, "audit", "check the log's chain; print its length and head", check_audit)
@@ -43,7 +44,8 @@ def add_commands(commands: Any) -> None:
     secret.set_defaults(run=make_secret)
 
     about = "explain as a host, with guests in other processes"
-    host = commands.add_parser("host", help=about, description=f"{about.capitalize()}.")
+    example = "    xaijax host explain --config host.toml --rows people.csv --out explanation.npz"
+    host = command_of(commands, "host", about, example)
     actions = host.add_subparsers(dest="action", required=True, title="actions")
     explain = _config(actions, "explain", "explain rows and write the values", explain_rows)
     explain.add_argument("--rows", required=True, metavar="CSV", help="the host's columns")
@@ -54,7 +56,9 @@ def add_commands(commands: Any) -> None:
     align.add_argument("--out", required=True, metavar="FILE", help="one identifier a line")
 
     about = "run a joint model for parties that trust this process"
-    arbiter = commands.add_parser("arbiter", help=about, description=f"{about.capitalize()}.")
+    arbiter = command_of(
+        commands, "arbiter", about, "    xaijax arbiter serve --config arbiter.toml"
+    )
     actions = arbiter.add_subparsers(dest="action", required=True, title="actions")
     _config(actions, "serve", "listen for hosts until interrupted", serve_arbiter)
 

@@ -1,0 +1,224 @@
+"""`xaijax explain`, `anchors`, `aec`, `report` and `doctor`, asked in this process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import xaijax as xj
+from xaijax.cli import main
+from xaijax.commands import doctor
+from xaijax.commands.options import drawn
+
+pandas = pytest.importorskip("pandas", reason="needs the extra [data]")
+pytest.importorskip("matplotlib", reason="needs the extra [plots]")
+
+MODELS = """
+import xaijax as xj
+
+def product(X):
+    return X[:, 0] * X[:, 1] + X[:, 2]
+
+made = xj.as_model(product, feature_names=["age", "income", "debt"])
+number = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch) -> Path:
+    """A table, a fitted classifier, and functions, in the folder that is worked in."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame(rng.integers(0, 4, (40, 3)), columns=["age", "income", "debt"])
+    classifier = LogisticRegression().fit(table, np.where(table.age > table.debt, "yes", "no"))
+    joblib.dump(classifier, "model.joblib")
+    table["repaid"] = classifier.predict(table[["age", "income", "debt"]])
+    table.to_csv("loans.csv", index=False)
+    np.save("rows.npy", table[["age", "income", "debt"]].to_numpy(np.float64))
+    Path("models.py").write_text(MODELS)
+    return tmp_path
+
+
+def explained(*more: str) -> int:
+    return main(["explain", "--out", "run", *more])
+
+
+def test_explain_a_fitted_model(folder, capsys) -> None:
+    given = ["--model", "model.joblib", "--data", "loans.csv", "--drop", "repaid"]
+    assert explained(*given, "--output", "yes", "--rows", "5", "--background-rows", "7") == 0
+    told = capsys.readouterr()
+    assert "runs whatever code stands in it" in told.err
+    names = ["explanation.npz", "values.csv", "beeswarm.png", "bar.png", "report.html"]
+    assert {path.name for path in Path("run").iterdir()} == set(names)
+    assert all(str(Path("run") / name) in told.out for name in names)
+
+    table = pandas.read_csv("loans.csv").drop(columns="repaid")
+    model = xj.as_model(joblib.load("model.joblib"), output="yes")
+    wanted = xj.Explainer(model, drawn(table, 7, 0))(table[:5], progress=False)
+    np.testing.assert_array_equal(xj.load("run/explanation.npz").values, wanted.values)
+    values = pandas.read_csv("run/values.csv", index_col=0)
+    np.testing.assert_allclose(values[["age", "income", "debt"]], wanted.values, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["models.py:product", "models:made"])
+def test_explain_a_function_with_options_in_a_file(name, folder) -> None:
+    Path("job.txt").write_text(
+        f"# what is asked\n--model {name} --data rows.npy\n--no-page\n--index 'banzhaf'\n"
+    )
+    assert main(["explain", "@job.txt", "--out", "run", "--players", '{"both": [0, 1]}']) == 0
+    found = xj.load("run/explanation.npz")
+    assert found.kind == "banzhaf" and found.shape == (40, 2)
+    assert {path.name for path in Path("run").iterdir()} == {"explanation.npz", "values.csv"}
+
+
+def test_the_background_is_a_part_that_the_seed_draws(folder) -> None:
+    rows = np.arange(30.0).reshape(10, 3)
+    np.testing.assert_array_equal(drawn(rows, 4, 1), drawn(rows, 4, 1))
+    assert len(drawn(rows, 4, 1)) == 4 and len(drawn(rows, 99, 1)) == 10
+    assert not np.array_equal(drawn(rows, 4, 1), drawn(rows, 4, 2))
+
+
+def test_another_file_as_background_may_lack_what_is_dropped(folder) -> None:
+    table = pandas.read_csv("loans.csv")
+    table.drop(columns="repaid")[:6].to_csv("background.csv", index=False)
+    given = ["--model", "model.joblib", "--data", "loans.csv", "--drop", "repaid", "--no-page"]
+    assert explained(*given, "--background", "background.csv") == 0
+    assert xj.load("run/explanation.npz").provenance["background_rows"] == 6
+
+
+@pytest.mark.slow
+def test_report_of_what_was_saved(folder, capsys) -> None:
+    assert explained("--model", "models:made", "--data", "rows.npy", "--no-page") == 0
+    assert main(["report", "run/explanation.npz", "--out", "page.html"]) == 0
+    assert "page.html" in capsys.readouterr().out
+    assert "Shapley" in Path("page.html").read_text("utf-8")
+    explainer = xj.Explainer(xj.as_model(lambda X: X[:, 0]), np.zeros((1, 3)))
+    xj.sweep(explainer, np.load("rows.npy"), "swept", rows_per_part=20, progress=False)
+    assert main(["report", "swept"]) == 0 and Path("report.html").is_file()
+
+
+@pytest.mark.slow
+def test_anchors(folder, capsys) -> None:
+    given = ["--model", "model.joblib", "--data", "loans.csv", "--drop", "repaid", "--rows", "12"]
+    assert main(["anchors", *given, "--target", "repaid", "--out", "rules.json"]) == 0
+    told = capsys.readouterr().out
+    rules = xj.Rules.load("rules.json")
+    assert len(rules) == 12 and str(rules[0]) in told and "and 2 more" in told
+    assert "THEN PREDICT repaid" in told
+
+
+def test_aec(folder, capsys) -> None:
+    given = ["--data", "loans.csv", "--target", "repaid", "--bootstrap", "20"]
+    assert main(["aec", *given, "--out", "run"]) == 0
+    found = xj.load("run/explanation.npz")
+    table = pandas.read_csv("loans.csv")
+    wanted = xj.AEC(bootstrap=20).fit(table.drop(columns="repaid"), table.repaid)
+    np.testing.assert_array_equal(found.values, wanted.explanation_.values)
+    assert Path("run/effects.csv").is_file() and "age" in capsys.readouterr().out
+
+
+WRONG = {
+    "no such model": (["--model", "nowhere.joblib", "--data", "rows.npy"], "--model: there is no"),
+    "no module": (["--model", "product", "--data", "rows.npy"], "--model must be module:name"),
+    "no member": (["--model", "models:none", "--data", "rows.npy"], "'models:none' is not there"),
+    "no function": (["--model", "models:number", "--data", "rows.npy"], "int"),
+    "no rows": (["--model", "models:made", "--data", "none.csv"], "--data: there is no file"),
+    "a format": (["--model", "models:made", "--data", "rows.xlsx"], "ends in none of .csv"),
+    "drop": (
+        ["--model", "model.joblib", "--data", "loans.csv", "--drop", "rent"],
+        "--drop: loans.csv has no column 'rent'",
+    ),
+    "drop of an array": (
+        ["--model", "models:made", "--data", "rows.npy", "--drop", "age"],
+        "whose columns have no names",
+    ),
+    "no JSON": (
+        ["--model", "models:made", "--data", "rows.npy", "--players", "{age}"],
+        "--players must be JSON",
+    ),
+    "few rows": (["--model", "models:made", "--data", "rows.npy", "--rows", "0"], "--rows must be"),
+    "few background rows": (
+        ["--model", "models:made", "--data", "rows.npy", "--background-rows", "0"],
+        "--background-rows must be 1",
+    ),
+    "an output of what is a Model": (
+        ["--model", "models:made", "--data", "rows.npy", "--output", "yes"],
+        "--output: models:made is a Model already",
+    ),
+    "a text column": (["--model", "models:product", "--data", "loans.csv"], "repaid"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_one_line_and_status_1(name, folder, capsys) -> None:
+    arguments, told = WRONG[name]
+    assert explained(*arguments) == 1
+    printed = capsys.readouterr()
+    assert printed.err.startswith("xaijax: error: ") and printed.err.count("\n") == 1
+    assert told in printed.err and not printed.out
+    assert not Path("run").exists() or not list(Path("run").iterdir())
+
+
+def test_a_missing_target_is_told(folder, capsys) -> None:
+    assert main(["aec", "--data", "loans.csv", "--target", "rent", "--out", "run"]) == 1
+    assert "--target: loans.csv has no 'rent'" in capsys.readouterr().err
+
+
+def test_options_that_are_not_known_are_status_2(folder, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        explained("--model", "models:made", "--data", "rows.npy", "--budgets", "3")
+    assert ended.value.code == 2 and "--budgets" in capsys.readouterr().err
+
+
+def test_pages_need_their_extra_before_the_work(folder, monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert explained("--model", "models:made", "--data", "rows.npy") == 1
+    assert 'pip install "xaijax[plots]"' in capsys.readouterr().err
+    assert not Path("run").exists()
+
+
+def test_doctor(capsys, monkeypatch) -> None:
+    monkeypatch.setattr(doctor, "EXTRAS", {"plots": ("matplotlib",), "odd": ("no-such-library",)})
+    assert main(["doctor"]) == 0
+    told = capsys.readouterr().out
+    assert f"xaijax       {xj.__version__}" in told and "not installed: no-such-library" in told
+    assert "jax " in told and "are right" in told
+
+
+def test_doctor_tells_values_that_are_wrong(capsys, monkeypatch) -> None:
+    class Wrong(doctor.Explainer):
+        def __call__(self, *given, **options):
+            found = super().__call__(*given, **options)
+            return xj.Explanation(2 * found.values, found.base_values)
+
+    monkeypatch.setattr(doctor, "Explainer", Wrong)
+    assert main(["doctor"]) == 1
+    assert "Do not trust this installation" in capsys.readouterr().err
+
+
+COMMANDS = "demo explain anchors aec report sweep doctor guest host arbiter".split()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_ends_with_an_example(command, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    assert f"xaijax {command}" in told.partition("\n\n")[2]  # and not only where usage is told
+
+
+@pytest.mark.slow
+def test_the_command_as_it_is_typed(folder) -> None:
+    given = ["--model", "models:made", "--data", "rows.npy", "--out", "run", "--no-page"]
+    done = subprocess.run(
+        [sys.executable, "-m", "xaijax", "explain", *given], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path("run/values.csv").is_file()

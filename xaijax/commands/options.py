@@ -1,0 +1,94 @@
+"""The options that several commands share, and what they ask for.
+
+Letters: N rows to explain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xaijax.commands.files import model_of, rows_of_file
+from xaijax.core.errors import InputError
+from xaijax.models import Model
+from xaijax.tables.rows import rows_of
+
+
+def command_of(
+    commands: Any,
+    name: str,
+    about: str,
+    example: str,
+    run: Callable[[argparse.Namespace], None] | None = None,
+) -> argparse.ArgumentParser:
+    """A command whose help ends with an example; run: None where it has actions of its own."""
+    command = commands.add_parser(
+        name,
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}.",
+        epilog=f"example:\n{example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if run is not None:
+        command.set_defaults(run=run)
+    return command
+
+
+def add_model(command: argparse.ArgumentParser) -> None:
+    """--model, --output and --data, which every question to a model has."""
+    command.add_argument(
+        "--model",
+        required=True,
+        metavar="MODEL",
+        help="module:name, file.py:name, a .joblib file (whose code is run) or a .onnx file",
+    )
+    command.add_argument("--output", metavar="NAME", help="one output: a class, or its position")
+    command.add_argument(
+        "--data", required=True, metavar="FILE", help="rows to explain: .csv, .parquet or .npy"
+    )
+    command.add_argument("--rows", type=int, metavar="N", help="only the first N of them")
+    command.add_argument(
+        "--drop",
+        action="append",
+        metavar="COLUMN",
+        help="a column of the files that the model does not take; may be said again",
+    )
+    command.add_argument("--seed", type=int, default=0, metavar="S", help="(default: 0)")
+
+
+def model_and_rows(arguments: argparse.Namespace) -> tuple[Model, Any]:
+    """(the model, rows [N, F]); raises InputError."""
+    rows = rows_of_file(arguments.data, "--data", arguments.drop)
+    if arguments.rows is not None:
+        if arguments.rows < 1:
+            raise InputError(f"--rows must be 1 or more, got {arguments.rows}.")
+        rows = rows_of(rows).take(slice(arguments.rows))
+    return model_of(arguments.model, output=_output(arguments.output)), rows
+
+
+def drawn(rows: Any, count: int, seed: int) -> Any:
+    """At most `count` of the rows, each once, drawn by the seed."""
+    if count < 1:
+        raise InputError(f"--background-rows must be 1 or more, got {count}.")
+    held = rows_of(rows)
+    places = np.random.default_rng(seed).choice(len(held), min(count, len(held)), replace=False)
+    return held.take(np.sort(places))
+
+
+def json_of(text: str | None, option: str) -> Any:
+    """What a JSON text says; None of None. Raises InputError."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{option} must be JSON, got {text!r}: {error}.") from None
+
+
+def _output(text: str | None) -> int | str | None:
+    """A position where the text is a whole number: names of outputs that are numbers are rare."""
+    return int(text) if text is not None and text.lstrip("-").isdigit() else text
