@@ -12,7 +12,6 @@ Reading order:
 
     __main__      `python -m xaijax`
     cli           the command `xaijax`
-    commands/     what `xaijax` does with rows of files: explain, anchors, aec, report, doctor
     demo/         `xaijax demo`: from data to pictures in some seconds
     datasets/     real tables for tests, notebooks and bench
     sweeps/       many rows part by part, interrupted and resumed, on many machines
