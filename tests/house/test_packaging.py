@@ -16,6 +16,8 @@ NAMED = {
     "xaijax/py.typed",
     "xaijax_kernels/py.typed",
     "xaijax/reports/report.html.j2",
+    "xaijax/reports/page.css",
+    "xaijax/reports/page.js",
 }
 
 

@@ -136,3 +136,15 @@ def test_an_instance_is_chosen(pages, browser):
     each.nth(3).locator("summary").click()
     assert each.nth(3).locator("table").is_visible() and not said
     page.context.close()
+
+
+def test_paper_is_white_and_shows_whole_tables(pages, browser):
+    page, *_ = opened(browser, pages / "report.html", color_scheme="dark")
+    told = "[getComputedStyle(document.body).backgroundColor, box.scrollHeight - box.clientHeight]"
+    measure = f"() => {{ const box = document.querySelector('.box'); return {told} }}"
+    colour, hidden = page.evaluate(measure)
+    assert colour == "rgb(21, 24, 27)" and hidden > 0
+    page.emulate_media(media="print")
+    assert page.evaluate(measure) == ["rgb(255, 255, 255)", 0]
+    assert not page.get_by_label("Search").is_visible()
+    page.context.close()

@@ -200,7 +200,7 @@ def _content(
         f"{checks.count(len(shapley), 'instance')}, {how_sure(shapley)}.",
         "picture": _heatmap(effects),
         "about": about(shapley, model),
-        "lists": page.table("The two lists", heads, lines, foot),
+        "lists": page.table("The two lists", heads, lines, foot, kind=""),
         "agreement": f"The lists agree in {same} of {len(first)} positions. They answer different "
         "questions: the one is of the columns and a target, the other of a model's answers.",
         "movement": MOVEMENT,

@@ -74,7 +74,7 @@ def meaning(kind: str, facts: Mapping[str, Any]) -> str:
     adds = f"what the player adds to {what}, on top of other players"
     if index.average:
         adds += f", averaged over {index.average.replace('inputs', 'players')}"
-    if index.name == "amortized":
+    if facts.get("method") == "AmortizedExplainer":
         adds = f"what a network predicts of the Shapley value, a share of {what}"
     if index.efficient:
         adds += ". The base value and all values add up to it"
