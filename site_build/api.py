@@ -45,7 +45,7 @@ def _entry(name: str, users: dict[Path, set[str]]) -> str:
     # mkdocstrings writes the heading, `xj.NAME`, and the text.
     entry = f"::: {address(name)}\n    options:\n      heading: xj.{name}"
     links = [f"[{title(one)}](../examples/{one.stem}.md)" for one in users if name in users[one]]
-    return entry + ("\n\n**Examples:** " + "; ".join(links) + "." if links else "")
+    return entry + ("\n\n**Used in:** " + "; ".join(links) + "." if links else "")
 
 
 def _index(by_page: dict[str, list[str]]) -> str:

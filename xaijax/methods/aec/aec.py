@@ -187,7 +187,7 @@ class AEC(BaseEstimator):
         Args:
             chunks: gives tuples (X, y) or (X, y, sample_weight), with X [R, F] always an array or
                 always a frame, of the same columns each time. It must be iterable several times: a
-                list, an object whose __iter__ starts anew, or a function that returns a new
+                list, an object whose `__iter__` starts anew, or a function that returns a new
                 iterator.
 
         Returns:
