@@ -18,12 +18,16 @@ EVERY = {  # of them, however small and quick to compile
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-mpl reads its option
 def pytest_configure(config: pytest.Config) -> None:
     """A store of compiled programs for the run, so that what many tests need is compiled once.
 
     One for each worker of xdist: two that write one file at a time would read half of it. By the
-    environment, which the processes that tests start inherit.
+    environment, which the processes that tests start inherit. Tests that have a reference image are
+    compared with it; without this, they would only be drawn.
     """
+    if config.pluginmanager.hasplugin("pytest_mpl"):
+        config.option.mpl = True
     given = os.environ.get(PROGRAMS)
     if given is not None and not hasattr(config, "workerinput"):
         return

@@ -62,12 +62,12 @@ def correlation(explanation: Explanation, ax: Axes | None = None, colorbar: bool
             "a fitted xaijax.AEC."
         )
     F = len(names)
-    axes = style.new_axes(ax, min(F, NAMED) + 3, width=3.0 + 0.36 * min(F, NAMED))
+    places = range(0, F, named_each(F))
+    shown = shorten([names[j] for j in places])
+    axes = style.matrix_axes(ax, shown, min(F, NAMED))
     scale = style.scale(style.DOWN, "#ffffff", style.UP)
     # Smoothing would blend small cells: of 1,000 columns, nearly three times the bytes for no more.
     image = axes.imshow(matrix, cmap=scale, vmin=-1, vmax=1, interpolation="nearest")
-    places = range(0, F, named_each(F))
-    shown = shorten([names[j] for j in places])
     axes.set_xticks(places, shown, rotation=90, parse_math=False, fontsize=8.5)
     axes.set_yticks(places, shown, parse_math=False, fontsize=8.5)
     axes.tick_params(length=0, colors=style.ink())

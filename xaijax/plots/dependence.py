@@ -82,7 +82,7 @@ def dependence(
     scale = style.scale(*style.LOW_TO_HIGH)
     dots = axes.scatter(x, matrix[:, own, own], c=colour, cmap=scale, s=16, linewidths=0)
     style.colour_bar(axes, dots, partner_name)
-    style.plain(axes, name, f"{name} alone, by the {name_of(found)} index")
+    style.plain(axes, name, f"{name_of(found)} of the player alone")
     picture_title(axes, found)
     return axes
 

@@ -63,14 +63,14 @@ def interactions(
     shown = np.sort(np.argsort(-off.sum(axis=1), kind="stable")[:max_display])
     matrix = matrix[np.ix_(shown, shown)]
     n = len(shown)
-    axes = style.new_axes(ax, n + 2, width=3.4 + 0.42 * n)
+    names = shorten([found.feature_names[p] for p in shown])
+    axes = style.matrix_axes(ax, names, n)
     ends = [style.DOWN, "#ffffff", style.UP] if one else ["#ffffff", style.UP]
     scale = style.scale(*ends)
     most = np.abs(matrix).max() or 1.0
     image = axes.imshow(
         matrix, cmap=scale, vmin=-most if one else 0, vmax=most, interpolation="nearest"
     )
-    names = shorten([found.feature_names[p] for p in shown])
     axes.set_xticks(range(n), names, rotation=90, parse_math=False, fontsize=8.5)
     axes.set_yticks(range(n), names, parse_math=False, fontsize=8.5)
     axes.tick_params(length=0, colors=style.ink())

@@ -62,7 +62,9 @@ def network(
     order = np.argsort(-np.abs(off).sum(axis=1), kind="stable")[:max_display]
     shown = np.sort(order)
     n, most = len(shown), np.abs(off).max() or 1.0
-    axes = style.new_axes(ax, 12, width=6.0)
+    names = shorten([found.feature_names[p] for p in shown])
+    longest = max(map(len, names)) * 0.9 * style.NAME_INCHES
+    axes = style.new_axes(ax, 0, width=4.2 + 2 * longest, height=5.3)
     angle = np.pi / 2 - 2 * np.pi * np.arange(n) / n
     x, y = np.cos(angle), np.sin(angle)
     for a in range(n):
@@ -78,7 +80,6 @@ def network(
     sizes = 40 + LARGEST * np.abs(alone[shown]) / largest
     colours = [style.UP if alone[p] > 0 else style.DOWN for p in shown]
     axes.scatter(x, y, s=sizes, c=colours, edgecolors=style.ground(), linewidths=1.2, zorder=3)
-    names = shorten([found.feature_names[p] for p in shown])
     for a in range(n):
         side = "left" if x[a] > 0.15 else "right" if x[a] < -0.15 else "center"
         height = "center" if side != "center" else "bottom" if y[a] > 0 else "top"
@@ -88,7 +89,8 @@ def network(
             textcoords="offset points", ha=side, va=height, fontsize=9, color=style.ink(),
             parse_math=False,
         )  # fmt: skip
-    axes.set_xlim(-1.75, 1.75)
+    reach = 1.3 * (2.1 + longest) / 2.1  # where a radius is 1.6 inches, and names stand beside it
+    axes.set_xlim(-reach, reach)
     axes.set_ylim(-1.55, 1.45)
     axes.set_aspect("equal")
     axes.set_axis_off()

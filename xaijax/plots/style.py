@@ -23,7 +23,8 @@ from xaijax.plots.colours import on as on
 from xaijax.plots.colours import scale as scale
 from xaijax.plots.names import NAME_LIMIT, shorten
 from xaijax.plots.names import elide as elide
-from xaijax.plots.titles import LABEL_INCHES, NAME_INCHES, TITLE_INCHES, room
+from xaijax.plots.titles import LABEL_INCHES, TITLE_INCHES, room
+from xaijax.plots.titles import NAME_INCHES as NAME_INCHES
 from xaijax.plots.titles import output_of_each as output_of_each
 from xaijax.plots.titles import title_of as title_of
 from xaijax.plots.titles import title_of_one as title_of_one
@@ -127,6 +128,13 @@ def new_axes(ax: Any, rows: float, width: float = 7.2, height: float | None = No
     if not isinstance(ax, axes_type):
         raise InputTypeError(f"ax: got {type(ax).__name__}; pass a matplotlib Axes or None.")
     return ax
+
+
+def matrix_axes(ax: Any, names: list[str], cells: int) -> Axes:
+    """The same for cells x cells squares between these names, on the left and below."""
+    side = max(0.36 * cells, 2.4)  # inches; a few cells have room for numbers
+    beside = 0.9 * NAME_INCHES * max(map(len, names)) + 0.3
+    return new_axes(ax, 0, width=side + beside + 1.0, height=side + beside + 0.2)
 
 
 def figure_size(rows: float, width: float = 7.2) -> tuple[float, float]:
