@@ -3,7 +3,8 @@
 Each measures how membership in a group goes with an outcome, both bool [N]. None of them asks what
 a model uses. The outcome is the true label, or the decision of a classifier
 (`model.labels(X) == positive`). Table II of the QII paper sets such measures beside the average
-QII; its numbers are those of the true labels.
+QII. Its MI, Jaccard and corr are those of the true labels, for men; its MI is divided by the root
+of both entropies, which `mutual_information` is not; its disp is that of the decisions.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ def matching(members: ArrayLike, outcomes: ArrayLike) -> float:
         >>> xj.observational.matching(members, outcomes)
         0.75
 
-    Table II of the QII paper calls this the Jaccard index (0.50 for Adult): scikit-learn's former
-    `jaccard_similarity_score` (removed in 0.23) computed simple matching for such labels.
+    Table II of the QII paper calls this the Jaccard index (0.50 for men in Adult): scikit-learn's
+    former `jaccard_similarity_score` (removed in 0.23) computed simple matching for such labels.
 
     References:
         Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE
