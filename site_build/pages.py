@@ -12,9 +12,15 @@ from pathlib import Path
 
 from site_build import api, gallery, notebooks
 
-COPIED = ("*.md", "LICENSE", "docs/**/*.md", "docs/pictures/*", "bench/*.md")
+COPIED = (
+    *("*.md", "*.cff", "LICENSE", "docs/**/*.md", "docs/pictures/*", "docs/reproduction/*.py"),
+    *("bench/*.md", "bench/baselines/*.py"),
+)
 # What has become a page: its link ends in .md.
-MOVED = re.compile(r"(\]\((?:\.\./|notebooks/|examples/|[\w-]+/)*[\w-]+)\.(?:ipynb|py)(?=[#)])")
+MOVED = re.compile(
+    r"(\]\((?:(?:\.\./|[\w-]+/)*[\w-]+(?=\.ipynb)|(?:\.\./)*examples/[\w-]+(?=\.py)))"
+    r"\.(?:ipynb|py)(?=[#)])"
+)
 ITEM = re.compile(r" *([-*]|\d+\.) ")
 
 
