@@ -16,7 +16,7 @@ from xaijax import plots
 matplotlib = pytest.importorskip("matplotlib", reason="needs the extra [plots]")
 pytest.importorskip("pytest_mpl", reason="needs pytest-mpl, of the extra [dev]")
 
-# Another release sets texts otherwise, which moves all else: measured with other hinting, 35 and more.
+# Another release may set texts otherwise, which moves all else: with other hinting by 35 and more.
 MADE_BY = "3.11"
 if not matplotlib.__version__.startswith(MADE_BY + "."):
     pytest.skip(f"the images are of matplotlib {MADE_BY}", allow_module_level=True)
