@@ -73,8 +73,8 @@ def test_every_row_of_two_people_has_its_own_name(P):
 
 
 def test_a_long_title_has_two_lines_within_the_picture():
-    one = xj.Explanation(np.ones((1, 3)), np.zeros(1), instance_names=("word " * 60,))
-    ax = xj.plots.waterfall(one)
+    named = {"instance_names": ("word " * 60,), "provenance": {"selected_output": "class " * 60}}
+    ax = xj.plots.waterfall(xj.Explanation(np.ones((1, 3)), np.zeros(1), **named))
     ax.figure.canvas.draw()
     title = ax.get_title(loc="left")
     assert title.count("\n") == 1 and title.startswith("instance: word")
