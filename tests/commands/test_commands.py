@@ -57,6 +57,7 @@ def test_explain_a_fitted_model(folder, capsys) -> None:
     names = ["explanation.npz", "values.csv", "beeswarm.png", "bar.png", "report.html"]
     assert {path.name for path in Path("run").iterdir()} == set(names)
     assert all(str(Path("run") / name) in told.out for name in names)
+    assert "model.joblib" in Path("run/report.html").read_text("utf-8")
 
     table = pandas.read_csv("loans.csv").drop(columns="repaid")
     model = xj.as_model(joblib.load("model.joblib"), output="yes")

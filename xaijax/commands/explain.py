@@ -73,7 +73,8 @@ def run(arguments: argparse.Namespace) -> None:
     )
     explanation = explainer(X, top=arguments.top)
     print(explanation)
-    print("\n".join(["", "Written", *map(str, _written(explanation, folder, arguments.no_page))]))
+    page = None if arguments.no_page else arguments.model
+    print("\n".join(["", "Written", *map(str, _written(explanation, folder, page))]))
 
 
 def _dropped(arguments: argparse.Namespace) -> list[str] | None:
@@ -84,24 +85,23 @@ def _dropped(arguments: argparse.Namespace) -> list[str] | None:
     return [name for name in arguments.drop if name in getattr(own, "columns", ())]
 
 
-def _written(explanation: Explanation, folder: Path, no_page: bool) -> list[Path]:
+def _written(explanation: Explanation, folder: Path, model: str | None) -> list[Path]:
+    """The files; model: the page's name for it, None: no pictures and no page."""
     found = [folder / "explanation.npz", folder / "values.csv"]
     explanation.save(found[0])
     explanation.to_dataframe().to_csv(found[1])
-    if no_page:
+    if model is None:
         return found
     last = None if explanation.output_names is None else explanation.output_names[-1]
     return [
         *found,
-        _picture(folder / "beeswarm.png", plots.beeswarm, explanation, output=last),
-        _picture(folder / "bar.png", plots.bar, explanation),
-        report(explanation, folder / "report.html"),
+        picture(folder / "beeswarm.png", plots.beeswarm, explanation, output=last),
+        picture(folder / "bar.png", plots.bar, explanation),
+        report(explanation, folder / "report.html", model=model),
     ]
 
 
-def _picture(
-    path: Path, draw: Callable[..., Any], explanation: Explanation, **options: Any
-) -> Path:
+def picture(path: Path, draw: Callable[..., Any], explanation: Explanation, **options: Any) -> Path:
     figure = require("matplotlib.figure", "xaijax[plots]").Figure(
         figsize=(8, 5.2), layout="constrained"
     )

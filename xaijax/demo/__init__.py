@@ -15,21 +15,21 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xaijax import plots
+from xaijax.commands.explain import picture
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.datasets import MissingExtraError
 from xaijax.demo.data import demo_data
 from xaijax.demo.network import logit, probability, train
-from xaijax.demo.text import Figures, results, what_runs
+from xaijax.demo.text import Figures, model_name, results, what_runs
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.models import as_model
 from xaijax.reports.report import report
@@ -78,7 +78,7 @@ def run(out: str | os.PathLike[str], *, rows: int = 1000, seed: int = 0) -> Expl
         },
     )
 
-    written = _write(explanation, folder)
+    written = _write(explanation, folder, model_name(data))
     figures = Figures(
         train_seconds=train_seconds,
         accuracy=float((answers == data.y_test).mean()),
@@ -115,22 +115,13 @@ def _require_extras() -> None:
             raise MissingExtraError(f"The demo cannot run: {error}") from error
 
 
-def _write(explanation: Explanation, folder: Path) -> list[Path]:
+def _write(explanation: Explanation, folder: Path, model: str) -> list[Path]:
     file = folder / "explanation.npz"
     explanation.save(file)
+    every = {"max_display": explanation.shape[1]}
     pictures = [
-        _picture(folder / "beeswarm.png", plots.beeswarm, explanation),
-        _picture(folder / "bar.png", plots.bar, explanation),
-        _picture(folder / "waterfall.png", plots.waterfall, explanation[0]),
+        picture(folder / "beeswarm.png", plots.beeswarm, explanation, **every),
+        picture(folder / "bar.png", plots.bar, explanation, **every),
+        picture(folder / "waterfall.png", plots.waterfall, explanation[0], **every),
     ]
-    return [file, *pictures, report(explanation, folder / "report.html")]
-
-
-def _picture(path: Path, draw: Callable[..., Any], explanation: Explanation) -> Path:
-    # A figure of its own: pyplot would want a display, and would keep the figure.
-    figure = require("matplotlib.figure", "xaijax[plots]").Figure(
-        figsize=(8, 5.2), layout="constrained"
-    )
-    draw(explanation, figure.add_subplot(), max_display=explanation.shape[1])
-    figure.savefig(path, dpi=160)
-    return path
+    return [file, *pictures, report(explanation, folder / "report.html", model=model)]

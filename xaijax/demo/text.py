@@ -49,18 +49,22 @@ def what_runs(data: DemoData) -> str:
     return "\n".join(lines)
 
 
+def model_name(data: DemoData) -> str:
+    """The network by its widths."""
+    return "JAX MLP " + "-".join(map(str, (data.X_train.shape[1], *HIDDEN, 1)))
+
+
 def results(explanation: Explanation, data: DemoData, figures: Figures) -> str:
     """The block after the work."""
     stats, provenance = explanation.stats, explanation.provenance
     N, P = explanation.shape
     B = provenance["background_rows"]
-    widths = "-".join(map(str, (data.X_train.shape[1], *HIDDEN, 1)))
     residual = stats["efficiency_residual"]
     worst = int(np.argmax(residual))
     fewer = "" if figures.rows_wanted <= N else f" (all there are; {figures.rows_wanted:,} wanted)"
     share = stats["model_rows"] / stats["naive_rows"]
     lines = [
-        f"Model        JAX MLP {widths}, {data.steps:,} steps of Adam in "
+        f"Model        {model_name(data)}, {data.steps:,} steps of Adam in "
         f"{figures.train_seconds:.1f} s",
         f"Accuracy     {figures.accuracy:.1%} of the test rows (majority class "
         f"{figures.majority:.1%})",
