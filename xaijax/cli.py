@@ -40,10 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Takes @FILE for the options that stand in the file, as they are typed; # begins a comment."""
+    """Takes @FILE for the options that stand in the file, as they are typed."""
 
     def convert_arg_line_to_args(self, arg_line: str) -> list[str]:
-        return shlex.split(arg_line, comments=True)
+        comment = arg_line.lstrip().startswith("#")
+        return [] if comment else shlex.split(arg_line)
 
 
 def _parser() -> argparse.ArgumentParser:

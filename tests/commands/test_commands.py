@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 import xaijax as xj
 from xaijax.cli import main
 from xaijax.commands import doctor
+from xaijax.commands.files import model_of
 from xaijax.commands.options import drawn
 
 pandas = pytest.importorskip("pandas", reason="needs the extra [data]")
@@ -27,6 +28,11 @@ def product(X):
 
 made = xj.as_model(product, feature_names=["age", "income", "debt"])
 number = 3
+
+def _fails(X):
+    raise RuntimeError("no luck")
+
+fails = xj.as_model(_fails, backend="host")
 """
 
 
@@ -42,6 +48,10 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     table.to_csv("loans.csv", index=False)
     np.save("rows.npy", table[["age", "income", "debt"]].to_numpy(np.float64))
     Path("models.py").write_text(MODELS)
+    Path("raises.py").write_text("{}['product of what?']")
+    Path("broken.csv").write_text('a,b\n1,2\n1,2,3,"4')
+    for name in ("broken.npy", "broken.joblib"):
+        Path(name).write_bytes(b"nothing of the kind")
     return tmp_path
 
 
@@ -57,7 +67,7 @@ def test_explain_a_fitted_model(folder, capsys) -> None:
     names = ["explanation.npz", "values.csv", "beeswarm.png", "bar.png", "report.html"]
     assert {path.name for path in Path("run").iterdir()} == set(names)
     assert all(str(Path("run") / name) in told.out for name in names)
-    assert "model.joblib" in Path("run/report.html").read_text("utf-8")
+    assert "<h1>Explanation of model.joblib</h1>" in Path("run/report.html").read_text("utf-8")
 
     table = pandas.read_csv("loans.csv").drop(columns="repaid")
     model = xj.as_model(joblib.load("model.joblib"), output="yes")
@@ -69,8 +79,10 @@ def test_explain_a_fitted_model(folder, capsys) -> None:
 
 @pytest.mark.parametrize("name", ["models.py:product", "models:made"])
 def test_explain_a_function_with_options_in_a_file(name, folder) -> None:
+    Path("rows.npy").rename("rows#1.npy")
     Path("job.txt").write_text(
-        f"# what is asked\n--model {name} --data rows.npy\n--no-page\n--index 'banzhaf'\n"
+        f"# what is asked\n--model {name} --data rows#1.npy\n--no-page\n  # the index\n"
+        "--index 'banzhaf'\n"
     )
     assert main(["explain", "@job.txt", "--out", "run", "--players", '{"both": [0, 1]}']) == 0
     found = xj.load("run/explanation.npz")
@@ -93,6 +105,16 @@ def test_another_file_as_background_may_lack_what_is_dropped(folder) -> None:
     assert xj.load("run/explanation.npz").provenance["background_rows"] == 6
 
 
+def test_an_output_is_a_class_where_there_are_some(folder) -> None:
+    rows, labels = np.load("rows.npy"), np.arange(40) % 3
+    for names in (["1", "2", "0"], [1, 2, 0], [False, True, True]):
+        fitted = LogisticRegression().fit(rows, np.array(names)[labels])
+        joblib.dump(fitted, "other.joblib")
+        for label in fitted.classes_:
+            assert model_of("other.joblib", str(label)).output == label
+    assert model_of("models:product", "1").output == 1
+
+
 @pytest.mark.slow
 def test_report_of_what_was_saved(folder, capsys) -> None:
     assert explained("--model", "models:made", "--data", "rows.npy", "--no-page") == 0
@@ -112,6 +134,8 @@ def test_anchors(folder, capsys) -> None:
     rules = xj.Rules.load("rules.json")
     assert len(rules) == 12 and str(rules[0]) in told and "and 2 more" in told
     assert "THEN PREDICT repaid" in told
+    assert main(["report", "rules.json", "--model", "a bank's", "--out", "page.html"]) == 0
+    assert "bank&#39;s" in Path("page.html").read_text("utf-8")
 
 
 def test_aec(folder, capsys) -> None:
@@ -127,7 +151,10 @@ def test_aec(folder, capsys) -> None:
 WRONG = {
     "no such model": (["--model", "nowhere.joblib", "--data", "rows.npy"], "--model: there is no"),
     "no module": (["--model", "product", "--data", "rows.npy"], "--model must be module:name"),
-    "no member": (["--model", "models:none", "--data", "rows.npy"], "'models:none' is not there"),
+    "no member": (
+        ["--model", "models:none", "--data", "rows.npy"],
+        "'models:none' is not there: models has no 'none'",
+    ),
     "no function": (["--model", "models:number", "--data", "rows.npy"], "int"),
     "no rows": (["--model", "models:made", "--data", "none.csv"], "--data: there is no file"),
     "a format": (["--model", "models:made", "--data", "rows.xlsx"], "ends in none of .csv"),
@@ -152,6 +179,20 @@ WRONG = {
         ["--model", "models:made", "--data", "rows.npy", "--output", "yes"],
         "--output: models:made is a Model already",
     ),
+    "a broken table": (
+        ["--model", "models:made", "--data", "broken.csv"],
+        "cannot be read: Parser",
+    ),
+    "a broken array": (["--model", "models:made", "--data", "broken.npy"], "cannot be read: "),
+    "a module that raises": (
+        ["--model", "raises.py:product", "--data", "rows.npy"],
+        "--model: raises.py raised KeyError: 'product of what?'",
+    ),
+    "a model that raises": (
+        ["--model", "models:fails", "--data", "rows.npy"],
+        "--model: models:fails raised RuntimeError: no luck",
+    ),
+    "a seed": (["--model", "models:made", "--data", "rows.npy", "--seed", "-1"], "--seed must be"),
     "a text column": (["--model", "models:product", "--data", "loans.csv"], "repaid"),
 }
 
@@ -164,6 +205,12 @@ def test_what_is_wrong_is_one_line_and_status_1(name, folder, capsys) -> None:
     assert printed.err.startswith("xaijax: error: ") and printed.err.count("\n") == 1
     assert told in printed.err and not printed.out
     assert not Path("run").exists() or not list(Path("run").iterdir())
+
+
+def test_a_damaged_model_is_told_after_what_opening_it_means(folder, capsys) -> None:
+    assert explained("--model", "broken.joblib", "--data", "rows.npy") == 1
+    first, last = capsys.readouterr().err.splitlines()
+    assert "runs whatever code" in first and "--model: broken.joblib cannot be read: " in last
 
 
 def test_a_missing_target_is_told(folder, capsys) -> None:
@@ -185,11 +232,26 @@ def test_pages_need_their_extra_before_the_work(folder, monkeypatch, capsys) -> 
 
 
 def test_doctor(capsys, monkeypatch) -> None:
-    monkeypatch.setattr(doctor, "EXTRAS", {"plots": ("matplotlib",), "odd": ("no-such-library",)})
+    monkeypatch.setenv("XAIJAX_DATA", "/home/somebody")
+    needs = ["jinja2>=3; extra == 'plots'", 'no-such>=1; (x) and extra == "odd"', "jax>=0.4"]
+    monkeypatch.setattr(doctor.importlib.metadata, "requires", lambda name: needs)
     assert main(["doctor"]) == 0
     told = capsys.readouterr().out
-    assert f"xaijax       {xj.__version__}" in told and "not installed: no-such-library" in told
+    assert (
+        f"xaijax       {xj.__version__}" in told and "[odd]        not installed: no-such" in told
+    )
     assert "jax " in told and "are right" in told
+    assert "XAIJAX_DATA is set" in told and "somebody" not in told
+
+
+def test_doctor_without_a_device_is_one_line(capsys, monkeypatch) -> None:
+    def none():
+        raise RuntimeError("no CUDA")
+
+    monkeypatch.setattr(doctor.jax, "local_devices", none)
+    assert main(["doctor"]) == 1
+    told = capsys.readouterr()
+    assert "JAX has no device: RuntimeError: no CUDA" in told.err and "Core" in told.out
 
 
 def test_doctor_tells_values_that_are_wrong(capsys, monkeypatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xaijax.results.asked import asked, background, meaning
+from xaijax.results.asked import asked, background, meaning, told_output
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,8 @@ def test_the_background(facts, words):
 def test_the_question():
     facts = {"quantity": "proba", "selected_output": "yes", "link": "logit"}
     assert asked(facts) == "asked: logit of the probability of yes"
+    told = [told_output(one) for one in ("yes", 1, "proba", "value")]
+    assert told == ["output yes", "output 1", "proba", "model output"]
     assert asked({}) == "" and asked({"quantity": "my own"}) == "asked: my own"
 
 

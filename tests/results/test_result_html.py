@@ -113,7 +113,12 @@ def test_players_of_each_instance_have_no_mean():
 
 def test_a_bound_of_a_row_is_its_interval():
     one = xj.Explanation([[2.0]], np.zeros(1), bounds=[0.5], kind="amortized", exact=False)
-    assert shown(one).rows[1][-1] == "1.5 to 2.5"
+    page = shown(one)
+    assert page.rows[0][-1] == "interval" and page.rows[1][-1] == "1.5 to 2.5"
+    fields = {"bounds": [0.5, 0.7], "kind": "amortized", "provenance": {"confidence": 0.9}}
+    told = xj.Explanation([[2.0], [3.0]], np.zeros(2), exact=False, **fields)
+    assert shown(told).rows[0][-1] == "median 90 % ± of a value"
+    assert shown(told[0]).rows[0][-1] == "90 % interval"
 
 
 def hostile(N=1, P=12, K=None):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
-from xaijax.commands.files import rows_of_file
-from xaijax.commands.options import add_model, model_and_rows
+from xaijax.commands.files import rows_beside
+from xaijax.commands.options import add_model, model_and_rows, of_model
 from xaijax.core.command_line import command_of
 from xaijax.methods.anchors.explainer import AnchorExplainer
 
@@ -34,9 +35,10 @@ def add_anchors(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Search as the arguments say, and print the first rules."""
     model, X = model_and_rows(arguments)
-    every = rows_of_file(arguments.space or arguments.data, "--space", arguments.drop)
+    every = rows_beside(arguments.space or arguments.data, "--space", arguments.drop)
     anchors = AnchorExplainer(model, every, target=arguments.target, seed=arguments.seed)
-    rules = anchors.explain(X, arguments.threshold, max_size=arguments.max_size)
+    search = partial(anchors.explain, X, arguments.threshold, max_size=arguments.max_size)
+    rules = of_model(search, arguments.model)
     for rule in list(rules)[:SHOWN]:
         print(rule)
     if len(rules) > SHOWN:

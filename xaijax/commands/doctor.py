@@ -6,7 +6,7 @@ import argparse
 import importlib.metadata
 import os
 import platform
-import sys
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,16 +23,10 @@ ABOUT = "tell versions, devices, extras and caches, and check one explanation th
 EXAMPLE = """\
     xaijax doctor"""
 CORE = ("jax", "jaxlib", "numpy", "scikit-learn", "optax", "tqdm")
-EXTRAS = {
-    "plots": ("matplotlib", "jinja2"),
-    "data": ("pandas", "pooch"),
-    "adapters": ("flax", "equinox", "dm-haiku", "keras"),
-    "onnx": ("onnxruntime",),
-    "privacy": ("opendp",),
-    "federated": ("grpcio", "protobuf"),
-    "scale": ("cloudpickle", "pyarrow", "dask", "distributed", "zarr"),
-    "notebooks": ("nbclient", "ipykernel"),
-}
+# "jinja2>=3.1; extra == 'plots'", as the package itself says what its extras bring.
+OF_EXTRA = re.compile(r"""([A-Za-z0-9_.-]+)[^;]*;.*extra == ["'](\w+)["']""")
+UNTOLD = ("dev", "all", "docs")  # what other extras bring too, or only development needs
+FOLDERS = ("XAIJAX_DATA", "JAX_COMPILATION_CACHE_DIR")  # whose values say where a person keeps what
 VARIABLES = (
     "XAIJAX_DATA",
     "XAIJAX_MEMORY_LIMIT",
@@ -53,24 +47,46 @@ def run(arguments: argparse.Namespace) -> None:
     """Print what is found; raises XaiError where the known explanation comes out wrong."""
     for head, told in _lines():
         print(f"{head:12} {told}")
+    try:
+        devices = [f"{one.device_kind} ({one.platform})" for one in jax.local_devices()]
+    except Exception as error:  # of whatever kind a back end's is
+        raise XaiError(
+            f"JAX has no device: {type(error).__name__}: {error}. Say JAX_PLATFORMS=cpu, or mend "
+            "what the platform needs."
+        ) from error
+    print(f"{'Devices':12} {len(devices)}: {', '.join(devices)}; {os.cpu_count()} processors")
     print(f"{'Check':12} {_checked()}")
 
 
 def _lines() -> Iterator[tuple[str, str]]:
     yield "xaijax", f"{__version__}, Python {platform.python_version()}, {platform.platform()}"
     yield "Core", ", ".join(f"{name} {_version(name)}" for name in CORE)
-    devices = [f"{one.device_kind} ({one.platform})" for one in jax.local_devices()]
-    yield "Devices", f"{len(devices)}: {', '.join(devices)}; {os.cpu_count()} processors"
-    for extra, names in EXTRAS.items():
+    for extra, names in _extras().items():
         versions = {name: _version(name) for name in names}
         absent = [name for name, found in versions.items() if found is None]
         has = ", ".join(f"{name} {found}" for name, found in versions.items() if found)
         lacks = f"not installed: {', '.join(absent)}" if absent else ""
         yield f"[{extra}]", "; ".join(filter(None, (has, lacks)))
     cache = jax.config.values.get("jax_compilation_cache_dir")
-    yield "Cache", cache or "none; xaijax.enable_compilation_cache(folder) keeps compiled programs"
-    said = [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]
+    yield (
+        "Cache",
+        "a folder is set"
+        if cache
+        else "none; xaijax.enable_compilation_cache(folder) keeps compiled programs",
+    )
+    given = [name for name in VARIABLES if name in os.environ]
+    said = [f"{one} is set" if one in FOLDERS else f"{one}={os.environ[one]}" for one in given]
     yield "Variables", ", ".join(said) or "none that matter"
+
+
+def _extras() -> dict[str, list[str]]:
+    """{extra: the libraries that it brings}."""
+    found: dict[str, list[str]] = {}
+    for line in importlib.metadata.requires("xaijax") or ():
+        told = OF_EXTRA.match(line)
+        if told and told[2] not in UNTOLD and told[1] != "xaijax":
+            found.setdefault(told[2], []).append(told[1])
+    return found
 
 
 def _version(name: str) -> str | None:
@@ -89,4 +105,4 @@ def _checked() -> str:
             f"the Shapley values of a known function came out as {found.values[0].tolist()}, not "
             "as [1, 1, 6]. Do not trust this installation; please report it with the lines above."
         )
-    return f"the Shapley values of a known function are right ({sys.executable})"
+    return "the Shapley values of a known function are right"

@@ -8,8 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from xaijax import plots
-from xaijax.commands.files import folder_of, rows_of_file
-from xaijax.commands.options import add_model, drawn, json_of, model_and_rows
+from xaijax.commands.files import folder_of, rows_beside
+from xaijax.commands.options import (
+    add_instances,
+    add_model,
+    drawn,
+    json_of,
+    model_and_rows,
+    of_model,
+)
 from xaijax.core.command_line import command_of
 from xaijax.core.optional import require
 from xaijax.methods.explainer.explainer import ESTIMATORS, Explainer
@@ -47,6 +54,7 @@ def add_explain(commands: Any) -> None:
     command.add_argument("--budget", type=int, metavar="C", help="coalitions of a sampled row")
     command.add_argument("--tolerance", type=float, metavar="T", help="half width of intervals")
     command.add_argument("--top", type=int, metavar="K", help="until the K largest are certain")
+    add_instances(command)
     command.add_argument("--no-page", action="store_true", help="no pictures and no page")
 
 
@@ -59,7 +67,7 @@ def run(arguments: argparse.Namespace) -> None:
     players = json_of(arguments.players, "--players")
     model, X = model_and_rows(arguments)
     source = arguments.background or arguments.data
-    rows = rows_of_file(source, "--background", _dropped(arguments))
+    rows = rows_beside(source, "--background", arguments.drop)
     folder = folder_of(arguments.out)
     explainer = Explainer(
         model,
@@ -71,37 +79,29 @@ def run(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
         tolerance=arguments.tolerance,
     )
-    explanation = explainer(X, top=arguments.top)
+    explanation = of_model(lambda: explainer(X, top=arguments.top), arguments.model)
     print(explanation)
-    page = None if arguments.no_page else arguments.model
-    print("\n".join(["", "Written", *map(str, _written(explanation, folder, page))]))
+    files = [folder / "explanation.npz", folder / "values.csv"]
+    explanation.save(files[0])
+    explanation.to_dataframe().to_csv(files[1])
+    if not arguments.no_page:
+        files += _drawn(explanation, folder, arguments)
+    print("\n".join(["", "Written", *map(str, files)]))
 
 
-def _dropped(arguments: argparse.Namespace) -> list[str] | None:
-    """--drop is about the data; a background of its own may lack these columns already."""
-    if arguments.background is None or not arguments.drop:
-        return arguments.drop
-    own = rows_of_file(arguments.background, "--background")
-    return [name for name in arguments.drop if name in getattr(own, "columns", ())]
-
-
-def _written(explanation: Explanation, folder: Path, model: str | None) -> list[Path]:
-    """The files; model: the page's name for it, None: no pictures and no page."""
-    found = [folder / "explanation.npz", folder / "values.csv"]
-    explanation.save(found[0])
-    explanation.to_dataframe().to_csv(found[1])
-    if model is None:
-        return found
+def _drawn(explanation: Explanation, folder: Path, arguments: argparse.Namespace) -> list[Path]:
     last = None if explanation.output_names is None else explanation.output_names[-1]
+    page, model = folder / "report.html", Path(arguments.model).name
     return [
-        *found,
         picture(folder / "beeswarm.png", plots.beeswarm, explanation, output=last),
         picture(folder / "bar.png", plots.bar, explanation),
-        report(explanation, folder / "report.html", model=model),
+        report(explanation, page, model=model, instances=arguments.instances),
     ]
 
 
 def picture(path: Path, draw: Callable[..., Any], explanation: Explanation, **options: Any) -> Path:
+    """Draw into a file, and return its path."""
+    # A figure of its own: pyplot would want a display, and would keep the figure.
     figure = require("matplotlib.figure", "xaijax[plots]").Figure(
         figsize=(8, 5.2), layout="constrained"
     )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 import pkgutil
 import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, XaiError
 from xaijax.core.optional import require
 from xaijax.models import Model, as_model
 
@@ -23,25 +26,41 @@ def named(name: str, option: str) -> Any:
     place, _, member = name.rpartition(":")
     if not place:
         raise InputError(f"{option} must be module:name or file.py:name, got {name!r}.")
+    module = _run(place, option)
+    try:
+        return operator.attrgetter(member)(module)
+    except AttributeError:
+        told = f"{place} has no {member!r}"
+        raise InputError(f"{option}: {name!r} is not there: {told}.") from None
+
+
+def _run(place: str, option: str) -> Any:
+    """A module, or what a file leaves behind, with its members as attributes."""
     try:
         if place.endswith(".py"):
-            return runpy.run_path(place)[member]
+            return SimpleNamespace(**runpy.run_path(_there(place, option)))
         if "" not in sys.path:
             sys.path.insert(0, "")
-        return pkgutil.resolve_name(name)
-    except (ImportError, AttributeError, KeyError, FileNotFoundError, ValueError) as error:
+        return pkgutil.resolve_name(place)
+    except XaiError:
+        raise
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and place.startswith(error.name or place):
+            raise InputError(f"{option}: module {place!r} is not there.") from error
+        # else the person's own module raised it
         told = f"{type(error).__name__}: {error}"
-        raise InputError(f"{option}: {name!r} is not there: {told}.") from error
+        raise InputError(f"{option}: {place} raised {told} when it was opened.") from error
 
 
-def model_of(name: str, **options: Any) -> Model:
+def model_of(name: str, output: str | None = None) -> Model:
     """The model that `module:name`, a joblib file or an ONNX file holds.
 
-    options: of `as_model`; those that are None are left to it. Raises InputError.
+    output: one of its outputs, as it is typed. Raises InputError.
     """
-    options = {key: value for key, value in options.items() if value is not None}
+    options: dict[str, Any] = {}
     suffix = Path(name).suffix
     if suffix == ".onnx":
+        options = {} if output is None else {"output": _output(output, ())}
         return as_model(_there(name, "--model"), **options)
     if suffix in PICKLES:
         path = _there(name, "--model")
@@ -49,15 +68,22 @@ def model_of(name: str, **options: Any) -> Model:
             f"xaijax: {name} is opened by joblib, which runs whatever code stands in it.",
             file=sys.stderr,
         )
-        found = require("joblib", "joblib").load(path)
+        found = _read(lambda: require("joblib", "joblib").load(path), path, "--model")
     else:
         found = named(name, "--model")
+    if output is not None:
+        options["output"] = _output(output, getattr(found, "classes_", ()))
     if isinstance(found, Model):
         if options:
-            given = ", ".join(f"--{key.replace('_', '-')}" for key in options)
-            raise InputError(f"{given}: {name} is a Model already; say it where that is made.")
+            raise InputError(f"--output: {name} is a Model already; say it where that is made.")
         return found
     return as_model(found, **options)
+
+
+def _output(text: str, classes: Any) -> Any:
+    """The class whose text it is; else a position where it is a whole number."""
+    found = [one for one in classes if str(one) == text]
+    return found[0] if found else int(text) if text.lstrip("-").isdigit() else text
 
 
 def rows_of_file(path: str, option: str, dropped: list[str] | None = None) -> Any:
@@ -72,17 +98,33 @@ def rows_of_file(path: str, option: str, dropped: list[str] | None = None) -> An
     if suffix == ".npy":
         if dropped:
             raise InputError(f"--drop: {path} holds an array, whose columns have no names.")
-        return np.load(path, allow_pickle=False)
+        return _read(lambda: np.load(path, allow_pickle=False), path, option)
     pandas = require("pandas", "xaijax[data]")
     if suffix == ".csv":
-        frame = pandas.read_csv(path)
+        frame = _read(lambda: pandas.read_csv(path), path, option)
     else:
         require("pyarrow", "xaijax[scale]")
-        frame = pandas.read_parquet(path)
+        frame = _read(lambda: pandas.read_parquet(path), path, option)
     absent = [name for name in dropped or [] if name not in frame]
     if absent:
         raise InputError(f"--drop: {path} has no column {absent[0]!r}, but {list(frame)}.")
     return frame.drop(columns=dropped or [])
+
+
+def rows_beside(path: str, option: str, dropped: list[str] | None) -> Any:
+    """Rows of another file than the data's, which may lack what is dropped already."""
+    rows = rows_of_file(path, option)
+    held = [name for name in dropped or [] if name in getattr(rows, "columns", ())]
+    return rows.drop(columns=held) if held else rows
+
+
+def _read(read: Callable[[], Any], path: str, option: str) -> Any:
+    try:
+        return read()
+    except Exception as error:  # of whatever kind the library has for what it cannot read
+        raise InputError(
+            f"{option}: {path} cannot be read: {type(error).__name__}: {error}"
+        ) from error
 
 
 def folder_of(path: str) -> Path:

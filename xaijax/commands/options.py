@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from xaijax.commands.files import model_of, rows_of_file
-from xaijax.core.errors import InputError
+from xaijax.core import checks
+from xaijax.core.errors import InputError, XaiError
 from xaijax.models import Model
 from xaijax.tables.rows import rows_of
 
@@ -25,7 +27,9 @@ def add_model(command: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="module:name, file.py:name, a .joblib file (whose code is run) or a .onnx file",
     )
-    command.add_argument("--output", metavar="NAME", help="one output: a class, or its position")
+    command.add_argument(
+        "--output", metavar="NAME", help="one output: a class, or where there are none a place"
+    )
     command.add_argument(
         "--data", required=True, metavar="FILE", help="rows to explain: .csv, .parquet or .npy"
     )
@@ -39,14 +43,26 @@ def add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=int, default=0, metavar="S", help="(default: 0)")
 
 
+def add_instances(command: argparse.ArgumentParser) -> None:
+    """--instances, which a page has."""
+    command.add_argument(
+        "--instances",
+        type=int,
+        default=200,
+        metavar="N",
+        help="that stand on the page one at a time, with names and values (default: 200; 0: none)",
+    )
+
+
 def model_and_rows(arguments: argparse.Namespace) -> tuple[Model, Any]:
     """(the model, rows [N, F]); raises InputError."""
+    checks.whole_number(arguments.seed, "--seed", least=0)
     rows = rows_of_file(arguments.data, "--data", arguments.drop)
     if arguments.rows is not None:
         if arguments.rows < 1:
             raise InputError(f"--rows must be 1 or more, got {arguments.rows}.")
         rows = rows_of(rows).take(slice(arguments.rows))
-    return model_of(arguments.model, output=_output(arguments.output)), rows
+    return model_of(arguments.model, arguments.output), rows
 
 
 def drawn(rows: Any, count: int, seed: int) -> Any:
@@ -68,6 +84,12 @@ def json_of(text: str | None, option: str) -> Any:
         raise InputError(f"{option} must be JSON, got {text!r}: {error}.") from None
 
 
-def _output(text: str | None) -> int | str | None:
-    """A position where the text is a whole number: names of outputs that are numbers are rare."""
-    return int(text) if text is not None and text.lstrip("-").isdigit() else text
+def of_model(ask: Callable[[], Any], name: str) -> Any:
+    """What asking a model gives; what the model itself raises is told in a line."""
+    try:
+        return ask()
+    except (XaiError, ImportError, OSError):
+        raise
+    except Exception as error:
+        told = f"{type(error).__name__}: {error}"
+        raise XaiError(f"--model: {name} raised {told}") from error

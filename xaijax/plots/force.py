@@ -29,13 +29,14 @@ def force(
     max_display: int = 8,
     output: int | str | None = None,
 ) -> Axes:
-    """One bar for one instance: orange parts end, and blue parts begin, at the model's answer.
+    """One bar for one instance: orange parts end, and blue parts begin, at base value plus values.
 
-    An orange part raises the answer by its length, a blue one lowers it. The largest parts touch
-    at the base value plus all values. The `max_display` players of the largest |value| have a part
-    each, with name and entry below it. The others that raise, and those that lower, make a grey
-    part at either end; where it is longer than the longest part, it is cut, and its number says so.
-    A line marks the base value where the bar reaches that far.
+    That is the model's answer where the values add up to it, as Shapley values do. An orange
+    part raises it by its length, a blue one lowers it. The largest parts touch there. The
+    `max_display` players of the largest |value| have a part each, with name and entry below it.
+    The others that raise, and those that lower, make a grey part at either end; where it is
+    longer than the longest part, it is cut, and its number says so. A line marks the base value
+    where the bar reaches that far.
 
     Args:
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with

@@ -83,7 +83,11 @@ def heatmap(
         interpolation="nearest",
     )  # fmt: skip
     told = f"{len(places):,} of {total:,}" if total > MOST else f"{total:,}"
-    how = {"similarity": "alike beside each other", "output": "by output", "given": "as given"}
+    how = {
+        "similarity": "alike beside each other",
+        "output": "by base value + values",
+        "given": "as given",
+    }
     xlabel = f"{told} instance{'s' if total > 1 else ''}, {how[order]}{style.not_shown(others)}"
     names = [explanation.feature_names[j] for j in shown]
     style.dress(axes, names, xlabel, style.title_of(explanation))
@@ -109,7 +113,7 @@ def _places(values: np.ndarray, answers: np.ndarray, order: str) -> np.ndarray:
 
 
 def _strip(axes: Axes, answers: np.ndarray) -> None:
-    """The answers as a line over the columns, in rows of its own above the players'."""
+    """Base value plus all values as a line over the columns, in rows above those of players."""
     low, high = float(answers.min()), float(answers.max())
     top, bottom = -STRIP - 0.1, -0.9  # rows
     level = (answers - low) / ((high - low) or 1.0)
@@ -120,5 +124,7 @@ def _strip(axes: Axes, answers: np.ndarray) -> None:
             f"{answer:.3g}", (-0.5, row), xytext=(-4, 0), textcoords="offset points", ha="right",
             va="center", fontsize=8, color=style.ink(),
         )  # fmt: skip
-    axes.text(-0.5, (top + bottom) / 2, "output  ", ha="right", va="center", color=style.ink())
+    axes.text(
+        -0.5, (top + bottom) / 2, "base + values  ", ha="right", va="center", color=style.ink()
+    )
     axes.set_ylim(axes.get_ylim()[0], -STRIP - 0.5)

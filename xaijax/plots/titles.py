@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xaijax.plots.colours import ink
 from xaijax.plots.names import elide
+from xaijax.results.asked import WORDS, quantity
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 # Inches of an average character of names, of the text below the axis, and of a title.
 NAME_INCHES, LABEL_INCHES, TITLE_INCHES = 0.077, 0.070, 0.081
 PART = 40  # characters of an instance's or an output's name
-KNOWN = {"proba": "probability", "decision": "score of the decision function", "model output": ""}
+ASKED = ("quantity", "quantity_words", "link")  # the chosen output stands beside it
 
 
 def write_title(ax: Axes, title: str | None, width: int = 60) -> None:
@@ -48,13 +49,9 @@ def title_of(explanation: Explanation | PrivateExplanation) -> str | None:
 
 def quantity_of(explanation: Explanation | PrivateExplanation) -> str | None:
     """What one number is an amount of, where provenance tells: a probability, say."""
-    facts = explanation.provenance
-    said = facts.get("quantity_words") or facts.get("quantity")
-    what = None if said is None else KNOWN.get(str(said), str(said)) or None
-    link = facts.get("link")
-    if link in (None, "identity"):
-        return what
-    return f"{link} of the {'output' if what is None else what}"
+    facts = {name: one for name, one in explanation.provenance.items() if name in ASKED}
+    told = quantity(facts)
+    return told if told not in ("", WORDS["model output"]) else None
 
 
 def output_of_each(explanation: Explanation | PrivateExplanation) -> list[str]:

@@ -24,7 +24,7 @@ def checked(instances: Any) -> int:
 
 def section(title: str, each: list[dict[str, Any]], N: int) -> dict[str, Any] | None:
     """What the template takes; None where there is nothing to choose from."""
-    if len(each) < 2:
+    if not each:
         return None
     left = N - len(each)
     note = f"The first {len(each):,} of {N:,}; {left:,} are left out of this page." if left else ""
@@ -33,6 +33,8 @@ def section(title: str, each: list[dict[str, Any]], N: int) -> dict[str, Any] | 
 
 def of_explanation(one: Explanation, most: int) -> dict[str, Any] | None:
     """The values [N, P] of the first instances, the largest of each."""
+    if len(one) == 1:  # the table above it has the same
+        return None
     half = style.half_widths(one)
     shown = range(min(len(one), most))
     each = [_instance(one, n, None if half is None else half[n]) for n in shown]

@@ -1,6 +1,6 @@
 // Sorting and searching of tables, and the choice of an instance. Without it all stands on the page.
 const make = (tag, text = "") => Object.assign(document.createElement(tag), { textContent: text });
-const number = (cell) => parseFloat(cell.textContent.replaceAll(",", "").replace("−", "-"));
+const number = (cell) => parseFloat(cell.textContent.replaceAll(",", "").replace("−", "-").replace("±", ""));
 
 function sorted(rows, column, numeric, down) {
   const of = (row) => row.cells[column];

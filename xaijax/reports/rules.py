@@ -102,17 +102,23 @@ def _distinct(rules: Rules) -> dict[str, Any]:
     rows = []
     for same in sorted(found.values(), key=len, reverse=True):
         one = min(same, key=lambda rule: rule.precision)  # of several tests of a rule the worst
-        bound, coverage = one.precision_lower, one.coverage
+        bounds = [rule.precision_lower for rule in same if rule.precision_lower is not None]
+        coverage = one.coverage
         rows.append(
             [
                 cell(" AND ".join(one.rule) or "TRUE", head=True),
                 cell(one.predicted),
                 cell(f"{len(same):,}", True),
                 cell(percent(one.precision), True),
-                cell("unknown" if bound is None else floor(bound), True),
+                cell(floor(min(bounds)) if bounds else _unbounded(one), True),
                 cell("unknown" if coverage is None else percent(coverage), True),
                 cell("; ".join(one.remarks)),
             ]
         )
-    note = "Where a rule was tested for several instances, its smallest precision stands here."
+    note = "Of a rule of several instances the smallest precision and bound stand here."
     return page.table("The different rules", heads, rows, note=note)
+
+
+def _unbounded(rule: Rule) -> str:
+    """In place of a bound: an exact precision needs none."""
+    return "exact" if rule.std_error is None else "unknown"

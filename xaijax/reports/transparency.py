@@ -121,7 +121,7 @@ def _inputs(explanation: Explanation, texts: Any, half: np.ndarray | None) -> di
         row = [cell(explanation.feature_names[j], head=True)]
         for n in range(len(explanation)):
             row += [cell(texts[n][j] or ""), cell(_signed(explanation.values[n, j]), True)]
-            row += [] if half is None else [cell(f"±{half[n, j]:.2g}", True)]
+            row += [] if half is None else [cell(_unsure(half[n, j]), True)]
         rows.append(row)
     return page.table("All inputs", heads, rows)
 
@@ -129,6 +129,10 @@ def _inputs(explanation: Explanation, texts: Any, half: np.ndarray | None) -> di
 def _signed(value: float) -> str:
     """Three digits with the sign; what rounding leaves of 0 is 0."""
     return "0" if abs(value) < 1e-9 else style.signed(value)
+
+
+def _unsure(half: float) -> str:
+    return "unknown" if np.isnan(half) else f"±{half:.2g}"
 
 
 def _people(explanation: Explanation) -> list[str]:

@@ -22,6 +22,13 @@ GRADIENTS = {
 }
 
 
+def told_output(output: Any) -> str:
+    """What provenance says of a model's output: of `as_model(output="yes")` "output yes"."""
+    if output == "value":
+        return "model output"
+    return str(output) if isinstance(output, str) and output in WORDS else f"output {output}"
+
+
 def quantity(facts: Mapping[str, Any]) -> str:
     """What the values are shares of; "" where it is not known."""
     told = facts.get("quantity_words") or facts.get("quantity")

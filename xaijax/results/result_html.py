@@ -21,6 +21,7 @@ from xaijax.results.summary import finite_instances, headline, how_sure, ranking
 
 TOP = 10  # players, or sets of them
 MADE = "How it was made"
+LEVEL = 0.95  # of intervals
 OUTPUTS = 4  # whose numbers stand in columns of their own
 
 
@@ -52,8 +53,9 @@ def explanation_html(one: Explained) -> str:
     else:
         shown = None if one.present is None else np.flatnonzero(one.present.any(axis=0))
         own = _data_of(one) if len(one.values) == 1 else None
-        half = _half_widths(one)
-        body = _ranked(one.values, half, one.feature_names, one.output_names, "player", shown, own)
+        half, level = _half_widths(one), _level(one)
+        names, outputs = one.feature_names, one.output_names
+        body = _ranked(one.values, half, names, outputs, "player", shown, own, level)
     facts = fact_rows({**one.provenance, **one.stats})
     return html.card(headline(one), filter(None, lines), [body], MADE, facts)
 
@@ -82,7 +84,13 @@ def _half_widths(one: Any) -> np.ndarray | None:
     bounds = getattr(one, "bounds", None)
     if bounds is not None:
         return np.broadcast_to(bounds.reshape(-1, *[1] * (one.values.ndim - 1)), one.values.shape)
-    return None if one.std_errors is None else one.half_widths(0.95)
+    return None if one.std_errors is None else one.half_widths(LEVEL)
+
+
+def _level(one: Any) -> float | None:
+    """Of the half-widths: the bounds of amortised values have their own. None: it is not said."""
+    bounded = getattr(one, "bounds", None) is not None
+    return one.provenance.get("confidence") if bounded else LEVEL
 
 
 def _data_of(one: Explained) -> Callable[[int], str] | None:
@@ -117,8 +125,9 @@ def _ranked(
     what: str,
     among: np.ndarray | None = None,
     own: Callable[[int], str] | None = None,
+    level: float | None = LEVEL,
 ) -> str:
-    """The table of the largest: of values [N, P] or [N, P, K], half-widths like them.
+    """The table of the largest: of values [N, P] or [N, P, K], half-widths like them at a level.
 
     among: positions that may be shown, or None; own: of one instance, what a player's input was.
     """
@@ -139,7 +148,7 @@ def _ranked(
     heads = [what, "", *_columns(number, outputs)]
     heads += ["input"] * (own is not None)
     if error is not None:
-        heads.append("95 % interval" if signed else "± of one value (95 %)")
+        heads.append(_interval_head(level, signed, N, shown.ndim))
     bars = _bars(drawn[places], None if sure is None else sure[places], signed)
     rows = []
     for j, drawing in zip(places, bars, strict=True):
@@ -168,6 +177,14 @@ def _columns(number: str, outputs: Sequence[str] | None) -> list[str]:
     more = f" (and {len(outputs) - OUTPUTS:,} more outputs)" if len(outputs) > OUTPUTS else ""
     found = [f"{number} of {html.cut(one, 16)}" for one in outputs[:OUTPUTS]]
     return [*found[:-1], found[-1] + more]
+
+
+def _interval_head(level: float | None, signed: bool, instances: int, ndim: int) -> str:
+    told = "" if level is None else f"{100 * level:g} % "
+    if signed:
+        return f"{told}interval"
+    of = f"{told}± of a value"
+    return ("median " if instances > 1 else "") + of + (", widest output" if ndim > 1 else "")
 
 
 def _interval(value: Any, error: Any, signed: bool) -> str:

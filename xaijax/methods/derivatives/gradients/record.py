@@ -15,6 +15,7 @@ from xaijax.core.version import __version__
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.run import Run
 from xaijax.methods.fingerprint import donors_fingerprint, probed_fingerprint
+from xaijax.results.asked import told_output
 from xaijax.results.explanation import Explanation
 from xaijax.tables.table import MappedRows
 
@@ -126,7 +127,7 @@ def _provenance(asked: Asked, run: Run, work: Work) -> dict[str, Any]:
     output = getattr(model, "output", "value")
     return {
         "method": "GradientExplainer",
-        "quantity": "model output" if output == "value" else str(output),
+        "quantity": told_output(output),
         "path": asked.path,
         "steps": None if run.lines.drawn else asked.steps,
         "samples": asked.samples,
