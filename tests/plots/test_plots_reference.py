@@ -1,4 +1,4 @@
-"""Every picture with 3 and with 60 players of long names, against a reference image.
+"""Pictures of values with 3 and with 60 players of long names, against a reference image.
 
 After a change that is meant, make the images anew and look at each of them:
 
