@@ -43,6 +43,12 @@ SHAPES = {
     "plot_profile": (2, 8),
     "plot_waterfall": (5, 10),
     "plot_worth": (100, 7),
+    "plot_convergence": (1, 8),
+    "plot_force": (1, 8),
+    "plot_groups": (200, 8),
+    "plot_heatmap": (150, 8),
+    "plot_methods": (50, 8),
+    "plot_scatter": (200, 8),
 }
 
 
@@ -58,6 +64,10 @@ def test_example_runs(path, tmp_path, monkeypatch):
     matplotlib.use("Agg")
     picture = tmp_path / "picture.png"
     explanation = runpy.run_path(str(path))["main"](str(picture))
+    if path.stem == "plot_rules":
+        assert picture.read_bytes().startswith(b"\x89PNG") and len(explanation) == 3
+        assert all(rule.precision >= 0.85 for rule in explanation if rule.accepted)
+        return
     if path.stem == "anchors":  # rules, not shares
         assert picture.read_bytes().startswith(b"\x89PNG") and len(explanation) == 60
         assert all(rule.precision >= 0.85 for rule in explanation if rule.accepted)
