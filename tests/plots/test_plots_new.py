@@ -259,3 +259,24 @@ def test_convergence_draws_bands_and_the_exact_value():
 def test_convergence_is_checked(given, settings, error):
     with pytest.raises(WRONG, match=error):
         plots.convergence(given, **settings)
+
+
+def test_convergence_joins_answers_to_one_question():
+    X = np.arange(16.0).reshape(4, 4)
+
+    def model(weight):
+        return xj.as_model(lambda rows: rows[:, 0] * rows[:, 1] + weight * rows[:, 2])
+
+    def found(weight, background, row, budget):
+        how = {"estimator": "permutation", "budget": budget}
+        return xj.Explainer(model(weight), X[background], **how)(X[row:][:1], progress=False)
+
+    first = found(1.0, [0, 1], 3, 6)
+    plots.convergence([first, found(1.0, [0, 1], 3, 12)])
+    for other, word in (
+        (found(1.0, [0, 1], 2, 12), "instances"),
+        (found(1.0, [1, 2], 3, 12), "backgrounds"),
+        (found(2.0, [0, 1], 3, 12), "models"),
+    ):
+        with pytest.raises(xj.InputError, match=f"their {word} differ"):
+            plots.convergence([first, other])

@@ -69,6 +69,8 @@ def convergence(
     names = found[0].feature_names
     if any(one.feature_names != names for one in found):
         raise InputError("explanations: their players differ; pass those of the same players.")
+    for one in found[1:]:
+        _refuse_another(found[0], one)
     exact = [one for one in found if one.exact]
     sampled = sorted((one for one in found if not one.exact), key=_budget)
     budgets = np.array([_budget(one) for one in sampled])
@@ -116,6 +118,17 @@ def _checked(explanations: Any) -> list[Any]:
 def _one(one: Any, instance: Any, max_display: Any, output: Any) -> Explanation:
     style.check(one, max_display)
     return chosen_instance(style.one_output(one, output, "convergence"), instance, "convergence")
+
+
+def _refuse_another(first: Explanation, one: Explanation) -> None:
+    """A line joins values of one question: where both know it, the same row, model, background."""
+    for fact, what in (("fingerprint", "backgrounds"), ("model_fingerprint", "models")):
+        known = [each.stats.get(fact) for each in (first, one)]
+        if None not in known and known[0] != known[1]:
+            raise InputError(f"explanations: their {what} differ; pass those of one question.")
+    for own, other in zip(first.player_data(), one.player_data(), strict=True):
+        if own is not None and other is not None and not np.array_equal(own, other):
+            raise InputError("explanations: their instances differ; pass those of the same row.")
 
 
 def _budget(one: Explanation) -> int:
