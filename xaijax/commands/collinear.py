@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from xaijax.commands.files import folder_of, rows_of_file
+from xaijax.commands.files import folder_of, require_tables, rows_of_file
 from xaijax.core.command_line import command_of
 from xaijax.core.errors import InputError
-from xaijax.core.optional import require
 from xaijax.methods.aec.aec import AEC
 
 ABOUT = "rank the columns of a table by additive effects of collinearity; no model is asked"
@@ -31,7 +30,7 @@ def add_aec(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Fit as the arguments say, and print the ranking."""
-    require("pandas", "xaijax[data]")
+    require_tables()
     table = rows_of_file(arguments.data, "--data", arguments.drop)
     if arguments.target not in getattr(table, "columns", ()):
         has = list(getattr(table, "columns", ())) or "no names of columns"

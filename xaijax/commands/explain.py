@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xaijax import plots
-from xaijax.commands.files import folder_of, rows_beside
+from xaijax.commands.files import folder_of, require_tables, rows_beside
 from xaijax.commands.options import (
     add_instances,
     add_model,
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not arguments.no_page:
         for module in ("matplotlib", "jinja2"):  # before the work, not after it
             require(module, "xaijax[plots]")
-    require("pandas", "xaijax[data]")  # for values.csv
+    require_tables()  # for values.csv
     players = json_of(arguments.players, "--players")
     model, X = model_and_rows(arguments)
     source = arguments.background or arguments.data

@@ -99,12 +99,12 @@ def rows_of_file(path: str, option: str, dropped: list[str] | None = None) -> An
         if dropped:
             raise InputError(f"--drop: {path} holds an array, whose columns have no names.")
         return _read(lambda: np.load(path, allow_pickle=False), path, option)
-    pandas = require("pandas", "xaijax[data]")
+    tables = require_tables()
     if suffix == ".csv":
-        frame = _read(lambda: pandas.read_csv(path), path, option)
+        frame = _read(lambda: tables.read_csv(path), path, option)
     else:
         require("pyarrow", "xaijax[scale]")
-        frame = _read(lambda: pandas.read_parquet(path), path, option)
+        frame = _read(lambda: tables.read_parquet(path), path, option)
     absent = [name for name in dropped or [] if name not in frame]
     if absent:
         raise InputError(f"--drop: {path} has no column {absent[0]!r}, but {list(frame)}.")
@@ -125,6 +125,11 @@ def _read(read: Callable[[], Any], path: str, option: str) -> Any:
         raise InputError(
             f"{option}: {path} cannot be read: {type(error).__name__}: {error}"
         ) from error
+
+
+def require_tables() -> Any:
+    """The library that reads and writes tables; said before the work, not after it."""
+    return require("pandas", "xaijax[data]")
 
 
 def folder_of(path: str) -> Path:
