@@ -62,7 +62,9 @@ def explanation(
     scalar = answer.values.shape[2] == 1
     findings = run.probed.findings
     present = getattr(asked.players, "present", None)
-    errors = None if answer.variances is None else np.sqrt(answer.variances)
+    errors = answer.variances
+    if errors is not None:
+        errors = np.sqrt(errors, out=errors)  # in place: it is as large as the values
     return Explanation(
         values=answer.values[..., 0] if scalar else answer.values,
         base_values=answer.base[:, 0] if scalar else answer.base,

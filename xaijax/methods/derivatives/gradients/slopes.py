@@ -91,6 +91,7 @@ def refuse_not_finite(values: np.ndarray, allowed: bool) -> None:
         )
 
 
+BLOCK = 1 << 16  # values whose sizes are taken together: those of all would be as many again
 FAR = 0.05  # of a row's change or of its values, that a quadrature's sum may be off unsaid
 
 
@@ -107,7 +108,7 @@ def warn_of_steps(values: np.ndarray, change: np.ndarray, drawn: bool) -> None:
         )
         return
     off = np.abs(change - values.sum(axis=1))
-    size = np.maximum(np.abs(change), np.abs(values).sum(axis=1))
+    size = np.maximum(np.abs(change), _sizes(values))
     far = int((off > FAR * size).any(axis=1).sum())
     if far and not drawn:
         checks.warn(
@@ -115,6 +116,15 @@ def warn_of_steps(values: np.ndarray, change: np.ndarray, drawn: bool) -> None:
             "in their sum (stats['completeness']). Raise steps=; where that does not help, the "
             "model changes in steps (rounding, a comparison), of which gradients say nothing."
         )
+
+
+def _sizes(values: np.ndarray) -> np.ndarray:
+    """The sum of |values| [N, P, K] over players, [N, K]."""
+    N, P, K = values.shape
+    out, each = np.empty((N, K)), max(1, BLOCK // max(1, P * K))
+    for first in range(0, N, each):
+        out[first : first + each] = np.abs(values[first : first + each]).sum(axis=1)
+    return out
 
 
 def _kind(dtype: str) -> str:
