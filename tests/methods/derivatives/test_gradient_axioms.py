@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import xaijax as xj
@@ -46,6 +46,8 @@ def values(model, p, rows, path="expected"):
     return xj.GradientExplainer(model, background, path=path, steps=3)(rows[:1], progress=False)
 
 
+# A value far below what the answer 1 is rounded to: no sum is off, and nothing is to be warned of.
+@example(p=[1.0, 0, 0, 0, 0, 0, 1.0], rows=[0.0] * F + [2.0**-90] + [0.0] * (2 * F - 1))
 @settings(max_examples=30, deadline=None)
 @given(p=PARAMS, rows=ROWS)
 def test_completeness_a_dummy_and_other_steps(p, rows):

@@ -218,7 +218,7 @@ class GradientExplainer:
                 full, base = (np.take_along_axis(one, place, axis=1) for one in (full, base))
             values, variances = run.values(work, bar.update)
         refuse_not_finite(values, allowed)
-        warn_of_steps(values, full - base, run.lines.drawn)
+        warn_of_steps(values, full, base, run.lines.drawn)
         answer = Answer(values, variances, full, base)
         asked = Asked(self.path, self.steps, self.samples, self.seed, self.players)
         seconds = time.perf_counter() - started

@@ -92,15 +92,19 @@ def refuse_not_finite(values: np.ndarray, allowed: bool) -> None:
 
 
 BLOCK = 1 << 16  # values whose sizes are taken together: those of all would be as many again
+# Of an answer in float32: a model's last sum and product round it, and the two before them.
+ROUNDING = 4 * float(np.finfo(np.float32).eps)
 FAR = 0.05  # of a row's change or of its values, that a quadrature's sum may be off unsaid
 
 
-def warn_of_steps(values: np.ndarray, change: np.ndarray, drawn: bool) -> None:
-    """Warn where slopes do not tell what the answers do; values [N, P, K], change [N, K].
+def warn_of_steps(values: np.ndarray, full: np.ndarray, base: np.ndarray, drawn: bool) -> None:
+    """Warn where slopes do not tell what the answers do; values [N, P, K].
 
-    drawn: the standard errors tell how far off a sum may be.
+    full, base: the answers [N, K] to the instances and to where lines begin. Differences that their
+    rounding may make say nothing. drawn: the standard errors tell how far off a sum may be.
     """
-    if not values.any() and np.any(np.abs(change) > 0):
+    change, rounding = full - base, ROUNDING * (np.abs(full) + np.abs(base))
+    if not values.any() and np.any(np.abs(change) > rounding):
         checks.warn(
             "all gradients are 0, though the answers to X and to the background differ: the model "
             "changes in steps (trees, rounding, a largest entry). These values say nothing of it. "
@@ -109,7 +113,7 @@ def warn_of_steps(values: np.ndarray, change: np.ndarray, drawn: bool) -> None:
         return
     off = np.abs(change - values.sum(axis=1))
     size = np.maximum(np.abs(change), _sizes(values))
-    far = int((off > FAR * size).any(axis=1).sum())
+    far = int((off > np.maximum(FAR * size, rounding)).any(axis=1).sum())
     if far and not drawn:
         checks.warn(
             f"the values of {checks.count(far, 'instance')} are off by more than {100 * FAR:g} % "
