@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 from xaijax.sweeps.engines.attempt import sendable
+from xaijax.sweeps.engines.memory import kept_while_running
 
 LENGTH = struct.Struct("<Q")
 BOOT = (
@@ -67,7 +68,8 @@ def in_threads(count: int, function: Callable[..., Any], *args: Any) -> Any:
     workers takes all cores, and they fight. What the person has set stays.
     """
     os.environ.setdefault(XLA_THREADS, str(count))
-    return function(*args)
+    with kept_while_running():
+        return function(*args)
 
 
 def serve() -> None:
