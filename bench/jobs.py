@@ -113,20 +113,15 @@ def ready(inputs: Path, outputs: Path) -> dict[str, Any]:
 
     params, arrays = _unpack(inputs)
     X, background = arrays["X"], arrays["background"]
-    traced: list[int] = []
-
-    def asked(params: Any, rows: Any) -> Any:
-        traced.append(len(rows))
-        return forward(params, rows)
-
+    traced = _calls_of(forward)
     _begin()
     jax.monitoring.register_event_duration_secs_listener(keep)
     started = time.process_time()
-    model = xaijax.as_model(asked, params)
+    model = xaijax.as_model(forward, params)
     first = xaijax.Explainer(model, background[:-1])(X, progress=False)
     seconds = time.process_time() - started
     told: dict[str, Any] = {"seconds": seconds, "first": [len(traced), len(compiled)]}
-    again = xaijax.as_model(asked, params)
+    again = xaijax.as_model(forward, params)
     for label, one, donors in (
         ("another explainer", model, background[:-1]),
         ("as_model again", again, background[:-1]),
@@ -138,6 +133,18 @@ def ready(inputs: Path, outputs: Path) -> dict[str, Any]:
         told[label] = [len(traced), len(compiled)]
     np.savez(outputs, values=first.values, base_values=first.base_values)
     return told
+
+
+def _calls_of(function: Any) -> list[int]:
+    """A list that grows with each call, without the function's knowing: it stays what it is."""
+    calls: list[int] = []
+    watch: Any = vars(sys)["monitoring"]  # Python 3.12 or later
+    watch.use_tool_id(watch.PROFILER_ID, "bench")
+    watch.register_callback(
+        watch.PROFILER_ID, watch.events.PY_START, lambda code, place: calls.append(place)
+    )
+    watch.set_local_events(watch.PROFILER_ID, function.__code__, watch.events.PY_START)
+    return calls
 
 
 def _begin() -> None:

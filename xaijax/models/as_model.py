@@ -22,6 +22,7 @@ from xaijax.models.base.recipe import Recipe
 from xaijax.models.base.source import Source
 from xaijax.models.base.trace import Selected, traced
 from xaijax.models.identity.fit_stamp import Stamp
+from xaijax.models.identity.known_functions import made_once
 from xaijax.models.model import Model
 from xaijax.models.structure import declared
 from xaijax.models.structure.declared import FirstLayer
@@ -175,8 +176,10 @@ def as_model(
         structure, source.backend, source.params is not None, select, precision, source.name
     )
     if source.backend == "jax":
+        use = precision, source.name, source.params is None, chosen, known
         whole = traced(head, precision, source.name)
-        apply = Selected(whole, select, precision)
+        apply = made_once(f, use, lambda: Selected(whole, select, precision))
+        whole = apply.whole
         if source.own is not None:
             fields["comparison"] = Bridged(source.name, whole, source.params, source.own)
         return Model(loop="jax", apply=apply, scores=whole, params=source.params, **fields)

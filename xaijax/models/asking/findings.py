@@ -116,6 +116,7 @@ def _traced(model: Traceable, shape: tuple[int, ...], dtype: np.dtype) -> Kept:
         (facts_of(model), shape, str(dtype)),
         None if traced.jaxpr.effects else digest,
         sum(getattr(one, "nbytes", 0) for one in traced.jaxpr.consts),
+        model.scores,
         lambda count: jax.make_jaxpr(apply)(model.params, rows(count)),
     )
     if "probe" not in programs:

@@ -30,6 +30,8 @@ class Traceable(Protocol):
     @property
     def apply(self) -> Callable[..., Any] | None: ...
     @property
+    def scores(self) -> Callable[..., Any] | None: ...
+    @property
     def params(self) -> Any: ...
     @property
     def precision(self) -> str: ...
@@ -43,6 +45,10 @@ class Traceable(Protocol):
 
 class Kept(dict[Any, Any]):
     """What is compiled of one program; the probe's own is at "probe"."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of: weakref.WeakSet[Any] = weakref.WeakSet()  # functions that are traced to it
 
 
 _known: weakref.WeakValueDictionary[Hashable, Kept] = weakref.WeakValueDictionary()
@@ -58,7 +64,11 @@ def facts_of(model: Traceable) -> tuple[Any, ...]:
 
 
 def kept_of(
-    facts: Hashable, digest: bytes | None, constants: int, trace: Callable[[int], Any]
+    facts: Hashable,
+    digest: bytes | None,
+    constants: int,
+    whole: Any,
+    trace: Callable[[int], Any],
 ) -> Kept:
     """What is kept of the program with this digest; empty where it is not known yet.
 
@@ -66,20 +76,26 @@ def kept_of(
         facts: `facts_of` the model, and the shape and dtype of its rows.
         digest: of the trace for the probe's rows; None: it does not hold all that is done.
         constants: bytes of the trace's constants.
+        whole: the function that is traced.
         trace: (number of rows) -> the model's closed trace, which is compared with the one known.
     """
     if digest is None:
         return Kept()
     name = (facts, digest)
     kept = _known.get(name)
-    if kept is None or not all(same_steps(one, trace(R)) for R, one in _traces(kept).items()):
+    if kept is None or not (whole in kept.of or _same(kept, trace)):
         kept = _known[name] = Kept()
+    kept.of.add(whole)
     if constants <= LARGEST:
         _recent[name] = kept
         _recent.move_to_end(name)
         while len(_recent) > RECENT:
             _recent.popitem(last=False)
     return kept
+
+
+def _same(kept: Kept, trace: Callable[[int], Any]) -> bool:
+    return all(same_steps(one, trace(R)) for R, one in _traces(kept).items())
 
 
 def _traces(kept: Kept) -> dict[int, Any]:

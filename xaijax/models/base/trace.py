@@ -72,12 +72,12 @@ class Selected:
     def __init__(
         self, whole: TracedFunction, select: Callable[[Any], Any] | None, precision: str
     ) -> None:
-        self._whole, self._select, self._precision = whole, select, precision
+        self.whole, self._select, self._precision = whole, select, precision
         self.answer_dtype: np.dtype | None = None  # of the function's own answer, once traced
 
     def __call__(self, params: Any, rows: Any) -> Any:
         """The answer to rows [R, *F], traced: [R] or [R, K]."""
-        values = self._whole(params, rows)
+        values = self.whole(params, rows)
         if self._select is not None:
             values = self._select(values)
         self.answer_dtype = np.dtype(values.dtype)
