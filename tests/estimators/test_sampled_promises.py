@@ -220,13 +220,13 @@ def test_auto_decides_for_each_instance_alone(backend):
     got = run(rows, AGREEING, model, tile=256)
     own = np.arange(len(X)) % 3 == 0
     np.testing.assert_array_equal(got.stats["exact_rows"], own)
-    assert not got.exact and got.stats["estimator"] == "permutation"
+    assert not got.exact and got.stats["estimator"] == "kernel"
     assert (got.std_errors[own] == 0).all() and (got.std_errors[~own] > 0).all()
     np.testing.assert_array_equal(got.stats["coalitions"] == 0, own)
     exact = xj.Explainer(model, AGREEING, estimator="exact", tile=256)(rows[own], progress=False)
     assert got.values[own].tobytes() == exact.values.tobytes()
     np.testing.assert_array_equal(got.base_values[own], exact.base_values)
-    drawn = run(rows[~own], AGREEING, model, estimator="permutation", tile=256)
+    drawn = run(rows[~own], AGREEING, model, estimator="kernel", tile=256)
     assert same_bits(drawn, got[~own])
     for n in (3, 4):
         alone = run(rows[n : n + 1], AGREEING, model, tile=256)
@@ -250,11 +250,13 @@ def test_auto_is_exact_up_to_as_many_corners_as_the_budget_asks_rows():
 
 
 @pytest.mark.slow
-def test_auto_takes_the_kernel_from_16_coalitions_a_player_up_to_128_players():
+def test_auto_takes_the_kernel_from_5_coalitions_a_player_up_to_128_players():
+    """And from 2 P + 40, where its standard errors are known: 64 in place of 60 of 12 players."""
     model = xj.as_model(lambda X: X.sum(axis=1))
     for players, budget, sampler in (
-        (20, 319, "permutation"), (20, 320, "kernel"),
-        (128, 2048, "kernel"), (129, 2064, "permutation"),
+        (20, 99, "permutation"), (20, 100, "kernel"),
+        (12, 63, "permutation"), (12, 64, "kernel"),
+        (128, 640, "kernel"), (129, 2064, "permutation"),
     ):  # fmt: skip
         x = np.ones((1, players), np.float32)
         got = run(x, xj.Baseline(0 * x[0]), model, budget=budget)

@@ -80,8 +80,8 @@ class Explainer:
             complements, drawn by leverage (Musco and Witter 2025). Both give standard errors.
             "auto" (the default) decides for each instance, before the model is called: "exact" if
             the sum above is at most B (budget + 2), or B 2^16 when budget is None; else "kernel" if
-            the budget (of None the default one) is at least 16 P and P <= 128, and no instance
-            lacks a player; else "permutation".
+            the budget (of None the default one) is at least 5 P and 2 P + 40, P <= 128, and no
+            instance lacks a player; else "permutation".
             `SizeLimited` and functions are never sampled: what cannot be enumerated is an
             EnumerationLimitError. A random model (deterministic=False) is never given to "kernel",
             and all its players count as differing. To be enumerated, at most 24 players may differ
