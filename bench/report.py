@@ -27,6 +27,7 @@ COLUMNS = (
     "case",
     "on",
     "commit",
+    "date",
     "measured",
     "value",
     "target",
@@ -111,6 +112,7 @@ def write_json(
 def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]:
     """The lines of the table for one case: one a figure, the rest told once."""
     on = "cpu" if where["platform"] == "cpu" else where["device"]
+    made = [where["commit"], where["date"][:10]]
     agreement = "; ".join(
         f"{one.difference:.1e} / {one.tolerance:.1e}{'' if one.holds else ' FAILED'}"
         for one in outcome.agreements
@@ -119,7 +121,7 @@ def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]
     notes = "; ".join(outcome.notes)
     if outcome.not_run:
         empty = [""] * 2
-        start = [case.name, on, where["commit"], case.measures]
+        start = [case.name, on, *made, case.measures]
         lines = [[*start, "", case.target, case.stretch, "not run", *empty]]
         lines[0].append(f"not run: {outcome.not_run}")
         return lines
@@ -130,7 +132,7 @@ def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]
         told = [seconds, agreement, notes] if index == 0 else [""] * 3
         goals = [_goal(figure, figure.target), _goal(figure, figure.stretch)]
         value = _number(figure.value) + figure.unit
-        start = [case.name, on, where["commit"], figure.label]
+        start = [case.name, on, *made, figure.label]
         lines.append([*start, value, *goals, verdict, *told])
     return lines
 
