@@ -224,10 +224,17 @@ def test_options_that_are_not_known_are_status_2(folder, capsys) -> None:
     assert ended.value.code == 2 and "--budgets" in capsys.readouterr().err
 
 
+def test_a_column_that_the_model_does_not_take_is_named(folder, capsys) -> None:
+    assert explained("--model", "model.joblib", "--data", "loans.csv") == 1
+    told = "--data: loans.csv has columns that the model does not take: repaid. Leave each out by"
+    assert told in capsys.readouterr().err
+    assert not Path("run").exists()
+
+
 def test_pages_need_their_extra_before_the_work(folder, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert explained("--model", "models:made", "--data", "rows.npy") == 1
-    assert 'pip install "xaijax[plots]"' in capsys.readouterr().err
+    assert 'pip install "xaijax[data,plots]"' in capsys.readouterr().err
     assert not Path("run").exists()
 
 

@@ -23,6 +23,7 @@ from xaijax.methods.explainer.explainer import ESTIMATORS, Explainer
 from xaijax.reports.report import report
 from xaijax.results.explanation import Explanation
 
+BOTH = "xaijax[data,plots]"  # tables, and the page
 ABOUT = "explain a model's answers to the rows of a file: values, pictures and a page in a folder"
 EXAMPLE = """\
     xaijax explain --model model.joblib --data loans.csv --drop repaid --output yes --out run/
@@ -62,8 +63,8 @@ def run(arguments: argparse.Namespace) -> None:
     """Explain as the arguments say, and print what was written."""
     if not arguments.no_page:
         for module in ("matplotlib", "jinja2"):  # before the work, not after it
-            require(module, "xaijax[plots]")
-    require_tables()  # for values.csv
+            require(module, BOTH)
+    require_tables("xaijax[data]" if arguments.no_page else BOTH)  # for values.csv
     players = json_of(arguments.players, "--players")
     model, X = model_and_rows(arguments)
     source = arguments.background or arguments.data

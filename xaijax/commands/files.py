@@ -127,9 +127,9 @@ def _read(read: Callable[[], Any], path: str, option: str) -> Any:
         ) from error
 
 
-def require_tables() -> Any:
+def require_tables(install: str = "xaijax[data]") -> Any:
     """The library that reads and writes tables; said before the work, not after it."""
-    return require("pandas", "xaijax[data]")
+    return require("pandas", install)
 
 
 def folder_of(path: str) -> Path:

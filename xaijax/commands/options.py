@@ -62,7 +62,20 @@ def model_and_rows(arguments: argparse.Namespace) -> tuple[Model, Any]:
         if arguments.rows < 1:
             raise InputError(f"--rows must be 1 or more, got {arguments.rows}.")
         rows = rows_of(rows).take(slice(arguments.rows))
-    return model_of(arguments.model, arguments.output), rows
+    model = model_of(arguments.model, arguments.output)
+    _refuse_others(model, rows, arguments.data)
+    return model, rows
+
+
+def _refuse_others(model: Model, rows: Any, path: str) -> None:
+    """Raise InputError for columns that the model does not take, a target above all."""
+    known = model.feature_names
+    others = [str(one) for one in getattr(rows, "columns", ()) if known and str(one) not in known]
+    if others:
+        raise InputError(
+            f"--data: {path} has columns that the model does not take: {', '.join(others[:5])}"
+            f"{', ...' if len(others) > 5 else ''}. Leave each out by --drop NAME."
+        )
 
 
 def drawn(rows: Any, count: int, seed: int) -> Any:
