@@ -30,6 +30,18 @@ class Settings:
 
 settings = Settings()
 counter = itertools.count()
+endless: list[object] = []
+endless.append(endless)
+
+
+class Odd(float):
+    """A number that says nothing of what else it holds."""
+
+    def __repr__(self):
+        return "1.0"
+
+
+odd = Odd(1.0)
 
 
 def double(x):
@@ -39,6 +51,11 @@ def double(x):
 @jax.jit
 def compiled(x):
     return x + scale
+
+
+# Both say that they are of functools.
+mapped = jax.vmap(functools.partial(double))
+compiled_partial = jax.jit(functools.partial(double))
 
 
 def calls_others(X):
@@ -86,6 +103,10 @@ def test_a_function_whose_reads_are_known_has_a_state(f):
         types.MethodType(double, settings),
         np.vectorize(double),
         lambda X: X * next(counter),
+        lambda X: mapped(X),
+        lambda X: compiled_partial(X),
+        lambda X: X * odd,
+        lambda X: X * endless[0],
     ],
 )
 def test_what_cannot_be_read_whole_has_none(f):
@@ -118,6 +139,24 @@ def test_an_array_that_is_written_into_is_seen(monkeypatch):
     assert state_of(calls_others) != before
 
 
+def test_functions_of_one_def_are_told_apart():
+    """The broken version took f's inner function for f itself, since they share their code."""
+
+    def made(factor, inner):
+        def f(X):
+            return factor * (X.sum(1) if inner is None else inner(X))
+
+        return f
+
+    inner = made(3.0, None)
+    f = made(2.0, inner)
+    before = state_of(f)
+    assert before is not None
+    assert f.__closure__ is not None
+    f.__closure__[1].cell_contents = made(5.0, None)
+    assert state_of(f) != before
+
+
 def test_closed_over_values_and_defaults_are_seen():
     held = jnp.ones(2)
 
@@ -141,11 +180,10 @@ def test_a_second_model_of_a_function_traces_nothing(monkeypatch):
     traced: list[tuple[int, ...]] = []
     own = jnp.sin
 
-    def sin(x):  # of jax by its module: what is called is the library's, and counted
+    def sin(x):  # an attribute of jax.numpy, which f is not asked about
         traced.append(x.shape)
         return own(x)
 
-    sin.__module__ = "jax.numpy"
     monkeypatch.setattr(jnp, "sin", sin)
 
     def f(X):

@@ -176,7 +176,7 @@ def as_model(
         structure, source.backend, source.params is not None, select, precision, source.name
     )
     if source.backend == "jax":
-        use = precision, source.name, source.params is None, chosen, known
+        use = precision, source.name, source.params is None, repr(chosen), repr(known)
         whole = traced(head, precision, source.name)
         apply = made_once(f, use, lambda: Selected(whole, select, precision))
         whole = apply.whole

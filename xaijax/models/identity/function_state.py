@@ -37,13 +37,15 @@ def state_of(function: Callable[..., Any]) -> Hashable | None:
     Equal states of one function object mean that a trace of it would be the same.
     """
     try:
-        return _of_function(function, set())
-    except _Unknown:
+        return _of_function(function, frozenset())
+    except (_Unknown, RecursionError):  # a list that holds itself
         return None
 
 
-def _of_function(function: Any, open_: set[types.CodeType]) -> Hashable:
-    """open_: code that is being read, so that a function that calls itself ends."""
+def _of_function(function: Any, open_: frozenset[int]) -> Hashable:
+    """open_: ids of the functions that are being read, so that one that calls itself ends. Not by
+    their code, which all functions share that one `def` within another made.
+    """
     inner = getattr(function, "__wrapped__", None)
     if isinstance(function, JIT) and inner is not None:
         # Weakly: what is known of a function may not keep it alive.
@@ -51,9 +53,9 @@ def _of_function(function: Any, open_: set[types.CodeType]) -> Hashable:
     if not isinstance(function, types.FunctionType) or vars(function):
         raise _Unknown  # attributes: a decorator's, which may hold anything
     code = function.__code__
-    if code in open_:
+    if id(function) in open_:
         return code
-    open_ = open_ | {code}
+    open_ = open_ | {id(function)}
     inside = _of(function.__defaults__, open_), _of(function.__kwdefaults__, open_)
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     closed = tuple((name, _of(_content(cell), open_)) for name, cell in cells)
@@ -81,15 +83,17 @@ def _globals_read(code: types.CodeType) -> Iterator[str]:
             yield step.argval
         elif step.opname == "IMPORT_NAME" and not _is_settled(step.argval):
             raise _Unknown
+        elif "GLOBALS" in step.opname:  # of a class within a function, from Python 3.13
+            raise _Unknown
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             yield from _globals_read(inner)
 
 
-def _of(value: Any, open_: set[types.CodeType]) -> Hashable:
+def _of(value: Any, open_: frozenset[int]) -> Hashable:
     """Equal for values that a trace could not tell apart."""
     kind = type(value)
-    if isinstance(value, PLAIN):
+    if _is_plain(value, kind.__module__):
         # -0.0 == 0.0, 1 == True and NaN != NaN, so numbers go by their text.
         return kind, repr(value)
     if kind in (tuple, list):
@@ -114,11 +118,20 @@ def _settled(value: Any) -> Hashable:
 
     Those say the module of what they wrap; an object such as a partial says that of its class.
     """
-    plain = type | types.FunctionType | types.BuiltinFunctionType | np.ufunc
+    plain = type | types.FunctionType | types.BuiltinFunctionType
     inner = value if isinstance(value, plain) else getattr(value, "__wrapped__", None)
-    if inner is None or not _is_settled(getattr(inner, "__module__", None) or "numpy"):
+    if not isinstance(inner, plain) or not _is_settled(str(inner.__module__)):
         raise _Unknown
+    if isinstance(inner, types.FunctionType):
+        # What `jax.vmap` makes of a partial says "functools", and closes over the person's own.
+        if inner.__closure__ or not _is_settled(inner.__globals__["__name__"]):
+            raise _Unknown
     return type(value), _Same(value)
+
+
+def _is_plain(value: Any, module: str) -> bool:
+    """Whether its text tells all of it, which that of a person's own kind of number may not."""
+    return isinstance(value, PLAIN) and (module == "builtins" or _is_settled(module))
 
 
 def _is_settled(module: str) -> bool:
