@@ -9,6 +9,7 @@ from bench.cases import (
     background,
     certain,
     certainty,
+    coming_from,
     derivatives,
     estimators,
     exact,
@@ -63,6 +64,7 @@ CASES: dict[str, Case] = {
         *wire.CASES,
         *estimators.CASES,
         *stream.CASES,
+        *coming_from.CASES,
         *gpu.CASES,
         *gpu_captum.CASES,
     )

@@ -87,6 +87,65 @@ def effects(P):
     return xj.AEC().fit(pd.DataFrame(X, columns=list(names(P))), y=X[:, 0]).explanation_
 
 
+def photograph(P, N=1, K=None, **changes):
+    """Grey images of 12 x 10 pixels that P segments cover, but for the last row of pixels."""
+    segments = np.arange(120).reshape(12, 10) * P // 110
+    data = np.random.default_rng(P).random((N, 12, 10)) + (segments % 2)
+    titles = tuple(f"photograph {n} of the collection" for n in range(N))
+    told = explained(P, N, K, data=data, instance_names=titles, **changes)
+    return told, np.where(segments < P, segments, -1)
+
+
+def an_image(P):
+    errors = np.where(np.arange(P) % 3, 0.1, 2.0)[None]
+    told, players = photograph(P, std_errors=errors, exact=False)
+    return plots.image(told, players=players)
+
+
+def some_images(P):
+    told, players = photograph(P, 2, 3)
+    return plots.images(told, players=players).axes[0]
+
+
+def kept_of_an_image(P):
+    told, players = photograph(P)
+    return plots.kept(a_rule(2, 0.97, 0.2), told.data[0], players % P)
+
+
+def parties(m):
+    """What a host and m - 1 guests are worth."""
+    means = np.linspace(2, 0.1, m)
+    refitted = np.where(np.arange(m - 1) % 2, 0.75, np.nan)
+    return xj.GuestWorth(
+        parties=("host", *(YEARS.format(j) for j in range(1, m))),
+        mean_absolute=means,
+        mean_value=means,
+        standard_errors=means / 10,
+        metric="accuracy",
+        score=0.8125,
+        score_without=np.linspace(0.5, 0.8, m - 1),
+        score_refitted=refitted,
+        instances=4000,
+    )
+
+
+def judged(P):
+    """A sum: right, the other way round, and by chance."""
+    right = np.random.default_rng(P).normal(size=(20, P))
+    explainer = xj.Explainer(xj.as_model(lambda X: X.sum(axis=1)), np.zeros((1, P)))
+    tried = {"right": right, "by chance": right[:, ::-1], f"turned, {YEARS}": -right}
+    return xj.judge(tried, explainer, right, curves=True)
+
+
+def spread(S):
+    """Of S sizes of the background."""
+    found = np.geomspace(1, 0.01, S)
+    sizes = 10 * np.arange(1, S + 1) ** 2
+    return xj.BackgroundSpread(
+        sizes, 20, "rows drawn at random", found, found**2, found[:, None], ("x",)
+    )
+
+
 PICTURES = {
     "bar": lambda P: plots.bar(sampled(P)),
     "bar_outputs": lambda P: plots.bar(explained(P, K=9)),
@@ -111,6 +170,15 @@ PICTURES = {
     "pairs": lambda P: plots.pairs(interactions(P)),
     "dependence": lambda P: plots.dependence(interactions(P), 0),
     "tokens": lambda P: plots.tokens(explained(P, 1), [f"word-number-{j}-of-it" for j in range(P)]),
+    "image": an_image,
+    "images": some_images,
+    "kept_words": lambda P: plots.kept(
+        a_rule(2, 0.97, 0.2), words=[f"word-number-{j}-of-it" for j in range(P)]
+    ),
+    "kept_image": kept_of_an_image,
+    "worth": lambda P: plots.worth(parties(P)),
+    "faithfulness": lambda P: plots.faithfulness(judged(P)),
+    "background_spread": lambda P: plots.background_spread(spread(P)),
 }
 
 

@@ -69,8 +69,8 @@ def faithfulness(
         axes.plot(np.arange(len(curve)), curve, color=colour, label=label)
     kept = "kept" if which == "insertion" else "replaced"
     axes.set_xlabel(f"players {kept}, largest value first", color=style.ink(), fontsize=9.5)
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel("v less its base value", color=style.ink(), fontsize=9.5)
     axes.set_title(f"{which}: area ± standard error", loc="left", fontsize=10.5, color=style.ink())
-    for text in axes.legend(frameon=False, fontsize=8.5).get_texts():
-        text.set_parse_math(False)
+    style.legend(axes)
     return axes

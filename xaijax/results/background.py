@@ -108,7 +108,7 @@ class BackgroundSpread:
             )
             lines.append(
                 f"  {size:,} rows: values move by {self.spread[s]:.3g} "
-                f"({100 * self.relative[s]:.2g} % squared); {players}"
+                f"({100 * self.relative[s]:.3g} % squared); {players}"
             )
         return "\n".join(lines)
 

@@ -1,0 +1,140 @@
+"""The jobs of docs/coming_from.md in captum and alibi, as they stand there, and ours beside them.
+
+The page's blocks run in order: its own in this process; a peer's, of which the title says whose it
+is, in the peer's environment.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bench.environments import HERE, Worker, environment
+from bench.frame import Agreement, Case, Figure, Outcome, Size
+from bench.peers.installed import installed
+
+PAGE = HERE.parent / "docs" / "coming_from.md"
+FENCE = re.compile(r'^```python(?: title="(\w+) [\d.]+")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+# By peer: where it is installed, what its block is given by name, and what is asked of it.
+PEERS: dict[str, dict[str, Any]] = {
+    "captum": {"in": "gradients", "given": ("weights", "rows"), "arrays": ("theirs", "delta")},
+    "alibi": {
+        "in": "alibi",
+        "given": ("data", "target", "X"),
+        "lists": ("names",),
+        "arrays": ("precision", "coverage"),
+        "texts": ("anchors",),
+    },
+}
+# "13.37 < mean radius <= 15.78" and what is left of it where a side is open, as alibi writes it.
+CONDITION = re.compile(r"(?:(\S+) < )?(.+?)(?: (<=|>) (\S+))?$")
+
+
+class Page:
+    """Its blocks."""
+
+    def measure(self) -> Outcome:
+        """Run all of them, then compare the answers of each peer with ours."""
+        for library in ("shap", "shapiq"):
+            installed(library)
+        names: dict[str, Any] = {"__name__": PAGE.stem}
+        found = {}
+        for place, (peer, block) in enumerate(FENCE.findall(PAGE.read_text("utf-8"))):
+            if not peer:
+                exec(compile(block, f"{PAGE.name}, block {place + 1}", "exec"), names)
+            else:
+                found[peer] = _answers(PEERS[peer], block, names)
+        figures, rules = _rules(names, found["alibi"])
+        return Outcome(figures, agreements=(*_gradients(names, found["captum"]), *rules))
+
+
+def _answers(peer: dict[str, Any], block: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Run a peer's block in its environment."""
+    asked = {name: peer.get(name, ()) for name in ("lists", "arrays", "texts")}
+    sent = {name: np.asarray(names[name]) for name in (*peer["given"], *asked["lists"])}
+    with Worker(environment(peer["in"]), HERE / "peers" / "page_worker.py") as worker:
+        found = worker.call("run", options={"block": block, **asked}, **sent)[1]
+    return found | {name: json.loads(str(found[name])) for name in asked["texts"]}
+
+
+def _gradients(names: dict[str, Any], theirs: dict[str, Any]) -> tuple[Agreement, ...]:
+    """The values, and how far their sums are from the answers."""
+    reason = "float32 sums of 50 gradients in another order, of values below 2"
+    values = np.abs(names["ours"].values - theirs["theirs"]).max()
+    missing = np.abs(names["delta"][:, 3] - theirs["delta"]).max()
+    return (
+        Agreement("captum's values", float(values), 1e-5, reason),
+        Agreement("captum's convergence delta", float(missing), 1e-5, reason),
+    )
+
+
+def _rules(
+    names: dict[str, Any], theirs: dict[str, Any]
+) -> tuple[tuple[Figure, ...], tuple[Agreement, ...]]:
+    """Both coverages; and alibi's rules measured here, on the data rows that satisfy them."""
+    data = names["data"]
+    quartiles = np.percentile(data, (25, 50, 75), axis=0).T
+    edges = dict(zip(names["names"], quartiles, strict=True))
+    again = [
+        names["anchors"].evaluate(_predicates(rule, edges), x)
+        for rule, x in zip(theirs["anchors"], names["X"], strict=True)
+    ]
+    precision = np.array([one.precision for one in again]) - theirs["precision"]
+    coverage = np.array([one.coverage for one in again]) - theirs["coverage"]
+    # Standard errors of alibi's: of p = 0.95 on 100 draws at least, of 0.5 on 10,000.
+    reason = "alibi's is of a sample; 5 standard errors"
+    held = np.array([rule.accepted for rule in names["rules"]])
+    differ = float((held != (theirs["precision"] >= 0.95)).sum())
+    ours = float(np.mean([rule.coverage for rule in names["rules"]]))
+    return (
+        Figure("alibi: mean coverage", float(theirs["coverage"].mean())),
+        Figure("ours: mean coverage", ours),
+    ), (
+        Agreement("rows with a rule of 95 %", differ, 0.0, "the page says so of these five rows"),
+        Agreement("precision of alibi's rules", float(np.abs(precision).max()), 0.11, reason),
+        Agreement("coverage of alibi's rules", float(np.abs(coverage).max()), 0.025, reason),
+    )
+
+
+def _predicates(
+    texts: Sequence[str], edges: dict[str, np.ndarray]
+) -> list[tuple[str, float, float]]:
+    """alibi's conditions as (column, low, high); two of one column become one.
+
+    alibi prints edges with two digits: 0.09 stands for the quartile 0.09263, the nearest one.
+    """
+    ends: dict[str, tuple[float, float]] = {}
+    for text in texts:
+        match = CONDITION.fullmatch(text)
+        assert match is not None
+        low, name, sign, number = match.groups()
+
+        def edge(printed: str, of: np.ndarray = edges[name]) -> float:
+            return float(of[np.abs(of - float(printed)).argmin()])
+
+        floor = edge(low) if low else edge(number) if sign == ">" else -math.inf
+        top = edge(number) if sign == "<=" else math.inf
+        before = ends.get(name, (-math.inf, math.inf))
+        ends[name] = max(floor, before[0]), min(top, before[1])
+    return [(name, *both) for name, both in ends.items()]
+
+
+def setup(size: Size) -> Page:
+    """The page, which is small."""
+    return Page()
+
+
+CASES = (
+    Case(
+        "coming-from",
+        "the jobs of docs/coming_from.md in captum and alibi as they stand there, beside ours",
+        "the same values; the same precision of a rule",
+        "",
+        setup,
+    ),
+)
