@@ -97,6 +97,7 @@ def executor_of(kind: str, count: int) -> Iterator[Any]:
         yield count
     elif kind == "dask":
         distributed: Any = require("distributed", "xaijax[scale]")
+        require("dask", "xaijax[scale]").config.set({"distributed.worker.profile.enabled": False})
         with distributed.LocalCluster(
             count, threads_per_worker=1, dashboard_address=None
         ) as cluster:

@@ -166,6 +166,7 @@ class Workers:
                 share = f"two sweeps of a half each / two workers, {engine}"
                 figures.append(Figure(share, best / taken, better="more", unit="x"))
         notes.append("the start of the workers and their compilation included")
+        notes.append("Dask's profiler is off, as docs/scaling.md says")
         notes.append("one thread: the mean of a run before and one after the others")
         notes.append("two sweeps of a half each, on a core each: what the machine gives at most")
         return Outcome(tuple(figures), agreements=tuple(agreements), notes=tuple(notes))
