@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import pytest
@@ -20,7 +21,8 @@ EVERY = {  # of them, however small and quick to compile
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-mpl reads its option
 def pytest_configure(config: pytest.Config) -> None:
-    """A store of compiled programs for the run, so that what many tests need is compiled once.
+    """A store of compiled programs, so that what many tests need is compiled once in a run; in many
+    runs, which then take half as long, where JAX_COMPILATION_CACHE_DIR names a folder.
 
     One for each worker of xdist: two that write one file at a time would read half of it. By the
     environment, which the processes that tests start inherit. Tests that have a reference image are
@@ -28,11 +30,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if config.pluginmanager.hasplugin("pytest_mpl"):
         config.option.mpl = True
-    given = os.environ.get(PROGRAMS)
-    if given is not None and not hasattr(config, "workerinput"):
-        return
-    folder = tempfile.mkdtemp(prefix="xaijax-programs-")
-    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    folder = os.environ.get(PROGRAMS)
+    if folder is None:
+        folder = tempfile.mkdtemp(prefix="xaijax-programs-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    if hasattr(config, "workerinput"):  # the folder is that of all workers
+        folder = str(Path(folder) / config.workerinput["workerid"])
     os.environ |= {PROGRAMS: folder} | EVERY
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
