@@ -62,6 +62,30 @@ def test_an_incomplete_run_is_status_2(how, jobs, capsys) -> None:
     assert xj.open_run("out").missing == ((1,) if how else (1, 2))
 
 
+def test_rows_that_are_refused_in_a_part_leave_an_incomplete_run(jobs, capsys) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+    table = pytest.importorskip("pyarrow").table
+    rows = X.copy()
+    rows[12, 1] = np.nan
+    parquet.write_table(table({f"x{j}": rows[:, j] for j in range(X.shape[1])}), "nan.parquet")
+    assert swept("jobs.py:ready", "nan.parquet", "out") == 2
+    told = capsys.readouterr().err
+    assert "2 of 3 parts are missing" in told and "part 1, rows 10 to 19" in told
+
+
+def test_what_is_wrong_with_a_complete_run_is_no_missing_part(jobs, capsys) -> None:
+    assert swept("jobs.py:ready", "rows.npy", "out") == 0
+    assert swept("jobs.py:ready", "none.npy", "out") == 1
+    told = capsys.readouterr().err
+    assert "none.npy" in told and "missing" not in told
+
+
+def test_another_question_into_an_incomplete_run_is_status_1(jobs, capsys) -> None:
+    assert swept("jobs.py:wrong", "spoiled.npy", "out") == 2
+    assert swept("jobs.py:ready", "rows.npy", "out") == 1
+    assert "another question" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

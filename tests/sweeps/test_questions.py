@@ -77,6 +77,64 @@ def test_a_threshold_that_no_probed_row_shows(tmp_path) -> None:
         swept(step(above + 0.5), tmp_path)
 
 
+GLOBAL = 0.0
+
+
+class Above:
+    """A callable object with a number of its own."""
+
+    def __init__(self, threshold: float) -> None:
+        self.threshold, self.calls = threshold, 0
+
+    def __call__(self, rows: Any) -> Any:
+        self.calls += 1
+        return (np.asarray(rows)[:, 1] > self.threshold).astype(float)
+
+
+def in_a_list(threshold: float) -> xj.Explainer:
+    numbers = [threshold, 1.0]
+    return of(lambda rows: (np.asarray(rows)[:, 1] > numbers[0]).astype(float))
+
+
+def in_a_dict(threshold: float) -> xj.Explainer:
+    numbers = {"from": {"here": threshold}}
+    return of(lambda rows: (np.asarray(rows)[:, 1] > numbers["from"]["here"]).astype(float))
+
+
+def within_another(threshold: float) -> xj.Explainer:
+    global GLOBAL
+    GLOBAL = threshold
+    return of(lambda rows: np.array([(lambda row: float(row[1] > GLOBAL))(r) for r in rows]))
+
+
+@pytest.mark.parametrize(
+    "made", [in_a_list, in_a_dict, within_another, lambda threshold: of(Above(threshold))]
+)
+def test_a_threshold_wherever_it_stands(made, tmp_path) -> None:
+    """The broken version took two models for one, and mixed their parts."""
+    above = float(ROWS[:32, 1].max()) + 1.0
+    swept(made(above), tmp_path)
+    (tmp_path / "part-000002.npz").unlink()
+    with pytest.raises(xj.InputError, match=r"model\.held"):
+        swept(made(above + 0.5), tmp_path)
+    swept(made(above), tmp_path)
+
+
+def test_a_function_that_remembers_its_answers_resumes(tmp_path) -> None:
+    """After the first call nothing that it is asked of changes what it remembers."""
+    known: dict[bytes, float] = {}
+
+    def f(rows: Any) -> Any:
+        return np.array([known.setdefault(row.tobytes(), row.sum()) for row in np.asarray(rows)])
+
+    swept(of(f), tmp_path)
+    (tmp_path / "part-000000.npz").unlink()
+    swept(of(f), tmp_path)
+    (tmp_path / "part-000000.npz").unlink()
+    swept(of(f), tmp_path)
+    assert known
+
+
 def test_what_a_function_writes_is_no_part_of_the_question(tmp_path) -> None:
     calls, log = 0, []
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -133,8 +135,9 @@ def garbled(path: Path) -> None:
         lambda path: path.write_bytes(path.read_bytes()[:-100]),
         lambda path: path.write_bytes(b""),
         lambda path: path.write_bytes((path.parent / "part-000002.npz").read_bytes()),
+        lambda path: path.write_bytes((path.parent / "part-000000.npz").read_bytes()),
     ],
-    ids=["garbled", "truncated", "empty", "another"],
+    ids=["garbled", "truncated", "empty", "another", "another of as many rows"],
 )
 def test_a_bad_part_is_set_aside_and_answered_again(spoil, tmp_path: Path) -> None:
     swept(tmp_path)
@@ -198,6 +201,50 @@ def test_a_model_that_hangs_is_left_behind(tmp_path: Path) -> None:
     finally:
         released.set()
     assert parts(tmp_path) == ["part-000000.npz"]
+
+
+def test_a_part_of_another_run_does_not_count(tmp_path: Path) -> None:
+    """As one leaves it that was given up, and ends when another run is in the directory."""
+    swept(tmp_path / "other", made=explainer(lambda rows: 2 * product(rows)))
+    swept(tmp_path / "own")
+    (tmp_path / "own" / "part-000001.npz").write_bytes(
+        (tmp_path / "other" / "part-000001.npz").read_bytes()
+    )
+    assert xj.open_run(tmp_path / "own").missing == (1,)
+    with pytest.warns(xj.XaiWarning, match="part 1 was damaged"):
+        run = swept(tmp_path / "own")
+    same(run.explanation(), explainer()(X))
+
+
+def test_a_part_that_was_given_up_is_not_written_into_another_run(tmp_path: Path) -> None:
+    released, ended = threading.Event(), threading.Event()
+
+    def hangs(rows):
+        if (np.asarray(rows) == 99).any():
+            released.wait()
+        return 2 * product(rows)
+
+    def watched(rows):
+        try:
+            return hangs(rows)
+        finally:
+            if released.is_set():
+                ended.set()
+
+    rows = X.copy()
+    rows[17, 3] = 99
+    try:
+        with pytest.raises(TimeoutError):
+            swept(tmp_path, made=explainer(watched), rows=rows, timeout=3)
+        shutil.rmtree(tmp_path)
+        own = swept(tmp_path, made=explainer(product), rows=rows)
+        wanted = own.explanation().values.copy()
+    finally:
+        released.set()
+    assert ended.wait(20)
+    time.sleep(0.5)  # the part is then written, or not
+    assert not xj.open_run(tmp_path).missing
+    np.testing.assert_array_equal(xj.open_run(tmp_path).explanation().values, wanted)
 
 
 def test_a_full_disk_keeps_what_is_there(tmp_path: Path, monkeypatch) -> None:

@@ -38,6 +38,9 @@ def test_a_sweep_counts_rows_and_what_is_kept(tmp_path: Path, monkeypatch, capsy
         f"xaijax: {done} of 25" for done in (10, 20, 25)
     ]
     (tmp_path / "part-000001.npz").unlink()
+    (tmp_path / "part-000002.npz").unlink()
+    xj.sweep(explainer(), X, tmp_path, xj.engines.shard(1, 3), rows_per_part=10)
+    assert "10 of 10 rows (100%)" in capsys.readouterr().err  # of its own share
     xj.sweep(explainer(), X, tmp_path, rows_per_part=10)
     assert "25 of 25 rows (100%)" in capsys.readouterr().err
     (tmp_path / "part-000001.npz").unlink()

@@ -94,7 +94,7 @@ def test_an_executor_that_stands_still_is_told(tmp_path: Path, monkeypatch, rele
 
 def test_a_mark_tells_when_a_part_begins(tmp_path: Path) -> None:
     piece = source_of(X, None).part(0, 10)
-    task = Task(0, 0, 10, "X", piece, str(tmp_path), None)
+    task = Task(0, 0, 10, "X", piece, str(tmp_path), None, None)
     (tmp_path / ".begun-000000-1").touch()  # of a driver that was killed
     mark = Mark(task, 1)
     assert mark.seconds() is None

@@ -12,13 +12,15 @@ from xaijax.core.errors import InputError, InputTypeError, SweepIncompleteError
 from xaijax.sweeps.engines.choose import shard, slurm
 from xaijax.sweeps.run import open_run
 from xaijax.sweeps.sweep import FORMATS, sweep
+from xaijax.sweeps.task import raised_in_part
 
 ABOUT = "explain many rows part by part into a directory; the same command resumes"
 MORE = """
 EXPLAINER is module:name or file.py:name, an explainer or a function that returns one:
     xaijax sweep jobs.py:explainer rows.parquet out/ --processes 4
 In a job of a SLURM array each task answers its share of the parts, as with --shard.
-Exit status: 0 its own parts are done, 1 an argument that is wrong, 2 some of them are missing.
+Exit status: 0 its own parts are done, 1 an argument that is wrong, 2 some of them are missing, or
+the command line cannot be read.
 """
 
 
@@ -65,9 +67,9 @@ def run(arguments: argparse.Namespace) -> None:
             options=given or None,
             progress=False if arguments.quiet else None,
         )
-    except (InputError, InputTypeError, SweepIncompleteError):
+    except SweepIncompleteError:
         raise
-    except Exception as error:  # of the model, in this process
+    except Exception as error:
         raise _incomplete(arguments.out, error) from error
     left = found.missing
     print(found)
@@ -76,10 +78,13 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _incomplete(out: str, error: Exception) -> Exception:
-    """The error to raise for one that ended a run; itself where no run was begun."""
+    """The error to raise for one that ended a run; itself where it began none of its parts."""
     try:
         found = open_run(out)
     except (InputError, OSError):
+        return error
+    refused = isinstance(error, InputError | InputTypeError) and not raised_in_part(error)
+    if refused or not found.missing:
         return error
     told = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
     return SweepIncompleteError(

@@ -13,7 +13,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,14 @@ from xaijax.results.rules import Rules
 FORMAT, SCHEMA = "xaijax.Run", 1
 MANIFEST, LOCK, DISTINCT = "manifest.json", "driver.lock", "distinct.npz"
 RULES = "xaijax.Rules"  # what a part of rules says it holds
+PART = "part"  # in the stats of a part: what is of it alone, and goes when parts are joined
 if sys.platform != "win32":
     import fcntl
 
 
 def _rules(fields: Mapping[str, Any]) -> Rules:
-    return Rules.from_json(fields["rules"])
+    found = Rules.from_json(fields["rules"])  # whose own stats hold no more than numbers and texts
+    return replace(found, stats={**found.stats, PART: json.loads(fields.get(PART, "{}"))})
 
 
 MAKERS: dict[str, Callable[[dict[str, Any]], Explanation | Rules]] = {
@@ -83,12 +85,18 @@ class RunDirectory:
             ) from None
         return found
 
+    @property
+    def run_id(self) -> str | None:
+        """What tells this run from any other that was in the directory; None: no run."""
+        return (self.manifest or {}).get("id")
+
     def write_manifest(self, content: Mapping[str, Any]) -> None:
         """Write it whole, unless another shard's driver was first; it stays as long as the run.
 
         Drivers of one run may begin together and plan other tiles: the first one's is that of all.
         """
-        text = json.dumps({"format": FORMAT, "schema": SCHEMA, **content}, indent=1).encode()
+        head = {"format": FORMAT, "schema": SCHEMA, "id": uuid.uuid4().hex}
+        text = json.dumps({**head, **content}, indent=1).encode()
         own = self.path / f".{MANIFEST}.{uuid.uuid4().hex}"
         write_atomically(own, lambda file: file.write(text))
         try:
@@ -106,7 +114,8 @@ class RunDirectory:
     def write(self, number: int, answer: Explanation | Rules) -> None:
         """Write a part whole: a file of `Explanation.save`, or one that holds `Rules.to_json`."""
         if isinstance(answer, Rules):
-            npz.write(self.part(number), {"rules": answer.to_json()}, RULES)
+            of_part = json.dumps(dict(answer.stats.get(PART, {})))
+            npz.write(self.part(number), {"rules": answer.to_json(), PART: of_part}, RULES)
         else:
             answer.save(self.part(number))
 
@@ -114,10 +123,11 @@ class RunDirectory:
         """What a part holds; raises OSError, InputError."""
         return npz.read(self.part(number), MAKERS)
 
-    def wrong(self, number: int, rows: int) -> str | None:
+    def wrong(self, number: int, first: int, last: int) -> str | None:
         """Why a part does not count: "" where there is none, else what is wrong; None: it is valid.
 
-        Valid is what can be read whole (each member has a CRC) and holds so many rows.
+        Valid is what can be read whole (each member has a CRC), holds the rows first to last - 1,
+        and was made for this run: a worker that was given up may end when another run is here.
         """
         try:
             found = self.read(number)
@@ -125,7 +135,10 @@ class RunDirectory:
             return ""
         except XaiError as error:
             return str(error)
-        return None if len(found) == rows else f"it holds {len(found)} rows in place of {rows}"
+        said = found.stats.get(PART, {})
+        if len(found) != last - first or (said.get("first"), said.get("last")) != (first, last):
+            return f"it holds {len(found)} rows, not the rows {first} to {last - 1}"
+        return None if said.get("run") == self.run_id else "it was made for another run"
 
     def set_aside(self, number: int) -> Path:
         """Give a bad part another name, under which it is never read."""

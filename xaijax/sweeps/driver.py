@@ -87,7 +87,7 @@ class Driver:
 
     def _came(self, task: Task, outcome: Receipt | BaseException) -> None:
         if isinstance(outcome, Receipt):
-            wrong = self.directory.wrong(task.part, task.last - task.first)
+            wrong = self.directory.wrong(task.part, task.first, task.last)
             if wrong is None:
                 self.done(outcome.rows)
                 return

@@ -23,6 +23,8 @@ from xaijax.models.identity.fitted_state import digest_of as fitted_digest
 from xaijax.tables.rows import rows_of
 
 PROBED = 32  # rows that the model's answers are compared on
+PLAIN = bool | int | float | complex | str | bytes
+MOVED = "changes when it is asked"
 DEEP = 8  # functions within functions that are looked into
 # By how much answers may differ, of their spread: as sums in another order do on one platform, and
 # as products of fewer digits (TF32 has ten bits) do on another.
@@ -31,10 +33,7 @@ NEAR_HERE, NEAR_ELSEWHERE = 1e-5, 1e-3
 
 def of_pair(embed: Any, head: Model, described: Callable[[Any], Any]) -> dict[str, Any]:
     """The fields of a model in two halves: what can be read of both, and no answers."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in _held(embed, DEEP):
-        digest.update(part)
-    return {**of_model(head, None, described), "embed": digest.hexdigest()}
+    return {**of_model(head, None, described), "embed": held(embed)}
 
 
 def of_model(model: Model, rows: Any, described: Callable[[Any], Any]) -> dict[str, Any]:
@@ -48,10 +47,7 @@ def of_model(model: Model, rows: Any, described: Callable[[Any], Any]) -> dict[s
     }
     function = given.get("f")
     told["function"] = getattr(function, "__qualname__", type(function).__qualname__)
-    digest = hashlib.blake2b(digest_size=16)
-    for part in _held(function, DEEP):
-        digest.update(part)
-    told["held"] = digest.hexdigest()
+    told["held"] = held(function)
     code = _code(function)
     if code is not None:
         told["code"] = digest_of(code)
@@ -64,6 +60,9 @@ def of_model(model: Model, rows: Any, described: Callable[[Any], Any]) -> dict[s
     if model.deterministic and rows is not None:
         told["platform"] = jax.default_backend() if model.backend == "jax" else "host"
         told["answers"] = _answers(model, rows)
+        # What asking changes is a log or a counter of the function's own, and no part of it.
+        after = held(function)
+        told["held"] = {k: v if after.get(k) == v else MOVED for k, v in told["held"].items()}
     return told
 
 
@@ -93,71 +92,80 @@ def _code(function: Any) -> Any:
     return function.__code__
 
 
-def _held(value: Any, deep: int) -> Iterator[bytes]:
-    """What can be read of what a function's answers come from: numbers, arrays, estimators, other
-    functions. Not what it writes itself: a counter is no part of the question.
+def held(value: Any) -> dict[str, str]:
+    """The digests of what a function's answers come from, by name: numbers, arrays, lists of them,
+    estimators, other functions. Not what it assigns itself: a counter is no part of the question.
     """
+    found: dict[str, Any] = {}
+    for name, part in _held(value, DEEP, ""):
+        found.setdefault(name, hashlib.blake2b(digest_size=8)).update(part)
+    return {name: digest.hexdigest() for name, digest in found.items()}
+
+
+def _held(value: Any, deep: int, path: str) -> Iterator[tuple[str, bytes]]:
+    """(name, what can be read) of a function or an object."""
     if deep == 0:
         return
     if isinstance(value, FunctionType):
-        yield digest_of(value.__code__).encode()
+        yield path, digest_of(value.__code__).encode()
         written = _written(value.__code__)
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
         for name, cell in cells:
             if name not in written:
-                yield from _cell(name, cell, deep)
-        for name in value.__code__.co_names:
+                yield from _cell(name, cell, deep, path)
+        for name in _names(value.__code__):
             if name in value.__globals__ and name not in written:
-                yield from _named(name, value.__globals__[name], deep)
+                yield from _named(name, value.__globals__[name], deep, path)
         keywords = value.__kwdefaults__ or {}
         for default in (*(value.__defaults__ or ()), *keywords.values()):
-            yield from _named("default", default, deep)
+            yield from _named("default", default, deep, path)
     elif isinstance(value, MethodType):
-        yield value.__func__.__qualname__.encode()
-        yield from _held(value.__self__, deep - 1)
+        yield path, value.__func__.__qualname__.encode()
+        yield from _held(value.__self__, deep - 1, path)
     elif _is_fitted(value):
         try:
-            yield fitted_digest(value)
+            yield path, fitted_digest(value)
         except Unreadable:
-            yield type(value).__qualname__.encode()
+            yield path, type(value).__qualname__.encode()
     elif callable(state := getattr(value, "state_dict", None)):  # a module of PyTorch
         tensors: Any = state()
         for name, one in sorted(tensors.items()):
-            yield name.encode()
-            yield digest_of(np.asarray(one.detach().cpu())).encode()
+            yield path, f"{name} {digest_of(np.asarray(one.detach().cpu()))}".encode()
     elif hasattr(value, "func") and hasattr(value, "keywords"):  # functools.partial
-        yield from _held(value.func, deep - 1)
+        yield from _held(value.func, deep - 1, path)
         for one in (*value.args, *value.keywords.values()):
-            yield from _named("argument", one, deep)
+            yield from _named("argument", one, deep, path)
     elif (wrapped := getattr(value, "__wrapped__", None)) is not None:  # of jax.jit
-        yield from _held(wrapped, deep - 1)
+        yield from _held(wrapped, deep - 1, path)
     else:
-        yield type(value).__qualname__.encode()
+        yield path, type(value).__qualname__.encode()
         for name, one in sorted(getattr(value, "__dict__", {}).items()):
-            if not isinstance(one, bool | int | float):  # which it may count with
-                yield from _named(name, one, deep)
+            yield from _named(name, one, deep, path)
 
 
-def _cell(name: str, cell: Any, deep: int) -> Iterator[bytes]:
+def _cell(name: str, cell: Any, deep: int, path: str) -> Iterator[tuple[str, bytes]]:
     try:
-        yield from _named(name, cell.cell_contents, deep)
+        yield from _named(name, cell.cell_contents, deep, path)
     except ValueError:  # not set yet
         return
 
 
-def _named(name: str, value: Any, deep: int) -> Iterator[bytes]:
-    if isinstance(value, bool | int | float | complex | str | bytes) or _is_array(value):
-        yield name.encode()
-        yield digest_of(value).encode()
+def _named(name: str, value: Any, deep: int, path: str) -> Iterator[tuple[str, bytes]]:
+    path = f"{path}.{name}" if path else name
+    if isinstance(value, PLAIN) or _is_array(value):
+        yield path, digest_of(value).encode()
     elif isinstance(value, FunctionType | MethodType) or _is_fitted(value):
-        yield name.encode()
-        yield from _held(value, deep - 1)
-    elif isinstance(value, list | tuple | dict):  # of arrays: weights; else it may be a log
-        leaves = jax.tree.leaves(value)
-        if any(map(_is_array, leaves)):
-            yield name.encode()
-            for leaf in leaves:
-                yield from _named("", leaf, deep) if _is_array(leaf) else ()
+        yield from _held(value, deep - 1, path)
+    elif isinstance(value, list | tuple | dict):
+        leaves, tree = jax.tree.flatten(value)
+        read = [digest_of(one) for one in leaves if isinstance(one, PLAIN) or _is_array(one)]
+        yield path, f"{tree} {read}".encode()
+
+
+def _names(code: CodeType) -> list[str]:
+    """Of the globals that a function reads, and those within it."""
+    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return sorted({*code.co_names, *(name for one in inner for name in _names(one))})
 
 
 def _is_array(value: Any) -> bool:

@@ -19,7 +19,7 @@ from xaijax.games.measure.replacement import Baseline
 from xaijax.methods.fingerprint import digest_of
 from xaijax.models import Model
 from xaijax.sweeps.inputs import digest_of_rows
-from xaijax.sweeps.of_model import near, of_model, of_pair
+from xaijax.sweeps.of_model import MOVED, near, of_model, of_pair
 from xaijax.tables.rows import rows_of
 
 FREE = ("batch_size", "max_memory", "devices", "tile")  # arguments that change no value
@@ -163,7 +163,7 @@ def _differing(a: Any, b: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
             a, b = ({k: v for k, v in one.items() if k not in LOOSE} for one in (a, b))
         for key in dict.fromkeys([*a, *b]):
             yield from _differing(a.get(key), b.get(key), f"{name}.{key}" if name else str(key))
-    elif a != b:
+    elif a != b and MOVED not in (a, b):  # what one of them found to be a log is one
         yield name, a, b
 
 

@@ -83,7 +83,7 @@ class Run:
     def range_of(self, part: int) -> tuple[int, int]:
         """(first, last + 1) of the rows of a part, among those that are asked."""
         first = part * self.rows_per_part
-        return first, first + self.sizes[part]
+        return first, min(first + self.rows_per_part, self._distinct)
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -206,7 +206,7 @@ class Run:
         if self._valid.get(number) == mark:
             return True
         first, last = self.range_of(number)
-        if self._directory.wrong(number, last - first) is not None:
+        if self._directory.wrong(number, first, last) is not None:
             return False
         if len(self._valid) < CHECKED:
             self._valid[number] = mark

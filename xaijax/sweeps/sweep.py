@@ -132,7 +132,7 @@ def sweep(
             tasks = (_task(run, source, number, recipe) for number in numbers)
             rows = [run.sizes[number] for number in numbers]
             with engine_of(executor, opened, seconds) as engine:
-                asked = sum(run.sizes)
+                asked = sum(run.sizes[n] for n in range(run.parts) if shard.has(n))
                 with Progress(progress, asked, asked - sum(rows)) as bar:
                     driver = Driver(engine, directory, retries, seconds, bar.done)
                     _drive(driver, tasks, shard)
@@ -231,7 +231,8 @@ def _task(run: Run, source: Source, number: int, recipe: Recipe | None) -> Task:
     first, last = run.range_of(number)
     out = str(run.path.absolute())
     of = "the distinct rows of X, as they come" if isinstance(source, Picked) else "X"
-    return Task(number, first, last, of, source.part(first, last), out, recipe)
+    piece = source.part(first, last)
+    return Task(number, first, last, of, piece, out, run.manifest.get("id"), recipe)
 
 
 def _refuse_outputs(outputs: Any, rows: int) -> None:

@@ -19,15 +19,15 @@ from typing import Any
 
 import jax
 
-from xaijax.core.errors import InputTypeError, LongRunWarning, XaiError
+from xaijax.core.errors import InputError, InputTypeError, LongRunWarning
 from xaijax.core.travel import made_of, pack, unpack
 from xaijax.results.explanation import Explanation
 from xaijax.results.rules import Rules
-from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.directory import PART, RunDirectory
 from xaijax.sweeps.inputs import Piece, counted_in_X
 from xaijax.sweeps.question import accepted, method_of
 
-PART = "part"  # in the stats of a part: what is of it alone, and goes when parts are joined
+RAISED = "xaijax: raised in"
 _opened = threading.local()  # an explainer is asked by one thread at a time
 
 
@@ -109,6 +109,7 @@ class Task:
     of: str  # "X", or its distinct rows
     piece: Piece
     out: str
+    run: str | None  # the id of the run that asked for it
     recipe: Recipe | None  # None: the explainer is where the task runs
 
     def where(self) -> str:
@@ -145,16 +146,23 @@ def run(task: Task, opened: Opened | None = None) -> Receipt:
             )
     except Exception as error:
         counted_in_X(error, task.piece)
-        if not (isinstance(error, XaiError) and "part " in str(error)):
-            error.add_note(f"xaijax: raised in {task.where()}; the parts before are kept.")
+        if task.where() not in str(error):
+            error.add_note(f"{RAISED} {task.where()}; the parts before are kept.")
         raise
     seconds = time.perf_counter() - started
     facts = {"first": task.first, "last": task.last, "seconds": seconds, "platform": here()}
-    stats = {**answer.stats, PART: facts}
+    stats = {**answer.stats, PART: {**facts, "run": task.run}}
     directory = RunDirectory(Path(task.out))
+    if directory.run_id != task.run:  # this part was given up, and another run is there now
+        raise InputError(f"{task.out} no longer holds the run that asked for {task.where()}.")
     directory.write(task.part, dataclasses.replace(answer, stats=stats))
     size = os.path.getsize(directory.part(task.part))
     return Receipt(task.part, task.last - task.first, seconds, size, _worker())
+
+
+def raised_in_part(error: BaseException) -> bool:
+    """Whether a part raised it, and not what is looked at before."""
+    return any(note.startswith(RAISED) for note in getattr(error, "__notes__", ()))
 
 
 def here() -> str:
