@@ -79,7 +79,7 @@ def _gallery(examples: list[Path]) -> str:
         [
             "# Gallery",
             "Each picture is drawn by a script of less than 60 lines, on data that are bundled "
-            "with scikit-learn, when this site is built.",
+            "with scikit-learn or stand in the script, when this site is built.",
             '<div class="grid cards" markdown>',
             *cards,
             "</div>",

@@ -31,6 +31,16 @@ def test_every_page_is_in_the_nav_once_and_the_reverse():
     assert sorted(IN_NAV) == sorted({*written, "examples/index.md"})
 
 
+def test_each_page_of_a_method_has_what_it_does_not_say_and_its_limits():
+    methods = NAV.partition("- Methods:")[2].partition("- Design:")[0]
+    pages_of_methods = re.findall(r"docs/(\w+\.md)", methods)
+    assert {"shapley.md", "structures.md"} <= set(pages_of_methods)
+    for page in pages_of_methods:
+        headings = re.findall(r"^##+ (.+)$", (ROOT / "docs" / page).read_text("utf-8"), re.M)
+        for wanted in (r"\b(not|neither)\b", r"\b[Ll]imits$"):
+            assert any(re.search(wanted, one) for one in headings), f"{page}: {wanted}"
+
+
 def test_the_api_pages_have_every_public_name_once():
     text = "".join(api.pages(EXAMPLES).values())
     documented = re.findall(r"^::: (\S+)\n    options:\n      heading: xj\.(\S+)$", text, re.M)

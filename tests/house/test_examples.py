@@ -51,7 +51,14 @@ SHAPES = {
     "plot_heatmap": (150, 8),
     "plot_methods": (50, 8),
     "plot_scatter": (200, 8),
+    "plot_background_spread": (20, 10),
+    "plot_compare": (142, 10),
+    "plot_image": (1, 16, 10),
+    "plot_interactions": (1, 55),
+    "plot_pairs": (50, 92),
+    "plot_tokens": (1, 10),
 }
+RULES = {"anchors": 60, "plot_kept": 3, "plot_rules": 3}
 
 
 @pytest.mark.slow
@@ -66,12 +73,9 @@ def test_example_runs(path, tmp_path, monkeypatch):
     matplotlib.use("Agg")
     picture = tmp_path / "picture.png"
     explanation = runpy.run_path(str(path))["main"](str(picture))
-    if path.stem == "plot_rules":
-        assert picture.read_bytes().startswith(b"\x89PNG") and len(explanation) == 3
-        assert all(rule.precision >= 0.85 for rule in explanation if rule.accepted)
-        return
-    if path.stem == "anchors":  # rules, not shares
-        assert picture.read_bytes().startswith(b"\x89PNG") and len(explanation) == 60
+    if path.stem in RULES:  # rules, not shares
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert len(explanation) == RULES[path.stem]
         assert all(rule.precision >= 0.85 for rule in explanation if rule.accepted)
         return
     assert picture.read_bytes().startswith(b"\x89PNG")
