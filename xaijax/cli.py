@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import NoReturn
 
 from xaijax import demo
 from xaijax.commands.anchors import add_anchors
@@ -14,7 +15,7 @@ from xaijax.commands.doctor import add_doctor
 from xaijax.commands.explain import add_explain
 from xaijax.commands.page import add_report
 from xaijax.commands.sweep import add_command
-from xaijax.core.command_line import command_of
+from xaijax.core.command_line import command_of, whole
 from xaijax.core.errors import SweepIncompleteError, XaiError
 from xaijax.core.version import __version__
 from xaijax.federated.command_line.commands import add_commands
@@ -24,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with the arguments `argv` (None: of the process); the exit status.
 
     0: done. 1: an error of the library, told in one line on stderr. 2: a sweep with parts that are
-    missing. Arguments that are not accepted end the process with status 2, as argparse does.
+    missing. Arguments that cannot be read end the process with status 2, as argparse does.
     """
     parser = _parser()
     arguments = parser.parse_args(argv)
@@ -40,7 +41,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Takes @FILE for the options that stand in the file, as they are typed."""
+    """Takes @FILE for the options that stand in the file, as they are typed; tells what is wrong in
+    one line.
+    """
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (usage: {self.prog} --help)\n")
 
     def convert_arg_line_to_args(self, arg_line: str) -> list[str]:
         comment = arg_line.lstrip().startswith("#")
@@ -65,14 +71,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument(
         "--rows",
-        type=_whole(1),
+        type=whole(1),
         default=1000,
         metavar="N",
         help="test rows to explain (default: %(default)s)",
     )
     command.add_argument(
         "--seed",
-        type=_whole(0),
+        type=whole(0),
         default=0,
         metavar="S",
         help="of the training and of the rows drawn (default: %(default)s)",
@@ -87,15 +93,3 @@ def _parser() -> argparse.ArgumentParser:
 
 def _demo(arguments: argparse.Namespace) -> None:
     demo.run(arguments.out, rows=arguments.rows, seed=arguments.seed)
-
-
-def _whole(least: int) -> Callable[[str], int]:
-    def whole_number(text: str) -> int:
-        number = int(text)
-        if not least <= number < 2**31:
-            raise argparse.ArgumentTypeError(f"{number} is not a whole number of {least} or more")
-        return number
-
-    # argparse names the type where int() refuses the text: "invalid whole number value: 'x'".
-    whole_number.__name__ = "whole number"
-    return whole_number

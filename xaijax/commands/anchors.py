@@ -8,7 +8,7 @@ from typing import Any
 
 from xaijax.commands.files import rows_beside
 from xaijax.commands.options import add_model, model_and_rows, of_model
-from xaijax.core.command_line import command_of
+from xaijax.core.command_line import command_of, whole
 from xaijax.methods.anchors.explainer import AnchorExplainer
 
 ABOUT = "find for each row of a file the rule under which the prediction stays the same"
@@ -27,7 +27,7 @@ def add_anchors(commands: Any) -> None:
         help="rows that draws and bins come from: .csv, .parquet or .npy (default: --data)",
     )
     command.add_argument("--threshold", type=float, default=0.95, help="precision (default: 0.95)")
-    command.add_argument("--max-size", type=int, metavar="K", help="most columns in a rule")
+    command.add_argument("--max-size", type=whole(0), metavar="K", help="most columns in a rule")
     command.add_argument("--target", metavar="NAME", help="what is predicted, for the texts")
     command.add_argument("--out", required=True, metavar="FILE", help="the .json file to write")
 

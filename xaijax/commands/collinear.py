@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from xaijax.commands.files import folder_of, require_tables, rows_of_file
-from xaijax.core.command_line import command_of
+from xaijax.core.command_line import command_of, whole
 from xaijax.core.errors import InputError
 from xaijax.methods.aec.aec import AEC
 
@@ -23,8 +23,8 @@ def add_aec(commands: Any) -> None:
     command.add_argument("--drop", action="append", metavar="COLUMN", help="may be said again")
     command.add_argument("--task", default="auto", choices=("auto", "regression", "classification"))
     command.add_argument("--standardize", action="store_true", help="effects without units")
-    command.add_argument("--bootstrap", type=int, metavar="R", help="resamplings, for errors")
-    command.add_argument("--seed", type=int, default=0, metavar="S", help="(default: 0)")
+    command.add_argument("--bootstrap", type=whole(2), metavar="R", help="resamplings, for errors")
+    command.add_argument("--seed", type=whole(0), default=0, metavar="S", help="(default: 0)")
     command.add_argument("--out", required=True, metavar="DIR", help="the folder to write")
 
 

@@ -13,11 +13,10 @@ from xaijax.commands.options import (
     add_instances,
     add_model,
     drawn,
-    json_of,
     model_and_rows,
     of_model,
 )
-from xaijax.core.command_line import command_of
+from xaijax.core.command_line import above_zero, command_of, from_json, whole
 from xaijax.core.optional import require
 from xaijax.methods.explainer.explainer import ESTIMATORS, Explainer
 from xaijax.reports.report import report
@@ -41,20 +40,27 @@ def add_explain(commands: Any) -> None:
     )
     command.add_argument(
         "--background-rows",
-        type=int,
+        type=whole(1),
         default=100,
         metavar="B",
         help="drawn from these by the seed (default: 100, or all of fewer)",
     )
     command.add_argument("--out", required=True, metavar="DIR", help="the folder to write")
     command.add_argument(
-        "--players", metavar="JSON", help='columns as one player: {"person": ["job", "age"]}'
+        "--players",
+        type=from_json,
+        metavar="JSON",
+        help='columns as one player: {"person": ["job", "age"]}',
     )
     command.add_argument("--index", default="shapley", help="shapley or banzhaf")
     command.add_argument("--estimator", default="auto", choices=ESTIMATORS)
-    command.add_argument("--budget", type=int, metavar="C", help="coalitions of a sampled row")
-    command.add_argument("--tolerance", type=float, metavar="T", help="half width of intervals")
-    command.add_argument("--top", type=int, metavar="K", help="until the K largest are certain")
+    command.add_argument("--budget", type=whole(1), metavar="C", help="coalitions of a sampled row")
+    command.add_argument(
+        "--tolerance", type=above_zero, metavar="T", help="half an interval"
+    )
+    command.add_argument(
+        "--top", type=whole(1), metavar="K", help="until these are certain"
+    )
     add_instances(command)
     command.add_argument("--no-page", action="store_true", help="no pictures and no page")
 
@@ -65,7 +71,6 @@ def run(arguments: argparse.Namespace) -> None:
         for module in ("matplotlib", "jinja2"):  # before the work, not after it
             require(module, BOTH)
     require_tables("xaijax[data]" if arguments.no_page else BOTH)  # for values.csv
-    players = json_of(arguments.players, "--players")
     model, X = model_and_rows(arguments)
     source = arguments.background or arguments.data
     rows = rows_beside(source, "--background", arguments.drop)
@@ -73,7 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
     explainer = Explainer(
         model,
         drawn(rows, arguments.background_rows, arguments.seed),
-        players,
+        arguments.players,
         arguments.index,
         arguments.estimator,
         arguments.budget,

@@ -6,14 +6,13 @@ Letters: N rows to explain.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from xaijax.commands.files import model_of, rows_of_file
-from xaijax.core import checks
+from xaijax.core.command_line import whole
 from xaijax.core.errors import InputError, XaiError
 from xaijax.models import Model
 from xaijax.tables.rows import rows_of
@@ -33,21 +32,21 @@ def add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--data", required=True, metavar="FILE", help="rows to explain: .csv, .parquet or .npy"
     )
-    command.add_argument("--rows", type=int, metavar="N", help="only the first N of them")
+    command.add_argument("--rows", type=whole(1), metavar="N", help="only the first N of them")
     command.add_argument(
         "--drop",
         action="append",
         metavar="COLUMN",
         help="a column of the files that the model does not take; may be said again",
     )
-    command.add_argument("--seed", type=int, default=0, metavar="S", help="(default: 0)")
+    command.add_argument("--seed", type=whole(0), default=0, metavar="S", help="(default: 0)")
 
 
 def add_instances(command: argparse.ArgumentParser) -> None:
     """--instances, which a page has."""
     command.add_argument(
         "--instances",
-        type=int,
+        type=whole(0),
         default=200,
         metavar="N",
         help="that stand on the page one at a time, with names and values (default: 200; 0: none)",
@@ -56,11 +55,8 @@ def add_instances(command: argparse.ArgumentParser) -> None:
 
 def model_and_rows(arguments: argparse.Namespace) -> tuple[Model, Any]:
     """(the model, rows [N, F]); raises InputError."""
-    checks.whole_number(arguments.seed, "--seed", least=0)
     rows = rows_of_file(arguments.data, "--data", arguments.drop)
     if arguments.rows is not None:
-        if arguments.rows < 1:
-            raise InputError(f"--rows must be 1 or more, got {arguments.rows}.")
         rows = rows_of(rows).take(slice(arguments.rows))
     model = model_of(arguments.model, arguments.output)
     _refuse_others(model, rows, arguments.data)
@@ -80,21 +76,9 @@ def _refuse_others(model: Model, rows: Any, path: str) -> None:
 
 def drawn(rows: Any, count: int, seed: int) -> Any:
     """At most `count` of the rows, each once, drawn by the seed."""
-    if count < 1:
-        raise InputError(f"--background-rows must be 1 or more, got {count}.")
     held = rows_of(rows)
     places = np.random.default_rng(seed).choice(len(held), min(count, len(held)), replace=False)
     return held.take(np.sort(places))
-
-
-def json_of(text: str | None, option: str) -> Any:
-    """What a JSON text says; None of None. Raises InputError."""
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise InputError(f"{option} must be JSON, got {text!r}: {error}.") from None
 
 
 def of_model(ask: Callable[[], Any], name: str) -> Any:

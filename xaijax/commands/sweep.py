@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from xaijax.commands.files import named
+from xaijax.core.command_line import above_zero, whole
 from xaijax.core.errors import InputError, InputTypeError, SweepIncompleteError
 from xaijax.sweeps.engines.choose import shard, slurm
 from xaijax.sweeps.run import open_run
@@ -36,11 +37,11 @@ def add_command(commands: Any) -> None:
     command.add_argument("explainer", metavar="EXPLAINER", help="module:name or file.py:name")
     command.add_argument("rows", metavar="ROWS", help=".parquet, .npy, or a folder of .parquet")
     command.add_argument("out", metavar="DIR", help="the run's directory")
-    command.add_argument("--processes", type=int, metavar="N", help="spawned processes")
+    command.add_argument("--processes", type=whole(1), metavar="N", help="spawned processes")
     command.add_argument("--shard", metavar="K/N", help="only the parts of driver K (from 0) of N")
-    command.add_argument("--rows-per-part", type=int, metavar="N")
-    command.add_argument("--retries", type=int, default=3, metavar="N", help="(default: 3)")
-    command.add_argument("--timeout", type=float, metavar="SECONDS", help="of one part")
+    command.add_argument("--rows-per-part", type=whole(1), metavar="N")
+    command.add_argument("--retries", type=whole(0), default=3, metavar="N", help="(default: 3)")
+    command.add_argument("--timeout", type=above_zero, metavar="SECONDS", help="of one part")
     command.add_argument("--format", choices=FORMATS, default="npz", help="(default: npz)")
     command.add_argument(
         "--option", action="append", default=[], metavar="NAME=JSON", help="of the explainer's call"

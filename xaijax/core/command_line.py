@@ -1,8 +1,13 @@
-"""A command of `xaijax`, as argparse takes it."""
+"""A command of `xaijax`, as argparse takes it, and what its options may be.
+
+An option that cannot be read ends the process with status 2, as argparse does.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,3 +30,36 @@ def command_of(
     if run is not None:
         command.set_defaults(run=run)
     return command
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """The type of an option that is a whole number of `least` or more."""
+
+    def whole_number(text: str) -> int:
+        number = int(text)
+        if not least <= number < 2**31:
+            raise argparse.ArgumentTypeError(f"{number} is not a whole number of {least} or more")
+        return number
+
+    # argparse names the type where int() refuses the text: "invalid whole number value: 'x'".
+    whole_number.__name__ = "whole number"
+    return whole_number
+
+
+def above_zero(text: str) -> float:
+    """The type of an option that is a number above 0."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number
+
+
+above_zero.__name__ = "number"
+
+
+def from_json(text: str) -> Any:
+    """The type of an option that is a JSON text; what it says."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"it must be JSON, got {text!r}: {error}") from None
