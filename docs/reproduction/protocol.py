@@ -93,7 +93,7 @@ def split(name: str, seed: int, scaled: bool = True) -> Split:
     rows = np.concatenate(blocks, axis=1)
     train, test = train_test_split(np.arange(len(rows)), train_size=0.4, random_state=seed)
     if scaled:
-        rows = StandardScaler().fit(rows[train]).transform(rows)
+        rows = np.asarray(StandardScaler().fit(rows[train]).transform(rows))
     rows = rows.astype(np.float32)
     return Split(
         (rows[train], labels[train]), rows[test], frame.iloc[test], labels[test], rows, players

@@ -6,8 +6,8 @@ prior, where `qii_table_2.py` takes all pairs of 3,000 people. So the two agree 
 
     XAIJAX_DATA=... PYTHONPATH=. python docs/reproduction/qii_permuted.py [splits] [--no-kernel]
 
-A split of both tables takes a minute or two, nearly all of it the kernel SVM on adult, which
-`--no-kernel` leaves out.
+Ten splits of both take two minutes without the kernel SVM on adult (`--no-kernel`), which alone
+takes one or two minutes a split.
 """
 
 from __future__ import annotations
