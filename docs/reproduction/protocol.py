@@ -78,8 +78,8 @@ def table(name: str) -> tuple[pd.DataFrame, np.ndarray]:
     return frame.rename(columns=NAMES), labels.to_numpy()
 
 
-def split(name: str, seed: int) -> Split:
-    """Split number `seed` of "adult" or "arrests"."""
+def split(name: str, seed: int, scaled: bool = True) -> Split:
+    """Split number `seed` of "adult" or "arrests", its inputs standardised or as they are."""
     frame, labels = table(name)
     blocks, players, start = [], {}, 0
     for label in frame:
@@ -92,7 +92,9 @@ def split(name: str, seed: int) -> Split:
         blocks.append(block.to_numpy(np.float64))
     rows = np.concatenate(blocks, axis=1)
     train, test = train_test_split(np.arange(len(rows)), train_size=0.4, random_state=seed)
-    rows = StandardScaler().fit(rows[train]).transform(rows).astype(np.float32)
+    if scaled:
+        rows = np.asarray(StandardScaler().fit(rows[train]).transform(rows))
+    rows = rows.astype(np.float32)
     return Split(
         (rows[train], labels[train]), rows[test], frame.iloc[test], labels[test], rows, players
     )
