@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.report import COLUMNS, ROOT, git
 
 CODE = ("xaijax", "kernels")  # what every case measures
+OWN = {"coming-from": ("docs/coming_from.md", "bench/cases/coming_from.py")}  # and only this one
 # A line by which a commit says that what runs is as before: files moved, words of a docstring.
 SAME = "^Bench: same code$"
 CASE, ON, COMMIT, VERDICT = map(COLUMNS.index, ("case", "on", "commit", "verdict"))
@@ -36,19 +37,19 @@ def stale(lines: Sequence[Sequence[str]], root: Path = ROOT) -> list[Stale]:
             continue
         one = (line[CASE], line[ON], line[COMMIT])
         if one not in found:
-            found[one] = _why(line[COMMIT], root)
+            found[one] = _why(line[COMMIT], root, (*CODE, *OWN.get(line[CASE], ())))
     return [Stale(*one, why) for one, why in found.items() if why]
 
 
-def _why(commit: str, root: Path) -> str:
-    """Why rows measured at this commit are stale; empty: they are not."""
+def _why(commit: str, root: Path, code: Sequence[str]) -> str:
+    """Why rows measured at this commit, of this code, are stale; empty: they are not."""
     if commit.endswith("+"):
         return "measured with changes that are in no commit"
     try:
-        others = ("--invert-grep", f"--grep={SAME}", f"{commit}..HEAD", "--", *CODE)
+        others = ("--invert-grep", f"--grep={SAME}", f"{commit}..HEAD", "--", *code)
         since = git("rev-list", "--count", *others, root=root)
     except (OSError, subprocess.CalledProcessError):
         return "this repository does not know the commit"
     if since == "0":
         return ""
-    return f"{since} commit{'s' if since != '1' else ''} to {' and '.join(CODE)} since"
+    return f"{since} commit{'s' if since != '1' else ''} to {' and '.join(code)} since"

@@ -221,12 +221,27 @@ def test_too_many_arguments_are_refused(name):
         ("max_evals", "budget"),
         ("random_state", "seed"),
         ("masker", "background"),
+        ("imputer", "background"),
+        ("baselines", "background"),
+        ("data", "background"),
+        ("n_samples", "budget"),
+        ("feature_mask", "players"),
+        ("clustering", "players"),
+        ("groups", "players"),
         ("aggregation", "index"),
     ],
 )
 def test_words_of_other_libraries_are_answered_with_ours(keyword, own):
     with pytest.raises(T, match=f"For {keyword}, say {own}="):
         xj.Explainer(xj.as_model(f), B, **{keyword: 1})
+
+
+@pytest.mark.parametrize("made", [xj.Explainer, xj.GradientExplainer])
+def test_the_output_is_said_of_the_model(made):
+    with pytest.raises(T, match=r"has no keyword 'target'\. Say as_model\(output=\)"):
+        made(xj.as_model(f), B, target=1)
+    with pytest.raises(T, match="For class_index, say output="):
+        xj.as_model(f, class_index=1)
 
 
 def test_tau_is_threshold():
