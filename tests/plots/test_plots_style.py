@@ -21,6 +21,44 @@ def explained(**changes):
 
 
 PAIRS = xj.CoalitionTable([0, 1, 1, 4, 0, 1, 1, 5], ["age", "pay", "sex"]).interactions()
+RULE = xj.Rule(["age > 30"], [(0, 30.0, np.inf)], "yes", 0.97, 0.92, 0.2, True, 8, "sar")
+WORTH = xj.GuestWorth(
+    parties=("host", "bank"),
+    mean_absolute=np.array([0.5, 0.25]),
+    mean_value=np.array([0.5, 0.25]),
+    standard_errors=np.array([0.1, 0.1]),
+    metric="accuracy",
+    score=0.75,
+    score_without=np.array([0.5]),
+    score_refitted=np.array([0.6]),
+    instances=4,
+)
+SPREAD = xj.BackgroundSpread(
+    np.array([5, 50]), 4, "random", np.array([1.0, 0.1]), np.array([1.0, 0.01]),
+    np.ones((2, 1)), ("x",),
+)  # fmt: skip
+
+
+def sampled(budget=64):
+    return explained(std_errors=np.full((2, 3), 0.1), exact=False, stats={"budget": budget})
+
+
+def effects():
+    X = np.random.default_rng(0).normal(size=(40, 3)).cumsum(axis=1)
+    return xj.AEC().fit(X, y=X[:, 0]).explanation_
+
+
+def judged():
+    explainer = xj.Explainer(xj.as_model(lambda rows: rows.sum(axis=1)), np.zeros((1, 3)))
+    return xj.judge({"right": DATA, "turned": -DATA}, explainer, DATA, curves=True)
+
+
+def pairs_of_rows():
+    sets = [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)]
+    values = np.arange(12.0).reshape(2, 6)
+    return xj.Interactions(values, np.zeros(2), sets, data=DATA, order=2)
+
+
 DRAWN = {
     "bar": lambda: xj.plots.bar(explained()),
     "bar of outputs": lambda: xj.plots.bar(
@@ -30,6 +68,23 @@ DRAWN = {
     "waterfall": lambda: xj.plots.waterfall(explained()[0]),
     "profile": lambda: xj.plots.profile(explained(instance_names=("Ada", "Ben"))),
     "tokens": lambda: xj.plots.tokens(explained()[0], ["not", "so", "bad"]),
+    "heatmap": lambda: xj.plots.heatmap(explained()),
+    "scatter": lambda: xj.plots.scatter(explained(), 0, by=1),
+    "force": lambda: xj.plots.force(explained()[0]),
+    "groups": lambda: xj.plots.groups(explained(), ["women", "men"]),
+    "methods": lambda: xj.plots.methods({"one": explained(), "another": sampled()}),
+    "convergence": lambda: xj.plots.convergence([sampled(64)[:1], sampled(256)[:1]]),
+    "rules": lambda: xj.plots.rules([RULE]),
+    "kept": lambda: xj.plots.kept(RULE, words=["not", "so", "bad"]),
+    "kept of an image": lambda: xj.plots.kept(RULE, np.eye(3), np.arange(9).reshape(3, 3) // 3),
+    "compare": lambda: xj.plots.compare(xj.compare(explained(), sampled(), paired=True)),
+    "correlation": lambda: xj.plots.correlation(effects()),
+    "worth": lambda: xj.plots.worth(WORTH),
+    "faithfulness": lambda: xj.plots.faithfulness(judged()),
+    "background_spread": lambda: xj.plots.background_spread(SPREAD),
+    "image": lambda: xj.plots.image(explained()[0], shape=(1, 3)),
+    "images": lambda: xj.plots.images(explained(), shape=(1, 3)).axes[0],
+    "dependence": lambda: xj.plots.dependence(pairs_of_rows(), 0),
     "interactions": lambda: xj.plots.interactions(PAIRS),
     "network": lambda: xj.plots.network(PAIRS),
     "pairs": lambda: xj.plots.pairs(PAIRS),
@@ -104,6 +159,19 @@ def test_errors_that_are_not_known_are_said(draw):
     assert label(some).endswith("lines: 95 % intervals, unknown for 1")
     assert label(np.full((1, 3), 0.1)).endswith("lines: 95 % intervals")
     assert label(some * np.nan).endswith("; 95 % intervals unknown")
+
+
+@pytest.mark.parametrize("draw", ["force", "heatmap"])
+def test_where_intervals_have_no_room_their_widths_are_said(draw):
+    def label(errors):
+        one = explained()[0]
+        sampled = xj.Explanation(one.values, one.base_values, errors, exact=errors is None)
+        return getattr(xj.plots, draw)(sampled).get_xlabel().replace("\n", " ")
+
+    assert "95 %" not in label(None)
+    assert label(np.array([[0.1, 0.05, 0.2]])).endswith("; 95 % intervals: ±0.39 or less")
+    assert label(np.array([[0.1, np.nan, 0.2]])).endswith("±0.39 or less, unknown for 1")
+    assert label(np.full((1, 3), np.nan)).endswith("; 95 % intervals unknown")
 
 
 def test_unknown_errors_of_pairs_and_words_are_said():

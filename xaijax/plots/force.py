@@ -36,7 +36,8 @@ def force(
     `max_display` players of the largest |value| have a part each, with name and entry below it.
     The others that raise, and those that lower, make a grey part at either end; where it is
     longer than the longest part, it is cut, and its number says so. A line marks the base value
-    where the bar reaches that far.
+    where the bar reaches that far. The axis says how wide the widest 95 % interval of sampled
+    values is.
 
     Args:
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
@@ -98,6 +99,7 @@ def force(
         axes.plot([base, base], [-0.4, 0.4], color="#ffffff", linewidth=1.2, linestyle=":")
     note = " (dotted)" if inside else ""
     xlabel = f"orange raises, blue lowers: {style.value_name(one)}s; base value {base:.4g}{note}"
+    xlabel += style.widest(one)
     style.dress(axes, [], xlabel, style.title_of_one(one))
     axes.grid(visible=False)
     axes.set_ylim(rows + 0.6, -1.7)

@@ -35,7 +35,7 @@ def heatmap(
     same reasons are seen as blocks. A line above shows the base value plus all values of each
     instance, where that is a sum that means something. The `max_display` players of the largest
     mean |value| are shown. Of more than 1,000 instances, 1,000 at even distances are drawn, and the
-    axis says so.
+    axis says so. It also says how wide the widest 95 % interval of sampled values is.
 
     Args:
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
@@ -89,6 +89,7 @@ def heatmap(
         "given": "as given",
     }
     xlabel = f"{told} instance{'s' if total > 1 else ''}, {how[order]}{style.not_shown(others)}"
+    xlabel += style.widest(explanation)
     names = [explanation.feature_names[j] for j in shown]
     style.dress(axes, names, xlabel, style.title_of(explanation))
     axes.grid(visible=False)

@@ -196,6 +196,18 @@ def intervals(explanation: Shown | Interactions, half: np.ndarray | None) -> str
     return "; lines: 95 % intervals" + (f", unknown for {unknown:,}" if unknown else "")
 
 
+def widest(explanation: Shown) -> str:
+    """How wide the intervals are that a picture has no room for; empty where all are exact."""
+    half = half_widths(explanation)
+    if half is None:
+        return ""
+    if np.isnan(half).all():
+        return intervals(explanation, half)
+    unknown = int(np.isnan(half).sum())
+    some = f", unknown for {unknown:,}" if unknown else ""
+    return f"; 95 % intervals: ±{np.nanmax(half):.2g} or less{some}"
+
+
 def beside(ax: Axes, end: float, row: float, text: str, points: float = 5) -> None:
     """Write so many points right of a bar's end, left where below 0; without TeX reading."""
     ax.annotate(
