@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import pickle
 import signal
@@ -18,8 +19,11 @@ import pytest
 from sweeping import EACH, N, X, explainer, hangs, parts, product, raises_on
 
 import xaijax as xj
+from xaijax.sweeps.engines.processes import Processes
 from xaijax.sweeps.engines.slurm import of_slurm
-from xaijax.sweeps.task import Receipt
+from xaijax.sweeps.engines.worker import BEGUN, send
+from xaijax.sweeps.inputs import source_of
+from xaijax.sweeps.task import Receipt, Task
 
 WANTED = explainer()(X)
 
@@ -89,6 +93,22 @@ def test_a_part_that_hangs_is_ended(tmp_path: Path) -> None:
     with pytest.raises(xj.SweepIncompleteError, match="took more than timeout=4"):
         swept(tmp_path, 1, explainer(hangs), spoiled(12), timeout=4, retries=0)
     assert xj.open_run(tmp_path).missing == (1,)
+
+
+def test_the_end_of_a_process_is_not_that_of_the_next_try(tmp_path: Path, monkeypatch) -> None:
+    begun = io.BytesIO()
+    send(begun, BEGUN)
+    program = f"import os, time; os.write(1, {begun.getvalue()!r}); time.sleep(100)"
+    monkeypatch.setattr("xaijax.sweeps.engines.processes.boot", lambda *_: program)
+    task = Task(0, 0, EACH, "X", source_of(X, None).part(0, EACH), str(tmp_path), None)
+    engine = Processes(1)
+    engine.submit(task)
+    while not engine.cancel(0, 0.0):
+        time.sleep(0.01)
+    engine.submit(task)
+    while not engine.cancel(0, 0.1):
+        assert engine.finished(0.01) == [], "the second one runs"
+    engine.close()
 
 
 def test_what_passes_is_tried_again(tmp_path: Path) -> None:
