@@ -19,6 +19,7 @@ import pytest
 from sweeping import EACH, N, X, explainer, hangs, parts, product, raises_on
 
 import xaijax as xj
+from xaijax.sweeps.engines import futures
 from xaijax.sweeps.engines.processes import Processes
 from xaijax.sweeps.engines.slurm import of_slurm
 from xaijax.sweeps.engines.worker import BEGUN, send
@@ -239,6 +240,36 @@ def test_an_explainer_that_cannot_travel_is_refused_before_any_process(tmp_path:
 def test_receipts_and_tasks_are_small() -> None:
     receipt = Receipt(10**6, 10**4, 1.5, 10**9, "a-long-name-of-a-machine.somewhere, process 12345")
     assert len(pickle.dumps(receipt)) < 1000
+
+
+class Grows:
+    """A Dask Client whose cluster has no worker when it is first asked, and then one of two."""
+
+    def __init__(self, pool):
+        self._pool, self.asked, self.threads, self._all_out = pool, 0, [], threading.Event()
+
+    def nthreads(self):
+        self.asked += 1
+        return {"tcp://one": 2} if self.asked > 1 else {}
+
+    def submit(self, function, threads, attempt, task, pure):
+        self.threads.append(threads)
+        if len(self.threads) == 3:
+            self._all_out.set()
+        return self._pool.submit(self._run, attempt, task)
+
+    def _run(self, attempt, task):
+        assert self._all_out.wait(20), "the third is given out while the others run"
+        return attempt(task)
+
+
+def test_workers_of_dask_that_come_later_get_parts(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(futures, "COUNTED", 0.2)
+    with ThreadPoolExecutor(3) as pool:
+        client, began = Grows(pool), time.monotonic()
+        assert not swept(tmp_path, client, retries=0).missing
+    assert client.threads == [1, 1, 2]
+    assert client.asked <= 1 + (time.monotonic() - began) / 0.2, "no more often than it says"
 
 
 @pytest.mark.engine
