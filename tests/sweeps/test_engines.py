@@ -288,7 +288,7 @@ def test_a_dask_client(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # Ray forks to start its own programs, and leaves pipes open
 def test_ray_tasks(tmp_path: Path) -> None:
-    ray = pytest.importorskip("ray", reason="`make test-engines` installs it")
+    ray = pytest.importorskip("ray", reason="needs the extra [scale]")
     (tmp_path / "killed").mkdir()
     made = explainer(functools.partial(kills_once, str(tmp_path / "killed")))
     paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
