@@ -36,7 +36,7 @@ test-all: $(READY)
 	$(PYTHON) -m pytest -n auto --maxprocesses 4 $(ARGS)
 
 test-engines: $(READY)
-	$(PIP) -e ".[dev,scale]" ray pyspark
+	$(PIP) -e ".[dev,scale]" pyspark
 	$(PYTHON) -m pytest -m engine tests/sweeps $(ARGS)
 
 docs: $(DOCS)

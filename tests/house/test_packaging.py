@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -69,6 +71,21 @@ def test_kernels_is_a_folder_and_no_package(built: Path) -> None:
     # An installed top-level `kernels` would shadow the package of that name on PyPI.
     assert not (ROOT / "kernels" / "__init__.py").exists()
     assert "kernels/__init__.py" not in sdist_files(built)
+
+
+def test_extras_that_are_named_are_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    named = {
+        extra
+        for folder in LIBRARY.values()
+        for path in folder.rglob("*.py")
+        for told in re.findall(r"xaijax\[([a-z,-]+)\]", path.read_text())
+        for extra in told.split(",")
+    }
+    assert "scale" in named and named <= set(extras), f"no such extra: {named - set(extras)}"
+    libraries = {re.split("[<>=;]", one)[0] for one in extras["scale"]}
+    assert libraries == {"cloudpickle", "dask", "distributed", "pyarrow", "ray", "zarr"}
 
 
 def test_sdist_brings_the_licence_and_the_readme(built: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import pickle
 import signal
@@ -18,8 +19,12 @@ import pytest
 from sweeping import EACH, N, X, explainer, hangs, parts, product, raises_on
 
 import xaijax as xj
+from xaijax.sweeps.engines import futures
+from xaijax.sweeps.engines.processes import Processes
 from xaijax.sweeps.engines.slurm import of_slurm
-from xaijax.sweeps.task import Receipt
+from xaijax.sweeps.engines.worker import BEGUN, send
+from xaijax.sweeps.inputs import source_of
+from xaijax.sweeps.task import Receipt, Task
 
 WANTED = explainer()(X)
 
@@ -89,6 +94,22 @@ def test_a_part_that_hangs_is_ended(tmp_path: Path) -> None:
     with pytest.raises(xj.SweepIncompleteError, match="took more than timeout=4"):
         swept(tmp_path, 1, explainer(hangs), spoiled(12), timeout=4, retries=0)
     assert xj.open_run(tmp_path).missing == (1,)
+
+
+def test_the_end_of_a_process_is_not_that_of_the_next_try(tmp_path: Path, monkeypatch) -> None:
+    begun = io.BytesIO()
+    send(begun, BEGUN)
+    program = f"import os, time; os.write(1, {begun.getvalue()!r}); time.sleep(100)"
+    monkeypatch.setattr("xaijax.sweeps.engines.processes.boot", lambda *_: program)
+    task = Task(0, 0, EACH, "X", source_of(X, None).part(0, EACH), str(tmp_path), None)
+    engine = Processes(1)
+    engine.submit(task)
+    while not engine.cancel(0, 0.0):
+        time.sleep(0.01)
+    engine.submit(task)
+    while not engine.cancel(0, 0.1):
+        assert engine.finished(0.01) == [], "the second one runs"
+    engine.close()
 
 
 def test_what_passes_is_tried_again(tmp_path: Path) -> None:
@@ -221,6 +242,36 @@ def test_receipts_and_tasks_are_small() -> None:
     assert len(pickle.dumps(receipt)) < 1000
 
 
+class Grows:
+    """A Dask Client whose cluster has no worker when it is first asked, and then one of two."""
+
+    def __init__(self, pool):
+        self._pool, self.asked, self.threads, self._all_out = pool, 0, [], threading.Event()
+
+    def nthreads(self):
+        self.asked += 1
+        return {"tcp://one": 2} if self.asked > 1 else {}
+
+    def submit(self, function, threads, attempt, task, pure):
+        self.threads.append(threads)
+        if len(self.threads) == 3:
+            self._all_out.set()
+        return self._pool.submit(self._run, attempt, task)
+
+    def _run(self, attempt, task):
+        assert self._all_out.wait(20), "the third is given out while the others run"
+        return attempt(task)
+
+
+def test_workers_of_dask_that_come_later_get_parts(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(futures, "COUNTED", 0.2)
+    with ThreadPoolExecutor(3) as pool:
+        client, began = Grows(pool), time.monotonic()
+        assert not swept(tmp_path, client, retries=0).missing
+    assert client.threads == [1, 1, 2]
+    assert client.asked <= 1 + (time.monotonic() - began) / 0.2, "no more often than it says"
+
+
 @pytest.mark.engine
 @pytest.mark.slow
 def test_a_dask_client(tmp_path: Path) -> None:
@@ -237,7 +288,7 @@ def test_a_dask_client(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # Ray forks to start its own programs, and leaves pipes open
 def test_ray_tasks(tmp_path: Path) -> None:
-    ray = pytest.importorskip("ray", reason="`make test-engines` installs it")
+    ray = pytest.importorskip("ray", reason="needs the extra [scale]")
     (tmp_path / "killed").mkdir()
     made = explainer(functools.partial(kills_once, str(tmp_path / "killed")))
     paths = {"PYTHONPATH": os.pathsep.join(sys.path)}

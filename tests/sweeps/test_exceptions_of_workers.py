@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import multiprocessing
@@ -130,3 +131,14 @@ def test_a_full_disk_ends_the_sweep_at_once(tmp_path: Path, monkeypatch) -> None
             swept(tmp_path, pool, two_arguments, retries=10**6)
     again = pickle.loads(pickle.dumps(raised.value))  # as a pool of processes has it
     assert again.of_writing and again.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize("executor", [None, ThreadPoolExecutor])
+def test_a_disk_that_takes_no_reasons_hides_none(executor, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("xaijax.sweeps.directory.RunDirectory.write_failed", full)
+    with contextlib.nullcontext() if executor is None else executor(1) as pool:
+        wanted = ArithmeticError if executor is None else xj.SweepIncompleteError
+        with pytest.raises(wanted, match="a row holds 99") as raised:
+            swept(tmp_path, pool, functools.partial(ArithmeticError, "a row holds 99"))
+    assert any("why parts failed could not be written" in one for one in raised.value.__notes__)
+    assert xj.open_run(tmp_path).missing

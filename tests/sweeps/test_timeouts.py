@@ -147,7 +147,7 @@ def test_dask_restarts_a_worker_that_hangs(tmp_path: Path, processes, released) 
 
 @pytest.fixture
 def ray_of_one():
-    ray = pytest.importorskip("ray", reason="`make test-engines` installs it")
+    ray = pytest.importorskip("ray", reason="needs the extra [scale]")
     paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
     ray.init(
         num_cpus=1, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": paths}

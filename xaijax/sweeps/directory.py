@@ -169,7 +169,8 @@ class RunDirectory:
         """Be the one driver of the directory; with `whose`, the one of that shard.
 
         Raises InputError where another one lives, with its host, process and start. The system
-        takes the lock back however a driver ends.
+        takes the lock back however a driver ends: of one that is killed, when what it has forked
+        has ended too.
         """
         with contextlib.ExitStack() as held:
             held.enter_context(_locked(self.path / LOCK, shared=bool(whose)))
@@ -197,4 +198,11 @@ def _locked(path: Path, shared: bool) -> Iterator[None]:
         start = time.strftime("%Y-%m-%d %H:%M:%S")
         file.write(f"host {socket.gethostname()}, process {os.getpid()}, since {start}\n")
         file.flush()
-        yield
+        own = os.getpid()
+        try:
+            yield
+        finally:
+            # Closing is not enough where a child that a model or pool forked has the file open.
+            if sys.platform != "win32" and os.getpid() == own:
+                with contextlib.suppress(OSError):
+                    fcntl.flock(file, fcntl.LOCK_UN)

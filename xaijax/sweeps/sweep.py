@@ -147,14 +147,18 @@ def _drive(driver: Driver, tasks: Iterator[Task], shard: Shard) -> None:
     """Run the tasks, and keep why some were given up, also where the driver is interrupted."""
     try:
         driver.run(tasks)
-    except KeyboardInterrupt as stopped:
-        stopped.add_note("xaijax: the parts that are done are kept; the same call goes on.")
+        if driver.failed:
+            parts = (driver.directory.manifest or {}).get("parts", 0)
+            raise incomplete(driver.directory, driver.failed, parts) from driver.first
+    except BaseException as stopped:
+        if isinstance(stopped, KeyboardInterrupt):
+            stopped.add_note("xaijax: the parts that are done are kept; the same call goes on.")
+        try:
+            driver.directory.write_failed(driver.failed, shard.name)
+        except OSError as other:  # the disk that stopped the sweep, say: it is told once
+            stopped.add_note(f"xaijax: why parts failed could not be written: {other}")
         raise
-    finally:
-        driver.directory.write_failed(driver.failed, shard.name)
-    if driver.failed:
-        parts = (driver.directory.manifest or {}).get("parts", 0)
-        raise incomplete(driver.directory, driver.failed, parts) from driver.first
+    driver.directory.write_failed(driver.failed, shard.name)
 
 
 def _asked(

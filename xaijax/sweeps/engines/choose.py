@@ -56,7 +56,7 @@ def _engine(executor: Any, opened: Opened, timeout: float | None) -> Engine:
 
 @public
 def ray(num_cpus: float = 1, num_gpus: float = 0) -> Ray:
-    """Ray tasks as the `executor=` of `xaijax.sweep`. Needs `pip install ray`.
+    """Ray tasks as the `executor=` of `xaijax.sweep`. Needs Ray, of the extra [scale].
 
     It uses the cluster that `ray.init` connected to, else it starts a local one.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 import os
 import queue
 import time
@@ -24,6 +26,7 @@ WAY_OUT = (
     "What is done is kept; the same call with a new executor goes on. executor=2 starts processes "
     "that are ended when a part takes too long."
 )
+COUNTED = 1.0  # seconds between two counts of the workers of Dask, each a question to its scheduler
 POLLED = 0.5  # seconds between two looks at a future that calls nobody back
 # What engines raise where the worker of a task died, by name: (deaths that it stands for).
 DEATHS = {
@@ -215,14 +218,25 @@ class _Dask(Futures):
     """Tasks of a Dask Client."""
 
     def __init__(self, client: Any) -> None:
-        of_workers = list(client.nthreads().values())
-        own = min(of_workers, default=1)
+        self._client, self._own, self._counted = client, 1, -math.inf
+        super().__init__(self._sent, 1, ahead=1)
 
-        def submit(function: Callable[..., Any], task: Task) -> Any:
-            return client.submit(in_threads, own, function, task, pure=False)
+    def _sent(self, function: Callable[..., Any], task: Task) -> Any:
+        return self._client.submit(in_threads, self._own, function, task, pure=False)
 
-        super().__init__(submit, max(1, sum(of_workers)), ahead=1)
-        self._client = client
+    @property
+    def at_once(self) -> int:
+        """Of the workers that are there now: a cluster may start with none, and grow."""
+        if time.monotonic() - self._counted > COUNTED:
+            with contextlib.suppress(OSError):  # no scheduler: its futures, and `submit`, tell that
+                of_workers = list(self._client.nthreads().values())
+                self._own, self._slots = min(of_workers, default=1), max(1, sum(of_workers))
+            self._counted = time.monotonic()
+        return super().at_once
+
+    def finished(self, seconds: float | None) -> list[Outcome]:
+        """See `Engine`; comes back without any now and then, so that new workers get parts."""
+        return super().finished(COUNTED if seconds is None else min(seconds, COUNTED))
 
     def _end(self, future: Any) -> bool:
         """Restart its worker: Dask itself stops no task that runs.
@@ -255,7 +269,7 @@ class Ray:
 
     def submit(self, function: Callable[..., Any], *args: Any) -> Any:
         """A future of one task; a task whose worker dies is given out again by the driver."""
-        ray: Any = require("ray", "xaijax[scale-ray]")
+        ray: Any = require("ray", "xaijax[scale]")
         needs = {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "max_retries": 0}
         threads = max(1, int(self.num_cpus))
         reference = ray.remote(**needs)(in_threads).remote(threads, function, *args)
@@ -265,7 +279,7 @@ class Ray:
 
     def engine(self) -> Futures:
         """See `Engine`; raises InputError where no node has what one part takes."""
-        ray: Any = require("ray", "xaijax[scale-ray]")
+        ray: Any = require("ray", "xaijax[scale]")
         if not ray.is_initialized():
             ray.init(include_dashboard=False, log_to_driver=False)
         nodes = [one["Resources"] for one in ray.nodes() if one["Alive"]]

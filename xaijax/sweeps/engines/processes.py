@@ -5,6 +5,7 @@ The cores are dealt out to the processes, and so are the GPUs, one each, so that
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import queue
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -25,6 +26,8 @@ from xaijax.sweeps.task import Receipt, Task
 
 BEGUN_AS_SENT = pickle.dumps(BEGUN, protocol=5)
 GRACE = 10.0  # seconds in which a process whose pipe has ended ends too
+LEFT = 1.0  # seconds in which the pipe of a process that has ended gives what is left in it
+LOOKS, SOON = 0.2, 0.01  # seconds between two looks whether a process lives
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 
 
@@ -33,7 +36,7 @@ class Processes:
 
     def __init__(self, count: int) -> None:
         self.at_once = count
-        self._came: queue.Queue[Outcome] = queue.Queue()
+        self._came: queue.Queue[_Came] = queue.Queue()
         self._idle = [_Worker(self._came, number, count) for number in range(count)]
         self._busy: dict[int, _Worker] = {}  # by the part that it runs
 
@@ -52,9 +55,13 @@ class Processes:
                 found.append(self._came.get_nowait())
         except queue.Empty:
             pass
-        known = [one for one in found if one[0] in self._busy]  # and not cancelled meanwhile
-        self._idle += [self._busy.pop(part) for part, _ in known]
-        return known
+        # What comes of a process that was ended is of a part that was given up, or is out again.
+        known = [one for one in found if self._runs(one.part, one.process)]
+        self._idle += [self._busy.pop(one.part) for one in known]
+        return [(one.part, one.outcome) for one in known]
+
+    def _runs(self, part: int, process: Any) -> bool:
+        return part in self._busy and self._busy[part].process is process
 
     def cancel(self, part: int, seconds: float) -> bool:
         """End its process; the next part gets a new one."""
@@ -72,30 +79,60 @@ class Processes:
             worker.end()
 
 
+class _Came(NamedTuple):
+    """What became of a part, and by which process."""
+
+    part: int
+    process: Any
+    outcome: Receipt | BaseException
+
+
 class _Worker:
     """A process, started when it is first needed and after it has ended."""
 
-    def __init__(self, came: queue.Queue[Outcome], number: int, of: int) -> None:
+    def __init__(self, came: queue.Queue[_Came], number: int, of: int) -> None:
         self._came, self._number, self._of = came, number, of
-        self._process: Any = None
+        self.process: Any = None
+        self._talk = threading.Thread()  # that writes to its pipes, and reads them
         self.begun: float | None = None
 
     def run(self, task: Task) -> None:
         self.begun = None
-        if self._process is not None and self._process.poll() is not None:
+        if self.process is not None and _has_ended(self.process):
             self.end()
-        if self._process is None:
-            self._process = self._started()
-        threading.Thread(target=self._wait, args=(self._process, task), daemon=True).start()
+        if self.process is None:
+            self.process = self._started()
+        answer: queue.Queue[Receipt | BaseException] = queue.Queue()
+        given = self.process, task, answer
+        self._talk = threading.Thread(target=self._ask, args=given, daemon=True)
+        self._talk.start()
+        threading.Thread(target=self._wait, args=given, daemon=True).start()
 
-    def _wait(self, process: Any, task: Task) -> None:
-        """In a thread: whatever happens is an outcome, else the driver would wait for ever."""
-        outcome: Receipt | BaseException
+    def _wait(self, process: Any, task: Task, answer: queue.Queue[Any]) -> None:
+        """In a thread: the answer, or that the process has ended.
+
+        Its pipes do not tell that where something that it forked holds them, and lives on.
+        """
+        outcome = None
         try:
-            outcome = self._asked(process, task)
-        except BaseException as error:
+            while outcome is None:
+                ended = _has_ended(process)
+                with contextlib.suppress(queue.Empty):
+                    outcome = answer.get(timeout=LEFT if ended else LOOKS)
+                if ended and outcome is None:
+                    outcome = _lost(process)
+        except BaseException as error:  # it is an outcome too, else the driver would wait for ever
             outcome = error
-        self._came.put((task.part, outcome))
+        self._came.put(_Came(task.part, process, outcome))
+
+    def _ask(self, process: Any, task: Task, answer: queue.Queue[Any]) -> None:
+        """In a thread: what was answered, or raised instead."""
+        try:
+            answer.put(self._asked(process, task))
+        except BaseException as error:
+            answer.put(error)
+        if process.returncode is not None:
+            _close_pipes(process)
 
     def _asked(self, process: Any, task: Task) -> Receipt | BaseException:
         """One task sent, one outcome read; a pipe that ends is a death."""
@@ -104,10 +141,11 @@ class _Worker:
             write(process.stdin, body)
             came = read(process.stdout)
             if came == BEGUN_AS_SENT:  # what comes before is no fault of the part
-                self.begun = time.monotonic()
+                if self.process is process:
+                    self.begun = time.monotonic()
                 came = read(process.stdout)
         except (EOFError, OSError, ValueError):  # ValueError: its pipes were closed
-            return Lost(f"its process {process.pid} ended {_told(_status(process))}")
+            return _lost(process)
         try:
             _, outcome = pickle.loads(came)
         except Exception as error:  # what it raised can be imported there, and not here
@@ -118,12 +156,13 @@ class _Worker:
         return outcome
 
     def end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                _close(pipe)
-            self._process = None
+        if self.process is not None:
+            _kill(self.process)
+            if self._talk.is_alive():
+                self._talk.join(LEFT)
+            if not self._talk.is_alive():  # else it closes them: closing waits for a read
+                _close_pipes(self.process)
+            self.process = None
 
     def _started(self) -> Any:
         cores = _cores(self._number, self._of)
@@ -135,6 +174,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
+            start_new_session=True,
         )
 
 
@@ -161,13 +201,35 @@ def _own_gpu(number: int) -> Iterator[tuple[str, str]]:
         yield PREALLOCATE, os.environ.get(PREALLOCATE, "false")
 
 
-def _status(process: Any) -> int:
-    """How it ended; a process whose pipe is gone is of no more use, and is ended."""
-    try:
-        return process.wait(GRACE)
-    except subprocess.TimeoutExpired:
+def _has_ended(process: Any) -> bool:
+    """Whether it has; then what it forked is ended too, before its number is another's."""
+    if process.returncode is None and process.poll() is not None:
+        _kill_group(process)
+    return process.returncode is not None
+
+
+def _kill(process: Any) -> None:
+    """End it and what it forked."""
+    if not _has_ended(process):
+        _kill_group(process)
         process.kill()
-        return process.wait()
+        process.wait()
+
+
+def _kill_group(process: Any) -> None:
+    """End what is in its session, which was made for it, where the system has such."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left in it
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _lost(process: Any) -> Lost:
+    """How it ended; a process whose pipe is gone is of no more use, and is ended."""
+    last = time.monotonic() + GRACE
+    while not _has_ended(process) and time.monotonic() < last:
+        time.sleep(SOON)
+    _kill(process)
+    return Lost(f"its process {process.pid} ended {_told(process.returncode)}")
 
 
 def _told(code: int) -> str:
@@ -176,8 +238,7 @@ def _told(code: int) -> str:
     return f"with status {code}"
 
 
-def _close(pipe: Any) -> None:
-    try:
-        pipe.close()
-    except OSError:  # what was not sent yet cannot be
-        pass
+def _close_pipes(process: Any) -> None:
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):  # what was not sent yet cannot be
+            pipe.close()
