@@ -39,7 +39,7 @@ def main(picture="correlations.png", page=None):
     print(f"movement rate: AEC {rates[0]:.3f}, Shapley values {rates[1]:.3f}")
 
     page = page or f"{picture.removesuffix('.png')}.html"
-    xj.collinearity_report(raw, shapley(X, y), page, *rates)
+    xj.collinearity_report(raw, shapley(X, y), page, rates[0], rates[1])
     figure, ax = plt.subplots(figsize=(7, 5.6), layout="constrained")
     xj.plots.correlation(raw.explanation_, ax)
     figure.savefig(picture, dpi=150)

@@ -8,6 +8,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import style
 from xaijax.plots.names import shorten
@@ -69,7 +70,8 @@ def faithfulness(
         axes.plot(np.arange(len(curve)), curve, color=colour, label=label)
     kept = "kept" if which == "insertion" else "replaced"
     axes.set_xlabel(f"players {kept}, largest value first", color=style.ink(), fontsize=9.5)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    ticker = require("matplotlib.ticker", "xaijax[plots]")
+    axes.xaxis.set_major_locator(ticker.MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
     axes.set_ylabel("v less its base value", color=style.ink(), fontsize=9.5)
     axes.set_title(f"{which}: area ± standard error", loc="left", fontsize=10.5, color=style.ink())
     style.legend(axes)
