@@ -48,6 +48,7 @@ def estimates(subtracted):
     return np.array(found)
 
 
+@pytest.mark.slow
 def test_the_truths_own_variance_is_taken_off():
     """Unbiased: the mean of 250 estimates is within 6 of its standard errors of the exact one.
 

@@ -101,7 +101,7 @@ def test_the_end_of_a_process_is_not_that_of_the_next_try(tmp_path: Path, monkey
     send(begun, BEGUN)
     program = f"import os, time; os.write(1, {begun.getvalue()!r}); time.sleep(100)"
     monkeypatch.setattr("xaijax.sweeps.engines.processes.boot", lambda *_: program)
-    task = Task(0, 0, EACH, "X", source_of(X, None).part(0, EACH), str(tmp_path), None)
+    task = Task(0, 0, EACH, "X", source_of(X, None).part(0, EACH), str(tmp_path), None, None)
     engine = Processes(1)
     engine.submit(task)
     while not engine.cancel(0, 0.0):
