@@ -56,7 +56,7 @@ class Page:
 
 def _blocks() -> list[tuple[str, str]]:
     """(the peer, or "" for the page's own; the text) of each block, in order."""
-    return [(peer, block) for peer, block in FENCE.findall(PAGE.read_text("utf-8"))]
+    return FENCE.findall(PAGE.read_text("utf-8"))
 
 
 def _few_steps(names: dict[str, Any]) -> tuple[Agreement, ...]:

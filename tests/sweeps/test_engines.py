@@ -103,12 +103,15 @@ def test_the_end_of_a_process_is_not_that_of_the_next_try(tmp_path: Path, monkey
     monkeypatch.setattr("xaijax.sweeps.engines.processes.boot", lambda *_: program)
     task = Task(0, 0, EACH, "X", source_of(X, None).part(0, EACH), str(tmp_path), None, None)
     engine = Processes(1)
+    last = time.monotonic() + 30  # if neither ever begins
     engine.submit(task)
     while not engine.cancel(0, 0.0):
+        assert time.monotonic() < last
         time.sleep(0.01)
     engine.submit(task)
     while not engine.cancel(0, 0.1):
         assert engine.finished(0.01) == [], "the second one runs"
+        assert time.monotonic() < last
     engine.close()
 
 

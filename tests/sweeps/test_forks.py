@@ -67,7 +67,9 @@ def forks(folder, then, rows):
         with warnings.catch_warnings(action="ignore"):  # JAX and Python: of threads
             forked(functools.partial(sleeps, Path(folder, "same")))
             forked(functools.partial(sleeps, Path(folder, "apart")))
+        last = time.monotonic() + 30
         while not all(Path(folder, one).exists() for one in ("same", "apart")):
+            assert time.monotonic() < last, "the children were not forked"
             time.sleep(0.01)
         then()
     return product(rows)

@@ -27,6 +27,7 @@ def check(found: pd.DataFrame) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.slow
 def test_partitions_of_dask() -> None:
     frames = pytest.importorskip("dask.dataframe", reason="`make test-engines` installs it")
     op = xj.batches(explainer(), columns=NAMES)
@@ -35,6 +36,7 @@ def test_partitions_of_dask() -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # Ray forks to start its own programs, and leaves pipes open
 def test_blocks_of_ray(monkeypatch) -> None:
     ray = pytest.importorskip("ray", reason="`make test-engines` installs it")

@@ -120,6 +120,32 @@ def test_a_threshold_wherever_it_stands(made, tmp_path) -> None:
     swept(made(above), tmp_path)
 
 
+def test_an_object_in_a_list_is_no_other_in_another_process(tmp_path) -> None:
+    """The broken version read where it stands in memory, of a key or beside arrays."""
+
+    def made() -> xj.Explainer:
+        kept: dict[Any, Any] = {object(): [1.0, object()], "w": [np.ones(2), {object()}]}
+        kept["itself"] = [kept]
+        return of(lambda rows: np.asarray(rows).sum(axis=1) * kept["w"][0][0])
+
+    swept(made(), tmp_path)
+    swept(made(), tmp_path)
+
+
+def test_shards_share_a_run_where_there_are_no_links(tmp_path, monkeypatch) -> None:
+    """The broken version gave the run another id, and no part of the first shard counted."""
+
+    def no_link(*paths: Any) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr("xaijax.sweeps.directory.os.link", no_link)
+    first = RunDirectory.made(tmp_path)
+    first.write_manifest({"rows": 1})
+    own = (tmp_path / "manifest.json").read_text()
+    first.write_manifest({"rows": 1})
+    assert (tmp_path / "manifest.json").read_text() == own
+
+
 def test_a_function_that_remembers_its_answers_resumes(tmp_path) -> None:
     """After the first call nothing that it is asked of changes what it remembers."""
     known: dict[bytes, float] = {}

@@ -104,7 +104,8 @@ class RunDirectory:
         except FileExistsError:
             pass
         except OSError:  # a file system without links
-            os.replace(own, self.path / MANIFEST)
+            if not (self.path / MANIFEST).exists():
+                os.replace(own, self.path / MANIFEST)
         own.unlink(missing_ok=True)
 
     def part(self, number: int) -> Path:

@@ -157,9 +157,23 @@ def _named(name: str, value: Any, deep: int, path: str) -> Iterator[tuple[str, b
     elif isinstance(value, FunctionType | MethodType) or _is_fitted(value):
         yield from _held(value, deep - 1, path)
     elif isinstance(value, list | tuple | dict):
-        leaves, tree = jax.tree.flatten(value)
-        read = [digest_of(one) for one in leaves if isinstance(one, PLAIN) or _is_array(one)]
-        yield path, f"{tree} {read}".encode()
+        yield path, " ".join(_within(value, DEEP)).encode()
+
+
+def _within(value: Any, deep: int) -> Iterator[str]:
+    """What can be read of a list or a dict, and nothing that another process would write otherwise
+    (an object's place in memory); a list that holds itself ends.
+    """
+    if isinstance(value, PLAIN) or _is_array(value):
+        yield digest_of(value)
+    elif deep and isinstance(value, list | tuple | dict):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        yield f"{type(value).__qualname__} of {len(value)}"
+        for key, one in pairs:
+            yield repr(key) if isinstance(key, PLAIN) else type(key).__qualname__
+            yield from _within(one, deep - 1)
+    elif deep:  # of a module, say: its arrays
+        yield from (digest_of(one) for one in jax.tree.leaves(value) if _is_array(one))
 
 
 def _names(code: CodeType) -> list[str]:
