@@ -55,8 +55,12 @@ def add_explain(commands: Any) -> None:
     command.add_argument("--index", default="shapley", help="shapley or banzhaf")
     command.add_argument("--estimator", default="auto", choices=ESTIMATORS)
     command.add_argument("--budget", type=whole(1), metavar="C", help="coalitions of a sampled row")
-    command.add_argument("--tolerance", type=above_zero, metavar="T", help="half an interval")
-    command.add_argument("--top", type=whole(1), metavar="K", help="until these are certain")
+    command.add_argument(
+        "--tolerance", type=above_zero, metavar="T", help="half width of intervals"
+    )
+    command.add_argument(
+        "--top", type=whole(1), metavar="K", help="until the K largest are certain"
+    )
     add_instances(command)
     command.add_argument("--no-page", action="store_true", help="no pictures and no page")
 
