@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,13 @@ from bench.jobs import ROOT, _peak_above, _unpack
 from bench.models import forward
 from xaijax.core.optional import require
 from xaijax.core.travel import made_of
+from xaijax.sweeps.directory import RunDirectory
 from xaijax.sweeps.distinct import distinct_of
 from xaijax.sweeps.inputs import background_of, source_of
 
-FLAG = 99.0  # and above, in the last column of a row whose first worker is killed
+FIRST = 1_000.0  # and above, in the last column: the rows of a part
+NOTES = "asked"
+PAUSE = 0.02  # seconds that a call of the model takes where workers are killed
 
 
 def in_process(env: dict[str, str] | None = None, **job: Any) -> tuple[int, dict[str, Any]]:
@@ -50,15 +55,61 @@ def product(rows: Any) -> np.ndarray:
     return rows[:, 0] * rows[:, 1] + rows[:, 2]
 
 
-def kills(folder: str, rows: Any) -> np.ndarray:
-    """The same, but it kills its process once for each flag."""
+def noted(folder: str, rows: Any) -> np.ndarray:
+    """The same after a pause; notes which process was asked which part, by the last column."""
     rows = np.asarray(rows)
-    for flag in np.unique(rows[rows[:, -1] >= FLAG, -1]).tolist():
-        mark = Path(folder) / str(flag)
-        if not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), 9)
+    for part in np.unique(rows[rows[:, -1] >= FIRST, -1]) - FIRST:
+        _note(Path(folder), int(part))
+    time.sleep(PAUSE)
     return product(rows)
+
+
+def _note(folder: Path, part: int) -> None:
+    with (folder / NOTES).open("a") as file:  # short lines are appended whole
+        file.write(f"{os.getpid()} {part}\n")
+
+
+def asked_parts(folder: Path) -> list[tuple[int, int]]:
+    """(process, part) of all that was noted in a folder, each once, the newest last."""
+    path = folder / NOTES
+    lines = path.read_text().splitlines() if path.exists() else []
+    return list(dict.fromkeys((int(one.split()[0]), int(one.split()[1])) for one in lines))
+
+
+@contextmanager
+def noting(notes: Path) -> Iterator[list[int]]:
+    """Notes each part that this process has answered and begins to write: its failpoints come then.
+
+    The model cannot tell: it is asked the first rows of all by every driver.
+    """
+    write = RunDirectory.write
+
+    def told(self: RunDirectory, number: int, answer: Any) -> None:
+        _note(notes, number)
+        write(self, number, answer)
+
+    RunDirectory.write = told
+    yield []
+    RunDirectory.write = write
+
+
+@contextmanager
+def killing(notes: Path, out: Path, receipts: Sequence[int]) -> Iterator[list[int]]:
+    """Kills the worker that was asked last, whenever so many parts are there; a list of those."""
+    killed: list[int] = []
+
+    def watch() -> None:
+        for count in receipts:
+            while len(list(out.glob("part-*.npz"))) < count:
+                time.sleep(0.002)
+            worker = next(one for one, _ in reversed(asked_parts(notes)) if one not in killed)
+            os.kill(worker, signal.SIGKILL)
+            killed.append(worker)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    yield killed
+    thread.join()
 
 
 def explainer_of(job: dict[str, Any]) -> Any:
@@ -67,14 +118,16 @@ def explainer_of(job: dict[str, Any]) -> Any:
         params, arrays = _unpack(Path(job["inputs"]))
         return xaijax.Explainer(xaijax.as_model(forward, params), arrays["background"])
     background = np.load(job["inputs"])["background"]
-    function = functools.partial(kills, job["marks"]) if job.get("marks") else product
+    function: Any = product
+    if job.get("receipts"):
+        function = functools.partial(noted, job["notes"])
     model = xaijax.as_model(function, backend="host", threshold=1.0)
     if job["method"] == "federated":
         return xaijax.FederatedExplainer(model, background, {"guest": [1, 2]})
     if job["method"] == "qii":
         return xaijax.QII(model, background, quantity="individual")
     if job["method"] == "anchors":
-        label = xaijax.as_model(_label, backend="host", output="label")
+        label = xaijax.as_model(functools.partial(_label, function), backend="host", output="label")
         return xaijax.AnchorExplainer(label, background, search_names(background))
     return xaijax.Explainer(model, background)
 
@@ -124,7 +177,15 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()
         explainer(rows, progress=False)
         told["one_call"] = time.perf_counter() - started
-    with executor_of(job.get("executor", "here"), job.get("count", 1)) as executor:
+    watched: Any = nullcontext([])
+    if job.get("receipts"):
+        watched = killing(Path(job["notes"]), Path(job["out"]), job["receipts"])
+    elif job.get("notes"):
+        watched = noting(Path(job["notes"]))
+    with (
+        executor_of(job.get("executor", "here"), job.get("count", 1)) as executor,
+        watched as killed,
+    ):
         started = time.perf_counter()
         peak, run = _peak_above(
             lambda: xaijax.sweep(
@@ -138,6 +199,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
             )
         )
         told |= {"seconds": time.perf_counter() - started, "peak": peak}
+    told |= {"killed": len(killed), "driver": os.getpid()}
     if job["method"] == "network":
         parts: Any = (xaijax.load(path) for path in run.path.glob("part-*.npz"))
         told["explained"] = sum(part.stats["part"]["seconds"] for part in parts)

@@ -1,9 +1,8 @@
-"""T25 to T28: sweeps, their rate, memory and workers, what kills leave, rows that occur often."""
+"""T25, T26 and T28: sweeps, their rate, memory and workers, rows that occur often."""
 
 from __future__ import annotations
 
 import importlib.util
-import random
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,17 +16,16 @@ from bench.cases.exact import Problem, adult_problem
 from bench.frame import Agreement, Case, Figure, NotRun, Outcome, Size
 from bench.jobs import MEBI, pack
 from bench.models import adult_codes, forward
-from bench.sweep_job import FLAG, in_process
+from bench.sweep_job import in_process
 
-POINTS = ("mid-write", "after-temporary", "after-rename")
 SAME = "the same program on the same rows: not a bit may differ"
 
 
-def _values(out: Path) -> np.ndarray:
+def values_of(out: Path) -> np.ndarray:
     return xaijax.open_run(out).explanation().values
 
 
-def _equal(between: str, found: np.ndarray, wanted: np.ndarray) -> Agreement:
+def equal(between: str, found: np.ndarray, wanted: np.ndarray) -> Agreement:
     differ = float(found.tobytes() != wanted.tobytes()) and float(np.abs(found - wanted).max())
     return Agreement(between, differ, 0.0, SAME)
 
@@ -75,7 +73,7 @@ class Rate:
             made = xaijax.Explainer(model, self.problem.background)
             some = made(drawn[: self.each], progress=False).values
             found = xaijax.open_run(folder / "run").explanation(lazy=True).values
-            agreement = _equal("a part and one call", np.array(found[: self.each]), some)
+            agreement = equal("a part and one call", np.array(found[: self.each]), some)
         one_call = self.warm / told["one_call"]  # rows a second; it asks all of its rows
         rate, of_asked = self.rows / told["seconds"] / one_call, asked / told["seconds"] / one_call
         looked = told["looked"]
@@ -123,11 +121,11 @@ class Repeated:
             for label, rows in (("once", self.rows), ("often", self.rows[order])):
                 path = _parquet(rows, folder / f"{label}.parquet")
                 _, told[label] = in_process(**job, rows=path, out=str(folder / label))
-            often, once = (_values(folder / label) for label in ("often", "once"))
+            often, once = (values_of(folder / label) for label in ("often", "once"))
         ratio = told["often"]["seconds"] / told["once"]["seconds"]
         return Outcome(
             (Figure(f"{self.times} times the rows / the rows once", ratio, 1.2, unit="x"),),
-            agreements=(_equal("rows that occur often", often, once[order]),),
+            agreements=(equal("rows that occur often", often, once[order]),),
             notes=(f"{len(self.rows):,} distinct rows",),
             details=told,
         )
@@ -153,7 +151,7 @@ class Workers:
             job: dict[str, Any] = {"method": "network", "inputs": str(inputs), "rows": rows}
             job |= {"rows_per_part": self.each, "count": 2}
             _, alone = in_process(**job, out=str(folder / "alone"), cores=[0])
-            wanted = _values(folder / "alone")
+            wanted = values_of(folder / "alone")
             seconds = {}
             for engine in self.engines:
                 if engine != "processes" and importlib.util.find_spec(MODULES[engine]) is None:
@@ -161,7 +159,7 @@ class Workers:
                     continue
                 _, told = in_process(**job, out=str(folder / engine), executor=engine)
                 seconds[engine] = told["seconds"]
-                agreements.append(_equal(engine, _values(folder / engine), wanted))
+                agreements.append(equal(engine, values_of(folder / engine), wanted))
             halves = self._halves(folder, {**job, "count": 1})
             best = max(one["seconds"] for one in halves)
             _, after = in_process(**job, out=str(folder / "after"), cores=[0])
@@ -196,81 +194,6 @@ class Workers:
 MODULES = {"dask": "distributed", "ray": "ray"}
 
 
-@dataclass(frozen=True)
-class Kills:
-    """T27: workers are killed at three parts, and the driver at its failpoints."""
-
-    rows: np.ndarray
-    each: int
-    parts: tuple[int, ...]  # whose first workers are killed
-    engines: tuple[str, ...]
-    methods: tuple[str, ...]
-    kills: int
-
-    def measure(self) -> Outcome:
-        """Of each engine and method, what is left, beside an undisturbed run."""
-        figures, agreements, notes = [], [], []
-        with tempfile.TemporaryDirectory(prefix="xaijax-bench-") as name:
-            folder = Path(name)
-            inputs = folder / "in.npz"
-            np.savez(inputs, background=self.rows[:5])
-            flagged = self.rows.copy()
-            for at, part in enumerate(self.parts):
-                place = part * self.each
-                flagged[place, -1] = FLAG + at
-            rows = str(folder / "rows.npy")
-            np.save(rows, flagged)
-            base: dict[str, Any] = {
-                "inputs": str(inputs),
-                "rows": rows,
-                "rows_per_part": self.each,
-                "count": 2,
-            }
-            in_process(**base, method="explainer", out=str(folder / "calm"))
-            wanted = _values(folder / "calm")
-            for engine in self.engines:
-                if engine != "processes" and importlib.util.find_spec(MODULES[engine]) is None:
-                    notes.append(f"{engine}: not run, it is not installed")
-                    continue
-                marks, out = folder / f"marks-{engine}", str(folder / f"killed-{engine}")
-                marks.mkdir()
-                job = {**base, "method": "explainer", "executor": engine, "marks": str(marks)}
-                in_process(**job, out=out)
-                figures.append(Figure(f"workers killed, {engine}", len(list(marks.iterdir()))))
-                agreements.append(_equal(f"workers of {engine} killed", _values(Path(out)), wanted))
-            for method in self.methods:
-                agreements.append(self._driver(folder, base, method))
-        figures.append(Figure("drivers killed, of each method", self.kills))
-        return Outcome(tuple(figures), agreements=tuple(agreements), notes=tuple(notes))
-
-    def _driver(self, folder: Path, base: dict[str, Any], method: str) -> Agreement:
-        """Kill the driver at points drawn at random, until it ends; parts are never lost."""
-        rng, out = random.Random(method), folder / f"drivers-{method}"
-        job = {**base, "method": method, "out": str(out)}
-        if method == "anchors":
-            job["options"] = {"max_size": 1}
-        killed = there = 0
-        while killed < self.kills:
-            point = f"{rng.choice(POINTS)}:{rng.randint(1, 3)}"
-            status, _ = in_process({"XAIJAX_FAILPOINT": point}, **job)
-            killed += status < 0
-            now = len(list(out.glob("part-*.npz")))
-            if now < there:
-                return Agreement(f"{method}: parts after a kill", there - now, 0.0, SAME)
-            there = now
-            if status == 0:  # all is there: lose something, so that there is work again
-                next(iter(out.glob("part-*.npz"))).unlink()
-                there -= 1
-        in_process(**job)
-        in_process(**{**job, "out": str(folder / f"calm-{method}")})
-        runs = [xaijax.open_run(one) for one in (out, folder / f"calm-{method}")]
-        if method == "anchors":
-            texts = [[str(rule) for rule in run.rules()] for run in runs]
-            return Agreement(f"{method}: drivers killed", float(texts[0] != texts[1]), 0.0, SAME)
-        found, wanted = (run.explanation().values for run in runs)
-        return _equal(f"{method}: drivers killed", found, wanted)
-
-
 def setup_rate(size: Size) -> Rate:
     """A million rows; the demo's network."""
     problem = adult_problem(*((4, 3) if size == "smoke" else (4, 100)))
@@ -298,16 +221,6 @@ def setup_repeated(size: Size) -> Repeated:
     return Repeated(problem, distinct[:: len(distinct) // rows][:rows], times, each)
 
 
-def setup_kills(size: Size) -> Kills:
-    """40 parts of a model that costs nothing."""
-    rng, smoke = np.random.default_rng(0), size == "smoke"
-    rows = rng.integers(0, 40, (40 * 5 if not smoke else 30, 4)).astype(np.float64)
-    engines = ("processes",) if smoke else ("processes", "dask", "ray")
-    methods = ("explainer",) if smoke else ("explainer", "federated", "qii", "anchors")
-    parts = (1, 3, 4) if smoke else (4, 14, 24)
-    return Kills(rows, 5, parts, engines, methods, 1 if smoke else 50)
-
-
 CASES = (
     Case(
         "T25",
@@ -323,14 +236,6 @@ CASES = (
         ">= 1.7x each",
         "1.9x",
         setup_workers,
-        long=True,
-    ),
-    Case(
-        "T27",
-        "3 workers killed of 40 parts (3 engines); 50 kills of the driver (4 methods)",
-        "the bytes of an undisturbed run",
-        "",
-        setup_kills,
         long=True,
     ),
     Case(

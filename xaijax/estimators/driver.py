@@ -50,6 +50,28 @@ class Sampled:
     checks: np.ndarray  # int64 [n], that there may have been, if the budget was used up
     whole: np.ndarray  # int64 [n], units of which every player was asked
 
+    @classmethod
+    def empty(cls, n: int, M: int, K: int, stops: int) -> Sampled:
+        """Before anything is asked; stops: checkpoints."""
+        return cls(
+            np.zeros((n, M, K)),
+            np.zeros((n, M, K)),
+            np.zeros((n, K)),
+            np.zeros((n, K)),
+            np.zeros(n),
+            np.zeros(n, np.int64),
+            np.zeros(n),
+            np.zeros(n, np.int64),
+            np.zeros(n, bool),
+            np.full(n, stops),
+            np.zeros(n, np.int64),
+        )
+
+    def part(self, start: int, end: int) -> Sampled:
+        """Some of the instances, as views: what is written there stands here."""
+        names = self.__dataclass_fields__
+        return Sampled(**{name: getattr(self, name)[start:end] for name in names})
+
     def take(self, left: np.ndarray, ended: Ended) -> None:
         """What came of some of the instances `left` whose contenders alone were asked."""
         at = left[ended.rows]
@@ -106,11 +128,12 @@ def sampled(
     own = SAMPLERS[method]
     drawn = _Drawn(own, game.P, index, budget, seed, rule.checks if rule else 0, game.walks)
     together = max(1, game.setting.max_memory // 8 // (24 * K * (drawn.most + 2)))
-    parts = [
-        _stretch(game, rows[i : i + together], drawn, rule) for i in range(0, len(rows), together)
-    ]
-    names = Sampled.__dataclass_fields__
-    return Sampled(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
+    # One array for all: parts that are joined at the end would be there twice.
+    out = Sampled.empty(len(rows), own.count(game.P), K, len(drawn.stops))
+    for i in range(0, len(rows), together):
+        stretch = rows[i : i + together]
+        _fill(out.part(i, i + len(stretch)), game, stretch, drawn, rule)
+    return out
 
 
 def plan_sampled(
@@ -178,22 +201,9 @@ class _Drawn:
             yield *self._kept[i], i == len(self.stops) - 1
 
 
-def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule | None) -> Sampled:
-    """As many instances as fit the memory with the values of their coalitions."""
-    n, K, M = len(rows), game.outputs, drawn.method.count(game.P)
-    out = Sampled(
-        np.zeros((n, M, K)),
-        np.zeros((n, M, K)),
-        np.zeros((n, K)),
-        np.zeros((n, K)),
-        np.zeros(n),
-        np.zeros(n, np.int64),
-        np.zeros(n),
-        np.zeros(n, np.int64),
-        np.zeros(n, bool),
-        np.full(n, len(drawn.stops)),
-        np.zeros(n, np.int64),
-    )
+def _fill(out: Sampled, game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule | None) -> None:
+    """Write what as many instances as fit the memory with the values of their coalitions give."""
+    n, K = len(rows), game.outputs
     left = np.arange(n)  # instances that go on
     moves = game.moves(rows)
     values = np.zeros((n, 0, K))
@@ -238,7 +248,6 @@ def _stretch(game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule | None) -> 
         if last or not goes_on.any():
             break
         left, values = left[goes_on], values[goes_on]
-    return out
 
 
 def _estimates(
