@@ -19,7 +19,7 @@ help:
 	@echo "make demo       install and explain 1,000 real rows; writes xaijax-demo/"
 	@echo "make test       install and run the fast tests (ARGS='-k name' for some)"
 	@echo "make test-all   the slow ones too: audits, sweeps, notebooks, every case of the bench"
-	@echo "make test-engines  sweeps on Dask, Ray and Spark, which it installs"
+	@echo "make test-engines  sweeps on Dask, Ray, Spark and submitit, which it installs"
 	@echo "make docs       install and build the site into site/; fails where a link or an example does"
 	@echo "make bench      measure against the peers; rewrites bench/README.md (CASE=T1 for one)"
 	@echo "make bench-gpu  the same on a GPU (bench/GPU.md); fails where there is none"
@@ -36,7 +36,7 @@ test-all: $(READY)
 	$(PYTHON) -m pytest -n auto --maxprocesses 4 $(ARGS)
 
 test-engines: $(READY)
-	$(PIP) -e ".[dev,scale]" pyspark
+	$(PIP) -e ".[dev,scale]" pyspark submitit
 	$(PYTHON) -m pytest -m engine tests/sweeps $(ARGS)
 
 docs: $(DOCS)

@@ -127,7 +127,7 @@ def explainer_of(job: dict[str, Any]) -> Any:
     if job["method"] == "qii":
         return xaijax.QII(model, background, quantity="individual")
     if job["method"] == "anchors":
-        label = xaijax.as_model(functools.partial(_label, function), backend="host", output="label")
+        label = xaijax.as_model(_label, backend="host", output="label")
         return xaijax.AnchorExplainer(label, background, search_names(background))
     return xaijax.Explainer(model, background)
 

@@ -115,7 +115,7 @@ def setup_kills(size: Size) -> Kills:
     rng, smoke = np.random.default_rng(0), size == "smoke"
     rows = rng.integers(0, 40, (40 * 5 if not smoke else 30, 4)).astype(np.float64)
     engines = ("processes",) if smoke else ("processes", "dask", "ray")
-    methods = ("explainer",) if smoke else ("explainer", "federated", "qii", "anchors")
+    methods = ("explainer", "anchors") if smoke else ("explainer", "federated", "qii", "anchors")
     receipts = (1, 3, 4) if smoke else (4, 14, 24)
     return Kills(rows, 5, receipts, engines, methods, 1 if smoke else 50)
 

@@ -44,6 +44,10 @@ print(sorted(n for n, (explainer, X, values) in sent.items() if asked(explainer,
 ASKED = """
 import xaijax as xj
 def asked(explainer, X):
+    if isinstance(explainer, xj.AEC):
+        if not hasattr(explainer, "effects_"):
+            explainer.fit(X, X.sum(axis=1) > 4)
+        return explainer.effects_.tobytes(), explainer.ranking_
     if isinstance(explainer, xj.AnchorExplainer):
         return explainer.explain(X, beam_size=1, max_size=1).to_dataframe().to_json()
     found = explainer.explain(X) if isinstance(explainer, xj.QII) else explainer(X)
@@ -109,6 +113,7 @@ EXPLAINERS = {
     "federated": lambda: xj.FederatedExplainer(closure(), B, {"bank": [1, 2]}),
     "qii": lambda: xj.QII(forest(), X, pool=B, quantity="individual"),
     "anchors": lambda: xj.AnchorExplainer(xj.as_model(lambda z: z[:, 0] > 1, output="label"), X),
+    "aec": lambda: xj.AEC(solver="newton"),
 }
 
 

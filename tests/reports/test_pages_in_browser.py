@@ -26,7 +26,7 @@ pytestmark = [
 ]
 RNG = np.random.default_rng(0)
 LONG = "a name of a column that goes on and on, and on, and without_a_place_to_break_" * 2
-KINDS = ("report", "transparency", "collinearity", "comparison", "rules")
+KINDS = ("report", "pairs", "sweep", "transparency", "collinearity", "comparison", "rules")
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +52,13 @@ def pages(tmp_path_factory):
         for n in range(12)
     )
     xj.rules_report(xj.Rules(rules, (LONG,)), folder / "rules.html")
+    rows = RNG.normal(size=(30, 3))
+    product = xj.as_model(lambda X: X[:, 0] * X[:, 1] + X[:, 2], feature_names=[LONG, "b", "c"])
+    explainer = xj.Explainer(product, rows[:4])
+    pairs = explainer.interactions(rows[:6])
+    xj.report(explainer(rows[:6]), folder / "pairs.html", interactions=pairs, model=product)
+    run = xj.sweep(explainer, rows, folder / "run", rows_per_part=10)
+    xj.report(run.explanation(lazy=True), folder / "sweep.html", model=product)
     return folder
 
 

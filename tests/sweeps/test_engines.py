@@ -250,6 +250,7 @@ class Grows:
 
     def __init__(self, pool):
         self._pool, self.asked, self.threads, self._all_out = pool, 0, [], threading.Event()
+        self.status = "running"
 
     def nthreads(self):
         self.asked += 1
@@ -275,13 +276,38 @@ def test_workers_of_dask_that_come_later_get_parts(tmp_path: Path, monkeypatch) 
     assert client.asked <= 1 + (time.monotonic() - began) / 0.2, "no more often than it says"
 
 
-@pytest.mark.engine
+class Loses(Grows):
+    """One that has closed itself, since its scheduler is gone: its futures say nothing any more."""
+
+    def submit(self, function, threads, attempt, task, pure):
+        self.status = "closed"
+        return Waits()
+
+
+class Waits:
+    key = "a part"
+
+    def done(self):
+        return False
+
+    def cancel(self, force=False):
+        raise RuntimeError("Client is closed. Can't send cancel-keys message.")
+
+
+def test_a_client_of_dask_that_closes_leaves_a_run(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(futures, "COUNTED", 0.2)
+    with pytest.raises(xj.SweepIncompleteError, match="Dask Client is closed"):
+        swept(tmp_path, Loses(None))
+    assert sorted(one.name for one in tmp_path.iterdir() if one.name.startswith(".begun")) == []
+    assert not swept(tmp_path, None).missing
+
+
 @pytest.mark.slow
 def test_a_dask_client(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="needs the extra [scale]")
     (tmp_path / "killed").mkdir()
     made = explainer(functools.partial(kills_once, str(tmp_path / "killed")))
-    with distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster:
         with distributed.Client(cluster) as client:
             run = swept(tmp_path / "run", client, made, spoiled(12))
     assert not run.missing and run.rows == N

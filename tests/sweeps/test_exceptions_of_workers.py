@@ -88,11 +88,10 @@ def test_one_that_is_not_opened_breaks_no_pool(tmp_path: Path) -> None:
     assert xj.open_run(tmp_path).missing == (1,)
 
 
-@pytest.mark.engine
 @pytest.mark.slow
 def test_one_that_is_not_opened_is_told_by_dask(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="needs the extra [scale]")
-    with distributed.LocalCluster(1, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(1, threads_per_worker=1, dashboard_address=":0") as cluster:
         with distributed.Client(cluster) as client:
             with pytest.raises(xj.SweepIncompleteError, match="TwoArguments: 3: boom"):
                 swept(tmp_path, client, two_arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,23 @@ def test_a_group_of_a_run_is_replaced_and_no_other(run: xj.Run, tmp_path: Path) 
     with pytest.raises(xj.InputError, match="not replaced"):
         run.to_zarr(other)
     assert zarr.open_group(str(other), mode="r")["values"][0] == 7
+
+
+def test_two_shards_may_write_the_group_of_a_run_at_once(run: xj.Run, tmp_path: Path, monkeypatch):
+    """Both have seen that all parts are there; the other is faster by a moment."""
+    own, replace, calls = tmp_path / "own.zarr", os.replace, []
+
+    def late(source, target) -> None:
+        calls.append(target)
+        if Path(target) == own and len(calls) == 2:  # the first looked for a group to set aside
+            run.to_zarr(own)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", late)
+    assert run.to_zarr(own) == own and len(calls) > 2
+    found = zarr.open_group(str(own), mode="r")["values"][:]
+    np.testing.assert_array_equal(found, explainer()(X).values)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["own.zarr", "run"]
 
 
 def test_names_that_no_group_can_have(run: xj.Run, tmp_path: Path) -> None:

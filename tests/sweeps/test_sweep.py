@@ -357,6 +357,21 @@ def test_a_translated_estimator_answers_each_part_alike(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.explanation().values, first.explanation().values)
 
 
+def test_an_estimator_that_cannot_travel_is_swept_in_this_process(tmp_path: Path) -> None:
+    """Also where an answer changes how a translation is asked: each part is asked of a new one."""
+    linear = pytest.importorskip("sklearn.linear_model")
+    fitted = linear.LinearRegression().fit(X, product(X))
+    fitted.connection = threading.Lock()  # what no pickle takes
+    model = xj.as_model(fitted)
+    made = xj.Explainer(model, B)
+    first = swept(tmp_path / "once", made=made)
+    model.comparison.to_host("said the test")
+    again = swept(tmp_path / "again", made=made)
+    assert again.explanation().values.tobytes() == first.explanation().values.tobytes()
+    with pytest.raises(xj.InputTypeError, match="cannot travel"):
+        swept(tmp_path / "elsewhere", executor=1, made=made)
+
+
 def test_the_manifest_is_plain_json(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "x"]})
     model = xj.as_model(lambda f: f["a"].to_numpy() * (f["b"] == "x"), backend="host")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import Executor, Future
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from xaijax.sweeps.engines.worker import XLA_THREADS, in_threads
+from xaijax.sweeps.engines.futures import of_executor
+from xaijax.sweeps.engines.worker import XLA_THREADS, in_pool, in_threads
 
 COUNT = """
 import pathlib
@@ -52,3 +55,31 @@ def test_the_result_is_that_of_the_function(monkeypatch):
     monkeypatch.delenv(XLA_THREADS)
     assert in_threads(2, lambda x, y: x - y, 5, 3) == 2
     assert os.environ[XLA_THREADS] == "2"
+
+
+def _least(api: str) -> int:
+    return min(one["num_threads"] for one in threadpool_info() if one["user_api"] == api)
+
+
+def test_a_process_of_a_pool_has_its_share_of_threads_of_linear_algebra(monkeypatch):
+    monkeypatch.setenv(XLA_THREADS, "")
+    monkeypatch.delenv(XLA_THREADS)
+    for before, count, during in ((4, 2, 2), (1, 2, 1)):  # fewer, and never more than were set
+        with threadpool_limits(before):
+            assert in_pool(-1, count, _least, "blas") == during
+            assert _least("blas") == before
+            assert in_pool(os.getpid(), count, _least, "blas") == before  # a thread of the driver
+
+
+def test_processes_of_a_pool_share_the_cores(monkeypatch):
+    class Pool(Executor):
+        _max_workers = 3
+
+        def submit(self, function, /, *args, **kwargs):
+            sent.append((function, args[:2]))
+            return Future()
+
+    sent = []
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    of_executor(Pool())._submit(len, "task")
+    assert sent == [(in_pool, (os.getpid(), 2))]

@@ -125,14 +125,13 @@ def test_a_directory_that_a_worker_does_not_see(tmp_path: Path) -> None:
             swept(tmp_path, Elsewhere(pool), product, X)
 
 
-@pytest.mark.engine
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [True, False])
 def test_dask_restarts_a_worker_that_hangs(tmp_path: Path, processes, released) -> None:
     # A worker in this process has no nanny that could restart it.
     distributed = pytest.importorskip("distributed", reason="needs the extra [scale]")
     with distributed.LocalCluster(
-        1, threads_per_worker=1, dashboard_address=None, processes=processes
+        1, threads_per_worker=1, dashboard_address=":0", processes=processes
     ) as cluster:
         with distributed.Client(cluster) as client:
             # The last part waits behind the one that hangs for longer than it may take.

@@ -52,6 +52,8 @@ def joined(parts: Parts, lazy: bool, folder: Path, place: np.ndarray | None) -> 
         making.mkdir()
         try:
             _filled(parts, whole, place, lambda name, *how: _mapped(making / f"{name}.npy", *how))
+            for path in making.glob("*.distinct.npy"):
+                path.unlink()
             if target.is_dir():
                 shutil.rmtree(making)  # another reader was faster
             else:
@@ -128,7 +130,7 @@ def _filled(
     if fill and place is None:
         _fill(parts, of_rows, out)
     elif fill:
-        _spread(parts, of_rows, out, np.asarray(place))
+        _spread(parts, of_rows, out, np.asarray(place), made)
     values = {name: out.get(name, fields[name]) for name in ARRAYS}
     if whole.data is not None and "data" not in of_rows:  # frames
         every = (parts.explanation_of(number).data for number in range(len(parts.sizes)))
@@ -155,12 +157,19 @@ def _fill(parts: Parts, of_rows: dict[str, np.ndarray], out: dict[str, np.ndarra
 
 
 def _spread(
-    parts: Parts, of_rows: dict[str, np.ndarray], out: dict[str, np.ndarray], place: np.ndarray
+    parts: Parts,
+    of_rows: dict[str, np.ndarray],
+    out: dict[str, np.ndarray],
+    place: np.ndarray,
+    made: Made,
 ) -> None:
-    """The same, where rows of the parts stand for several rows: one array after the other."""
+    """The same, where rows of the parts stand for several rows: one array after the other.
+
+    made: for the rows of the parts, which are held once more beside them.
+    """
     D = int(sum(parts.sizes))
     for name, array in out.items():
-        distinct = {name: np.empty((D, *array.shape[1:]), array.dtype)}
+        distinct = {name: made(f"{name}.distinct", (D, *array.shape[1:]), array.dtype)}
         _fill(parts, {name: of_rows[name]}, distinct)
         for start in range(0, len(place), AT_ONCE):
             array[start : start + AT_ONCE] = distinct[name][place[start : start + AT_ONCE]]

@@ -21,6 +21,7 @@ import jax
 
 from xaijax.core.errors import InputError, InputTypeError, LongRunWarning
 from xaijax.core.travel import made_of, pack, unpack
+from xaijax.models.base.recipe import anew
 from xaijax.results.explanation import Explanation
 from xaijax.results.rules import Rules
 from xaijax.sweeps.directory import PART, RunDirectory
@@ -70,22 +71,19 @@ class Opened:
     options: dict[str, Any]
 
     @property
-    def compares(self) -> bool:
-        """Whether its model is a translated estimator, which rows may change."""
-        return self._comparison is not None
-
-    @property
     def changed(self) -> bool:
         """Whether what it was asked has changed how it answers: a translated estimator whose rows
         sent it to the host, or centred it. Each part is asked of one that has not, so that what
         a part holds does not depend on the parts before it.
         """
-        found = self._comparison
+        found = getattr(made_of(self.explainer).get("model"), "comparison", None)
         return found is not None and (found.reason is not None or found.centred is not None)
 
-    @property
-    def _comparison(self) -> Any:
-        return getattr(made_of(self.explainer).get("model"), "comparison", None)
+    def anew(self) -> Opened:
+        """The same explainer with a model that was asked nothing, made in this process."""
+        given = made_of(self.explainer)
+        given["model"] = anew(given["model"])
+        return Opened(type(self.explainer)(**given), self.options)
 
     def answer(self, rows: Any, first: int) -> Explanation | Rules:
         """The answer for some rows; first: their place among all."""

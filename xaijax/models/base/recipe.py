@@ -35,6 +35,11 @@ class Recipe:
         changes = {} if source.params is None else {"params": source.params}
         return cls(make, given, changes)
 
+    def made(self) -> Any:
+        """The model, made anew in this process."""
+        made = self.make(**self.given)
+        return made.replace(**self.changes) if self.changes else made
+
     def changed(self, changes: Mapping[str, Any]) -> Recipe:
         """That of the model's copy by `Model.replace`."""
         return dataclasses.replace(self, changes={**self.changes, **changes})
@@ -42,9 +47,20 @@ class Recipe:
 
 def reduced(found: Recipe | None, name: str) -> Any:
     """The value of a model's `__reduce__`."""
+    found = _known(found, name)
+    return recipe(found.make, found.given, found.changes)
+
+
+def anew(model: Any) -> Any:
+    """The same model, made again in this process: of a translation nothing is known yet."""
+    model.refuse_changed()
+    return _known(model.recipe, model.name).made()
+
+
+def _known(found: Recipe | None, name: str) -> Recipe:
     if found is None:
         raise InputTypeError(
             f"{name} cannot travel to another process: it is a copy that the engine made of a "
             f"model. Send the model of as_model."
         )
-    return recipe(found.make, found.given, found.changes)
+    return found

@@ -18,7 +18,7 @@ from xaijax.core.errors import InputError, SweepIncompleteError
 from xaijax.core.optional import require
 from xaijax.sweeps.engines.attempt import Mark, attempt
 from xaijax.sweeps.engines.protocol import Lost, Outcome
-from xaijax.sweeps.engines.worker import in_threads
+from xaijax.sweeps.engines.worker import in_pool, in_threads
 from xaijax.sweeps.task import Task
 
 RESTART = 60.0  # seconds that a worker of Dask may take for it
@@ -34,6 +34,7 @@ DEATHS = {
     "WorkerCrashedError": 1,  # Ray
     "OutOfMemoryError": 1,
     "NodeDiedError": 1,
+    "UncompletedJobError": 1,  # submitit: the job ended and left no outcome
 }
 
 
@@ -204,9 +205,17 @@ def _outcome(future: Any) -> Any:
 
 
 def of_executor(executor: Any) -> Futures:
-    """Of concurrent.futures, submitit and whatever else has `submit`."""
-    slots = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
-    return Futures(executor.submit, int(slots))
+    """Of concurrent.futures, submitit and whatever else has `submit`.
+
+    Processes of a pool of this machine share its cores; a batch system deals them out itself.
+    """
+    cores = os.cpu_count() or 1
+    slots = getattr(executor, "_max_workers", None)
+    if slots is None:
+        return Futures(executor.submit, cores)
+    own = max(1, cores // int(slots))
+    submit = functools.partial(executor.submit, in_pool, os.getpid(), own)
+    return Futures(submit, int(slots))
 
 
 def of_dask(client: Any) -> Futures:
@@ -228,11 +237,23 @@ class _Dask(Futures):
     def at_once(self) -> int:
         """Of the workers that are there now: a cluster may start with none, and grow."""
         if time.monotonic() - self._counted > COUNTED:
-            with contextlib.suppress(OSError):  # no scheduler: its futures, and `submit`, tell that
+            self._refuse_closed()
+            with contextlib.suppress(OSError):  # no scheduler at this moment: it may come back
                 of_workers = list(self._client.nthreads().values())
                 self._own, self._slots = min(of_workers, default=1), max(1, sum(of_workers))
             self._counted = time.monotonic()
         return super().at_once
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise SweepIncompleteError(
+                "executor: the Dask Client is closed; it closes itself where its scheduler has not "
+                "come back in time. What is done is kept; the same call with a new Client goes on."
+            )
+
+    @property
+    def _closed(self) -> bool:
+        return self._client.status in ("closing", "closed")
 
     def finished(self, seconds: float | None) -> list[Outcome]:
         """See `Engine`; comes back without any now and then, so that new workers get parts."""
@@ -256,6 +277,10 @@ class _Dask(Futures):
 
     def close(self) -> None:
         """Give up what is out, and what hangs: the person's client may go on."""
+        if self._closed:
+            for given in self._out.values():
+                given.mark.forget()
+            return
         super().close()
         for given in self._hung:
             given.future.cancel(force=True)

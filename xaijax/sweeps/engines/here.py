@@ -26,12 +26,13 @@ class Here:
     def finished(self, seconds: float | None) -> list[Outcome]:
         """Run the part that waits; raises what it raises, TimeoutError where it takes too long."""
         task = self._waiting.pop()
-        opened = None if self._opened.changed else self._opened
+        if self._opened.changed:
+            self._opened = self._opened.anew()
         if self._timeout is None:
-            return [(task.part, run(task, opened))]
-        return [(task.part, self._within(task, opened, self._timeout))]
+            return [(task.part, run(task, self._opened))]
+        return [(task.part, self._within(task, self._opened, self._timeout))]
 
-    def _within(self, task: Task, opened: Opened | None, seconds: float) -> Receipt:
+    def _within(self, task: Task, opened: Opened, seconds: float) -> Receipt:
         """In a thread of its own, which is left behind where it takes too long."""
         found: list[Any] = []
 

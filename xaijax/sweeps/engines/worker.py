@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
+from threadpoolctl import threadpool_info, threadpool_limits
+
 from xaijax.sweeps.engines.attempt import sendable
 from xaijax.sweeps.engines.memory import kept_while_running
 
@@ -70,6 +72,21 @@ def in_threads(count: int, function: Callable[..., Any], *args: Any) -> Any:
     os.environ.setdefault(XLA_THREADS, str(count))
     with kept_while_running():
         return function(*args)
+
+
+def in_pool(driver: int, count: int, function: Callable[..., Any], *args: Any) -> Any:
+    """The same in a process of a pool, with at most so many threads of linear algebra and OpenMP
+    too, which other engines limit themselves; driver: the process whose own threads may be the
+    pool, and whose settings stay as they are.
+    """
+    if os.getpid() == driver:
+        return function(*args)
+    least: dict[str, int] = {}
+    for one in threadpool_info():  # of the libraries that are loaded, as they stand
+        kind = one["user_api"]
+        least[kind] = min(count, one["num_threads"], least.get(kind, count))
+    with threadpool_limits(limits=least):
+        return in_threads(count, function, *args)
 
 
 def serve() -> None:
