@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,22 +89,28 @@ def noting(notes: Path) -> Iterator[list[int]]:
         write(self, number, answer)
 
     RunDirectory.write = told
-    yield []
-    RunDirectory.write = write
+    try:
+        yield []
+    finally:
+        RunDirectory.write = write
 
 
 @contextmanager
 def killing(notes: Path, out: Path, receipts: Sequence[int]) -> Iterator[list[int]]:
     """Kills the worker that was asked last, whenever so many parts are there; a list of those."""
     killed: list[int] = []
+    gone: list[int] = []
 
     def watch() -> None:
         for count in receipts:
             while len(list(out.glob("part-*.npz"))) < count:
                 time.sleep(0.002)
-            worker = next(one for one, _ in reversed(asked_parts(notes)) if one not in killed)
-            os.kill(worker, signal.SIGKILL)
-            killed.append(worker)
+            while len(killed) <= receipts.index(count):
+                workers = [one for one, _ in asked_parts(notes) if one not in (os.getpid(), *gone)]
+                gone.append(workers[-1])
+                with suppress(ProcessLookupError):  # it has ended itself: kill another
+                    os.kill(workers[-1], signal.SIGKILL)
+                    killed.append(workers[-1])
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -39,6 +39,21 @@ def test_the_values_of_every_row(tmp_path: Path) -> None:
     assert not again.missing
 
 
+def test_no_file_of_the_distinct_rows_stays(tmp_path: Path, monkeypatch) -> None:
+    run, made, mapped = swept(tmp_path), [], np.lib.format.open_memmap
+
+    def noted(path, *how, **more):
+        if how:  # a new file; read ones have a keyword
+            made.append(path.name)
+        return mapped(path, *how, **more)
+
+    monkeypatch.setattr(np.lib.format, "open_memmap", noted)
+    run.explanation(lazy=True)
+    assert "values.distinct.npy" in made
+    left = sorted(one.name for one in (tmp_path / "joined").iterdir())
+    assert left == sorted(name for name in made if "distinct" not in name)
+
+
 def test_draws_are_those_of_the_row(tmp_path: Path) -> None:
     model = xj.as_model(product, backend="host", threshold=4.0, classes=["no", "yes"])
     made = xj.QII(model, X, quantity="individual", samples=16, seed=3)

@@ -281,6 +281,7 @@ class Loses(Grows):
 
     def submit(self, function, threads, attempt, task, pure):
         self.status = "closed"
+        (Path(task.out) / f".begun-{task.part:06d}-1").touch()  # it runs, when the scheduler goes
         return Waits()
 
 

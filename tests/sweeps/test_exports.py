@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from sweeping import EACH, X, explainer, parts
+from sweeping import EACH, X, explainer, parts, product
 
 import xaijax as xj
 
@@ -54,16 +55,23 @@ def test_a_group_of_a_run_is_replaced_and_no_other(run: xj.Run, tmp_path: Path) 
 
 def test_two_shards_may_write_the_group_of_a_run_at_once(run: xj.Run, tmp_path: Path, monkeypatch):
     """Both have seen that all parts are there; the other is faster by a moment."""
-    own, replace, calls = tmp_path / "own.zarr", os.replace, []
+    own, replace, other = tmp_path / "own.zarr", os.replace, []
 
     def late(source, target) -> None:
-        calls.append(target)
-        if Path(target) == own and len(calls) == 2:  # the first looked for a group to set aside
-            run.to_zarr(own)
+        if Path(target) == own and other:
+            other.pop().to_zarr(own)
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", late)
-    assert run.to_zarr(own) == own and len(calls) > 2
+    other.append(
+        xj.sweep(explainer(lambda X: 2 * product(X)), X, tmp_path / "two", rows_per_part=9)
+    )
+    with pytest.raises(OSError):  # a group of another run is no answer
+        run.to_zarr(own)
+    shutil.rmtree(own)
+    shutil.rmtree(tmp_path / "two")
+    other.append(run)
+    assert run.to_zarr(own) == own and not other
     found = zarr.open_group(str(own), mode="r")["values"][:]
     np.testing.assert_array_equal(found, explainer()(X).values)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["own.zarr", "run"]

@@ -11,7 +11,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from xaijax.sweeps.engines.futures import of_executor
-from xaijax.sweeps.engines.worker import XLA_THREADS, in_pool, in_threads
+from xaijax.sweeps.engines.worker import THREADS, XLA_THREADS, in_pool, in_threads
 
 COUNT = """
 import pathlib
@@ -62,13 +62,15 @@ def _least(api: str) -> int:
 
 
 def test_a_process_of_a_pool_has_its_share_of_threads_of_linear_algebra(monkeypatch):
-    monkeypatch.setenv(XLA_THREADS, "")
-    monkeypatch.delenv(XLA_THREADS)
+    for name in (XLA_THREADS, *THREADS):
+        monkeypatch.setenv(name, "")  # so that it is undone
+        monkeypatch.delenv(name)
     for before, count, during in ((4, 2, 2), (1, 2, 1)):  # fewer, and never more than were set
         with threadpool_limits(before):
-            assert in_pool(-1, count, _least, "blas") == during
-            assert _least("blas") == before
             assert in_pool(os.getpid(), count, _least, "blas") == before  # a thread of the driver
+            assert not set(THREADS) & set(os.environ)
+            assert in_pool(-1, count, _least, "blas") == during
+            assert [os.environ.pop(name) for name in THREADS] == [str(count)] * len(THREADS)
 
 
 def test_processes_of_a_pool_share_the_cores(monkeypatch):
@@ -80,6 +82,6 @@ def test_processes_of_a_pool_share_the_cores(monkeypatch):
             return Future()
 
     sent = []
-    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(7)), raising=False)
     of_executor(Pool())._submit(len, "task")
     assert sent == [(in_pool, (os.getpid(), 2))]

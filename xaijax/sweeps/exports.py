@@ -75,7 +75,7 @@ def to_zarr(run: Finished, path: Any) -> Path:
     target = as_path(path)
     refuse_other_folder(target)
     making = _beside(target)
-    sampled, group, arrays = _sampled(run), None, {}
+    sampled, group, arrays, told = _sampled(run), None, {}, None
     try:
         for first, found in run.read():
             assert isinstance(found, Explanation)
@@ -83,7 +83,8 @@ def to_zarr(run: Finished, path: Any) -> Path:
             if sampled:
                 fields["std_errors"] = errors_of(found)
             if group is None:
-                group = zarr.open_group(str(making), mode="w", attributes=told_of(run, found))
+                told = told_of(run, found)
+                group = zarr.open_group(str(making), mode="w", attributes=told)
                 for name, one in fields.items():
                     arrays[name] = group.create_array(
                         name,
@@ -100,7 +101,7 @@ def to_zarr(run: Finished, path: Any) -> Path:
         try:
             os.replace(making, target)
         except OSError:
-            if not _is_own_group(target):  # else another shard's driver of this run was faster
+            if told is None or _told(target) != told:  # else a driver of this run was faster
                 if old.exists():
                     os.replace(old, target)
                 raise
@@ -168,12 +169,16 @@ def _is_own_file(path: Path) -> bool:
 
 
 def _is_own_group(folder: Path) -> bool:
+    return (_told(folder) or {}).get("format") == MARK
+
+
+def _told(folder: Path) -> dict[str, Any] | None:
+    """The attributes of a zarr group; None where there is none."""
     for name, key in (("zarr.json", "attributes"), (".zattrs", None)):  # of format 3 and 2
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             told = json.loads((folder / name).read_bytes())
-            if (told if key is None else told[key])["format"] == MARK:
-                return True
-    return False
+            return dict(told if key is None else told[key])
+    return None
 
 
 def refuse_format(format: str, out: Any, explainer: object, options: Mapping[str, Any]) -> None:
@@ -223,6 +228,7 @@ def _twice(label: str) -> str:
 def told_of(run: Finished, found: Explanation | Rules) -> dict[str, Any]:
     """What a table says of itself: the question, names, and what values mean."""
     told: dict[str, Any] = {"format": MARK, "question": run.manifest["question"]}
+    told["run"] = run.manifest.get("id")
     told["feature_names"] = list(found.feature_names)
     if isinstance(found, Explanation):
         told |= {"output_names": found.output_names, "kind": found.kind}

@@ -52,12 +52,15 @@ def joined(parts: Parts, lazy: bool, folder: Path, place: np.ndarray | None) -> 
         making.mkdir()
         try:
             _filled(parts, whole, place, lambda name, *how: _mapped(making / f"{name}.npy", *how))
-            for path in making.glob("*.distinct.npy"):
-                path.unlink()
             if target.is_dir():
                 shutil.rmtree(making)  # another reader was faster
             else:
-                os.replace(making, target)
+                try:
+                    os.replace(making, target)
+                except OSError:
+                    if not target.is_dir():  # else another reader was faster by a moment
+                        raise
+                    shutil.rmtree(making)
         except BaseException:
             shutil.rmtree(making, ignore_errors=True)
             raise
@@ -175,3 +178,6 @@ def _spread(
             array[start : start + AT_ONCE] = distinct[name][place[start : start + AT_ONCE]]
         if isinstance(array, np.memmap):
             array.flush()
+            own = distinct.pop(name)
+            assert isinstance(own, np.memmap) and own.filename is not None
+            os.unlink(own.filename)

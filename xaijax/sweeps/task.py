@@ -21,6 +21,7 @@ import jax
 
 from xaijax.core.errors import InputError, InputTypeError, LongRunWarning
 from xaijax.core.travel import made_of, pack, unpack
+from xaijax.games.engine.whose_rows import OF_X
 from xaijax.models.base.recipe import anew
 from xaijax.results.explanation import Explanation
 from xaijax.results.rules import Rules
@@ -29,6 +30,7 @@ from xaijax.sweeps.inputs import Piece, counted_in_X
 from xaijax.sweeps.question import accepted, method_of
 
 RAISED = "xaijax: raised in"
+OF_PART = "these are hybrids of the part's"
 _opened = threading.local()  # an explainer is asked by one thread at a time
 
 
@@ -144,6 +146,8 @@ def run(task: Task, opened: Opened | None = None) -> Receipt:
             )
     except Exception as error:
         counted_in_X(error, task.piece)
+        notes = getattr(error, "__notes__", [])
+        notes[:] = [note.replace(OF_X, OF_PART) for note in notes]  # a call here is of a part
         if task.where() not in str(error):
             error.add_note(f"{RAISED} {task.where()}; the parts before are kept.")
         raise

@@ -12,6 +12,7 @@ import numpy as np
 from xaijax.games.engine.loop import Instances
 from xaijax_kernels.engine.lattice import LISTED
 
+OF_X = "these are hybrids of X"  # how a note begins that counts rows as the call did
 _SHOWN = 8  # stretches of rows that are named
 
 
@@ -30,9 +31,7 @@ class WhoseRows:
             rows = named_rows(slots[:, 2])
             return f"these are donors as they are (background, pool or data), {rows} of them, not X"
         own = slots[:, 1] if self._here is None else self._here[slots[:, 1]]
-        return (
-            f"these are hybrids of X {named_rows(own)} with the donors (background, pool or data)"
-        )
+        return f"{OF_X} {named_rows(own)} with the donors (background, pool or data)"
 
 
 def named_rows(rows: Any) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from xaijax.core.errors import InputError, SweepIncompleteError
 from xaijax.core.optional import require
+from xaijax.core.threads import cores
 from xaijax.sweeps.engines.attempt import Mark, attempt
 from xaijax.sweeps.engines.protocol import Lost, Outcome
 from xaijax.sweeps.engines.worker import in_pool, in_threads
@@ -207,13 +208,13 @@ def _outcome(future: Any) -> Any:
 def of_executor(executor: Any) -> Futures:
     """Of concurrent.futures, submitit and whatever else has `submit`.
 
-    Processes of a pool of this machine share its cores; a batch system deals them out itself.
+    Processes of a pool of this machine share its cores; a batch system deals them out itself, and
+    `max_workers` says how many of its jobs are out, where the executor has it.
     """
-    cores = os.cpu_count() or 1
     slots = getattr(executor, "_max_workers", None)
     if slots is None:
-        return Futures(executor.submit, cores)
-    own = max(1, cores // int(slots))
+        return Futures(executor.submit, int(getattr(executor, "max_workers", None) or cores()))
+    own = max(1, cores() // int(slots))
     submit = functools.partial(executor.submit, in_pool, os.getpid(), own)
     return Futures(submit, int(slots))
 

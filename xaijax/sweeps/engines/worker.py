@@ -14,8 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
-from threadpoolctl import threadpool_info, threadpool_limits
-
+from xaijax.core.optional import require
 from xaijax.sweeps.engines.attempt import sendable
 from xaijax.sweeps.engines.memory import kept_while_running
 
@@ -75,18 +74,21 @@ def in_threads(count: int, function: Callable[..., Any], *args: Any) -> Any:
 
 
 def in_pool(driver: int, count: int, function: Callable[..., Any], *args: Any) -> Any:
-    """The same in a process of a pool, with at most so many threads of linear algebra and OpenMP
-    too, which other engines limit themselves; driver: the process whose own threads may be the
-    pool, and whose settings stay as they are.
+    """The same in a process of a pool, which has at most so many threads of linear algebra and
+    OpenMP from now on; other engines limit these themselves. driver: the process whose own threads
+    may be the pool, and whose settings stay as they are.
     """
     if os.getpid() == driver:
         return function(*args)
+    for name in THREADS:  # of libraries that the task loads
+        os.environ.setdefault(name, str(count))
     least: dict[str, int] = {}
-    for one in threadpool_info():  # of the libraries that are loaded, as they stand
+    libraries: Any = require("threadpoolctl", "scikit-learn")
+    for one in libraries.threadpool_info():  # of those that are loaded, as they stand
         kind = one["user_api"]
         least[kind] = min(count, one["num_threads"], least.get(kind, count))
-    with threadpool_limits(limits=least):
-        return in_threads(count, function, *args)
+    libraries.threadpool_limits(limits=least)
+    return in_threads(count, function, *args)
 
 
 def serve() -> None:
