@@ -84,7 +84,9 @@ class Opened:
     def anew(self) -> Opened:
         """The same explainer with a model that was asked nothing, made in this process."""
         given = made_of(self.explainer)
-        given["model"] = anew(given["model"])
+        model = given["model"]
+        model.refuse_changed()
+        given["model"] = anew(model.recipe, model.name)
         return Opened(type(self.explainer)(**given), self.options)
 
     def answer(self, rows: Any, first: int) -> Explanation | Rules:

@@ -51,10 +51,9 @@ def reduced(found: Recipe | None, name: str) -> Any:
     return recipe(found.make, found.given, found.changes)
 
 
-def anew(model: Any) -> Any:
-    """The same model, made again in this process: of a translation nothing is known yet."""
-    model.refuse_changed()
-    return _known(model.recipe, model.name).made()
+def anew(found: Recipe | None, name: str) -> Any:
+    """The model, made again in this process: of a translation nothing is known yet."""
+    return _known(found, name).made()
 
 
 def _known(found: Recipe | None, name: str) -> Recipe:
