@@ -47,7 +47,7 @@ def asked(explainer, X):
     if isinstance(explainer, xj.AEC):
         if not hasattr(explainer, "effects_"):
             explainer.fit(X, X.sum(axis=1) > 4)
-        return explainer.effects_.tobytes(), explainer.ranking_
+        return explainer.effects_.tobytes(), list(explainer.ranking_)
     if isinstance(explainer, xj.AnchorExplainer):
         return explainer.explain(X, beam_size=1, max_size=1).to_dataframe().to_json()
     found = explainer.explain(X) if isinstance(explainer, xj.QII) else explainer(X)
