@@ -178,6 +178,5 @@ def _spread(
             array[start : start + AT_ONCE] = distinct[name][place[start : start + AT_ONCE]]
         if isinstance(array, np.memmap):
             array.flush()
-            own = distinct.pop(name)
-            assert isinstance(own, np.memmap) and own.filename is not None
-            os.unlink(own.filename)
+            path: Any = getattr(distinct.pop(name), "filename", None)  # unmapped before it goes
+            os.unlink(path)

@@ -128,7 +128,7 @@ def sweep(
         numbers = _left(run, directory, shard)
         if numbers:
             forget(directory.path)
-            recipe = Recipe.of(opened.explainer, given) if executor else None
+            recipe = None if executor is None else Recipe.of(opened.explainer, given)
             tasks = (_task(run, source, number, recipe) for number in numbers)
             rows = [run.sizes[number] for number in numbers]
             with engine_of(executor, opened, seconds) as engine:
