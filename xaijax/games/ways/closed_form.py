@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import numpy as np
 
 from xaijax.core.once import once
@@ -87,10 +88,12 @@ def _made(probed: Probed, of: OfPlayers | OfSets) -> ClosedForm | None:
     head, setting = affine_head(probed), probed.setting
     if head is None:
         return None
-    known = probed.structure.of(setting.model.params)
+    structure, params = probed.structure, setting.model.params
+    known = structure.of(params)
+    made = jax.jit(lambda params, rows: structure.of(params).columns(rows))
 
     def columns(codes: np.ndarray) -> np.ndarray:
-        return np.concatenate([np.asarray(known.columns(rows))[:n] for rows, n in blocks(codes)])
+        return np.concatenate([np.asarray(made(params, rows))[:n] for rows, n in blocks(codes)])
 
     weights = setting.replacement.weights
     background = Background(

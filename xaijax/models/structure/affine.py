@@ -34,22 +34,30 @@ def affine(head: Any, params: Any, width: int, dtype: Any) -> Affine | None:
     inputs = [False] * (len(traced.jaxpr.invars) - 1) + [True]
     if not all(_outputs(traced.jaxpr, inputs) or [False]):
         return None
-    # By the derivative: differences of answers would drown in a large c.
-    zero = jnp.zeros((R, width), dtype)
-    constant, change = jax.linearize(lambda hidden: head(params, hidden).reshape(R, -1), zero)
-    whole = jnp.pad(jnp.eye(width, dtype=dtype), ((0, -width % R), (0, 0))).reshape(-1, R, width)
-    found = np.concatenate([np.asarray(change(some), np.float64) for some in whole])
-    A, c = found[:width], np.asarray(constant, np.float64)[0]
-    return (A, c) if _agrees(head, params, A, c, dtype) else None
+    some = np.random.default_rng(0).normal(size=(R, width)).astype(dtype)
+
+    @jax.jit  # step by step, each of its steps would be a program of its own
+    def numbers(params: Any, some: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def answer(hidden: jax.Array) -> jax.Array:
+            return head(params, hidden).reshape(R, -1)
+
+        # By the derivative: differences of answers would drown in a large c.
+        constant, change = jax.linearize(answer, jnp.zeros((R, width), dtype))
+        units = jnp.pad(jnp.eye(width, dtype=dtype), ((0, -width % R), (0, 0)))
+        return constant[0], jax.lax.map(change, units.reshape(-1, R, width)), answer(some)
+
+    c, found, answer = (np.asarray(one, np.float64) for one in numbers(params, some))
+    A = found.reshape(-1, found.shape[-1])[:width]
+    return (A, c) if _agrees(answer, some, A, c, dtype) else None
 
 
-def _agrees(head: Any, params: Any, A: np.ndarray, c: np.ndarray, dtype: Any) -> bool:
-    """Whether head(hidden) is hidden A + c on some hidden numbers, not only by its derivative.
+def _agrees(
+    answer: np.ndarray, hidden: np.ndarray, A: np.ndarray, c: np.ndarray, dtype: Any
+) -> bool:
+    """Whether the answer to some hidden numbers is hidden A + c, not only by the derivative.
 
     A sum of H products rounds by a few times sqrt(H) units at the size of its terms.
     """
-    hidden = np.random.default_rng(0).normal(size=(R, len(A))).astype(dtype)
-    answer = np.asarray(head(params, jnp.asarray(hidden)), np.float64).reshape(R, -1)
     sizes = np.abs(hidden) @ np.abs(A) + np.abs(c)
     accepted = ROUNDINGS * float(jnp.finfo(dtype).eps) * sizes
     return bool((np.abs(hidden @ A + c - answer) <= accepted).all())

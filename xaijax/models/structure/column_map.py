@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from xaijax.models.structure.moves import is_small_move, moved
 from xaijax_kernels.engine.steps import ELEMENTWISE, bound
 
 SMALL = 1 << 12  # numbers that are compared themselves; larger arrays must be one and the same
@@ -69,6 +70,8 @@ def evaluated(equation: Any, inputs: list[Any]) -> list[Any]:
     """The outputs of one step, of numbers; known ones stay known while others are traced."""
     if any(isinstance(x, Tracer) for x in inputs):
         return bound(equation, inputs)
+    if is_small_move(equation, inputs):
+        return [moved(equation, [np.asarray(x) for x in inputs])]
     with jax.ensure_compile_time_eval():
         return bound(equation, inputs)
 
@@ -168,22 +171,22 @@ def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarr
         if isinstance(x, Rows | Uniform):
             of_row = row.reshape(R, *[1] * (len(x.shape) - 1)) * names
             owner = x.owner if isinstance(x, Rows) else np.full(x.shape[1:], NONE)
-            return jnp.asarray(of_row + owner[None] + 1, "int32")
+            return (of_row + owner[None] + 1).astype("int32")
         beside = place and equation.primitive.name != "concatenate"
         if beside and isinstance(x, Tracer | Rows | Uniform):  # a place that a row chooses
             raise NoLayer
         if equation.primitive.name in ("concatenate", "stack"):
             raise NoLayer
         whole = np.issubdtype(np.asarray(x).dtype, np.integer)
-        return x if whole and equation.primitive.name != "pad" else jnp.int32(-1)
+        return x if whole and equation.primitive.name != "pad" else np.int32(-1)
 
     if (R + 1) * names >= 2**31:
         raise NoLayer
     with jax.ensure_compile_time_eval():
-        moved = np.asarray(bound(equation, [named(x, i) for i, x in enumerate(inputs)])[0])
-    filled = moved < 0  # what stands in for numbers out of bounds, or pads
-    rows, owner = moved // names, moved % names - 1
-    own = row.reshape(R, *[1] * (moved.ndim - 1))
+        places = moved(equation, [named(x, i) for i, x in enumerate(inputs)])
+    filled = places < 0  # what stands in for numbers out of bounds, or pads
+    rows, owner = places // names, places % names - 1
+    own = row.reshape(R, *[1] * (places.ndim - 1))
     if ((rows != own) & ~filled).any() or (filled != filled[:1]).any():
         raise NoLayer
     owner = np.where(filled, NONE, owner)

@@ -1,0 +1,52 @@
+"""Steps that only move numbers: NumPy puts each where JAX does."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from xaijax.models.structure.moves import MOVES, moved
+from xaijax_kernels.engine.steps import bound
+
+X = np.arange(2 * 3 * 4, dtype=np.int32).reshape(2, 3, 4)
+
+STEPS = {
+    "broadcast_in_dim": [
+        lambda x: lax.broadcast_in_dim(x, (5, 2, 3, 4), (1, 2, 3)),
+        lambda x: lax.broadcast_in_dim(x[:, :1], (2, 7, 4, 2), (0, 1, 2)),
+    ],
+    "concatenate": [lambda x: lax.concatenate([x, x[:, 1:], x], 1)],
+    "dynamic_slice": [
+        lambda x: lax.dynamic_slice(x, (0, 1, 2), (2, 2, 2)),
+        lambda x: lax.dynamic_slice(x, (0, -5, 9), (2, 2, 3)),  # out of bounds: moved inside
+    ],
+    "reshape": [lambda x: lax.reshape(x, (4, 6)), lambda x: lax.reshape(x, (12, 2), (2, 0, 1))],
+    "rev": [lambda x: lax.rev(x, (1, 2))],
+    "slice": [
+        lambda x: lax.slice(x, (0, 1, 0), (2, 3, 4)),
+        lambda x: lax.slice(x, (0, 0, 1), (2, 3, 4), (1, 2, 2)),
+    ],
+    "squeeze": [lambda x: lax.squeeze(x[:, 1:2], (1,))],
+    "expand_dims": [lambda x: lax.expand_dims(x, (1, 3))],
+    "transpose": [lambda x: lax.transpose(x, (2, 0, 1))],
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_as_jax_moves_them(name: str) -> None:
+    compared = 0
+    for step in STEPS[name]:
+        traced = jax.make_jaxpr(step)(X)
+        values = dict(zip(traced.jaxpr.invars, [X], strict=True))
+        for equation in traced.jaxpr.eqns:
+            inputs = [one.val if hasattr(one, "val") else values[one] for one in equation.invars]
+            wanted = np.asarray(bound(equation, [jnp.asarray(one) for one in inputs])[0])
+            found = moved(equation, inputs)
+            assert found.shape == wanted.shape and found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted)
+            values[equation.outvars[0]] = wanted
+            compared += 1
+    assert compared
