@@ -137,8 +137,8 @@ CASES = [
 ]
 # These take arrays of JAX, but only hand them over: nothing of theirs is compiled.
 HOST_SIDE = {"run_on_host"}
-# These take a function of arrays; the kernels that call them are listed.
-INSIDE = {"compensated", "folded", "tile_by_tile"}
+# These are parts of kernels that are listed.
+INSIDE = {"any_bad", "compensated", "folded", "largest_sum", "placed", "tile_by_tile"}
 
 
 def lowered(function: Callable[..., Any], *arguments: Any) -> str:

@@ -21,6 +21,7 @@ from jax.sharding import PartitionSpec as Spec
 
 from xaijax_kernels.engine.hybrids import hybrid_rows, slot_players
 from xaijax_kernels.engine.one_output import one_output
+from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.engine.seeds import slots_of
 from xaijax_kernels.engine.turns import counted, counted_on, tile_by_tile
 
@@ -164,7 +165,8 @@ def run_tiles(
     structure: Callable[[Any], Any] | None = None,
     chosen: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
-    """Evaluate the model on every tile; values [T, R, K], bad ones per tile int32 [T].
+    """Evaluate the model on every tile; values [T, R, K], and whether a tile has a bad one,
+    int32 [T].
 
     apply(params, rows [R, *instance_shape]) -> [R, A]; score(answers [R, A], own [R, A] or None)
     -> [R, K], None: the answers themselves; kept(values [R, K]) -> bool, which of them are not
@@ -195,7 +197,7 @@ def run_tiles(
                 out = known.corners(head, x[one[:, 1]], donors[one[:, 2]], by_bit)
             if score is not None:
                 out = score(out, mine)
-            lost = jnp.sum(~kept(out), dtype=jnp.int32)
+            lost = any_bad(kept(out))
             return out.astype(shape.dtype), lost
 
         T = slots.shape[0]

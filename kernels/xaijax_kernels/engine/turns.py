@@ -50,9 +50,16 @@ def tile_by_tile(
         found = tile(t)
         if known:
             found = tuple(jnp.where(t < turns, own, jnp.zeros_like(own)) for own in found)
-        return tuple(whole.at[t].set(own) for whole, own in zip(kept, found, strict=True))
+        return tuple(placed(whole, own, t) for whole, own in zip(kept, found, strict=True))
 
     return _loop(turn, room, turns, len(room[0]) if known else None)
+
+
+def placed(whole: jax.Array, own: jax.Array, t: jax.Array) -> jax.Array:
+    """`whole` [T, ...] with `own` at place t. A scatter, which may have t outside, would take four
+    kernels more.
+    """
+    return jax.lax.dynamic_update_index_in_dim(whole, own, t, 0)
 
 
 def folded(

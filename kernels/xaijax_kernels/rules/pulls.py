@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.engine.tiles import over_tiles
 from xaijax_kernels.engine.turns import counted_on, tile_by_tile
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, perturbed
@@ -52,7 +53,7 @@ def run_pulls(
     tiles: jax.Array,  # int32 [devices], tiles to run on each device
     pulls: jax.Array,  # int32 [T, G, 4 + L]
 ) -> tuple[jax.Array, jax.Array]:
-    """Bits uint32 [T, G, words] of the draws that agree, answers not finite int32 [T].
+    """Bits uint32 [T, G, words] of the draws that agree; whether one is not finite, int32 [T].
 
     score(answers [R, A], own [R, A]) -> [R, 1], 1 where they agree. Tiles are split over the
     devices of `mesh`; each stops after its own number of tiles.
@@ -70,7 +71,7 @@ def run_pulls(
                 subjects.own[some[:, 0]], shape.draws, axis=0, total_repeat_length=shape.rows
             )
             agrees = score(out, own)[:, 0]
-            lost = jnp.sum(~jnp.isfinite(agrees), dtype=jnp.int32)
+            lost = any_bad(jnp.isfinite(agrees))
             used = (agrees > 0.5)[: shape.pulls * shape.draws]
             packed = pack_bits(used.reshape(shape.pulls, shape.draws))
             return packed, lost

@@ -17,6 +17,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from xaijax_kernels.engine.reduce import any_bad
+from xaijax_kernels.engine.turns import placed
 from xaijax_kernels.structures.base import Layer
 from xaijax_kernels.structures.sums import WHOLE_ROWS
 
@@ -100,7 +102,7 @@ def crossed_means(
     donors: jax.Array,  # int32 [blocks, D, P], rows of the table
     weights: jax.Array,  # [blocks, D], 0 for what fills up
 ) -> tuple[jax.Array, jax.Array]:
-    """Weighted means over donors of the scores [N, C, K], and the scores that are bad, int32 [].
+    """Weighted means over donors of the scores [N, C, K], and whether one is bad, int32 [].
 
     head(params, hidden [n D, H]) -> [n D, A], own_head the same of n rows; score(answers, own
     answers) -> [.., K]. singles: each coalition keeps all players but one.
@@ -132,12 +134,12 @@ def crossed_means(
             answers = jnp.where(same[:, :, None], own, answers)
             flat, beside = (-1, answers.shape[2]), jnp.broadcast_to(own, answers.shape)
             found = score(answers.reshape(flat), beside.reshape(flat)).reshape(*same.shape, -1)
-            start = jnp.where(first, start.at[c].set(found[:, 0]), start)
+            start = jnp.where(first, placed(start, found[:, 0], c), start)
             meant = weight[:, None] > 0
             change = jnp.where(meant, found - start[c][:, None], 0)
             mean = jnp.einsum("nvk,v->nk", change, weight, precision=jax.lax.Precision.HIGHEST)
-            bad += jnp.sum(~kept_scores(found) & meant, dtype=jnp.int32)
-            return (start, total.at[c].add(mean), bad), None
+            bad = jnp.maximum(bad, any_bad(kept_scores(found) | ~meant))
+            return (start, placed(total, total[c] + mean, c), bad), None
 
         zero = jnp.zeros((len(kept), len(rows), outputs), table.dtype)
         blocks = (coalition, begins, donors, weights)
@@ -145,4 +147,4 @@ def crossed_means(
         return (start + total).swapaxes(0, 1), bad
 
     means, bad = jax.lax.map(of_block, x.reshape(-1, INSTANCES, P))
-    return means.reshape(N, len(kept), outputs), bad.sum(dtype=jnp.int32)
+    return means.reshape(N, len(kept), outputs), bad.max()

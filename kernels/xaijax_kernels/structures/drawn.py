@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.structures.base import Layer
 
 UNROLLED = 16  # players whose additions are written out, so that they become one loop
@@ -34,7 +35,7 @@ def drawn_scores(
     listed: jax.Array,  # int32 [T, D], which list a draw asks; not read where M = 1
     kept: jax.Array,  # bool [M, L, P]
 ) -> tuple[jax.Array, jax.Array]:
-    """Scores of T tiles of draws [T, L, D, K], and how many are bad, int32 [].
+    """Scores of T tiles of draws [T, L, D, K], and whether one is bad, int32 [].
 
     head(params, hidden [L D, H]) -> [L D, A], own_head the same of D rows; score(answers, own
     answers) -> [.., K]. A hybrid whose players add what those of x add has x's own answer, to the
@@ -63,11 +64,10 @@ def drawn_scores(
         answers = jnp.where(same[:, :, None], own, answers.reshape(L, D, -1))
         flat, beside = (-1, answers.shape[2]), jnp.broadcast_to(own, answers.shape)
         found = score(answers.reshape(flat), beside.reshape(flat))
-        bad = jnp.sum(~kept_scores(found), dtype=jnp.int32)
-        return found.reshape(L, D, -1), bad
+        return found.reshape(L, D, -1), any_bad(kept_scores(found))
 
     scores, bad = jax.lax.map(tile, (instance, donor, listed))
-    return scores, bad.sum(dtype=jnp.int32)
+    return scores, bad.max()
 
 
 def _times(matrix: jax.Array, columns: jax.Array) -> jax.Array:

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xaijax_kernels.engine.reduce import compensated
+from xaijax_kernels.engine.reduce import any_bad, compensated
 from xaijax_kernels.engine.tiles import SMALLEST_TILE, over_tiles
 from xaijax_kernels.engine.turns import counted_on, tile_by_tile
 from xaijax_kernels.structures.base import Layer
@@ -71,8 +71,8 @@ def walk_tiles(
     """Weighted sums over a segment of donors of the answers along orders.
 
     Returns the sums and what rounding took from them, each [T, 2, P', G, K] with P' = P filled up
-    to whole blocks, and the number of non-finite answers per tile, int32 [T]. Entry [t, 0, s - 1]
-    keeps the first s players of the order, entry [t, 1, s - 1] the others.
+    to whole blocks, and whether a tile has an answer that is not finite, int32 [T]. Entry
+    [t, 0, s - 1] keeps the first s players of the order, entry [t, 1, s - 1] the others.
     """
     G, B, L = shape.instances, shape.donors, shape.block
     padding = shape.blocks * L - shape.P
@@ -117,7 +117,7 @@ def walk_tiles(
                     (2, L, G, shape.outputs),
                     out.dtype,
                 )
-                return hidden, (*sums, jnp.sum(~jnp.isfinite(out), dtype=jnp.int32))
+                return hidden, (*sums, any_bad(jnp.isfinite(out)))
 
             begin = jnp.broadcast_to(start[None], (G, B, start.shape[-1])).reshape(G * B, -1)
             _, (high, low, bad) = jax.lax.scan(block, begin, (change, rows))
@@ -125,7 +125,7 @@ def walk_tiles(
             return (
                 high.swapaxes(0, 1).reshape(whole),
                 low.swapaxes(0, 1).reshape(whole),
-                bad.sum(dtype=jnp.int32),
+                bad.max(),
             )
 
         T = work.shape[0]

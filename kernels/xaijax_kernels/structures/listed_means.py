@@ -22,9 +22,9 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xaijax_kernels.engine.hybrids import of_columns
-from xaijax_kernels.engine.reduce import compensated
+from xaijax_kernels.engine.reduce import any_bad, compensated
 from xaijax_kernels.engine.tiles import over_tiles
-from xaijax_kernels.engine.turns import counted_on, folded, tile_by_tile
+from xaijax_kernels.engine.turns import counted_on, folded, placed, tile_by_tile
 from xaijax_kernels.structures.base import Layer
 
 HIGHEST = jax.lax.Precision.HIGHEST
@@ -93,7 +93,7 @@ def listed_means(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Weighted sums over a segment of donors of the scores of some coalitions.
 
-    Returns the sums and what rounding took from them, each [T, G, C, K], and how many scores are
+    Returns the sums and what rounding took from them, each [T, G, C, K], and whether a score is
     bad, int32 [T, G]. Instances past those that a tile has are zeros. head(params, hidden [`rows`,
     H]) -> [`rows`, A]; score(answers, None) -> [`rows`, K].
     """
@@ -140,8 +140,8 @@ def listed_means(
                 mine = mine.reshape(shape.blocks, shape.together, -1)
                 found = jax.lax.map(block, (mine, theirs.reshape(blocks))).reshape(C, B, K)
                 h, c = compensated(lambda b: w[b] * found[:, b], B, (C, K), found.dtype)
-                wrong = ~kept_scores(found.reshape(C * B, K))
-                return high.at[i].set(h), low.at[i].set(c), bad.at[i].set(wrong.sum(dtype="int32"))
+                lost = any_bad(kept_scores(found.reshape(C * B, K)))
+                return placed(high, h, i), placed(low, c, i), placed(bad, lost, i)
 
             zero = jnp.zeros((G, C, K), shape.dtype)
             start = (zero, zero, jnp.zeros(G, jnp.int32))
