@@ -13,6 +13,7 @@ Reading order:
     summed         a layer that is a sum over players of parts: convolutions, declared splits
     first_layer    a dense first layer along an order of players, as one cumulative sum
     sums           the corners of layers that add, by tables of sums
+    logistic       heads that begin with a logistic function of one sum: exponentials of tables
     closed_forms   semivalues beside all donors in closed form: sums over columns, boxes
     leaves         what leaves of trees pay each player, by the bounds that are broken
     base           the contract: `Structure`, and `Layer` with all its members

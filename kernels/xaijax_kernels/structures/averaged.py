@@ -19,9 +19,11 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.engine.tiles import over_tiles
 from xaijax_kernels.engine.turns import counted_on, folded, tile_by_tile
 from xaijax_kernels.structures.base import Layer
+from xaijax_kernels.structures.logistic import in_exponentials, largest_sum
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def mean_tables(
     """Weighted sums over a segment of donors of the scores of all corners, less one score c.
 
     Returns the sums [T, 2^P, K] and what rounding took from them; c, the score of f(x), the largest
-    and the smallest score, each [T, K]; and how many are bad, int32 [T]. Bit i of a corner keeps
+    and the smallest score, each [T, K]; and whether one is bad, int32 [T]. Bit i of a corner keeps
     player i. head(params, hidden [`block(S 2^P)`, H]) -> [.., A]; score(answers, None) -> [.., K].
     """
     C, K = shape.corners, shape.outputs
@@ -73,15 +75,25 @@ def mean_tables(
         known = structure(params)
         each = jnp.eye(shape.P + 1, shape.P, dtype=bool)  # no player is kept by all corners
         each = each if players is None else each[:, players]
-        each = jnp.broadcast_to(each, (shape.donors, *each.shape))
+        of_model = partial(head, params)
+        # On CUDA the host would be asked which of the two heads a tile takes.
+        quick = None if known_turns else in_exponentials(known, of_model, shape.rows, x.dtype)
 
         def tile(one):
+            if quick is None:
+                return added(one, of_model)
+            size = largest_sum(known, x[one[0]], donors[one[1]], each)
+            near = quick.reaches(size)
+            return jax.lax.cond(near, lambda: added(one, quick), lambda: added(one, of_model))
+
+        def added(one, head):
             own = jnp.broadcast_to(x[one[0]], (shape.donors, x.shape[1]))
+            kept = jnp.broadcast_to(each, (shape.donors, *each.shape))
 
             def block(d, carry):
                 c, high, low, top, bottom, full = carry
                 b, w = (whole[one[1], d] for whole in (donors, weights))
-                out = known.corners(partial(head, params), own, b, each)
+                out = known.corners(head, own, b, kept)
                 out = out if score is None else score(out, None)
                 out = out.astype(shape.dtype).reshape(shape.donors, C, K)
                 c = jnp.where(d == 0, out[0, 0], c)
@@ -101,9 +113,9 @@ def mean_tables(
                 block, start, one[2], shape.blocks, known_turns
             )
             # Scores between two that are kept are kept; one that is no number is in the sums.
-            bad = ~(kept_scores(top) & kept_scores(bottom) & jnp.isfinite(high))
+            good = kept_scores(top) & kept_scores(bottom) & jnp.isfinite(high)
             ends = jnp.stack([c, full, top.max(axis=0), bottom.min(axis=0)])
-            return high, low, ends, jnp.sum(bad, dtype=jnp.int32)
+            return high, low, ends, any_bad(good)
 
         T = work.shape[0]
         sums = jnp.zeros((T, C, K), shape.dtype)

@@ -16,19 +16,23 @@ import jax
 import jax.numpy as jnp
 
 from xaijax_kernels.structures.base import Head, Layer
+from xaijax_kernels.structures.logistic import Logistic
 
 # A product rounds its last few rows in another way, and a pair's bits must not depend on its place.
 WHOLE_ROWS = 256
 BLOCK = 1 << 14  # numbers of the layer that are made at a time: half of a core's fast memory
-TOGETHER = 3  # choices that one step of a compiled program adds up
+TOGETHER = 3  # choices that one step of a compiled program adds up, or one more if that is all
 
 
 def sums_of_choices(start: jax.Array, choices: jax.Array) -> jax.Array:
     """start [S, 1, H] plus one of each two choices [S, t, 2, H]; [S, 2^t, H], bit i says which."""
     S, _, H = start.shape
     tables = []
-    for first in range(0, max(1, choices.shape[1]), TOGETHER):
-        own = choices[:, first : first + TOGETHER]
+    count = choices.shape[1]
+    # The sums of four are those of three and one: the same bits by one step in place of three.
+    step = count if 0 < count <= TOGETHER + 1 else TOGETHER
+    for first in range(0, max(1, count), step):
+        own = choices[:, first : first + step]
         t = own.shape[1]
         out = (jnp.zeros_like(start) if first else start).reshape(S, *[1] * t, H)
         for i in range(t):  # bit 0 is the last axis but that of the units
@@ -59,7 +63,7 @@ def corners_of_sums(
     """Answers to the corners of slots [S 2^s, A]; arguments as of `Layer.corners`.
 
     times(rows [R, F]) -> [R, H]: what columns add, those that are 0 nothing. block: rows that the
-    head takes at a time.
+    head takes at a time. A `Logistic` is taken for a head where no sum leaves its range.
     """
     S, Q, F = kept.shape
     s, H = Q - 1, len(bias)
@@ -85,6 +89,11 @@ def corners_of_sums(
 
     def few(slots: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         first, second, high = slots  # of `together` slots
+        if isinstance(head, Logistic):
+            answers = head.answers
+            if low == s:
+                return answers(first, second)
+            return jax.lax.map(lambda h: answers(first + h, second), high[0])
         sums = (second[:, :, None] + first[:, None]).reshape(together, -1, H)
         if low == s:
             return head(sums.reshape(-1, H))
