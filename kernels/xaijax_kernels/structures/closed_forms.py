@@ -15,6 +15,8 @@ from xaijax_kernels.games import interactions
 from xaijax_kernels.structures.base import Affine, Background
 from xaijax_kernels.structures.leaves import Leaves, broken, paid, pattern_weights
 
+Started = tuple[int, int, jax.Array, jax.Array | None]
+
 ROWS = 256  # looked at together, the last ones filled up, so that one shape compiles
 TABLE_BYTES = 1 << 25  # of the leaves that are looked at together
 
@@ -62,7 +64,7 @@ class Trees:
     def __init__(self, groups: list[Leaves], background: Background, head: Affine) -> None:
         """groups: of all leaves, by their number of players."""
         self.head, self._M = head, interactions.count(background.P, background.of.order)
-        self._parts: list[tuple[Leaves, np.ndarray, np.ndarray]] = []
+        self._parts: list[tuple[Leaves, list[jax.Array]]] = []
         donors, A = background.donors, groups[0].values.shape[1]
         self.of_donors = np.zeros((len(donors), A))
         for group in groups:
@@ -71,29 +73,42 @@ class Trees:
             pays = pays.reshape(1 << group.d, -1)
             for part in _split(group):
                 pattern = _patterns(part, donors)
-                self.of_donors += (pattern == 0) @ part.values
+                self.of_donors += _met(pattern, part.values)
                 place = pattern + (np.arange(len(part.values)) << part.d)
                 size = len(part.values) << part.d
                 w = np.repeat(background.weights, len(part.values))
                 met = np.bincount(place.ravel(), w, size).reshape(-1, 1 << part.d)
                 table = (met @ pays).reshape(size, sets).astype(donors.dtype)
                 at = interactions.places(part.players, background.P, background.of.order)
-                self._parts.append((part, table, at.astype(np.int32)))
+                here = table, at.astype(np.int32), part.values.astype(table.dtype)
+                self._parts.append((part, [jnp.asarray(one) for one in here]))
 
     def of(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """See `Form`."""
         A = self.of_donors.shape[1]
         values, layer = np.zeros((len(columns), self._M, A)), np.zeros((len(columns), A))
-        for part, table, at in self._parts:
-            here = jnp.asarray(table), at, part.values.astype(table.dtype)
-            done = 0
-            for rows, n in blocks(columns):
-                pattern = broken(rows, part.column, part.slot, part.low, part.high)
-                if part.d:
-                    values[done : done + n] += np.asarray(paid(pattern, *here, M=self._M))[:n]
-                layer[done : done + n] += (np.asarray(pattern)[:n] == 0) @ part.values
-                done += n
+        for part, here in self._parts:
+            for first, n, pattern, pays in self._ahead(part, here, columns):
+                own = slice(first, first + n)
+                if pays is not None:
+                    values[own] += np.asarray(pays)[:n]
+                layer[own] += _met(np.asarray(pattern)[:n], part.values)
         return values, layer
+
+    def _ahead(self, part: Leaves, here: list[jax.Array], columns: np.ndarray) -> Iterator[Started]:
+        """(first row, how many, their patterns, what the leaves pay) of each block; the next one is
+        started before one is read.
+        """
+        before, first = None, 0
+        for rows, n in blocks(columns):
+            pattern = broken(rows, *_bounds(part))
+            pays = paid(pattern, *here, M=self._M) if part.d else None
+            if before is not None:
+                yield before
+            before = first, n, pattern, pays
+            first += n
+        if before is not None:
+            yield before
 
 
 def blocks(rows: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
@@ -112,6 +127,17 @@ def _split(group: Leaves) -> Iterator[Leaves]:
         yield Leaves(*(array[own] for array in arrays))
 
 
+def _bounds(part: Leaves) -> tuple[np.ndarray, ...]:
+    return part.column, part.slot, part.low, part.high
+
+
 def _patterns(part: Leaves, rows: np.ndarray) -> np.ndarray:
-    fixed = (part.column, part.slot, part.low, part.high)
-    return np.concatenate([np.asarray(broken(some, *fixed))[:n] for some, n in blocks(rows)])
+    own = _bounds(part)
+    return np.concatenate([np.asarray(broken(some, *own))[:n] for some, n in blocks(rows)])
+
+
+def _met(pattern: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Sums of the values [L, A] of the leaves that rows end in; float64 [R, A]; pattern [R, L]."""
+    # One leaf of a tree in dozens: a product of all of them would take five times as long.
+    row, leaf = np.divmod(np.flatnonzero(pattern.ravel() == 0), pattern.shape[1])
+    return np.stack([np.bincount(row, one[leaf], len(pattern)) for one in values.T], axis=1)

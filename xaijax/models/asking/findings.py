@@ -148,22 +148,24 @@ def both_answers(
     size = BLOCK if many else PROBE_ROWS
     programs = _programs(model.compiled, rows)
     program = programs["probe"][0]
-    found, own = [], []
+    found, own = [], []  # all are started before the first is read
     for first in range(0, len(rows), size):
         n = min(size, len(rows) - first)
         place = first + np.minimum(np.arange(size), n - 1)
         filled, mixed = rows[place], None
         if hybrids is not None:
             mixed = hybrids[0][place], hybrids[1][place]
-        found.append(by_structure(structure, model, filled, programs, mixed)[:n])
+        found.append(by_structure(structure, model, filled, programs, mixed))
         if mixed is not None:
             filled = np.where(mixed[1].reshape(filled.shape), filled, mixed[0])
         if many:
             whole = run_jax(model.compiled, "apply", model.apply, model.params, filled)
         else:
-            whole = np.asarray(program(model.params, filled))
-        own.append(whole.astype(np.float64).reshape(size, -1)[:n])
-    return np.concatenate(found), np.concatenate(own)
+            whole = program(model.params, filled)
+        own.append(whole)
+    both = (np.stack([np.asarray(one) for one in part]) for part in (found, own))
+    found, own = (one.astype(np.float64).reshape(len(one) * size, -1) for one in both)
+    return found[: len(rows)], own[: len(rows)]
 
 
 def _programs(compiled: dict[Any, Any], rows: np.ndarray) -> Kept:
