@@ -1,4 +1,4 @@
-"""The run of `explain`: instances part by part, a search for their rules, and what is told of it."""
+"""The run of `explain`: instances part by part, a search for their rules, what is told of it."""
 
 from __future__ import annotations
 
