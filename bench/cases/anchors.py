@@ -31,10 +31,10 @@ SETTINGS = {"threshold": 0.95, "delta": 0.1, "tau": 0.15, "batch_size": 100}
 THRESHOLD, STOP = 0.95, 0.05
 FRESH = 10_000
 SIGMAS = 5.0
-# Measured by the rows that its sampler asked the model for: of 848 calls of 100 rows each, 3 in
-# 1,000 rows were rows of the data. In a call the first rows, as many as satisfy the rule, have all
-# kept columns of one data row and the others of a second one; later rows have each kept column of
-# a row of its own.
+# Measured by the rows that it asked the model for. 3 in 1,000 rows of its searches were rows of the
+# data, so it is not 'conditional'. With 400 rows of distinct numbers and a rule of two columns that
+# 98 of them satisfy, both kept columns came from one data row in all draws of a call of 50, in 98 %
+# of 100, 10 % of 1,000 and 1 % of 10,000; the free columns always from one other row.
 ITS_SPACE = (
     "alibi draws from the space that is 'joint' here, as long as a call draws no more rows than "
     "satisfy the rule, and each kept column by itself beyond"
