@@ -32,9 +32,10 @@ class AnchorExplainer:
     """IF-THEN rules, called anchors, that hold a model's prediction; for many instances at once.
 
     A rule A of the instance x is a set of predicates that x satisfies, at most one a column. A
-    predicate says "in the same bin as x", or "the same category as x". The columns of the rule are
-    kept; the other columns are free. D(z given A) is a distribution of rows z around x, in which
-    free columns vary: `perturbation` chooses it.
+    predicate says "in the same bin as x", or "the same category as x"; that of a rule which was
+    widened may say "in one of these neighbouring bins". The columns of the rule are kept; the other
+    columns are free. D(z given A) is a distribution of rows z around x, in which free columns vary:
+    `perturbation` chooses it.
 
         precision(A) = P(the model predicts for z what it predicts for x), z from D(z given A)
         coverage(A)  = the share of the data rows, by their weights, that satisfy A

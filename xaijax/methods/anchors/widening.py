@@ -110,7 +110,7 @@ class Steps:
             own, others = own[ranged], others[ranged]
             low, high = self.low[own, f, None], self.high[own, f, None]
             below = np.where(others & heavy & (bins < low), bins, -1).max(axis=1, initial=-1)
-            above = np.where(others & heavy & (bins > high) & (bins <= last), bins, last + 1)
+            above = np.where(others & heavy & (bins > high), bins, last + 1)
             above = above.min(axis=1, initial=last + 1)
             sides = (LEFT, below, below, high[:, 0]), (RIGHT, above, low[:, 0], above)
             for side, end, first, final in sides:
