@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -31,8 +31,16 @@ SETTINGS = {"threshold": 0.95, "delta": 0.1, "tau": 0.15, "batch_size": 100}
 THRESHOLD, STOP = 0.95, 0.05
 FRESH = 10_000
 SIGMAS = 5.0
+# Measured by the rows that it asked the model for. 3 in 1,000 rows of its searches were rows of the
+# data, so it is not 'conditional'. With 400 rows of distinct numbers and a rule of two columns that
+# 98 of them satisfy, both kept columns came from one data row in all draws of a call of 50, in 98 %
+# of 100, 10 % of 1,000 and 1 % of 10,000; the free columns always from one other row.
+ITS_SPACE = (
+    "alibi draws from the space that is 'joint' here, as long as a call draws no more rows than "
+    "satisfy the rule, and each kept column by itself beyond"
+)
 PROMISE = (
-    "accepted rules below threshold - 0.05 on 10,000 fresh draws: a share of delta = 0.1 is "
+    "accepted rules below threshold - {stop:g} on 10,000 fresh draws: a share of delta = 0.1 is "
     "promised, and 5 standard errors of the draws are let pass"
 )
 
@@ -72,11 +80,13 @@ def _same_model(name: str, peer: _Peer) -> Agreement:
     return Agreement(f"classes of the data, ours and {name}'s", peer.differs, 0.005, reason)
 
 
-def _promised(name: str, rules: Any, fresh: np.ndarray) -> Agreement:
+def _promised(name: str, rules: Any, fresh: np.ndarray, stop: float = STOP) -> Agreement:
     held = np.array([rule.accepted for rule in rules])
-    margin = SIGMAS * np.sqrt(0.09 / FRESH)
-    missed = (fresh < THRESHOLD - STOP - margin)[held].mean() if held.any() else 0.0
-    return Agreement(f"{name}: {PROMISE}", float(missed), 0.1, "the promise itself")
+    least = THRESHOLD - stop
+    margin = SIGMAS * np.sqrt(least * (1 - least) / FRESH)
+    missed = (fresh < least - margin)[held].mean() if held.any() else 0.0
+    promise = PROMISE.format(stop=stop)
+    return Agreement(f"{name}: {promise}", float(missed), 0.1, "the promise itself")
 
 
 def _mean(rules: Any, name: str) -> float:
@@ -151,7 +161,7 @@ class _Contest:
         if self.kind == "network":
             contenders.append(Contender(FORWARD, lambda n: forward_pass(one, n), 1))
         rounds = 3 if self.size == "full" and self.kind == "network" else 1
-        notes = ("alibi draws from the space that is 'joint' here, ours from " + self.space,)
+        notes = (f"{ITS_SPACE}; ours draws from {self.space}",)
         return Duel(contenders, check, figures, rounds=rounds, notes=notes).measure()
 
 
@@ -219,41 +229,67 @@ class _Author:
 
 
 class _Coverage:
-    """T16: mean coverage at the same threshold and beam, precision on fresh draws beside it."""
+    """T16: mean coverage at the same threshold and beam, precision on fresh draws beside it.
 
-    def __init__(self, size: Size, kind: str, goal: float, searches: Mapping[str, Any]) -> None:
+    Ours as it is by default, then with wider rules, then these at alibi's promise: it accepts a
+    rule whose lower bound is above threshold - tau, ours by threshold - stop_epsilon.
+    """
+
+    WAYS = (
+        ("", {}),
+        (", widen", {"widen": True}),
+        (", widen, equal promises", {"widen": True, "stop_epsilon": SETTINGS["tau"]}),
+    )
+
+    def __init__(self, size: Size, kind: str, goal: float, spaces: Sequence[str]) -> None:
         self.size: Size = size
-        self.kind, self.goal, self.searches = kind, goal, searches
+        self.kind, self.goal, self.spaces = kind, goal, spaces
 
     def measure(self) -> Outcome:
         """200 instances each."""
         one = task(self.kind, self.size)
         X = one.X[:200]
-        figures, agreements = [], []
         with _Peer(ALIBI, one) as alibi:
             other = alibi.explain(X)
             fresh = alibi.check(FRESH)
-            agreements.append(_same_model(ALIBI, alibi))
-        theirs = float(other["coverage"].mean())
+            agreements = [_same_model(ALIBI, alibi)]
+        cover = other["coverage"]
         sure = fresh >= THRESHOLD - STOP
-        confirmed = float((other["coverage"] * sure).mean())
-        figures.append(Figure("alibi's coverage", theirs))
-        figures.append(Figure("alibi's coverage, confirmed", confirmed))
-        figures.append(Figure("alibi's fresh precision >= 0.90", float(sure.mean())))
-        for space, search in self.searches.items():
+        figures = [
+            Figure("alibi's coverage", float(cover.mean())),
+            Figure("alibi's coverage, confirmed at 0.90", float((cover * sure).mean())),
+            Figure("alibi's fresh precision >= 0.90", float(sure.mean())),
+        ]
+        for space in self.spaces:
             anchors = one.anchors(space)
-            rules = anchors.explain(X, threshold=THRESHOLD, beam_size=1, search=search)
-            cover, own = _mean(rules, "coverage"), anchors.check(rules, X, FRESH)
-            name, holds = f"{space}, {search}", own >= THRESHOLD - STOP
-            # A rule that does not hold on fresh draws covers nothing: a wide one is easily found.
-            wide = float((np.array([rule.coverage for rule in rules]) * holds).mean())
-            label = f"{name}: coverage, confirmed / alibi's"
-            figures.append(Figure(label, wide / confirmed, self.goal, 1.1, "more"))
-            figures.append(Figure(f"{name}: coverage / alibi's", cover / theirs))
-            figures.append(Figure(f"{name}: fresh precision >= 0.90", float(holds.mean())))
-            if search == "kl-lucb":
-                agreements.append(_promised(f"{self.kind}, {space}", rules, own))
-        return Outcome(tuple(figures), agreements=tuple(agreements), notes=(f"{len(X)} instances",))
+            for way, given in self.WAYS:
+                rules = anchors.explain(
+                    X, threshold=THRESHOLD, beam_size=1, search="kl-lucb", **given
+                )
+                own, stop = anchors.check(rules, X, FRESH), given.get("stop_epsilon", STOP)
+                label = f"{space}{way}"
+                figures += self._figures(label, rules, own, (cover, fresh), stop)
+                agreements.append(_promised(f"{self.kind}, {label}", rules, own, stop))
+        notes = (f"{len(X)} instances", ITS_SPACE)
+        return Outcome(tuple(figures), agreements=tuple(agreements), notes=notes)
+
+    def _figures(
+        self, label: str, rules: Any, own: np.ndarray, theirs: Any, stop: float
+    ) -> list[Figure]:
+        least = THRESHOLD - stop
+        holds, cover = own >= least, np.array([rule.coverage for rule in rules])
+        # A rule that does not hold on fresh draws covers nothing: a wide one is easily found.
+        confirmed = float((theirs[0] * (theirs[1] >= least)).mean())
+        wide = float((cover * holds).mean()) / confirmed
+        goal = (self.goal, 1.1) if stop == SETTINGS["tau"] else (None, None)
+        ratio_ = f"{label}: coverage, confirmed at {least:.2f} / alibi's"
+        rows = rules.stats["model_rows"] / len(rules)
+        return [
+            Figure(ratio_, wide, *goal, "more"),
+            Figure(f"{label}: coverage / alibi's", float(cover.mean() / theirs[0].mean())),
+            Figure(f"{label}: fresh precision >= {least:.2f}", float(holds.mean())),
+            Figure(f"{label}: rows of an instance", rows),
+        ]
 
 
 def _known(size: Size) -> Several:
@@ -277,11 +313,11 @@ def _host(size: Size) -> Several:
 
 def _coverage(size: Size) -> Several:
     """T16."""
-    network = {"row_bin": "kl-lucb", "row": "kl-lucb", "joint": "kl-lucb"}
+    spaces = ("row_bin", "row", "joint", "conditional")
     return Several(
         {
-            "network": _Coverage(size, "network", 1.0, network),
-            "forest": _Coverage(size, "forest", 0.9, network),
+            "network": _Coverage(size, "network", 1.0, spaces),
+            "forest": _Coverage(size, "forest", 0.95, spaces),
         }
     )
 
@@ -311,7 +347,7 @@ CASES = (
     Case(
         "T16",
         "mean coverage of 200 rules at the same threshold and beam, against alibi",
-        "network 1.0, forest 0.9",
+        "wider rules at equal promises: network 1.0, forest 0.95",
         "1.1",
         _coverage,
     ),

@@ -41,11 +41,14 @@ def fit(options, data, **arrays):
     model = forest(arrays, options) if "forest" in options else network(arrays)
 
     def counted(rows):
+        if STATE["drawn"] is not None:  # a check: they are answered together afterwards
+            STATE["drawn"].append(np.array(rows))
+            return np.zeros(len(rows), int)
         STATE["rows"] += len(rows)
         STATE["calls"] += 1
         return model(rows)
 
-    STATE.update(rows=0, calls=0)
+    STATE.update(rows=0, calls=0, drawn=None, model=model)
     names = [f"x{j}" for j in range(data.shape[1])]
     categories = {
         j: [str(v) for v in range(int(data[:, j].max()) + 1)] for j in options["categories"]
@@ -81,14 +84,20 @@ def explain(options, X):
 
 
 def check(options, count):
-    """The precision of the rules just found on fresh draws of alibi's own sampler."""
-    sampler = STATE["explainer"].samplers[0]
+    """The precision of the rules just found on fresh draws of alibi's own sampler.
+
+    In calls as long as those of the search: rows of longer ones come from another distribution.
+    """
+    sampler, each = STATE["explainer"].samplers[0], STATE["settings"]["batch_size"]
     means = []
     for x, rule in zip(STATE["X"], list(STATE["kept"]), strict=True):
         sampler.set_instance_label(x)
         sampler.build_lookups(x)
-        labels = sampler((0, rule), int(count), compute_labels=True)[2]
-        means.append(np.mean(labels))
+        STATE["drawn"] = []
+        for _ in range(-(-int(count) // each)):
+            sampler((0, rule), each, compute_labels=True)
+        rows, STATE["drawn"] = np.concatenate(STATE["drawn"]), None
+        means.append(np.mean(STATE["model"](rows) == STATE["model"](x[None])[0]))
     return {"precision": np.array(means, float)}
 
 

@@ -111,7 +111,7 @@ def pool_and_subjects() -> tuple[Pool, Subjects]:
     """The arrays of a perturbation space."""
     bins = i32(P, V), i32(P, V)
     pool = Pool(f32(B, P, 1), i32(D), i32(B, P), i32(P, B), *bins, f32(P + 1, B), i32(P + 1, B))
-    return pool, Subjects(f32(N, P, 1), i32(N, P), f32(N, K))
+    return pool, Subjects(f32(N, P, 1), i32(N, P), i32(N, P), f32(N, K))
 
 
 def lines(

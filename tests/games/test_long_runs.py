@@ -14,7 +14,7 @@ from xaijax.core.long_runs import MINUTE_OF_A_CORE
 from xaijax.estimators import kernel, permutation
 from xaijax.games.asking import long_runs
 from xaijax.games.asking.long_runs import MOST_HOST_ROWS
-from xaijax.methods.anchors import explainer as anchors
+from xaijax.methods.anchors import run as anchors
 from xaijax.players.index import named
 from xaijax_kernels.engine.operations import operations
 
@@ -305,7 +305,7 @@ def test_draws_of_a_small_model_are_counted_with_what_it_takes_to_draw_them():
     explainer = xj.AnchorExplainer(_classifier(), SIX)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with mock.patch.object(anchors, "run_search", stop), pytest.raises(Started):
+        with mock.patch.object(anchors, "search", stop), pytest.raises(Started):
             explainer.explain(SIX[:1], search="kl-lucb", batch_size=10**8)
     assert [w for w in caught if w.category is xj.LongRunWarning and "batch_size" in str(w.message)]
 

@@ -63,6 +63,17 @@ def exploration_rate(arms: Any, rounds: Any, delta: float) -> np.ndarray:
     return a + np.log(a)
 
 
+def widening_rate(candidate: Any, look: Any, delta: float) -> np.ndarray:
+    """ln(1 / share) of look t = 1, 2, ... at candidate c = 1, 2, ... of one instance.
+
+    share = delta a_c a_t with a_i = 6 / (pi i)^2, which sum to 1. Given all that came before
+    candidate c, its draws are independent, and at look t their number is fixed: so the bound of
+    that look errs with chance at most its share, and any look at any candidate with at most delta.
+    """
+    i = np.asarray(candidate, np.float64) * np.asarray(look, np.float64)
+    return np.log(1 / delta) + 2 * np.log(np.pi**2 / 6 * i)
+
+
 def validation_rate(beam: int, features: int, delta: float) -> float:
     """ln((1 + (W - 1) F) / delta): the rate at which a kept rule is validated."""
     return float(np.log((1 + (beam - 1) * features) / delta))

@@ -29,17 +29,19 @@ class Space:
     """What is drawn; hashable, so that it can be a part of a compiled program's key."""
 
     columns: int  # F
-    # A kept column's value: "own" (that of x), "bin" (a draw from x's bin), or "donor" (that of the
-    # donor which stands in place of the first word of the key).
+    # A kept column's value: "own" (that of x), "bin" (a draw from the bins that the rule keeps), or
+    # "donor" (that of the donor which stands in place of the first word of the key).
     keeps: str
-    stays: bool = False  # with "bin": the donor's own value is kept where it is in x's bin already
+    stays: bool = (
+        False  # with "bin": the donor's own value is kept where it is in these bins already
+    )
     takes: int | None = (
         None  # chance, in 2^-32, that a free column takes the donor's value; None: 1
     )
     listed: bool = False  # draw d has donor `listed[d]`; else a random one
     masks: bool = False  # draw d takes the columns that are the bits of d // B; no chance in it
     named: bool = False  # the pull's draws are named one by one, after its columns
-    weighted: bool = False  # donors, and values within a bin, are drawn by weight
+    weighted: bool = False  # donors, and values within a bin, are drawn by weight; of one bin only
 
 
 class Pool(NamedTuple):
@@ -48,7 +50,7 @@ class Pool(NamedTuple):
     donors: Array  # [B, F, c]
     listed: Array  # int32 [D], donors in the order of the listed draws
     bins: Array  # int32 [B, F]
-    members: Array  # int32 [F, B], donors sorted by bin
+    members: Array  # int32 [F, B], donors sorted by bin: those of neighbouring bins are one run
     start: Array  # int32 [F, V], place of a bin's first member
     count: Array  # int32 [F, V]; 0: no donor is in it
     # Walker's alias tables: a place is kept with this chance, else its alias is taken.
@@ -60,7 +62,8 @@ class Subjects(NamedTuple):
     """The instances."""
 
     rows: Array  # [N, F, c]
-    bins: Array  # int32 [N, F]
+    low: Array  # int32 [N, F], the first of the neighbouring bins that a rule keeps, if it does
+    high: Array  # int32 [N, F], the last: x's bin alone, unless the rule was widened
     own: Array  # [N, A], the model's answers to them
 
 
@@ -142,17 +145,19 @@ def _in_bin(
     word: jax.Array,  # uint32 [G, p]
     own: jax.Array,  # [G, 1, c]
 ) -> jax.Array:
-    """Values of donors in the instance's bin; [G, p, c]. x's own where no donor is in it."""
-    mine = subjects.bins[n, f]  # [G]
-    count = pool.count[f, mine]
-    start = pool.start[f, mine]
+    """Values of donors in the bins low .. high; [G, p, c]. x's own where no donor is in them."""
+    low, high = subjects.low[n, f], subjects.high[n, f]  # [G]
+    start = pool.start[f, low]
+    count = pool.start[f, high] + pool.count[f, high] - start
     column = f[:, None]
     member = _drawn(
         space, pool, column, word, start[:, None], jnp.maximum(count, 1)[:, None]
     )  # a place in members
     chosen = pool.members[column, jnp.minimum(member, pool.members.shape[1] - 1)]
     if space.stays:
-        chosen = jnp.where(pool.bins[donor, column] == mine[:, None], donor, chosen)
+        theirs = pool.bins[donor, column]
+        inside = (low[:, None] <= theirs) & (theirs <= high[:, None])
+        chosen = jnp.where(inside, donor, chosen)
     values = pool.donors[chosen, column]  # [G, p, c]
     return jnp.where((count > 0)[:, None, None], values, own)
 

@@ -68,8 +68,8 @@ class Column:
         found = (place.get(_key(value), len(place)) for value in values.tolist())
         return np.fromiter(found, np.int32, len(values))
 
-    def predicate(self, bin_: int, value: Any) -> Predicate:
-        """What holds of the rows of a bin; value: that of the instance."""
+    def predicate(self, bin_: int, value: Any, last: int | None = None) -> Predicate:
+        """What holds of the rows of a bin, or of bins bin_ .. last; value: that of the instance."""
         if self.interval is not None:
             return (self.place, *self.interval)
         if self.members is not None:
@@ -79,7 +79,18 @@ class Column:
         if bin_ > len(self.edges):
             return (self.place, (float("nan"),))
         ends = np.r_[-np.inf, self.edges, np.inf]
-        return (self.place, float(ends[bin_]), float(ends[bin_ + 1]))
+        last = bin_ if last is None else last
+        return (self.place, float(ends[bin_]), float(ends[last + 1]))
+
+    def range_of(self, predicate: Predicate) -> tuple[int, int] | None:
+        """(first bin, last bin) of a predicate (column, low, high); None: its ends are no edges."""
+        if self.edges is None:
+            return None
+        ends = np.r_[-np.inf, self.edges, np.inf].tolist()
+        low, high = map(float, predicate[1:])
+        if low not in ends or high not in ends:
+            return None
+        return ends.index(low), ends.index(high) - 1
 
     def words(self, predicate: Predicate) -> str:
         """The predicate in words: "7 < temp <= 14", "Sex = female"."""

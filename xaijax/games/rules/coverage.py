@@ -26,6 +26,15 @@ class Cover:
             own = rows[None, :, f] if shared else rows[:, :, f]
             self.bits[:, f] = _words(own == bins[:, f, None])
 
+    def put(
+        self, rows: np.ndarray, f: int, theirs: np.ndarray, low: np.ndarray, high: np.ndarray
+    ) -> None:
+        """In column f of the instances `rows` int [n], count what lies in the bins low .. high.
+
+        theirs: int32 [B], the bins of the rows that all instances share; low, high int32 [n].
+        """
+        self.bits[rows, f] = _words((low[:, None] <= theirs) & (theirs <= high[:, None]))
+
     def supported(self) -> np.ndarray:
         """Whether any row is in the instance's bin; bool [N, F]."""
         return self.bits.any(axis=2)
@@ -45,7 +54,13 @@ class Cover:
         found = self.satisfied(rows, rules)
         if self._equal is not None:
             return np.bitwise_count(found).sum(axis=2, dtype=np.int64) / self._B
-        return settled(self.flags(found) @ self._weights)
+        return self.share(self.flags(found))
+
+    def share(self, flags: np.ndarray) -> np.ndarray:
+        """The weighted share of the rows that are flagged; float64 [...] of bool [..., B]."""
+        if self._equal is not None:
+            return np.count_nonzero(flags, axis=-1) / self._B
+        return settled(flags @ self._weights)
 
     def flags(self, words: np.ndarray) -> np.ndarray:
         """bool [..., B] of words uint64 [..., w]."""

@@ -103,7 +103,8 @@ class RuleDevice:
 
             full = Subjects(
                 padded(subjects.rows, dtype),
-                padded(subjects.bins, np.int32),
+                padded(subjects.low, np.int32),
+                padded(subjects.high, np.int32),
                 padded(subjects.own, dtype),
             )
             self._who = subjects, jax.device_put(full, self._programs.same)

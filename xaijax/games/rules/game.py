@@ -85,6 +85,8 @@ class RuleGame:
         # After the rows, by which it is known whether a translation answers.
         self.asker, self.space, self.read_bins = asker, asker.space, asker.space.bins
         self.bins = asker.space.bins.of(rows)  # int32 [N, F]
+        # What a rule keeps of a column: the bins low .. high, both int32 [N, F].
+        self.low, self.high = self.bins, self.bins
         self.prints = fingerprints(rows)  # uint64 [N]
         self.cover = Cover(asker.bins, self.bins, asker.space.weights)
         shorten_tiles(self.questions)
@@ -107,6 +109,16 @@ class RuleGame:
     def allowed(self) -> np.ndarray:
         """Columns that may be in an instance's rule; bool [N, F]."""
         return self.cover.supported() | ~self.space.needs_support()
+
+    def keep_ranges(self, low: np.ndarray, high: np.ndarray) -> None:
+        """Rules keep the bins low .. high of a column from now on; int32 [N, F], x's bin inside."""
+        for f in range(self.F):
+            moved = (low[:, f] != self.low[:, f]) | (high[:, f] != self.high[:, f])
+            who = np.flatnonzero(moved)
+            self.cover.put(who, f, self.asker.bins[:, f], low[who, f], high[who, f])
+        self.low, self.high = low.copy(), high.copy()
+        self._subjects = self._made_subjects()
+        self._known = KnownDraws(self.F)  # they were of other ranges
 
     def hits(
         self, instance: np.ndarray, rules: np.ndarray, first: np.ndarray, draws: np.ndarray
@@ -206,7 +218,8 @@ class RuleGame:
     def _same(self, who: np.ndarray, f: int, donors: np.ndarray) -> np.ndarray:
         """Whether keeping column f leaves the listed donors as they are; bool [q, D]."""
         if self.space.draws_in_bins:
-            return self.asker.bins[donors, f] == self.bins[who, f, None]
+            theirs = self.asker.bins[donors, f]
+            return (self.low[who, f, None] <= theirs) & (theirs <= self.high[who, f, None])
         theirs = agreement_codes(self.space.replacement.codes).reshape(self.space.B, self.F, -1)
         mine = agreement_codes(self.questions.codes).reshape(self.N, self.F, -1)
         same = np.ones((len(who), len(donors)), bool)
@@ -305,7 +318,7 @@ class RuleGame:
             return np.concatenate([array, np.repeat(array[-1:], rows - len(array), axis=0)])
 
         shaped = codes.reshape(self.N, self.F, -1)
-        return Subjects(padded(shaped), padded(self.bins), padded(self.own))
+        return Subjects(padded(shaped), padded(self.low), padded(self.high), padded(self.own))
 
 
 def _longest(rules: np.ndarray, F: int) -> int:

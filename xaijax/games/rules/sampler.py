@@ -73,6 +73,7 @@ class SampledGame:
                 self.questions.table_of_rows, rows, donors.codes, donors.weights
             )
         self.bins = None if bins is None else bins.of(rows)
+        self.low = self.high = self.bins  # a rule keeps x's bin, never more
         self.cover = None if bins is None else self._covered(coverage_samples)
         self._loop: RuleDevice | None = None
 
@@ -220,7 +221,7 @@ class SampledGame:
             none = np.zeros((self.N, 1), np.int32)
             columns = self.questions.codes.shape[1]
             self._subjects = Subjects(
-                self.questions.codes.reshape(self.N, columns, 1), none, self.own
+                self.questions.codes.reshape(self.N, columns, 1), none, none, self.own
             )
         M, columns = len(codes), self.questions.codes.shape[1]
         donors = np.zeros((ROWS, columns, 1), self.questions.codes.dtype)

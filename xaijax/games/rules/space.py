@@ -113,6 +113,13 @@ class Perturbation:
             return np.ones(F, bool)
         return self.binned if self.draws_in_bins else np.zeros(F, bool)
 
+    def ranges(self) -> np.ndarray:
+        """Columns of which a rule may keep a range of bins, not x's alone; bool [F]."""
+        # x's own value would be all that a range is tested at; and the tables by which values are
+        # drawn by weight are of one bin each.
+        alone = self.KEEPS_OWN or (self.draws_in_bins and self.space("draws").weighted)
+        return np.array([one.edges is not None and not alone for one in self.bins.columns], bool)
+
     def space(self, search: str) -> Space:
         """What the kernel draws; search: "exact", "table", or one that samples."""
         weighted = bool(np.ptp(self.weights) > 0)

@@ -13,8 +13,8 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.rules.bins import Bins
 from xaijax.games.rules.game import RuleGame
 from xaijax.methods.anchors.choice import refuse_search
+from xaijax.methods.anchors.found import Found
 from xaijax.methods.anchors.problem import Problem
-from xaijax.methods.anchors.search import Found
 from xaijax.methods.anchors.settings import DEFAULTS, one_row
 from xaijax.methods.anchors.support import refuse_empty, refuse_strangers
 from xaijax.results.rules import Rules
@@ -118,9 +118,12 @@ def measured_again(problem: Problem, rules: Any, X: Any, draws: int, seed: int) 
     kept = np.zeros((len(rules), problem.F), bool)
     for n, rule in enumerate(rules):
         kept[n, list(rule.features)] = True
+    low, high = _ranges(problem, rules, rows)
     found = []
     for first, game in problem.games(rows, 1, 1, seed):
         own = kept[first : first + game.N]
+        if isinstance(game, RuleGame):
+            game.keep_ranges(low[first : first + game.N], high[first : first + game.N])
         every, zero = np.arange(game.N), np.zeros(game.N, np.int64)
         step = max(1, (1 << 22) // draws)
         for n in range(0, game.N, step):
@@ -128,3 +131,31 @@ def measured_again(problem: Problem, rules: Any, X: Any, draws: int, seed: int) 
             count = np.full(len(every[part]), draws)
             found.append(game.hits(every[part], own[part], zero[part], count) / draws)
     return np.concatenate(found)
+
+
+def _ranges(problem: Problem, rules: Rules, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(first bin, last bin) that each rule keeps of a column, int32 [N, F]; x's own elsewhere."""
+    if problem.bins is None:
+        none = np.zeros((len(rules), problem.F), np.int32)
+        return none, none
+    low = problem.bins.of(rows)
+    ranged = np.zeros(problem.F, bool)
+    if problem.space is not None:
+        ranged = problem.asker().space.ranges()  # which settles the weights
+    high = low.copy()
+    for n, rule in enumerate(rules):
+        for predicate in rule.predicates:
+            j = predicate[0]
+            if len(predicate) != 3:
+                continue
+            found = problem.bins.columns[j].range_of(predicate)
+            wider = found is not None and found != (low[n, j], low[n, j])
+            if found is None or (wider and not ranged[j]):
+                said = problem.bins.columns[j].words(predicate)
+                raise InputError(
+                    f"rules: that of X row {n} says {said!r}, which this explainer cannot draw: "
+                    "its bins have other edges. Check rules by the explainer that found them, or "
+                    "measure one by evaluate()."
+                )
+            low[n, j], high[n, j] = found
+    return low, high

@@ -5,7 +5,6 @@ Letters: N instances, B data rows, F columns, P players, M rows of a sampler.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -16,18 +15,16 @@ from xaijax.core.errors import InputError
 from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Progress, Rows
 from xaijax.games.measure.replacement import Baseline
-from xaijax.methods.anchors.choice import SEARCHES, auto_search, refuse_search, tell_long_search
+from xaijax.methods.anchors.choice import SEARCHES, auto_search, refuse_search
 from xaijax.methods.anchors.evaluate import evaluated, measured_again
 from xaijax.methods.anchors.planned import plan_of_search
 from xaijax.methods.anchors.problem import Problem
-from xaijax.methods.anchors.record import found_rules, record
-from xaijax.methods.anchors.search import search as run_search
+from xaijax.methods.anchors.record import found_rules
+from xaijax.methods.anchors.run import explained
 from xaijax.methods.anchors.settings import Settings, fraction, settings_of
-from xaijax.methods.anchors.support import refuse_unsupported
-from xaijax.methods.progress import progress_bar
+from xaijax.methods.anchors.widening import refuse_widening
 from xaijax.results.plan import Plan
 from xaijax.results.rules import Rule, Rules
-from xaijax.tables.rows import rows_of
 
 
 @travelling_class
@@ -35,9 +32,10 @@ class AnchorExplainer:
     """IF-THEN rules, called anchors, that hold a model's prediction; for many instances at once.
 
     A rule A of the instance x is a set of predicates that x satisfies, at most one a column. A
-    predicate says "in the same bin as x", or "the same category as x". The columns of the rule are
-    kept; the other columns are free. D(z given A) is a distribution of rows z around x, in which
-    free columns vary: `perturbation` chooses it.
+    predicate says "in the same bin as x", or "the same category as x"; that of a rule which was
+    widened may say "in one of these neighbouring bins". The columns of the rule are kept; the other
+    columns are free. D(z given A) is a distribution of rows z around x, in which free columns vary:
+    `perturbation` chooses it.
 
         precision(A) = P(the model predicts for z what it predicts for x), z from D(z given A)
         coverage(A)  = the share of the data rows, by their weights, that satisfy A
@@ -181,6 +179,7 @@ class AnchorExplainer:
         coverage_samples: int = 10_000,
         search: Literal["auto", "exact", "table", "kl-lucb", "sar"] = "auto",
         confirm: float | None = None,
+        widen: bool = False,
         progress: Progress = None,
     ) -> Rules:
         """Find a rule for each of the instances X.
@@ -225,6 +224,12 @@ class AnchorExplainer:
                 of rules measured. A rule is accepted if precision >= threshold and precision_lower
                 > threshold - stop_epsilon. Spaces that draw a value from x's bin draw it from all
                 rows. Coverage is that of all rows.
+            widen: bool. Whether each accepted rule then loses predicates, and takes in the bins
+                beside x's, while it holds: one step at a time, of largest coverage first. A step is
+                judged as by the search. "kl-lucb" and "sar" judge it by fresh draws; the search has
+                half of delta, and all looks at all steps the other half. Bins stay as they are in
+                "row", where x's own value is all that is tested, and with `weights` in "row_bin"
+                and "flip". Not with `confirm`, a sampler, a `Baseline` or players=.
             progress: None (a bar in terminals and notebooks once a run takes a while), True or
                 False. The bar counts instances that are done.
 
@@ -247,7 +252,6 @@ class AnchorExplainer:
         Warns before it starts (`xaijax.LongRunWarning`) of a run of more than about a minute, where
         rules of up to three columns are counted; the limits are those of `Explainer`.
         """
-        problem = self._problem
         given = {
             "threshold": threshold,
             "delta": delta,
@@ -258,28 +262,13 @@ class AnchorExplainer:
             "max_size": max_size,
             "coverage_samples": coverage_samples,
             "confirm": confirm,
+            "widen": widen,
         }
         settings = self._settings(search, given)
-        chosen, beam = settings.search, settings.beam_size or 1
-        rows = problem.read(X)
+        rows = self._problem.read(X)
         self._refuse_large(settings)
-        started, before = time.perf_counter(), problem.evaluator.clock.copy()
-        rules: list[Rule] = []
-        rounds = asked = 0
-        with progress_bar(progress, len(rows_of(rows)), "instances") as bar:
-            for _, game in problem.games(rows, settings.coverage_samples, beam):
-                problem.refuse_answers(game.own)
-                if not rules:
-                    tell_long_search(problem, game, settings, len(rows_of(rows)))
-                refuse_unsupported(problem, game, len(rules))
-                found = run_search(game, settings, problem.seed, bar.update)
-                rules += found_rules(problem, game, found, chosen, self.target)
-                rounds += found.rounds
-                asked += game.rows_asked + game.questions.count.distinct
-        asked -= problem.evaluator.clock.spared_rows - before.spared_rows
-        how = {"rounds": rounds, "model_rows": asked, "seconds": time.perf_counter() - started}
-        how["reason"] = "as asked" if search != "auto" else self._choice.reason
-        return record(rules, problem, settings, before, how)
+        reason = "as asked" if search != "auto" else self._choice.reason
+        return explained(self._problem, settings, rows, progress, self.target, reason)
 
     def plan(
         self,
@@ -382,6 +371,8 @@ class AnchorExplainer:
     def _settings(self, search: Any, given: dict[str, Any]) -> Settings:
         """The arguments of a search, read."""
         chosen, problem = self._resolved(search), self._problem
+        if checks.yes_or_no(given.get("widen", False), "widen"):
+            refuse_widening(problem.space, given["confirm"])
         if given.get("confirm") is not None and problem.B < 2:
             raise InputError("confirm= needs at least 2 data rows, one of them to be held out.")
         return settings_of(problem.F, chosen, search, **given)

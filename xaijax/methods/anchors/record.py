@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from xaijax.core.version import __version__
+from xaijax.methods.anchors.found import Found
 from xaijax.methods.anchors.problem import Problem
-from xaijax.methods.anchors.search import Found
 from xaijax.methods.anchors.settings import Settings
 from xaijax.results.rules import AS_IT_IS, Rule, Rules
 from xaijax.tables.rows import rows_of
@@ -47,7 +47,7 @@ def found_rules(
             one = game.read_bins.columns[j]
             value = columns[j][n]
             value = value.item() if isinstance(value, np.generic) else value
-            predicate = one.predicate(int(game.bins[n, j]), value)
+            predicate = one.predicate(int(game.low[n, j]), value, int(game.high[n, j]))
             predicates.append(predicate)
             words.append(one.words(predicate))
         low, error = float(found.lower[n]), float(found.error[n])
@@ -77,7 +77,7 @@ def record(
     rules: list[Rule], problem: Problem, settings: Settings, before: Any, how: dict[str, Any]
 ) -> Rules:
     """The rules with how they were made; before: the clock when the run began. how: rounds,
-    model_rows, seconds and reason of the stats.
+    widened, model_rows, seconds and reason of the stats.
     """
     evaluator = problem.evaluator
     clock, model = evaluator.clock, evaluator.setting.model
@@ -86,6 +86,7 @@ def record(
         "search": settings.search,
         "reason": how["reason"],
         "rounds": how["rounds"],
+        "widened": how["widened"],
         "model_rows": how["model_rows"],
         "padded_rows": clock.padded_rows - before.padded_rows,
         "model_calls": clock.model_calls - before.model_calls,
@@ -105,6 +106,7 @@ def record(
         "max_size": settings.max_size,
         "delta": settings.delta,
         "confirm": settings.confirm,
+        "widen": settings.widen,
         "data_rows": problem.B,
         "instances": len(rules),
         "versions": versions,

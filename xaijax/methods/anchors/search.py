@@ -6,13 +6,15 @@ Letters: N instances, n of them still searching, F columns, A candidates, D list
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from xaijax.core.errors import EnumerationLimitError
+from xaijax.methods.anchors.found import Found
 from xaijax.methods.anchors.settings import Settings
+from xaijax.methods.anchors.widening import widen
 from xaijax_kernels.games.sampling import HELD_OUT, words
 from xaijax_kernels.rules.beam import DONE, BeamSearch
 from xaijax_kernels.rules.bernoulli import lower
@@ -27,36 +29,19 @@ FIRST = 20  # draws that a candidate gets before it is compared
 MOST_WAITING = 1 << 16  # rules of one instance that wait in the search for the optimum
 
 
-@dataclass
-class Found:
-    """What was found; every array begins with the axis N."""
-
-    rules: np.ndarray  # bool [N, F]
-    precision: np.ndarray  # float64 [N]
-    lower: np.ndarray  # float64 [N]; NaN: no bound
-    error: np.ndarray  # float64 [N], standard error of precision; NaN: exact
-    cover: np.ndarray  # float64 [N]
-    accepted: np.ndarray  # bool [N]
-    samples: np.ndarray  # int64 [N]
-    rounds: int = 0
-
-    @classmethod
-    def empty(cls, N: int, F: int) -> Found:
-        """Nothing yet."""
-        lost = np.full(N, np.nan)
-        zero = np.zeros(N, np.int64)
-        held = np.zeros(N, bool)
-        return cls(np.zeros((N, F), bool), lost, lost.copy(), lost.copy(), lost.copy(), held, zero)
-
-
 Told = Callable[[int], Any]  # of how many more instances are done
 
 
 def search(game: Any, settings: Settings, seed: int, told: Told = lambda done: None) -> Found:
     """The rules of all instances of the game."""
-    if not settings.finite:
-        return by_draws(game, bandit(game, settings), told)
-    return by_lists(game, settings, seed, told)
+    if settings.finite:
+        found = by_lists(game, settings, seed, told)
+    else:  # what widens a rule has a chance of error too, half of delta
+        own = replace(settings, delta=settings.delta / 2) if settings.widen else settings
+        found = by_draws(game, bandit(game, own), told)
+    if settings.widen:
+        widen(game, found, settings)
+    return found
 
 
 def cover_of(game: Any) -> Any:

@@ -30,6 +30,7 @@ class Settings:
     coverage_samples: int
     search: str  # resolved, never "auto"
     confirm: float | None
+    widen: bool = False
 
     @property
     def finite(self) -> bool:
@@ -62,6 +63,7 @@ def settings_of(
     max_size: Any = None,
     coverage_samples: Any = 10_000,
     confirm: Any = None,
+    widen: bool = False,
 ) -> Settings:
     """Read them. search: resolved; asked: as it was given, for messages.
 
@@ -94,6 +96,7 @@ def settings_of(
         coverage_samples=checks.whole_number(coverage_samples, "coverage_samples"),
         search=search,
         confirm=share,
+        widen=widen,
     )
 
 

@@ -1,0 +1,209 @@
+"""Wider rules: accepted rules lose predicates and take in neighbouring bins while they still hold.
+
+A step drops a predicate, or widens its range of bins, to the left or to the right, up to the next
+bin that adds a data row. Of each rule the step that gives the largest coverage is tried first. If
+the wider rule holds, it takes the place of the rule; if not, the next step is tried. A rule is done
+when no step holds. Every round is one question to the game, about one step of each instance.
+
+In a search by draws, a step is tried on draws that nothing was decided on before. The search has
+the chance of error delta / 2. The other half is split over all looks at all steps of an instance
+(`bernoulli.widening_rate`), so what is promised of the rule that comes out is what is promised of
+every rule: its precision is below threshold - stop_epsilon with chance at most delta.
+
+Letters: N instances, n some of them, F columns, B data rows, D listed draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.games.rules.game import MOST_FLAGS, RuleGame
+from xaijax.games.rules.space import Perturbation
+from xaijax.methods.anchors.found import Found
+from xaijax.methods.anchors.settings import Settings
+from xaijax_kernels.rules.bernoulli import lower, widening_rate
+from xaijax_kernels.rules.lucb import Arms
+from xaijax_kernels.rules.validation import Validation
+
+DROP, LEFT, RIGHT = range(3)
+FRESH = 1 << 30  # the first draw: a search counts its own from 0, and never comes this far
+
+
+def refuse_widening(space: Perturbation | None, confirm: float | None) -> None:
+    """Raise InputError where rules cannot be widened."""
+    if space is None:
+        raise InputError(
+            "widen=True is for the spaces that are built in, over single columns. A sampler keeps "
+            "x's bin and cannot be asked for a wider one, and players= have no bins. Leave it out."
+        )
+    if confirm is not None:
+        raise InputError(
+            f"widen=True and confirm={confirm!r}: the rows held out confirm the rules that the "
+            "search proposed, and no wider ones. Leave one of them out."
+        )
+
+
+class Steps:
+    """Where the rules stand, and the steps that are left to try."""
+
+    def __init__(self, game: RuleGame, found: Found) -> None:
+        self._game, self._found = game, found
+        self.low, self.high = game.low.copy(), game.high.copy()  # of the rules; int32 [N, F]
+        self._ranges = game.space.ranges()
+        self._last = np.array([one.count - 2 for one in game.read_bins.columns], int)
+        missing = game.asker.bins > self._last
+        self._all_known = ~missing.any(axis=0)  # columns that no data row lacks
+        # Coverage of each step, -1 where there is none; and the range's new end.
+        self.worth = np.full((game.N, 3, game.F), -1.0)
+        self._ends = np.zeros((game.N, 3, game.F), np.int32)
+        step = max(1, MOST_FLAGS // game.space.B)
+        held = np.flatnonzero(found.accepted)
+        for at in range(0, len(held), step):
+            self._look(held[at : at + step])
+
+    def open(self) -> np.ndarray:
+        """Instances with a step to try; int [n]."""
+        return np.flatnonzero(self.worth.max(axis=(1, 2)) >= 0)
+
+    def best(self, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(kind, column) of the step of largest coverage; of equal ones the first; int [n] each."""
+        F = self.worth.shape[2]
+        return np.divmod(self.worth[n].reshape(len(n), -1).argmax(axis=1), F)
+
+    def made(
+        self, n: np.ndarray, kind: np.ndarray, f: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(rules bool [n, F], low int32 [N, F], high [N, F]) once these steps are made."""
+        rules, low, high = self._found.rules[n], self.low.copy(), self.high.copy()
+        rules[kind == DROP, f[kind == DROP]] = False
+        for ends, side in ((low, LEFT), (high, RIGHT)):
+            own = kind == side
+            ends[n[own], f[own]] = self._ends[n[own], side, f[own]]
+        return rules, low, high
+
+    def take(self, n: np.ndarray, kind: np.ndarray, f: np.ndarray) -> None:
+        """Make these steps, whose ranges the game has."""
+        self._found.cover[n] = self.worth[n, kind, f]
+        self._found.rules[n], low, high = self.made(n, kind, f)
+        self.low[n], self.high[n] = low[n], high[n]
+        self._look(n)
+        # Without f, the rule is what it was before f was widened; this was tried first.
+        wider = kind != DROP
+        self.worth[n[wider], DROP, f[wider]] = -1
+
+    def _look(self, n: np.ndarray) -> None:
+        """Find the steps of the instances n, whose ranges the game has."""
+        game, rules, cover = self._game, self._found.rules, self._game.cover
+        self.worth[n] = -1
+        heavy = game.space.weights > 0
+        for f in range(game.F):
+            own = n[rules[n, f]]
+            without = rules[own]
+            without[:, f] = False
+            others = cover.flags(cover.satisfied(own, without[:, None])[:, 0])  # [n, B]
+            self.worth[own, DROP, f] = cover.share(others)
+            last, bins = self._last[f], game.asker.bins[:, f]
+            ranged = self._ranges[f] & (self.low[own, f] <= last)  # x's value is not missing
+            own, others = own[ranged], others[ranged]
+            low, high = self.low[own, f, None], self.high[own, f, None]
+            below = np.where(others & heavy & (bins < low), bins, -1).max(axis=1, initial=-1)
+            above = np.where(others & heavy & (bins > high), bins, last + 1)
+            above = above.min(axis=1, initial=last + 1)
+            sides = (LEFT, below, below, high[:, 0]), (RIGHT, above, low[:, 0], above)
+            for side, end, first, final in sides:
+                inside = (first[:, None] <= bins) & (bins <= final[:, None])
+                worth = cover.share(others & inside)
+                # A range of all bins says nothing, unless values are missing.
+                whole = (first == 0) & (final == last) & self._all_known[f]
+                there = (end >= 0) & (end <= last) & ~whole
+                self.worth[own, side, f] = np.where(there, worth, -1)
+                self._ends[own, side, f] = end
+        now = self._found.cover[n, None, None]
+        self.worth[n] = np.where(self.worth[n] > now, self.worth[n], -1)
+
+
+@dataclass
+class Verdict:
+    """Of the rules asked about in a round; arrays [n]."""
+
+    decided: np.ndarray  # bool
+    holds: np.ndarray  # bool
+    precision: np.ndarray  # float64
+    lower: np.ndarray  # float64; NaN: exact
+    error: np.ndarray  # float64; NaN: exact
+    samples: int  # draws of each
+
+
+class Known:
+    """Precisions that are known: a rule holds if its precision reaches the threshold."""
+
+    def __init__(self, game: RuleGame, settings: Settings) -> None:
+        self._game, self._settings = game, settings
+        self._every = np.ones((len(game.space.listed(settings.search)[1]), 1), bool)
+
+    def judge(self, n: np.ndarray, rules: np.ndarray) -> Verdict:
+        """Of rules bool [n, F] of the instances n."""
+        kind, D = self._settings.search, len(self._every)
+        p = self._game.precisions(n, rules, kind, self._every)[0][:, 0]
+        floor, error = np.full((2, len(n)), np.nan)
+        if kind == "table":
+            floor = lower(p, np.log(1 / self._settings.delta) / D)
+            error = np.sqrt(p * (1 - p) / D)
+        holds = p >= self._settings.threshold
+        return Verdict(np.ones(len(n), bool), holds, p, floor, error, D)
+
+
+class Drawn:
+    """Precisions by draws, a batch a round, until the rule of validation has decided."""
+
+    def __init__(self, game: RuleGame, settings: Settings) -> None:
+        self._game, self._delta = game, settings.delta / 2
+        self._rule = Validation(settings.threshold, settings.stop_epsilon, settings.batch_size)
+        # Which step of the instance it is; its draws so far; all draws of the instance.
+        self._steps = np.ones(game.N, np.int64)
+        self._hits, self._draws, self._spent = np.zeros((3, game.N), np.int64)
+
+    def judge(self, n: np.ndarray, rules: np.ndarray) -> Verdict:
+        """Of rules bool [n, F] of the instances n."""
+        batch = self._rule.batch
+        wanted = np.full(len(n), batch)
+        self._hits[n] += self._game.hits(n, rules, FRESH + self._spent[n], wanted)
+        self._draws[n] += batch
+        self._spent[n] += batch
+        hits, draws = self._hits[n], self._draws[n]
+        rate = widening_rate(self._steps[n], draws // batch, self._delta)
+        arms = Arms(np.ones((len(n), 1), bool), hits[:, None], draws[:, None])
+        more, holds, floor = (part[:, 0] for part in self._rule.step(arms, rate))
+        decided = more == 0
+        over = n[decided]
+        self._steps[over] += 1
+        self._hits[over] = self._draws[over] = 0
+        p = hits / draws
+        return Verdict(decided, holds, p, floor, np.sqrt(p * (1 - p) / draws), batch)
+
+
+def widen(game: RuleGame, found: Found, settings: Settings) -> None:
+    """Widen the accepted rules of `found`; the game then has their ranges."""
+    steps, before = Steps(game, found), found.cover.copy()
+    judge = (Known if settings.finite else Drawn)(game, settings).judge
+    while len(n := steps.open()):
+        kind, f = steps.best(n)
+        rules, low, high = steps.made(n, kind, f)
+        game.keep_ranges(low, high)
+        told = judge(n, rules)
+        found.rounds += 1
+        found.samples[n] += told.samples
+        won, lost = told.decided & told.holds, told.decided & ~told.holds
+        steps.worth[n[lost], kind[lost], f[lost]] = -1
+        for out, value in (
+            (found.precision, told.precision),
+            (found.lower, told.lower),
+            (found.error, told.error),
+        ):
+            out[n[won]] = value[won]
+        steps.take(n[won], kind[won], f[won])
+    game.keep_ranges(steps.low, steps.high)
+    found.widened = int((found.cover > before).sum())
