@@ -136,6 +136,9 @@ def test_anchors(folder, capsys) -> None:
     assert "THEN PREDICT repaid" in told
     assert main(["report", "rules.json", "--model", "a bank's", "--out", "page.html"]) == 0
     assert "bank&#39;s" in Path("page.html").read_text("utf-8")
+    assert main(["anchors", *given, "--widen", "--out", "wide.json"]) == 0
+    wide = xj.Rules.load("wide.json")
+    assert wide.provenance["widen"] and wide.stats["widened"] > 0
 
 
 def test_aec(folder, capsys) -> None:

@@ -28,6 +28,7 @@ def add_anchors(commands: Any) -> None:
     )
     command.add_argument("--threshold", type=float, default=0.95, help="precision (default: 0.95)")
     command.add_argument("--max-size", type=whole(0), metavar="K", help="most columns in a rule")
+    command.add_argument("--widen", action="store_true", help="make rules wider while they hold")
     command.add_argument("--target", metavar="NAME", help="what is predicted, for the texts")
     command.add_argument("--out", required=True, metavar="FILE", help="the .json file to write")
 
@@ -37,7 +38,8 @@ def run(arguments: argparse.Namespace) -> None:
     model, X = model_and_rows(arguments)
     every = rows_beside(arguments.space or arguments.data, "--space", arguments.drop)
     anchors = AnchorExplainer(model, every, target=arguments.target, seed=arguments.seed)
-    search = partial(anchors.explain, X, arguments.threshold, max_size=arguments.max_size)
+    given = {"max_size": arguments.max_size, "widen": arguments.widen}
+    search = partial(anchors.explain, X, arguments.threshold, **given)
     rules = of_model(search, arguments.model)
     for rule in list(rules)[:SHOWN]:
         print(rule)
