@@ -34,6 +34,8 @@ PEERS: dict[str, Peer] = {
 PROXIES: dict[str, Peer] = {
     shapiq_sampled.PROXY: shapiq_sampled.proxy,
     shapiq_sampled.MSR: shapiq_sampled.msr,
+    shapiq_sampled.ODD: shapiq_sampled.odd,
+    shapiq_sampled.POLY: shapiq_sampled.poly,
 }
 GOAL = 1.05
 HEADINGS = (

@@ -17,6 +17,7 @@ from bench.peers.installed import installed
 
 LEVERAGE, KERNEL = "shapiq LeverageSHAP", "shapiq KernelSHAP"
 PROXY, MSR = "shapiq ProxySHAP", "shapiq RegressionMSR"
+ODD, POLY = "shapiq OddSHAP", "shapiq PolySHAP, order 3"
 
 
 def library() -> Any:
@@ -61,6 +62,23 @@ def msr(game: Game, players: int, budget: int, seed: int) -> np.ndarray:
     """Values [N, P] by RegressionMSR: such a model, and its residuals sampled."""
     made = library().RegressionMSR(
         n=players, index="SV", proxy_model=_trees(seed), random_state=seed
+    )
+    return _each(made, game, budget)
+
+
+def odd(game: Game, players: int, budget: int, seed: int) -> np.ndarray:
+    """Values [N, P] by OddSHAP: odd interactions that a boosted model picks."""
+    return _each(library().OddSHAP(n=players, random_state=seed), game, budget)
+
+
+def poly(game: Game, players: int, budget: int, seed: int) -> np.ndarray:
+    """Values [N, P] by PolySHAP of order 3, with half as many terms as coalitions at most."""
+    made = library().PolySHAP(
+        n=players,
+        max_order=3,
+        max_terms=max(players + 1, budget // 2),
+        pairing_trick=True,
+        random_state=seed,
     )
     return _each(made, game, budget)
 

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.tree import DecisionTreeRegressor
 
 import xaijax as xj
 from xaijax.models.asking import same_program
@@ -83,6 +84,27 @@ def test_nor_where_values_are_sampled(compiled: Counter[str]) -> None:
     compiled.clear()
     values(17), values(18)
     assert not compiled, compiled
+
+
+CLOSED = {
+    "additive": lambda: xj.as_model(lambda w, rows: rows @ w + 1, np.arange(1.0, P + 1)),
+    "trees": lambda: xj.as_model(
+        DecisionTreeRegressor(max_depth=3, random_state=0).fit(BACKGROUND, BACKGROUND[:, 0])
+    ),
+}
+
+
+@pytest.mark.parametrize("form", CLOSED)
+def test_nor_does_another_explainer_of_a_closed_form(form: str, compiled: Counter[str]) -> None:
+    """The broken version compiled the layer's columns and the head anew for each explainer."""
+    model = CLOSED[form]()
+    first = xj.Explainer(model, BACKGROUND[:B])(X, progress=False)
+    assert first.stats["structure"] == form
+    compiled.clear()
+    again = xj.Explainer(model, BACKGROUND[:B])(X, progress=False)
+    xj.Explainer(model, BACKGROUND[: B - 1])(X, progress=False)
+    assert not compiled, compiled
+    np.testing.assert_array_equal(first.values, again.values)
 
 
 def test_other_constants_are_another_program() -> None:

@@ -25,6 +25,7 @@ HEADS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "its scores": lambda u: jax.nn.sigmoid(3 - u.ravel() / 2)[:, None],
     "the logit": lambda u: (lambda p: jnp.log(p / (1 - p)))(jax.nn.sigmoid(u)),
     "two classes": lambda u: (lambda p: jnp.concatenate([1 - p, p], axis=1))(jax.nn.sigmoid(-u)),
+    "one of two": lambda u: (lambda p: jnp.stack([1 - p, p], axis=1))(jax.nn.sigmoid(u))[:, 1],
 }
 OTHERS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "none": lambda u: jnp.tanh(u),
@@ -36,6 +37,10 @@ OTHERS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "of the size": lambda u: jax.nn.sigmoid(abs(u)),
     "of a rounded sum": lambda u: jax.nn.sigmoid(u.astype(jnp.bfloat16)).astype(jnp.float32),
     "of its inverse": lambda u: jax.nn.sigmoid(1 / u),
+    "which then steps": lambda u: (jax.nn.sigmoid(u) >= 0.5).astype(jnp.float32),
+    "which is then rounded": lambda u: jnp.round(jax.nn.sigmoid(u)),
+    "of which the sign is taken": lambda u: jnp.sign(jax.nn.sigmoid(u) - 0.5),
+    "that is not answered": lambda u: (jax.nn.sigmoid(u), u * 2)[1],
     "which is then looked up": lambda u: jnp.where(u > 0, jax.nn.sigmoid(u), 0.0),
 }
 
@@ -52,6 +57,7 @@ def in_float64(head: str, u: np.ndarray) -> np.ndarray:
             "its scores": lambda: p(3 - u / 2),
             "the logit": lambda: u,
             "two classes": lambda: np.concatenate([1 - p(-u), p(-u)], axis=1),
+            "one of two": lambda: p(u),
         }[head]()
 
 
@@ -185,11 +191,11 @@ def test_what_is_no_number_is_beyond_the_range(value: float) -> None:
 
 def test_the_largest_sum_is_no_smaller_than_any_sum() -> None:
     layer, x, donors, _ = slots(6)
-    each = jnp.concatenate([jnp.eye(6, dtype=bool)[:5], jnp.zeros((1, 6), bool)])  # 5 is no player
+    each = jnp.concatenate([jnp.eye(6, dtype=bool)[:5], jnp.zeros((1, 6), bool)])
+    # Column 5 is no player's and only the donor's; the bound may count x's number all the same.
     bound = float(largest_sum(layer, x[0], donors[None], each))
     weights = np.asarray(layer.dense[0], np.float64)[:, 0]
     either = np.maximum(abs(x[0] * weights), abs(donors * weights).max(axis=0))
-    either[5] = abs(donors[:, 5] * weights[5]).max()  # never x's
     np.testing.assert_allclose(bound, either.sum() + 0.25, rtol=8 * EPS)
 
 

@@ -76,8 +76,13 @@ def mean_tables(
         each = jnp.eye(shape.P + 1, shape.P, dtype=bool)  # no player is kept by all corners
         each = each if players is None else each[:, players]
         of_model = partial(head, params)
-        # On CUDA the host would be asked which of the two heads a tile takes.
-        quick = None if known_turns else in_exponentials(known, of_model, shape.rows, x.dtype)
+
+        def scores(hidden):
+            answers = of_model(hidden)
+            return answers if score is None else score(answers, None)
+
+        # On CUDA the host would be asked which of the two ways a tile takes.
+        quick = None if known_turns else in_exponentials(known, scores, shape.rows, x.dtype)
 
         def tile(one):
             if quick is None:
@@ -94,7 +99,7 @@ def mean_tables(
                 c, high, low, top, bottom, full = carry
                 b, w = (whole[one[1], d] for whole in (donors, weights))
                 out = known.corners(head, own, b, kept)
-                out = out if score is None else score(out, None)
+                out = out if score is None or head is quick else score(out, None)
                 out = out.astype(shape.dtype).reshape(shape.donors, C, K)
                 c = jnp.where(d == 0, out[0, 0], c)
                 full = jnp.where(d == 0, out[0, -1], full)

@@ -25,6 +25,13 @@ from xaijax_kernels.structures.base import Head, Layer
 
 MOVES = frozenset("reshape squeeze broadcast_in_dim copy".split())
 SUMS = frozenset("add add_any sub".split())
+# What may follow: a chance that is off by its last bits is off by little more after these. Not what
+# steps or rounds: a sum of 0 is a chance of exactly one half, which the exponentials may miss.
+SMOOTH = frozenset(
+    "abs add add_any broadcast_in_dim concatenate copy div dot_general dynamic_slice exp expm1 "
+    "gather integer_pow log log1p logistic max min mul neg pow reduce_sum reshape rev slice sqrt "
+    "square squeeze stack sub tanh transpose".split()
+)
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,9 @@ def logistic(head: Head, rows: int, dtype: Any) -> Logistic | None:
     if found is None or len(outputs) != 1:
         return None
     free, before, (middle,), after = found
+    made = {number for step in (middle, *after) for number in step.outputs}
+    if outputs[0] not in made:  # the chance is not what is answered
+        return None
 
     def chances_to_answers(chances: jax.Array) -> jax.Array:
         known = {middle.outputs[0]: chances.reshape(middle.outputs[0].shape)}
@@ -134,6 +144,8 @@ def _divided(steps: list[Step], hidden: Number, rows: int) -> Divided | None:
                 return None
             if math.prod(step.outputs[0].shape) != rows:
                 return None
+        elif own > 1 and step.equation.primitive.name not in SMOOTH:
+            return None
         parts[own].append(step)
         stage.update(dict.fromkeys(step.outputs, 3 if own == 2 else own))
     return parts if parts[2] else None

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from xaijax.models.structure.moves import MOVES, moved
+from xaijax.models.structure.column_map import evaluated
+from xaijax.models.structure.moves import MOVES, SMALL, is_small_move, moved
 from xaijax_kernels.engine.steps import bound
 
 X = np.arange(2 * 3 * 4, dtype=np.int32).reshape(2, 3, 4)
@@ -50,3 +51,28 @@ def test_as_jax_moves_them(name: str) -> None:
             values[equation.outvars[0]] = wanted
             compared += 1
     assert compared
+
+
+def test_constants_are_moved_while_others_are_traced() -> None:
+    """Also in an order of axes that NumPy is not asked for. The broken version left a tracer."""
+    for step in (step for steps in STEPS.values() for step in steps):
+        equation = jax.make_jaxpr(step)(X).jaxpr.eqns[-1]
+        shapes = [one.aval.shape for one in equation.invars]
+        if len(shapes) > 1:
+            continue
+
+        def traced(number, equation=equation, shape=shapes[0]):
+            known = jnp.arange(np.prod(shape), dtype=jnp.int32).reshape(shape)
+            return number + jnp.sum(jnp.asarray(evaluated(equation, [known])[0]))
+
+        own = jnp.arange(np.prod(shapes[0]), dtype=jnp.int32).reshape(shapes[0])
+        wanted = int(np.asarray(bound(equation, [own])[0]).sum())
+        assert int(jax.jit(traced)(jnp.int32(0))) == wanted
+
+
+def test_a_piece_of_a_large_array_stays_on_its_device() -> None:
+    large = jnp.zeros(SMALL, jnp.float32)
+    equation = jax.make_jaxpr(lambda x: lax.slice(x, (0,), (3,)))(large).jaxpr.eqns[0]
+    assert not is_small_move(equation, [large])
+    small = jax.make_jaxpr(lambda x: lax.slice(x, (0,), (3,)))(large[:8]).jaxpr.eqns[0]
+    assert is_small_move(small, [large[:8]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -19,6 +20,8 @@ from sklearn.svm import SVC, SVR
 
 import xaijax as xj
 from xaijax.games.engine.compiled import Compiled, Recipe
+from xaijax.models.structure.agreement import _by_structure
+from xaijax_kernels.structures.dense import Dense
 
 RNG = np.random.default_rng(12)
 X = RNG.normal(size=(300, 4))
@@ -256,3 +259,58 @@ def test_parameters_of_numpy_in_double_precision(form):
     # Sums of 4 float32 products below 50, and means of 9 x 2^4 of them: 64 roundings at most.
     atol = 64 * 50 * 2.0**-24
     np.testing.assert_allclose(found.values, plain.values, rtol=0, atol=atol)
+
+
+def stepped(w: Any) -> Any:
+    """1 where the sum of whole numbers reaches 3: there the chance is one half, to the bit."""
+    start = -(np.float32(0.1) * np.float32(3))
+    return lambda Z: (jax.nn.sigmoid(np.float32(0.1) * (Z @ w) + start) >= 0.5).astype("float32")
+
+
+def unused(w: Any) -> Any:
+    """A chance that is computed, and not answered."""
+
+    def f(Z: Any) -> Any:
+        jax.nn.sigmoid(Z @ w)
+        return 2 * (Z @ w) + 1
+
+    return f
+
+
+def in_another_order(w: Any) -> Any:
+    """Weights that are reshaped column by column."""
+    both = jnp.stack([w, -w], axis=1)
+    return lambda Z: jnp.tanh(Z @ jnp.reshape(both, (len(w), 2), order="F")).sum(axis=1)
+
+
+@pytest.mark.parametrize("made", [stepped, unused, in_another_order])
+def test_heads_that_look_like_another(made: Any) -> None:
+    """Beside donors that differ in every column, of which means are taken on the device."""
+    rng, F = np.random.default_rng(0), 6
+    w = jnp.asarray(rng.choice([-2, -1, 1, 2], F), jnp.float32)
+    background = rng.integers(0, 3, (16, F)).astype(np.float32)
+    rows = rng.integers(3, 6, (3, F)).astype(np.float32)
+    f = made(w)
+    got = xj.Explainer(xj.as_model(f), background)(rows)
+    truth = wanted(lambda Z: np.asarray(f(jnp.asarray(Z, jnp.float32)), float), rows, background)
+    # Answers below 64 in float32, and means of them; a tie that is missed is 1 / 16 of a corner.
+    np.testing.assert_allclose(got.values.reshape(truth.shape), truth, rtol=0, atol=64 * 2.0**-22)
+
+
+@pytest.mark.parametrize("F", [4, 128, 700])
+def test_rows_with_a_missing_number_are_no_evidence(F: int) -> None:
+    """Of any width: XLA's maximum of many columns leaves a NaN out on a CPU."""
+
+    class Made:
+        def of(self, params: Any) -> Dense:
+            return Dense(jnp.ones((F, 2), jnp.float32), jnp.zeros(2, jnp.float32))
+
+        def head(self, params: Any, hidden: Any) -> Any:
+            return hidden.sum(axis=1)
+
+    rows = np.ones((32, F), np.float32)
+    donors = rows.copy()
+    rows[3, F // 2], donors[5, -1], rows[8, 0] = np.nan, np.nan, np.inf
+    model = SimpleNamespace(precision="float32", params=None)
+    _, usable = _by_structure(Made(), model, rows, donors, np.ones(F, bool), {})
+    np.testing.assert_array_equal(np.flatnonzero(~np.asarray(usable)), [3, 5, 8])

@@ -6,12 +6,13 @@ Letters: N instances, B donors, C columns, P players, H units of the layer, K ou
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-import jax
 import numpy as np
 
 from xaijax.core.once import once
 from xaijax.games.asking.questions import Questions
+from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.probed import Probed
 from xaijax.games.ways.coming import Coming
 from xaijax.games.ways.totals import OfPlayers, OfSets, Stretch, Totals, Weights
@@ -90,10 +91,16 @@ def _made(probed: Probed, of: OfPlayers | OfSets) -> ClosedForm | None:
         return None
     structure, params = probed.structure, setting.model.params
     known = structure.of(params)
-    made = jax.jit(lambda params, rows: structure.of(params).columns(rows))
+
+    def read(params: Any, rows: Any) -> Any:
+        return structure.of(params).columns(rows)
 
     def columns(codes: np.ndarray) -> np.ndarray:
-        return np.concatenate([np.asarray(made(params, rows))[:n] for rows, n in blocks(codes)])
+        parts = list(blocks(codes))
+        given = params, parts[0][0]
+        recipe = Recipe(("columns", structure), read, given, what="the columns of a layer")
+        program = probed.compiled.program(recipe)
+        return np.concatenate([np.asarray(program(params, rows))[:n] for rows, n in parts])
 
     weights = setting.replacement.weights
     background = Background(

@@ -23,10 +23,12 @@ R = 8
 ROUNDINGS = 16
 
 
-def affine(head: Any, params: Any, width: int, dtype: Any) -> Affine | None:
+def affine(
+    head: Any, params: Any, width: int, dtype: Any, programs: dict[Any, Any]
+) -> Affine | None:
     """(A float64 [H, K], c [K]) where head(params, hidden [R, H]) is hidden A + c, else None.
 
-    It is told by the trace.
+    It is told by the trace. programs: of the head; what is compiled here is put there.
 
     A row's answer is taken to depend on that row alone, as the probe made sure.
     """
@@ -36,7 +38,7 @@ def affine(head: Any, params: Any, width: int, dtype: Any) -> Affine | None:
         return None
     some = np.random.default_rng(0).normal(size=(R, width)).astype(dtype)
 
-    @jax.jit  # step by step, each of its steps would be a program of its own
+    # Step by step, each of its steps would be a program of its own.
     def numbers(params: Any, some: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         def answer(hidden: jax.Array) -> jax.Array:
             return head(params, hidden).reshape(R, -1)
@@ -46,7 +48,8 @@ def affine(head: Any, params: Any, width: int, dtype: Any) -> Affine | None:
         units = jnp.pad(jnp.eye(width, dtype=dtype), ((0, -width % R), (0, 0)))
         return constant[0], jax.lax.map(change, units.reshape(-1, R, width)), answer(some)
 
-    c, found, answer = (np.asarray(one, np.float64) for one in numbers(params, some))
+    run = programs.setdefault("affine", jax.jit(numbers))
+    c, found, answer = (np.asarray(one, np.float64) for one in run(params, some))
     A = found.reshape(-1, found.shape[-1])[:width]
     return (A, c) if _agrees(answer, some, A, c, dtype) else None
 

@@ -61,6 +61,7 @@ class FoundLayer:
     dtype: Any
     traces: dict[int, Any] = field(default_factory=dict)  # closed, by R
     look: Callable[[Any, int], None] | None = None  # at every further trace (`asking/row_count.py`)
+    programs: dict[Any, Any] = field(default_factory=dict)  # of the head, for all explainers
 
     @property
     def declared(self) -> bool:
@@ -102,7 +103,7 @@ class FoundLayer:
     def affine(self, params: Any) -> Affine | None:
         """See `Structure.affine`: by the trace."""
         width = jax.eval_shape(self.of, params).width
-        return affine(self.head, params, width, self.dtype)
+        return affine(self.head, params, width, self.dtype, self.programs)
 
     def _run(self, params: Any, R: int, rows: Any, layer: AtLayer) -> Any:
         shape = (R, *self.shape)

@@ -69,20 +69,25 @@ MOVES: dict[str, Move] = {
 SMALL = 1 << 16  # bytes; larger arrays stay on their device
 
 
+def _in_another_order(equation: Any) -> bool:
+    """Whether a reshape reads the axes in an order of its own, as order="F" does."""
+    return equation.primitive.name == "reshape" and bool(equation.params.get("dimensions"))
+
+
 def is_small_move(equation: Any, inputs: list[Any]) -> bool:
     """Whether a step moves a few numbers that NumPy can hold."""
-    if equation.primitive.name not in MOVES:
+    if equation.primitive.name not in MOVES or _in_another_order(equation):
         return False
-    out = equation.outvars[0].aval
-    kinds = [getattr(x, "dtype", None) for x in (*inputs, out)]
-    held = all(isinstance(kind, np.dtype) for kind in kinds)
-    return held and math.prod(out.shape) * out.dtype.itemsize <= SMALL
+    arrays = [*inputs, equation.outvars[0].aval]
+    if not all(isinstance(getattr(x, "dtype", None), np.dtype) for x in arrays):
+        return False
+    return all(math.prod(x.shape) * x.dtype.itemsize <= SMALL for x in arrays)
 
 
 def moved(equation: Any, inputs: list[Any]) -> np.ndarray:
     """The output of a step, of NumPy arrays [R, ...]; what is no array of names is a constant."""
     options, shape = equation.params, equation.outvars[0].aval.shape
     move = MOVES.get(equation.primitive.name)
-    if move is None or options.get("dimensions") and move is _reshape and "new_sizes" in options:
+    if move is None or _in_another_order(equation):
         return np.asarray(bound(equation, inputs)[0])
     return move(options, shape, inputs)
