@@ -59,8 +59,8 @@ def test_a_slope_that_is_not_the_heads_is_seen(monkeypatch: pytest.MonkeyPatch) 
     def head(params: Any, hidden: Any) -> Any:
         return hidden[:, 0] + jax.lax.stop_gradient(hidden[:, 1])
 
-    assert affine.affine(head, None, 2, jnp.float32) is None
-    assert affine.affine(lambda params, hidden: hidden @ V[0, :2], None, 2, jnp.float32)
+    assert affine.affine(head, None, 2, jnp.float32, {}) is None
+    assert affine.affine(lambda params, hidden: hidden @ V[0, :2], None, 2, jnp.float32, {})
 
 
 def network(Z: Any) -> Any:

@@ -81,7 +81,10 @@ def is_small_move(equation: Any, inputs: list[Any]) -> bool:
     arrays = [*inputs, equation.outvars[0].aval]
     if not all(isinstance(getattr(x, "dtype", None), np.dtype) for x in arrays):
         return False
-    return all(math.prod(x.shape) * x.dtype.itemsize <= SMALL for x in arrays)
+    # A number that stands in the trace has a dtype, and no shape.
+    shapes = [getattr(x, "shape", ()) for x in arrays]
+    sizes = [math.prod(own) * x.dtype.itemsize for own, x in zip(shapes, arrays, strict=True)]
+    return max(sizes) <= SMALL
 
 
 def moved(equation: Any, inputs: list[Any]) -> np.ndarray:
