@@ -61,6 +61,20 @@ def test_a_cell_run_again_compiles_nothing(compiled: Counter[str]) -> None:
     assert again.stats["compile_seconds"] < first.stats["compile_seconds"]
 
 
+def test_a_first_explanation_traces_a_network_three_times() -> None:
+    """For the probe's rows, for the columns of a slot and for the head of a tile. The broken
+    version traced it anew for the rows of each further look, five times.
+    """
+    traced, f = [], network(5)
+
+    def seen(rows: Any) -> Any:
+        traced.append(rows.shape)
+        return f(rows)
+
+    xj.Explainer(xj.as_model(seen), BACKGROUND[:B])(X[:1], progress=False)
+    assert len(traced) <= 3 and len(set(traced)) == len(traced), traced
+
+
 def test_nor_does_one_donor_more_nor_one_instance_more(compiled: Counter[str]) -> None:
     explained(network(2), BACKGROUND[: B - 1])
     compiled.clear()

@@ -24,7 +24,7 @@ from xaijax_kernels.structures.base import Layer, Structure
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 
 LEAST_SHARE = 1 / 32  # of a model's products that its first layer must have to be worth programs
-FEW, BLOCKS = 64, 8  # rows of a smaller program, and how often it is asked before a larger one is
+BLOCKS = 16  # how often a program of few rows is asked before a larger one is
 ROWS_READ, NUMBERS_READ = 1 << 12, 1 << 20  # codes that are looked at together
 
 
@@ -131,8 +131,9 @@ class Probed:
         key = ("largest", structure)
         parts = [np.zeros(0)]
         together = min(ROWS_READ, power_below(NUMBERS_READ // math.prod(codes.shape[1:])))
-        if len(codes) <= BLOCKS * FEW:  # a call of a row is not to wait for thousands
-            together = min(together, FEW)
+        few = self.findings.rows  # for which the model is traced already
+        if len(codes) <= BLOCKS * few:  # a call of a row is not to wait for thousands
+            together = min(together, few)
         for first in range(0, len(codes), together):  # a memory map is read in pieces
             some = np.asarray(codes[first : first + together])
             filled = np.pad(some, ((0, together - len(some)), (0, 0)), mode="edge")

@@ -19,7 +19,7 @@ from xaijax_kernels.structures.base import Affine
 KEPT = MOVES | {"copy", "neg", "reduce_sum", "reshard"}
 SUMS = {"add", "sub", "add_any"}
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr"}
-R = 8
+R = 32  # as many as the probe asks: for these the model is traced already
 ROUNDINGS = 16
 
 
