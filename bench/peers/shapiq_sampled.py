@@ -68,6 +68,7 @@ def msr(game: Game, players: int, budget: int, seed: int) -> np.ndarray:
 
 def odd(game: Game, players: int, budget: int, seed: int) -> np.ndarray:
     """Values [N, P] by OddSHAP: odd interactions that a boosted model picks."""
+    installed("lightgbm")  # without it, it would take a single tree
     return _each(library().OddSHAP(n=players, random_state=seed), game, budget)
 
 

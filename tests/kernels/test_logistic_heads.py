@@ -23,7 +23,6 @@ EPS = 2.0**-24
 HEADS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "chances": lambda u: jax.nn.sigmoid(u[:, 0] * 2 - 1)[:, None],
     "its scores": lambda u: jax.nn.sigmoid(3 - u.ravel() / 2)[:, None],
-    "the logit": lambda u: (lambda p: jnp.log(p / (1 - p)))(jax.nn.sigmoid(u)),
     "two classes": lambda u: (lambda p: jnp.concatenate([1 - p, p], axis=1))(jax.nn.sigmoid(-u)),
     "one of two": lambda u: (lambda p: jnp.stack([1 - p, p], axis=1))(jax.nn.sigmoid(u))[:, 1],
 }
@@ -37,6 +36,12 @@ OTHERS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "of the size": lambda u: jax.nn.sigmoid(abs(u)),
     "of a rounded sum": lambda u: jax.nn.sigmoid(u.astype(jnp.bfloat16)).astype(jnp.float32),
     "of its inverse": lambda u: jax.nn.sigmoid(1 / u),
+    "the logit": lambda u: (lambda p: jnp.log(p / (1 - p)))(jax.nn.sigmoid(u)),
+    "a sign by a division": lambda u: (lambda d: d / (abs(d) + 1e-30))(jax.nn.sigmoid(u) - 0.5),
+    "one over a chance": lambda u: 1 / (jax.nn.sigmoid(u) + 1),
+    "a root": lambda u: jnp.sqrt(abs(jax.nn.sigmoid(u) - 0.5)),
+    "a chance that is cut": lambda u: jnp.clip(8 * jax.nn.sigmoid(u) - 4, 0, 1),
+    "a product of two": lambda u: (lambda p: p * (1 - p))(jax.nn.sigmoid(u)),
     "which then steps": lambda u: (jax.nn.sigmoid(u) >= 0.5).astype(jnp.float32),
     "which is then rounded": lambda u: jnp.round(jax.nn.sigmoid(u)),
     "of which the sign is taken": lambda u: jnp.sign(jax.nn.sigmoid(u) - 0.5),
@@ -55,7 +60,6 @@ def in_float64(head: str, u: np.ndarray) -> np.ndarray:
         return {
             "chances": lambda: p(2 * u - 1),
             "its scores": lambda: p(3 - u / 2),
-            "the logit": lambda: u,
             "two classes": lambda: np.concatenate([1 - p(-u), p(-u)], axis=1),
             "one of two": lambda: p(u),
         }[head]()
@@ -97,11 +101,8 @@ def test_corners_are_those_of_the_definition(head: str, F: int) -> None:
     u, size = sums_in_float64(layer, x, donors)
     wanted = in_float64(head, u)
     # The sum is off by one rounding a term at the size of the terms, twice that where the head
-    # doubles it; the chance by a quarter of it, and by some units of its exponentials; the logit
-    # takes what the chance is off over p (1 - p).
+    # doubles it; the chance by a quarter of it, and by some units of its exponentials.
     off = (2 * F * size + 16) * EPS
-    if head == "the logit":
-        off = off + 16 * EPS * (2 + np.exp(abs(u)))
     assert (abs(found - wanted) <= off).all()
 
 

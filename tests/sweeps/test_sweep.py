@@ -73,6 +73,11 @@ def test_rules(tmp_path: Path) -> None:
     wanted = anchors.explain(X, max_size=1)
     assert list(map(str, run.rules())) == list(map(str, wanted))
     assert run.rules().stats["model_rows"] > 0
+    anchors = xj.AnchorExplainer(model, X, list("abcd"), target="t")
+    run = swept(tmp_path / "wide", made=anchors, options={"widen": True})
+    wanted = anchors.explain(X, widen=True)
+    assert list(map(str, run.rules())) == list(map(str, wanted))
+    assert run.rules().stats["widened"] == wanted.stats["widened"] > 0
     with pytest.raises(xj.InputError, match="holds rules"):
         run.explanation()
 

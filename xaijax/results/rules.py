@@ -47,7 +47,8 @@ class Rule:
         precision: float. Share of the rows of the perturbation space, drawn with the rule's columns
             kept, that get the instance's prediction. With `confirm`: on the held-out rows.
         precision_lower: float or None. Lower bound with chance 1 - delta; None: exact, unconfirmed.
-            Not accounted for: looks after each batch; the choice of the rule (unconfirmed "table").
+            Not accounted for: looks after each batch (those of `widen` are); the choice of the rule
+            (unconfirmed "table").
         coverage: float or None. Weighted share of the data rows, or share of a sampler's draws,
             that satisfy the rule. None: the space has none.
         accepted: bool. Whether the precision reached the threshold; see `AnchorExplainer.explain`.

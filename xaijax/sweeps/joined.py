@@ -77,7 +77,7 @@ def joined_rules(parts: Sequence[Rules], place: np.ndarray | None) -> Rules:
     """The rules of all parts, in order; counts are added up. place: as of `joined`."""
     stats = dict(parts[0].stats)
     stats.pop(PART, None)
-    for name in (*SUMMED, "rounds"):
+    for name in (*SUMMED, "rounds", "widened"):
         if name in stats:
             stats[name] = sum(part.stats[name] for part in parts)
     rules = tuple(rule for part in parts for rule in part.rules)

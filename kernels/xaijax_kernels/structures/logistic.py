@@ -25,13 +25,8 @@ from xaijax_kernels.structures.base import Head, Layer
 
 MOVES = frozenset("reshape squeeze broadcast_in_dim copy".split())
 SUMS = frozenset("add add_any sub".split())
-# What may follow: a chance that is off by its last bits is off by little more after these. Not what
-# steps or rounds: a sum of 0 is a chance of exactly one half, which the exponentials may miss.
-SMOOTH = frozenset(
-    "abs add add_any broadcast_in_dim concatenate copy div dot_general dynamic_slice exp expm1 "
-    "gather integer_pow log log1p logistic max min mul neg pow reduce_sum reshape rev slice sqrt "
-    "square squeeze stack sub tanh transpose".split()
-)
+# What else only moves numbers; a place is a constant, or comes of a step that is none of these.
+LATER = MOVES | frozenset("concatenate dynamic_slice gather rev slice stack transpose".split())
 
 
 @dataclass(frozen=True)
@@ -140,29 +135,39 @@ def _divided(steps: list[Step], hidden: Number, rows: int) -> Divided | None:
                 if parts[2]:
                     return None
                 own = 2
-            elif not _affine(step, stage):
+            elif not _affine(step, stage, 1, MOVES):
                 return None
             if math.prod(step.outputs[0].shape) != rows:
                 return None
-        elif own > 1 and step.equation.primitive.name not in SMOOTH:
+        elif own > 1 and not _affine(step, stage, 3, LATER):
+            # A sum of 0 is a chance of exactly one half, which the exponentials may miss by a last
+            # bit: what steps, rounds or divides by a chance could make a whole answer of that.
             return None
         parts[own].append(step)
         stage.update(dict.fromkeys(step.outputs, 3 if own == 2 else own))
     return parts if parts[2] else None
 
 
-def _affine(step: Step, stage: dict[Number, int]) -> bool:
-    """Whether a step is affine in the one number of each row that it reads."""
+def _affine(step: Step, stage: dict[Number, int], of: int, moves: frozenset[str]) -> bool:
+    """Whether a step is affine in the numbers of the stage `of` that it reads."""
     name = step.equation.primitive.name
-    own = [stage.get(number, 0) == 1 for number in step.inputs]
-    same = all(number.dtype == step.outputs[0].dtype for number in step.inputs)
+    own = [stage.get(number, 0) == of for number in step.inputs]
+    same = all(
+        number.dtype == step.outputs[0].dtype
+        for number, reads in zip(step.inputs, own, strict=True)
+        if reads or name not in moves  # places are whole numbers
+    )
     if len(step.outputs) != 1 or not same:
         return False
-    if name in MOVES or name == "neg":
-        return len(own) == 1
+    if name in moves:
+        return all(own) if name in ("concatenate", "stack") else own[0] and not any(own[1:])
     if name in SUMS:
         return True
-    return (name == "mul" and sum(own) == 1) or (name == "div" and not own[1])
+    if name == "neg" or (name == "reduce_sum" and of > 1):
+        return True
+    if name == "mul" or (name == "dot_general" and of > 1):
+        return sum(own) == 1
+    return name == "div" and not own[1]
 
 
 def _run(steps: list[Step], known: dict[Number, Any], wanted: Number) -> Any:

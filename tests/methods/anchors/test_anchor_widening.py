@@ -12,6 +12,7 @@ from often import all_but
 
 import xaijax as xj
 from xaijax.methods.anchors.found import Found
+from xaijax.methods.anchors.search import search as run_search
 from xaijax.methods.anchors.settings import settings_of
 from xaijax.methods.anchors.widening import widen
 from xaijax_kernels.rules.bernoulli import widening_rate
@@ -163,7 +164,8 @@ def test_predicates_that_are_not_needed_go(space, search):
         assert (found.cover == 0.25).all() and (game.low == game.high).all()
 
 
-def test_no_range_is_of_all_bins():
+@pytest.mark.parametrize("cuts", [[0.0], [0.0, 1.0]], ids=["two bins", "an empty one above"])
+def test_no_range_is_of_all_rows(cuts):
     """In "joint" it would hold: x0 comes of the same row as x1, by which the model reads it.
 
     But "x0 is any number" applies to all rows, and says nothing to a reader.
@@ -172,7 +174,7 @@ def test_no_range_is_of_all_bins():
     model = xj.as_model(
         lambda z: ((z[:, 1] > 1) == (z[:, 0] > 0)) * 1, output="label", classes=[0, 1]
     )
-    anchors = xj.AnchorExplainer(model, data, bins={0: [0.0], 1: [0.0]}, perturbation="joint")
+    anchors = xj.AnchorExplainer(model, data, bins={0: cuts, 1: [0.0]}, perturbation="joint")
     game = anchors._problem.game(data[8:9], 1)
     found = Found.empty(1, 2)
     found.rules[:], found.accepted[:], found.cover[:] = True, True, 1 / 3
@@ -190,8 +192,31 @@ def test_values_drawn_by_weight_are_of_one_bin():
     plain, wide = anchors.explain(X, **asked), anchors.explain(X, widen=True, **asked)
     assert [rule.predicates for rule in wide] == [rule.predicates for rule in plain]
     wrong = xj.AnchorExplainer(above_the_quarter(), PLANTED).explain(X, widen=True)
-    with pytest.raises(E, match="cannot draw"):
+    with pytest.raises(E, match="cannot draw: its weights= draw within one bin"):
         anchors.check(wrong, X, 50)
+
+
+def test_check_looks_at_bins_only_where_draws_read_them():
+    """In "row" a kept column has x's own value, whatever the cuts are."""
+    X, model = PLANTED[:12], above_the_quarter()
+    made = xj.AnchorExplainer(model, PLANTED, perturbation="row")
+    rules = made.explain(X, beam_size=1)
+    for bins in ("decile", None):
+        other = xj.AnchorExplainer(model, PLANTED, bins=bins, perturbation="row")
+        np.testing.assert_array_equal(other.check(rules, X, 200), made.check(rules, X, 200))
+    other = xj.AnchorExplainer(model, PLANTED, bins={0: [0.123]})
+    with pytest.raises(E, match="cannot draw: its bins have other edges"):
+        other.check(xj.AnchorExplainer(model, PLANTED).explain(X), X, 200)
+
+
+@pytest.mark.parametrize("search", ["table", "kl-lucb"])
+def test_each_instance_is_told_once(search):
+    """When its rule is as wide as it gets, not when the search has found it."""
+    anchors = xj.AnchorExplainer(above_the_quarter(), PLANTED)
+    asked = settings_of(PLANTED.shape[1], search, search, widen=True)
+    told: list[int] = []
+    run_search(anchors._problem.game(PLANTED[:12], 1), asked, 0, told.append)
+    assert sum(told) == 12 and min(told) >= 0
 
 
 def test_missing_values_are_in_no_range():

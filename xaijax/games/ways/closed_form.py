@@ -96,11 +96,10 @@ def _made(probed: Probed, of: OfPlayers | OfSets) -> ClosedForm | None:
         return structure.of(params).columns(rows)
 
     def columns(codes: np.ndarray) -> np.ndarray:
-        parts = list(blocks(codes))
-        given = params, parts[0][0]
+        given = params, next(blocks(codes))[0]
         recipe = Recipe(("columns", structure), read, given, what="the columns of a layer")
         program = probed.compiled.program(recipe)
-        return np.concatenate([np.asarray(program(params, rows))[:n] for rows, n in parts])
+        return np.concatenate([np.asarray(program(params, rows))[:n] for rows, n in blocks(codes)])
 
     weights = setting.replacement.weights
     background = Background(

@@ -134,14 +134,15 @@ def measured_again(problem: Problem, rules: Any, X: Any, draws: int, seed: int) 
 
 
 def _ranges(problem: Problem, rules: Rules, rows: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(first bin, last bin) that each rule keeps of a column, int32 [N, F]; x's own elsewhere."""
-    if problem.bins is None:
+    """(first bin, last bin) that each rule keeps of a column, int32 [N, F]; x's own elsewhere.
+
+    Not looked at where draws do not read bins: a kept column has x's own value, or a sampler's.
+    """
+    if problem.bins is None or problem.space is None or problem.space.KEEPS_OWN:
         none = np.zeros((len(rules), problem.F), np.int32)
-        return none, none
-    low = problem.bins.of(rows)
-    ranged = np.zeros(problem.F, bool)
-    if problem.space is not None:
-        ranged = problem.asker().space.ranges()  # which settles the weights
+        own = none if problem.bins is None else problem.bins.of(rows)
+        return own, own
+    low, ranged = problem.bins.of(rows), problem.asker().space.ranges()  # settles the weights
     high = low.copy()
     for n, rule in enumerate(rules):
         for predicate in rule.predicates:
@@ -152,10 +153,12 @@ def _ranges(problem: Problem, rules: Rules, rows: Any) -> tuple[np.ndarray, np.n
             wider = found is not None and found != (low[n, j], low[n, j])
             if found is None or (wider and not ranged[j]):
                 said = problem.bins.columns[j].words(predicate)
+                why = "its weights= draw within one bin"
+                why = "its bins have other edges" if found is None else why
                 raise InputError(
                     f"rules: that of X row {n} says {said!r}, which this explainer cannot draw: "
-                    "its bins have other edges. Check rules by the explainer that found them, or "
-                    "measure one by evaluate()."
+                    f"{why}. Check rules by the explainer that found them, or measure one by "
+                    "evaluate()."
                 )
             low[n, j], high[n, j] = found
     return low, high

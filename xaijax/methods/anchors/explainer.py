@@ -359,7 +359,8 @@ class AnchorExplainer:
 
         Raises:
             InputError, InputTypeError: an argument that is not accepted; a row that does not
-                satisfy its rule; the seed of the search.
+                satisfy its rule; the seed of the search; where draws read bins, a rule whose
+                bins are not this explainer's.
             MemoryPlanError: more draws than fit.
             ModelOutputError, NonDeterministicModelError: for what the model answers.
         """

@@ -34,13 +34,16 @@ Told = Callable[[int], Any]  # of how many more instances are done
 
 def search(game: Any, settings: Settings, seed: int, told: Told = lambda done: None) -> Found:
     """The rules of all instances of the game."""
+    if not settings.widen:
+        if settings.finite:
+            return by_lists(game, settings, seed, told)
+        return by_draws(game, bandit(game, settings), told)
     if settings.finite:
-        found = by_lists(game, settings, seed, told)
+        found = by_lists(game, settings, seed, lambda done: None)
     else:  # what widens a rule has a chance of error too, half of delta
-        own = replace(settings, delta=settings.delta / 2) if settings.widen else settings
-        found = by_draws(game, bandit(game, own), told)
-    if settings.widen:
-        widen(game, found, settings)
+        half = replace(settings, delta=settings.delta / 2)
+        found = by_draws(game, bandit(game, half))
+    widen(game, found, settings, told)
     return found
 
 

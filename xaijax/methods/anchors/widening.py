@@ -5,17 +5,19 @@ bin that adds a data row. Of each rule the step that gives the largest coverage 
 the wider rule holds, it takes the place of the rule; if not, the next step is tried. A rule is done
 when no step holds. Every round is one question to the game, about one step of each instance.
 
-In a search by draws, a step is tried on draws that nothing was decided on before. The search has
-the chance of error delta / 2. The other half is split over all looks at all steps of an instance
-(`bernoulli.widening_rate`), so what is promised of the rule that comes out is what is promised of
-every rule: its precision is below threshold - stop_epsilon with chance at most delta.
+In a search by draws, a step is tried on draws that nothing was decided on before. The search is
+given delta / 2. The other half is split over all looks at all steps of an instance
+(`bernoulli.widening_rate`): steps make a rule whose precision is below threshold - stop_epsilon
+with chance at most delta / 2, beside what the search promises.
 
 Letters: N instances, n some of them, F columns, B data rows, D listed draws.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -59,10 +61,7 @@ class Steps:
         # Coverage of each step, -1 where there is none; and the range's new end.
         self.worth = np.full((game.N, 3, game.F), -1.0)
         self._ends = np.zeros((game.N, 3, game.F), np.int32)
-        step = max(1, MOST_FLAGS // game.space.B)
-        held = np.flatnonzero(found.accepted)
-        for at in range(0, len(held), step):
-            self._look(held[at : at + step])
+        self._look(np.flatnonzero(found.accepted))
 
     def open(self) -> np.ndarray:
         """Instances with a step to try; int [n]."""
@@ -96,6 +95,11 @@ class Steps:
 
     def _look(self, n: np.ndarray) -> None:
         """Find the steps of the instances n, whose ranges the game has."""
+        step = max(1, MOST_FLAGS // self._game.space.B)
+        for at in range(0, len(n), step):
+            self._look_at(n[at : at + step])
+
+    def _look_at(self, n: np.ndarray) -> None:
         game, rules, cover = self._game, self._found.rules, self._game.cover
         self.worth[n] = -1
         heavy = game.space.weights > 0
@@ -116,8 +120,8 @@ class Steps:
             for side, end, first, final in sides:
                 inside = (first[:, None] <= bins) & (bins <= final[:, None])
                 worth = cover.share(others & inside)
-                # A range of all bins says nothing, unless values are missing.
-                whole = (first == 0) & (final == last) & self._all_known[f]
+                # A range that holds all rows says nothing, unless values are missing.
+                whole = (inside | ~heavy).all(axis=1) & self._all_known[f]
                 there = (end >= 0) & (end <= last) & ~whole
                 self.worth[own, side, f] = np.where(there, worth, -1)
                 self._ends[own, side, f] = end
@@ -185,25 +189,33 @@ class Drawn:
         return Verdict(decided, holds, p, floor, np.sqrt(p * (1 - p) / draws), batch)
 
 
-def widen(game: RuleGame, found: Found, settings: Settings) -> None:
-    """Widen the accepted rules of `found`; the game then has their ranges."""
+def widen(
+    game: RuleGame, found: Found, settings: Settings, told: Callable[[int], Any] = lambda done: None
+) -> None:
+    """Widen the accepted rules of `found`; the game then has their ranges. told(k): k more
+    instances are done.
+    """
     steps, before = Steps(game, found), found.cover.copy()
     judge = (Known if settings.finite else Drawn)(game, settings).judge
+    left = game.N
     while len(n := steps.open()):
+        told(left - len(n))
+        left = len(n)
         kind, f = steps.best(n)
         rules, low, high = steps.made(n, kind, f)
         game.keep_ranges(low, high)
-        told = judge(n, rules)
+        verdict = judge(n, rules)
         found.rounds += 1
-        found.samples[n] += told.samples
-        won, lost = told.decided & told.holds, told.decided & ~told.holds
+        found.samples[n] += verdict.samples
+        won, lost = verdict.decided & verdict.holds, verdict.decided & ~verdict.holds
         steps.worth[n[lost], kind[lost], f[lost]] = -1
         for out, value in (
-            (found.precision, told.precision),
-            (found.lower, told.lower),
-            (found.error, told.error),
+            (found.precision, verdict.precision),
+            (found.lower, verdict.lower),
+            (found.error, verdict.error),
         ):
             out[n[won]] = value[won]
         steps.take(n[won], kind[won], f[won])
+    told(left)
     game.keep_ranges(steps.low, steps.high)
     found.widened = int((found.cover > before).sum())
