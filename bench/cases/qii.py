@@ -113,8 +113,7 @@ def setup_data(size: Size, machine: bool) -> Several:
     """
     fitted = [one for one in _fitted(size) if (one.kind == MACHINE) == machine]
     jobs = {f"{one.kind}, {SAMPLES:,} samples": _sampled(one, size) for one in fitted}
-    exact = [one for one in fitted if one.kind in ("logistic", MACHINE)]
-    return Several(jobs | {f"{one.kind}, all pairs": _all_pairs(one, size) for one in exact})
+    return Several(jobs | {f"{one.kind}, all pairs": _all_pairs(one, size) for one in fitted})
 
 
 def _authors_of_data(one: Classifier, samples: int) -> Any:
@@ -204,7 +203,7 @@ def _all_pairs(one: Classifier, size: Size) -> Duel:
         del count
         return _answers(made)
 
-    goal = 50 if one.kind == MACHINE else None
+    goal = {MACHINE: 50, "logistic": 40}.get(one.kind, 5)
     return _against_authors(one, ours, size, goal, people)
 
 
@@ -323,7 +322,7 @@ CASES = (
     Case(
         "T12",
         "average and disparity QII of all inputs on Adult against the authors' algorithm",
-        "logistic at 37,000 samples 80x",
+        "logistic at 37,000 samples 80x; all pairs against 37,000 samples: logistic 40x, trees 5x",
         "",
         partial(setup_data, machine=False),
     ),

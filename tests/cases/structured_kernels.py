@@ -15,12 +15,11 @@ import jax.numpy as jnp
 
 from xaijax_kernels.engine.hybrids import slot_players
 from xaijax_kernels.neighbours import nearest
-from xaijax_kernels.structures.averaged import MeansShape, mean_tables
+from xaijax_kernels.structures.averaged import MeansShape, mean_tables, prepared_rows
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 from xaijax_kernels.structures.crossed import (
     DONORS,
     INSTANCES,
-    all_but_one,
     crossed_means,
     kept_part,
     value_table,
@@ -28,10 +27,12 @@ from xaijax_kernels.structures.crossed import (
 )
 from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.drawn import drawn_scores
+from xaijax_kernels.structures.factors import Boxes, Gaussians, sums_at_corners
 from xaijax_kernels.structures.leaves import broken, paid
 from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 from xaijax_kernels.structures.named import in_blocks, xaijax_gaussian_sums
-from xaijax_kernels.structures.product import Boxes, Gaussians, Product
+from xaijax_kernels.structures.product import Product
+from xaijax_kernels.structures.singles import VALUES, all_but_one, single_means
 from xaijax_kernels.structures.summed import Summed
 from xaijax_kernels.structures.sums import WHOLE_ROWS, corners_of_sums, sums_of_choices
 
@@ -115,6 +116,12 @@ def averaging(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
         run = partial(mean_tables, of, head, None, jnp.isfinite, shape, mesh)
         work = (split(i32(mesh.size)), split(i32(T, 2)))
         yield "mean_tables", run, (params, f32(N, P), *donors, *work)
+        if head is after_sums:
+            held = jax.eval_shape(partial(prepared_rows, of, P), params, f32(48, P), i32(P))
+            ready = jax.ShapeDtypeStruct((3, 2, shape.donors, *held.shape[1:]), held.dtype)
+            of_ready = replace(shape, prepared=True)
+            run = partial(mean_tables, of, head, None, jnp.isfinite, of_ready, mesh)
+            yield "mean_tables", run, (params, f32(N, P), ready, *donors[1:], *work)
 
 
 def listing(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
@@ -150,6 +157,7 @@ def structured_kernels() -> Iterator[Case]:
     for power in (2.0, 1.0, 3.0, float("inf")):
         near = partial(nearest, k=5, power=power)
         yield "nearest", near, (f32(2000, P), f32(R, P))
+    yield "sums_at_corners", sums_at_corners, (f32(L, K), f32(L), f32(P, L), f32(P, L))
     for structure in STRUCTURES:
         yield from of_structure(*structure)
 
@@ -176,9 +184,13 @@ def of_structure(of: Any, head: Any, params: Any, width: int) -> Iterator[Case]:
     yield "all_but_one", made(all_but_one), (params, table, rows)
     yield "whole_answers", partial(whole_answers, of, head), (params, table, rows)
     blocks = (i32(3), bools(3), i32(3, DONORS, P), f32(3, DONORS))
-    for singles in (False, True):
-        means = partial(crossed_means, of, head, head, score, jnp.isfinite, K, singles)
-        yield "crossed_means", means, (params, table, rows, bools(P, P), *blocks)
+    means = partial(crossed_means, of, head, head, score, jnp.isfinite, K)
+    yield "crossed_means", means, (params, table, rows, bools(P, P), *blocks)
+    values = (i32(3, 2), i32(3, 2, VALUES), f32(3, 2, VALUES))
+    means = partial(single_means, of, head, head, score, jnp.isfinite, K)
+    yield "single_means", means, (params, table, rows, *values)
+    if head is after_sums:
+        yield "prepared_rows", partial(prepared_rows, of, P), (params, f32(N, P), i32(P))
     if head is after_layer:
         draws = (f32(N, P, H), f32(B, P, H), *[i32(2, R)] * 3)
         run = partial(drawn_scores, of, head, head, score, jnp.isfinite)

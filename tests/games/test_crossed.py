@@ -75,6 +75,31 @@ def test_a_column_without_influence_has_none_to_the_bit() -> None:
     assert unary.values[0, 1] == 0 and unary.values[0, 4] == 0 and unary.values[0, 0] != 0
 
 
+@pytest.mark.parametrize("N", [7, 300])  # calls beside each other; the last one is filled up
+def test_a_column_that_no_tree_reads_has_no_influence_to_the_bit(N: int) -> None:
+    read = ROWS.copy()
+    read[:, 2] = 0
+    forest = RandomForestClassifier(9, max_depth=4, random_state=0).fit(read, CLASS)
+    rows = np.random.default_rng(3).normal(size=(300, P)).astype(np.float32)
+    qii = xj.QII(xj.as_model(forest), rows, quantity="individual", outcome="proba")
+    unary = qii.unary(rows[:N])
+    np.testing.assert_array_equal(unary.values[:, 2], 0)
+    assert (unary.values[:, 0] != 0).any()
+    assert unary.stats["structure"] == "sum of products"
+
+
+def test_less_memory_asks_the_same() -> None:
+    rows = np.random.default_rng(0).normal(size=(2000, 10)).astype(np.float32)
+    machine = SVC().fit(rows[:40], np.arange(40) % 5)  # several sums, of all vectors
+    model = xj.as_model(machine, output="label")
+    found = [
+        xj.QII(model, rows, quantity="average", max_memory=memory).unary().values
+        for memory in (2**33, 90 * 2**20)
+    ]
+    # Labels may turn where two scores are within rounding: one pair of 2000 x 2000.
+    np.testing.assert_allclose(*found, rtol=0, atol=1.5 / 2000**2)
+
+
 def test_an_answer_that_is_not_finite_is_told_with_its_row() -> None:
     def f(X: Any) -> Any:
         p = jnp.sqrt(0.5 - X @ WEIGHTS[:, 0])

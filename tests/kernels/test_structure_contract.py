@@ -19,11 +19,13 @@ from structured_kernels import STRUCTURES, H, K, L, P, boxes, dense_layer, f32
 
 from xaijax_kernels import structures
 from xaijax_kernels.games.semivalues import shapley_weights
+from xaijax_kernels.structures import factors
 from xaijax_kernels.structures.base import Affine, Background, Layer
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 
 S, BITS, R = 4, 3, 6
 DEFAULT = {"dense", "walks", "by_columns", "level", "columns", "of_columns", "closed_form"}
+DEFAULT |= {"prepares", "prepared", "prepared_corners", "some"}  # of sums of products alone
 MEMBERS = {name for name in vars(Layer) if not name.startswith("_")}
 # A hundred roundings of float32, of sums of at most 2 P terms of a size of about one.
 CLOSE = {"rtol": 0, "atol": 1e-5}
@@ -168,6 +170,37 @@ def test_corners(name: str) -> None:
     wanted = np.sin(whole(known, *pairs, jnp.asarray(masks.reshape(-1, P))))
     np.testing.assert_allclose(got, wanted, **CLOSE)
     assert set(asked) == {(known.block(S << BITS), known.width)}
+
+
+@pytest.mark.parametrize(("known_turns", "leaves"), [(False, L), (False, 2), (False, 1), (True, L)])
+@pytest.mark.parametrize("name", [name for name in CASES if layer(name).prepares])
+def test_corners_of_what_is_prepared(
+    name: str, known_turns: bool, leaves: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(factors, "LEAVES", leaves)  # taken together: several turns of a loop
+    known, x, donors = layer(name), rows(1, 1), rows(2, S)
+    player = np.asarray([0, 1, 2, 1, 0])  # three players of five columns
+    own = known.of_columns(jnp.asarray(player == np.arange(3)[:, None]))
+    of_x, of_donors = (known.prepared(known.columns(one), own) for one in (x, donors))
+    got = known.prepared_corners(jnp.sin, 3, of_x[0], of_donors, known_turns)
+    masks = ((np.arange(8)[:, None] >> np.arange(3)) & 1)[:, player] > 0
+    pairs = jnp.repeat(x, S << 3, axis=0), jnp.repeat(donors, 1 << 3, axis=0)
+    wanted = np.sin(whole(known, *pairs, jnp.asarray(np.tile(masks, (S, 1)))))
+    np.testing.assert_allclose(got, wanted, **CLOSE)
+
+
+@pytest.mark.parametrize("count", [1, 3, L])  # the last parts of 3 terms overlap
+@pytest.mark.parametrize("name", [name for name in CASES if not layer(name).adds])
+def test_some_terms_after_the_others_are_all(name: str, count: int) -> None:
+    known = layer(name)
+    own = known.of_columns(jnp.asarray(np.random.default_rng(3).random((R, P)) < 0.5))
+    parts = known.part(known.columns(rows(1, R)), own), known.part(known.columns(rows(2, R)), ~own)
+    total = jnp.zeros(())
+    for first in range(0, known.parts, count):
+        start = min(first, known.parts - count)
+        few = (part[:, start : start + count] for part in parts)
+        total = total + known.some(jnp.int32(first), count).joined(*few)
+    np.testing.assert_allclose(total, known.joined(*parts), **CLOSE)
 
 
 class Shapley:

@@ -3,12 +3,14 @@
 Reading order:
 
     averaged       v(S) of all coalitions, with the mean over donors taken on the device
+    singles        each player replaced by itself: all instances beside the values of a player
     crossed        a few coalitions of every instance beside all distinct donors
     listed_means   a list of coalitions by a layer that adds, with the mean over donors
     drawn          draws that each have an instance and a donor of their own, by an additive layer
     columnwise     columns made of one column each (scaled, encoded), before a layer
     named          sums of products that a trace shows by name, and the layer of each
     product        sums of products over columns at all corners of a pair: RBF machines, trees
+    factors        the factors of such sums, and their corners: half tables, leaves that are reached
     dense          a dense first layer at all corners of a pair: one addition a unit and corner
     summed         a layer that is a sum over players of parts: convolutions, declared splits
     first_layer    a dense first layer along an order of players, as one cumulative sum

@@ -35,6 +35,7 @@ class MeansShape:
     blocks: int  # D
     outputs: int  # K
     dtype: str
+    prepared: bool = False  # whether donors are given as what each player contributes
 
     @property
     def rows(self) -> int:
@@ -47,6 +48,20 @@ class MeansShape:
         return 1 << self.P
 
 
+def prepared_rows(
+    structure: Callable[[Any], Layer],
+    P: int,
+    params: Any,
+    rows: jax.Array,  # [R, F]
+    players: jax.Array | None,  # int32 [F]; None: player j is column j
+) -> jax.Array:
+    """What each player of each row contributes, as the layer's corners take it; [R, ..]."""
+    known = structure(params)
+    own = jnp.eye(P, dtype=bool)
+    own = own if players is None else own[:, players]
+    return known.prepared(known.columns(rows), known.of_columns(own))
+
+
 def mean_tables(
     structure: Callable[[Any], Layer],
     head: Callable[[Any, jax.Array], jax.Array],
@@ -56,7 +71,7 @@ def mean_tables(
     mesh: Mesh,
     params: Any,
     x: jax.Array,  # [N, F]
-    donors: jax.Array,  # [segments, D, S, F]
+    donors: jax.Array,  # [segments, D, S, F], or [segments, D, S, ..] of `prepared_rows`
     weights: jax.Array,  # [segments, D, S], 0 for what fills up
     players: jax.Array | None,  # int32 [F]
     tiles: jax.Array,  # int32 [devices], tiles to run on each device
@@ -91,14 +106,22 @@ def mean_tables(
             near = quick.reaches(size)
             return jax.lax.cond(near, lambda: added(one, quick), lambda: added(one, of_model))
 
-        def added(one, head):
-            own = jnp.broadcast_to(x[one[0]], (shape.donors, x.shape[1]))
+        def corners_of(row):
+            """(head, donors [S, ..]) -> answers [S 2^P, A] to all corners of a row [F]."""
+            if shape.prepared:
+                own = prepared_rows(structure, shape.P, params, row[None], players)[0]
+                return lambda head, b: known.prepared_corners(head, shape.P, own, b, known_turns)
+            own = jnp.broadcast_to(row, (shape.donors, x.shape[1]))
             kept = jnp.broadcast_to(each, (shape.donors, *each.shape))
+            return lambda head, b: known.corners(head, own, b, kept)
+
+        def added(one, head):
+            corners = corners_of(x[one[0]])
 
             def block(d, carry):
                 c, high, low, top, bottom, full = carry
                 b, w = (whole[one[1], d] for whole in (donors, weights))
-                out = known.corners(head, own, b, kept)
+                out = corners(head, b)
                 out = out if score is None or head is quick else score(out, None)
                 out = out.astype(shape.dtype).reshape(shape.donors, C, K)
                 c = jnp.where(d == 0, out[0, 0], c)

@@ -140,6 +140,29 @@ class Layer(Protocol):
         """
         ...
 
+    @property
+    def prepares(self) -> bool:
+        """Whether what players contribute is worth to be made ready before corners are asked: it
+        takes a good share of the time that the corners of a pair do.
+        """
+        return False
+
+    def prepared(self, columns: jax.Array, own: jax.Array) -> jax.Array:
+        """What the players of columns [R, C] contribute, whose each are own bool [P, C], as
+        `prepared_corners` takes it; [R, ..]. Only where it `prepares`.
+        """
+        raise AssertionError("no layer that prepares")
+
+    def prepared_corners(
+        self, head: Head, players: int, x: jax.Array, donors: jax.Array, known: bool
+    ) -> jax.Array:
+        """Answers to all corners of x beside donors; [S 2^P, A]. Only where it `prepares`.
+
+        head: as of `corners`; x [..], donors [S, ..]: of `prepared`; players: P; known: a loop's
+        turns must be known when it is compiled (`engine/turns.counted`).
+        """
+        raise AssertionError("no layer that prepares")
+
     def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
         """What the columns own bool [R, C] of columns [R, C] contribute; [R, L]."""
         ...
@@ -155,6 +178,13 @@ class Layer(Protocol):
     def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
         """The layer of parts [n, L] of instances crossed with parts [V, L] of donors; [n, V, H]."""
         ...
+
+    def some(self, first: jax.Array, count: int) -> Layer:
+        """Of a layer that does not add: that of terms first to first + count - 1 of its L alone,
+        whose sum over all terms is the layer. Past the last term, so many as there are at the end,
+        those before `first` without weight.
+        """
+        raise AssertionError("a layer that adds")
 
     def closed_form(self, background: Background, head: Affine) -> Form | None:
         """Values beside all donors, of answers hidden A + c. None: none is known."""

@@ -97,6 +97,21 @@ class Columnwise(Layer):
         own = self.of_columns(kept)
         return self.inner.corners(head, both[: len(x)], both[len(x) :], own)
 
+    @property
+    def prepares(self) -> bool:
+        """See `Layer.prepares`."""
+        return self.inner.prepares
+
+    def prepared(self, columns: jax.Array, own: jax.Array) -> jax.Array:
+        """See `Layer.prepared`."""
+        return self.inner.prepared(columns, own)
+
+    def prepared_corners(
+        self, head: Head, players: int, x: jax.Array, donors: jax.Array, known: bool
+    ) -> jax.Array:
+        """See `Layer.prepared_corners`."""
+        return self.inner.prepared_corners(head, players, x, donors, known)
+
     def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
         """See `Layer.part`."""
         return self.inner.part(columns, own)
@@ -112,6 +127,10 @@ class Columnwise(Layer):
     def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
         """See `Layer.joined`."""
         return self.inner.joined(x, donors)
+
+    def some(self, first: jax.Array, count: int) -> Layer:
+        """See `Layer.some`."""
+        return self.inner.some(first, count)
 
     def closed_form(self, background: Background, head: Affine) -> Form | None:
         """See `Layer.closed_form`."""

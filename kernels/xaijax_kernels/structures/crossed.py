@@ -52,21 +52,6 @@ def kept_part(known: Layer, table: jax.Array, rows: jax.Array, kept: jax.Array) 
     return jax.lax.fori_loop(0, rows.shape[1], add, known.nothing(len(rows), table.dtype))
 
 
-def all_but_one(known: Layer, table: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """([P, n, H] of rows int32 [n, P] without each player, [n, H] of all players).
-
-    Of the players before it and of those after it: three steps a player in place of P.
-    """
-
-    def add(part: jax.Array, term: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return known.both(part, term), part
-
-    terms, start = table[rows.T], known.nothing(len(rows), table.dtype)
-    everything, before = jax.lax.scan(add, start, terms)
-    _, after = jax.lax.scan(add, start, terms, reverse=True)
-    return known.both(before, after), everything
-
-
 def whole_answers(
     structure: Callable[[Any], Layer],
     head: Callable[[Any, jax.Array], jax.Array],
@@ -92,7 +77,6 @@ def crossed_means(
     score: Callable[[jax.Array, jax.Array], jax.Array],
     kept_scores: Callable[[jax.Array], jax.Array],
     outputs: int,
-    singles: bool,
     params: Any,
     table: jax.Array,  # [V, H]
     x: jax.Array,  # int32 [N, P], rows of the table; N whole blocks
@@ -105,7 +89,7 @@ def crossed_means(
     """Weighted means over donors of the scores [N, C, K], and whether one is bad, int32 [].
 
     head(params, hidden [n D, H]) -> [n D, A], own_head the same of n rows; score(answers, own
-    answers) -> [.., K]. singles: each coalition keeps all players but one.
+    answers) -> [.., K].
 
     A donor that agrees with x in all that is replaced leaves x's own answer, to the bit; and the
     score of a coalition's first donor is taken away before the weighting, so that equal scores have
@@ -115,13 +99,8 @@ def crossed_means(
     N, P = x.shape
 
     def of_block(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-        if singles:
-            parts, everything = all_but_one(known, table, rows)
-            place = jnp.argmin(kept, axis=1)  # the player replaced
-        else:
-            parts = jax.lax.map(lambda one: kept_part(known, table, rows, one), kept)
-            everything = kept_part(known, table, rows, jnp.ones(P, bool))
-            place = jnp.arange(len(kept))
+        parts = jax.lax.map(lambda one: kept_part(known, table, rows, one), kept)
+        everything = kept_part(known, table, rows, jnp.ones(P, bool))
         nothing = known.nothing(1, table.dtype)
         own = own_head(params, known.joined(everything, nothing)[:, 0])[:, None]  # [n, 1, A]
 
@@ -129,7 +108,7 @@ def crossed_means(
             (start, total, bad), (c, first, some, weight) = carry, block
             same = ((rows[:, None] == some) | kept[c]).all(axis=2)  # [n, D]
             theirs = kept_part(known, table, some, ~kept[c])
-            hidden = known.joined(parts[place[c]], theirs)  # [n, D, H]
+            hidden = known.joined(parts[c], theirs)  # [n, D, H]
             answers = head(params, hidden.reshape(-1, hidden.shape[-1])).reshape(*same.shape, -1)
             answers = jnp.where(same[:, :, None], own, answers)
             flat, beside = (-1, answers.shape[2]), jnp.broadcast_to(own, answers.shape)

@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from xaijax_kernels.structures.base import Layer
-from xaijax_kernels.structures.product import Boxes, Gaussians, Product
+from xaijax_kernels.structures.factors import Boxes, Gaussians
+from xaijax_kernels.structures.product import Product
 
 BLOCK = 256  # rows: what is as wide as there are terms stays in the cache
 

@@ -1,11 +1,7 @@
 """Sums of products over columns at the corners of a pair: sum_l a_l prod_j k_l(z_j).
 
 An RBF machine is one, and so is a tree: a leaf is reached where every column is within its bounds.
-For a slot the low bits and the high bits of a corner index give a half table each, and all values
-are one product of matrices, [2^h, L] x [L, 2^(s-h)].
-
-Factors are kept as exponents that add up over columns, so that those of a player of many columns
-are one product of matrices too; `unit` turns sums of exponents into products of factors.
+The corners of a slot are one product of two half tables (`factors.sums_at_corners`).
 
 Letters: S slots of 2^s corners, F columns, L terms (support vectors, leaves), A sums, R rows.
 """
@@ -14,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -22,74 +18,12 @@ import numpy as np
 
 from xaijax_kernels.structures.base import Affine, Background, Head, Layer
 from xaijax_kernels.structures.closed_forms import Trees
+from xaijax_kernels.structures.factors import Boxes, Factors, sums_at_corners
 from xaijax_kernels.structures.leaves import leaves_by_players
 
 HIGHEST = jax.lax.Precision.HIGHEST
-LARGEST = 1e30  # an exponent: its factor is 0, and 0 times it is 0, as it is not of infinity
-
-
-class Factors(Protocol):
-    """The factors k_l(z_j) of a sum of products."""
-
-    def exponents(self, rows: jax.Array) -> jax.Array:
-        """Of rows [R, F]; [R, F, L]."""
-        ...
-
-    def of_column(self, rows: jax.Array, column: jax.Array) -> jax.Array:
-        """The exponents of one column of rows [R, F]; [R, L]."""
-        ...
-
-    def unit(self, exponents: jax.Array) -> jax.Array:
-        """The factors; unit(d + e) = unit(d) unit(e)."""
-        ...
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Gaussians:
-    """k_l(z_j) = exp(-gamma (z_j - c_lj)^2)."""
-
-    centres: jax.Array  # [L, F]
-    gamma: jax.Array  # [] or [F]
-
-    def exponents(self, rows: jax.Array) -> jax.Array:
-        """See `Factors`."""
-        far = jnp.square(rows[:, :, None] - self.centres.T) * jnp.reshape(self.gamma, (-1, 1))
-        return jnp.minimum(far, LARGEST)
-
-    def of_column(self, rows: jax.Array, column: jax.Array) -> jax.Array:
-        """See `Factors`."""
-        gamma = jnp.broadcast_to(self.gamma, rows.shape[1:])[column]
-        far = jnp.square(rows[:, column, None] - self.centres[:, column]) * gamma
-        return jnp.minimum(far, LARGEST)
-
-    def unit(self, exponents: jax.Array) -> jax.Array:
-        """See `Factors`."""
-        return jnp.exp(-exponents)
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Boxes:
-    """k_l(z_j) = 1 where low < z_j <= high: the leaves of trees."""
-
-    low: jax.Array  # [L, F]
-    high: jax.Array  # [L, F]
-
-    def exponents(self, rows: jax.Array) -> jax.Array:
-        """See `Factors`: 1 where a bound is broken."""
-        z = rows[:, :, None]
-        return (~((z > self.low.T) & (z <= self.high.T))).astype(rows.dtype)
-
-    def of_column(self, rows: jax.Array, column: jax.Array) -> jax.Array:
-        """See `Factors`."""
-        z = rows[:, column, None]
-        inside = (z > self.low[:, column]) & (z <= self.high[:, column])
-        return (~inside).astype(rows.dtype)
-
-    def unit(self, exponents: jax.Array) -> jax.Array:
-        """See `Factors`."""
-        return (exponents == 0).astype(exponents.dtype)
+TOGETHER = 2  # pairs whose products are one call: two cores of a CPU share them
+FEW, CACHED = 16, 1 << 20  # rows at a time; numbers of a part
 
 
 @final
@@ -136,15 +70,21 @@ class Product(Layer):
         return math.inf
 
     def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
-        """See `Layer.part`."""
+        """See `Layer.part`. A few rows at a time, where all of them would leave a core's cache."""
+        R, L = len(columns), self.parts
+        if R * L > CACHED and R % FEW == 0:
+            blocks = (a.reshape(-1, FEW, a.shape[1]) for a in (columns, own))
+            return jax.lax.map(lambda few: self._part(*few), tuple(blocks)).reshape(R, L)
+        return self._part(columns, own)
 
-        def one(total: jax.Array, column: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-            number, is_own = column[0], column[1][:, None]
-            exponents = self.factors.of_column(columns, number)
-            return total + jnp.where(is_own, exponents, 0), None
+    def _part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
+        def one(total: jax.Array, column: Any) -> tuple[jax.Array, None]:
+            values, is_own, of_column = column
+            exponents = self.factors.of_column(of_column, values)
+            return total + jnp.where(is_own[:, None], exponents, 0), None
 
         zero = jnp.zeros((len(columns), self.coefficients.shape[0]), columns.dtype)
-        each = (jnp.arange(columns.shape[1]), own.T)
+        each = (columns.T, own.T, self.factors.by_column())
         return self.factors.unit(jax.lax.scan(one, zero, each)[0])
 
     def nothing(self, rows: int, dtype: Any) -> jax.Array:
@@ -160,6 +100,13 @@ class Product(Layer):
         weighted = (self.coefficients.T[:, None] * donors).reshape(-1, donors.shape[1])  # [A V, L]
         sums = jax.lax.dot_general(x, weighted, (((1,), (1,)), ((), ())), precision=HIGHEST)
         return sums.reshape(len(x), -1, len(donors)).swapaxes(1, 2) + self.intercept
+
+    def some(self, first: jax.Array, count: int) -> Layer:
+        """See `Layer.some`; the intercept goes with the first."""
+        start = jnp.minimum(first, self.parts - count)
+        own = jax.lax.dynamic_slice_in_dim(self.coefficients, start, count)
+        own = jnp.where((start + jnp.arange(count, dtype=start.dtype) >= first)[:, None], own, 0)
+        return Product(self.factors, own, jnp.where(first == 0, self.intercept, 0))
 
     def block(self, rows: int) -> int:
         """See `Layer.block`: all rows of a tile."""
@@ -181,6 +128,29 @@ class Product(Layer):
             return None
         return Trees(groups, background, (head[0], head[1] + intercept @ head[0]))
 
+    @property
+    def prepares(self) -> bool:
+        """See `Layer.prepares`: the factors of a pair take as long as its product."""
+        return True
+
+    def prepared(self, columns: jax.Array, own: jax.Array) -> jax.Array:
+        """See `Layer.prepared`."""
+
+        def one(row: jax.Array) -> jax.Array:
+            return self.factors.kept(self.part(jnp.broadcast_to(row, own.shape), own))
+
+        return jax.lax.map(one, columns)
+
+    def prepared_corners(
+        self, head: Head, players: int, x: jax.Array, donors: jax.Array, known: bool
+    ) -> jax.Array:
+        """See `Layer.prepared_corners`."""
+        few = donors.reshape(-1, TOGETHER if len(donors) % TOGETHER == 0 else 1, *donors.shape[1:])
+        sums = jax.lax.map(
+            lambda some: self.factors.pairs(self.coefficients, players, x, some, known), few
+        )
+        return head(sums.reshape(-1, sums.shape[-1]) + self.intercept)
+
     def _slot(self, slot: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         """The values of one slot; [2^s, A]."""
         x, donor, kept = slot  # [F], [F], bool [s + 1, F]
@@ -193,25 +163,5 @@ class Product(Layer):
         with_x = jnp.dot(of_x, of_both[0], precision=HIGHEST)  # [s + 1, L]
         with_donor = jnp.dot(of_donor, of_both[1], precision=HIGHEST)
         common = self.factors.unit(with_x[s] + with_donor[s])
-        kept_x, kept_donor = self.factors.unit(with_x[:s]), self.factors.unit(with_donor[:s])
-
-        def quarter(start: jax.Array, first: int, last: int) -> jax.Array:
-            out = start[None]  # [1, L]
-            for t in range(first, last):
-                out = jnp.concatenate([out * kept_donor[t], out * kept_x[t]])
-            return out
-
-        def table(start: jax.Array, first: int, last: int) -> jax.Array:
-            # Twice as fast as doubling all the way: one pass over the whole table.
-            middle = (first + last) // 2
-            low, high = quarter(start, first, middle), quarter(jnp.ones_like(start), middle, last)
-            return (high[:, None] * low).reshape(-1, start.shape[0])
-
-        half = s // 2
-        low = table(common, 0, half)  # [2^h, L]
-        high = table(jnp.ones_like(common), half, s)  # [2^(s - h), L]
-        # [A 2^h, L], rows on both sides: L last is the layout that the product reads fastest.
-        weighted = (self.coefficients.T[:, None] * low).reshape(-1, low.shape[1])
-        sums = jax.lax.dot_general(high, weighted, (((1,), (1,)), ((), ())), precision=HIGHEST)
-        sums = sums.reshape(len(high), -1, len(low)).swapaxes(1, 2)  # [2^(s - h), 2^h, A]
-        return sums.reshape(-1, sums.shape[2]) + self.intercept
+        of_x, of_donor = self.factors.unit(with_x[:s]), self.factors.unit(with_donor[:s])
+        return sums_at_corners(self.coefficients, common, of_x, of_donor) + self.intercept

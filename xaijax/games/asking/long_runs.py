@@ -43,12 +43,17 @@ def minute(devices: Sequence[Any]) -> float:
 def operations_of_a_row(ask: Questions) -> float:
     """Of a probed JAX model, with the making of the hybrid; less where a structure answers."""
     probed, setting = ask.probed, ask.setting
-    probe = probed.findings
     hybrid = OF_A_COLUMN * setting.replacement.codes.shape[1]
-    whole = hybrid + operations(probe.jaxpr, probe.rows)
+    whole = hybrid + _operations_of_model(probed)
     if not ask.structured:
         return whole
     return min(whole, _operations_of(ask.probed))
+
+
+@once
+def _operations_of_model(probed: Probed) -> float:
+    """Of a row that the model answers."""
+    return operations(probed.findings.jaxpr, probed.findings.rows)
 
 
 @once
@@ -77,9 +82,9 @@ def why_long(ask: Questions, rows: int, beside: float = 0.0, drawn: float = 0.0)
         said = f"{count}, of a model that is called on the host"
     else:
         # Most runs are short whatever their model is; only for others a structure is looked at.
-        probe, limit = probed.findings, minute(setting.devices)
+        limit = minute(setting.devices)
         hybrid = drawn + OF_A_COLUMN * setting.replacement.codes.shape[1]
-        long = rows * (hybrid + operations(probe.jaxpr, probe.rows)) > limit
+        long = rows * (hybrid + _operations_of_model(probed)) > limit
         if long:
             each = drawn + operations_of_a_row(ask)
             long = rows * each > limit

@@ -102,8 +102,22 @@ def _made(probed: Probed, codes: np.ndarray) -> Values | None:
         what=f"a table of the {V:,} values of players",
     )
     table = probed.compiled.run(recipe)
+    if not probed.known.adds:
+        number = _alike(np.asarray(table)[:V], player)[number]
     of_donors = number[: len(donors)]
     return Values(of_donors if same else number[len(donors) :], of_donors, table)
+
+
+def _alike(table: np.ndarray, player: np.ndarray) -> np.ndarray:
+    """One number for a player's values that multiply alike, int32 [V]: those between the same
+    thresholds of trees, and all of a player without influence. table [V, L], player int [V].
+    """
+    number = np.arange(len(table), dtype=np.int32)
+    for p in np.unique(player):
+        own = np.flatnonzero(player == p)
+        first, place = distinct(table[own])
+        number[own] = own[first[place]]
+    return number
 
 
 def whole(probed: Probed, values: Values, numbers: np.ndarray) -> np.ndarray:

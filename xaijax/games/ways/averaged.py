@@ -9,7 +9,8 @@ Letters: n instances, B donors, P players, K scores, S donors of a block, T tile
 
 from __future__ import annotations
 
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -26,10 +27,12 @@ from xaijax.games.engine.loop import Done
 from xaijax.games.engine.plan import bucket
 from xaijax.games.engine.programs import Programs
 from xaijax.games.engine.setting import Setting
+from xaijax.games.engine.threads import THREADS
 from xaijax.games.ways.coming import Coming
 from xaijax.games.ways.totals import Stretch, Totals, Weights
 from xaijax_kernels.engine.tiles import SMALLEST_TILE
-from xaijax_kernels.structures.averaged import MeansShape
+from xaijax_kernels.engine.turns import counted_on
+from xaijax_kernels.structures.averaged import MeansShape, prepared_rows
 
 FEWEST_DONORS = 4  # of fewer there is little to average
 MOST_DONORS = 16  # of a block: its sum is not compensated
@@ -75,7 +78,7 @@ class ByAveragedTables:
         program = self._averaged(stretch.backend)
         assert program is not None
         rows = np.full(len(places), program.asked)
-        return Coming(rows, program.calls(len(places)), [program.recipe()])
+        return Coming(rows, program.calls(len(places)), program.recipes())
 
     def _averaged(self, backend: Any) -> Averaged | None:
         """The donors and the program; None where donors are not averaged."""
@@ -111,7 +114,7 @@ class Averaged:
     """The donors of one explainer in segments of blocks, and the program of its instances."""
 
     def __init__(self, setting: Setting, programs: Programs, shape: MeansShape) -> None:
-        self.shape, self._programs = shape, programs
+        self._programs, self._P = programs, shape.P
         given = setting.replacement.weights
         self._B = B = len(given)
         per_segment = shape.donors * shape.blocks
@@ -123,9 +126,9 @@ class Averaged:
         self._scale = given.max()
         own = np.pad(given / self._scale, (0, missing)).reshape(split)
         self._totals = own.sum(axis=(1, 2))
-        same = programs.same
-        self._donors = jax.device_put(donors.reshape(*split, -1), same)
-        self._weights = jax.device_put(own.astype(donors.dtype), same)
+        self._split, self._rows = split, jax.device_put(donors, programs.same)
+        self.shape = replace(shape, prepared=self._prepares(setting))
+        self._weights = jax.device_put(own.astype(donors.dtype), programs.same)
         self._blocks = [  # of each segment, that are asked
             min(shape.blocks, -(-(B - first) // shape.donors)) for first in range(0, B, per_segment)
         ]
@@ -143,11 +146,43 @@ class Averaged:
         """Whether the memory holds the table of one instance."""
         return self._most > 0
 
+    def _prepares(self, setting: Setting) -> bool:
+        """Whether donors are held as what their players contribute, which must fit the memory."""
+        programs = self._programs
+        if not jax.eval_shape(programs.structure.of, programs.params).prepares:
+            return False
+        held = self._prepared
+        return held.size * held.dtype.itemsize <= setting.max_memory // SHARE
+
+    @cached_property
+    def _prepared(self) -> jax.ShapeDtypeStruct:
+        """What players of all donors contribute, as a shape."""
+        recipe = self._preparing()
+        return jax.eval_shape(recipe.function, *recipe.arguments)
+
+    def _preparing(self) -> Recipe:
+        """Of the program that makes it."""
+        p, P = self._programs, self._P
+        run = partial(prepared_rows, p.structure.of, P)
+        arguments = (p.params, self._rows, p.players)
+        key, what = ("prepared rows", p.structure, P), "donors, prepared"
+        return Recipe(key, run, arguments, what=what, results=p.same)
+
+    @cached_property
+    def _donors(self) -> jax.Array:
+        """As the program takes them; [segments, D, S, ..]."""
+        if not self.shape.prepared:
+            return self._rows.reshape(*self._split, -1)
+        found = self._programs.compiled.run(self._preparing())
+        return found.reshape(*self._split, *found.shape[1:])
+
     @cached_property
     def fits(self) -> bool:
-        """Whether a dispatch fits the memory; compiles it."""
+        """Whether a dispatch fits the memory, and what is made before it; compiles both."""
         try:
-            return self._compiled() is not None
+            for recipe in self.recipes():
+                self._programs.compiled.program(recipe)
+            return True
         except MemoryPlanError:
             return False
 
@@ -185,7 +220,8 @@ class Averaged:
         )
         top, bottom = np.full((n, K), -np.inf), np.full((n, K), np.inf)
         dispatches = Dispatches(programs.mesh, programs.compiled.clock, T)
-        parts = ((some, some) for some in (work[t : t + T] for t in range(0, len(work), T)))
+        step = self._step(len(work))
+        parts = ((some, some) for some in (work[t : t + step] for t in range(0, len(work), step)))
         with np.errstate(invalid="ignore"):  # of scores that are not finite
             for dispatch in dispatches.run(self._compiled(), (*fixed, programs.players), parts):
                 some, (high, low, ends, bad) = dispatch.asked, dispatch.read()
@@ -203,18 +239,34 @@ class Averaged:
             tables *= self._scale
             return tables, full, (top - bottom).max(axis=1), well
 
+    def _step(self, tiles: int) -> int:
+        """Tiles of a dispatch, of so many. Where two dispatches run beside each other they are made
+        alike, or one core waits for the other.
+        """
+        dispatches = -(-tiles // self._tiles)
+        if not counted_on(self._programs.mesh):  # else all tiles that there is room for are made
+            dispatches = min(tiles, -(-dispatches // THREADS) * THREADS)
+        return -(-tiles // max(dispatches, 1)) or 1
+
     def calls(self, n: int) -> int:
         """Dispatches of n instances."""
         step = min(self._most, self._programs.sizes.instances)
         sizes = [step] * (n // step) + [n % step]
-        return sum(-(-size * self._segments // self._tiles) for size in sizes)
+        tiles = [size * self._segments for size in sizes]
+        return sum(-(-some // self._step(some)) for some in tiles)
+
+    def recipes(self) -> list[Recipe]:
+        """Of all programs that instances run."""
+        return [self.recipe(), *([self._preparing()] if self.shape.prepared else [])]
 
     def recipe(self) -> Recipe:
         """What the program of a dispatch is compiled of."""
         p = self._programs
+        held = self._prepared if self.shape.prepared else self._rows
+        donors = shape_of(p.same, *self._split, *held.shape[1:], dtype=held.dtype)
         x = shape_of(p.same, p.sizes.instances, p.sizes.columns, dtype=p.donors.dtype)
         tiles = shape_of(p.split, p.mesh.size), shape_of(p.split, self._tiles, 3)
-        arguments = (p.params, x, self._donors, self._weights, p.players, *tiles)
+        arguments = (p.params, x, donors, self._weights, p.players, *tiles)
         return p.mean_tables(self.shape, arguments)
 
     def _compiled(self) -> Any:

@@ -1,25 +1,33 @@
 """v(S) of a few coalitions by the model's structure: instances crossed with distinct donors.
 
+Where each coalition replaces one player, instances are crossed with the player's values.
+
 Letters: N instances, E entries (coalition, distinct donor), C coalitions, P players, K scores,
-D donors of a block.
+D donors of a block, or values of one; G blocks of a step.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax.core.errors import MemoryPlanError
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.player_values import Values, head_of, values_of, whole
 from xaijax.games.engine.probed import Probed
 from xaijax.games.engine.setting import Setting
+from xaijax.games.engine.threads import THREADS, beside
 from xaijax_kernels.structures.crossed import DONORS, INSTANCES, crossed_means
+from xaijax_kernels.structures.singles import NUMBERS, VALUES, single_means
 
-MOST_INSTANCES = 1 << 13  # in one call
+MOST_INSTANCES = 1 << 11  # in one call; two calls run beside each other
+HYBRIDS = 1 << 14  # that the head takes at a time
 SHARE = 8  # of the memory that the parts of a block of instances may take
 
 
@@ -34,7 +42,7 @@ def crossed(
     values = values_of(ask.probed, ask.codes)
     if values is None:
         return None
-    C = len(masks)
+    C, replaced = len(masks), (~masks).sum(axis=1)
     if masks.all():
         own = whole(ask.probed, values, values.of_rows[here])
         score = ask.setting.score
@@ -43,6 +51,15 @@ def crossed(
         ask.answered(len(here))
         return np.repeat(scores[:, None], C, axis=1).astype(np.float64) if kept.all() else None
     step = _coalitions_at_a_time(ask.setting, values)
+    if replaced.max() == 1 and step >= ask.P:
+        try:
+            found = _one_at_a_time(ask, values, masks, entries, here, K)
+        except MemoryPlanError:  # the list below is cut to fit
+            pass
+        else:
+            if found is not None:
+                ask.answered(len(here))
+            return found
     parts = []
     for c in range(0, C, step):
         found = _of_list(
@@ -87,34 +104,111 @@ def _of_list(
     K: int,
 ) -> np.ndarray | None:
     """The means of some coalitions."""
-    probed, setting = ask.probed, ask.setting
-    singles = bool(((~masks).sum(axis=1) == 1).all())
-    run = _run(probed, values, K, singles)
     out = np.empty((len(here), len(masks), K))
-    for n in range(0, len(here), MOST_INSTANCES):
-        some = values.of_rows[here[n : n + MOST_INSTANCES]]
-        filled = INSTANCES << (-(-len(some) // INSTANCES) - 1).bit_length()
-        rows = np.pad(some, ((0, filled - len(some)), (0, 0)), mode="edge")
-        arguments = (setting.model.params, values.table, rows, masks, *blocks)
-        key = ("crossed", probed.structure, setting.score, K, singles)
-        recipe = Recipe(key, run, arguments, what="instances crossed with donors")
-        means, bad = probed.compiled.run(recipe)
+    run = _run(crossed_means, ask.probed, values, DONORS, K)
+    for place, (means, bad) in _asked(ask, values, here, "crossed", K, run, (masks, *blocks)):
         if bad:
             return None
-        out[n : n + len(some)] = np.asarray(means)[: len(some)]
+        out[place] = np.asarray(means)[: len(out[place])]
     return out
 
 
-def _run(probed: Probed, values: Values, K: int, singles: bool) -> Any:
-    """What a program is compiled of."""
+def _one_at_a_time(
+    ask: Questions, values: Values, masks: np.ndarray, entries: Any, here: np.ndarray, K: int
+) -> np.ndarray | None:
+    """The means of coalitions that replace one player, or none."""
+    replaced = ~masks
+    blocks = _values(entries, values, replaced, ask.probed.known.width)
+    run = _run(single_means, ask.probed, values, VALUES * blocks[0].shape[1], K)
+    out = np.empty((len(here), len(masks), K))
+    for place, (own, means, bad) in _asked(ask, values, here, "singles", K, run, blocks):
+        if bad:
+            return None
+        n = len(out[place])
+        of_players = np.asarray(means)[:n, replaced.argmax(axis=1)]
+        whole = ~replaced.any(axis=1)[:, None]
+        out[place] = np.where(whole, np.asarray(own)[:n, None], of_players)
+    return out
+
+
+def _values(
+    entries: Any, values: Values, replaced: np.ndarray, width: int
+) -> tuple[np.ndarray, ...]:
+    """(player [steps, G], values [steps, G, D], weights [steps, G, D]) of coalitions that replace
+    one player: a player's values of all donors, in blocks.
+    """
+    ends = [*entries.start[1:], len(entries)]
+    player, number, weights, seen = [], [], [], set()
+    for c, p in zip(*np.nonzero(replaced), strict=True):
+        if p in seen:
+            continue
+        seen.add(p)
+        own = slice(entries.start[c], ends[c])
+        # Values that multiply alike have one number, see `player_values`.
+        found, place = np.unique(values.of_donors[entries.donor[own], p], return_inverse=True)
+        filled = 0, -len(found) % VALUES
+        number.append(np.pad(found, filled, mode="edge"))
+        weights.append(np.pad(np.bincount(place, entries.weight[own]), filled))
+        player.append(np.full(len(number[-1]) // VALUES, p, np.int32))
+    blocks = sum(map(len, player))
+    steps = -(-blocks // max(1, min(NUMBERS // width, HYBRIDS) // (INSTANCES * VALUES)))
+    together = -(-blocks // steps)
+    filled = steps * together - blocks
+    place = np.pad(np.concatenate(player), (0, filled), mode="edge").reshape(steps, together)
+    dims = steps, together, VALUES
+    numbers = np.pad(np.concatenate(number), (0, filled * VALUES), mode="edge").reshape(dims)
+    of_values = np.pad(np.concatenate(weights), (0, filled * VALUES)).reshape(dims)
+    return place, numbers, of_values.astype(values.table.dtype)
+
+
+def _asked(
+    ask: Questions,
+    values: Values,
+    here: np.ndarray,
+    key: str,
+    K: int,
+    run: Any,
+    blocks: tuple[Any, ...],
+) -> Iterator[tuple[slice, Any]]:
+    """(places, what a program finds) of the instances `here`, some at a time; two calls beside each
+    other, where the memory holds both.
+    """
+    probed, setting, N = ask.probed, ask.setting, len(here)
+    size = min(MOST_INSTANCES, INSTANCES << (-(-N // (2 * INSTANCES)) - 1).bit_length())
+
+    def recipe(first: int, ahead: int) -> Recipe:
+        some = values.of_rows[here[first : first + size]]
+        rows = np.pad(some, ((0, size - len(some)), (0, 0)), mode="edge")
+        arguments = (setting.model.params, values.table, rows, *blocks)
+        name, what = (key, probed.structure, setting.score, K), "instances crossed with donors"
+        return Recipe(name, run, arguments, what=what, ahead=ahead)
+
+    try:
+        ahead = THREADS
+        probed.compiled.program(recipe(0, ahead))
+    except MemoryPlanError:
+        ahead = 0
+    waiting: deque[tuple[slice, Any]] = deque()
+    for first in range(0, N, size):
+        own = recipe(first, ahead)
+        found = beside(probed.compiled.program(own), own.arguments)
+        waiting.append((slice(first, min(first + size, N)), found))
+        if len(waiting) > ahead:
+            place, found = waiting.popleft()
+            yield place, found.result()
+    for place, found in waiting:
+        yield place, found.result()
+
+
+def _run(kernel: Any, probed: Probed, values: Values, donors: int, K: int) -> Any:
+    """What a program is compiled of; donors: that a call of the head has beside each instance."""
     score, dtype = probed.setting.score, values.table.dtype
     return partial(
-        crossed_means,
+        kernel,
         probed.structure.of,
-        head_of(probed, INSTANCES * DONORS, dtype),
+        head_of(probed, INSTANCES * donors, dtype),
         head_of(probed, INSTANCES, dtype),
         (lambda answers, own: answers) if score is None else score,
         jnp.isfinite if score is None else score.kept,
         K,
-        singles,
     )

@@ -14,15 +14,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xaijax.core.once import once
 from xaijax.games.asking.ends import ROWS_AT_A_TIME
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.player_values import distinct
+from xaijax.games.engine.setting import Setting
 from xaijax.games.measure.replacement import agreement_codes
 from xaijax.games.ways.coming import Means
 from xaijax.games.ways.crossed import crossed
 from xaijax_kernels.engine.lattice import kept_columns
 
 WORTH = 0.75  # of the rows that the list would need
+MOST_KEPT = 1 << 20  # codes of donors whose distinct ones are kept
 
 
 @dataclass(frozen=True)
@@ -39,24 +42,37 @@ class Entries:
         return len(self.coalition)
 
 
-def entries_of(
-    masks: np.ndarray, donors: np.ndarray, weights: np.ndarray, code_players: np.ndarray
-) -> Entries:
-    """masks bool [C, P], True = kept; donors [B, code columns] as whole numbers, weights [B]."""
+def entries_of(setting: Setting, masks: np.ndarray) -> Entries:
+    """Of coalitions bool [C, P], True = kept."""
     coalition, donor, weight, columns = [], [], [], []
     for c, kept in enumerate(masks):
-        replaced = ~kept_columns(kept, code_players)
-        if replaced.any():
-            first, place = distinct(donors[:, replaced])
-        else:
-            first, place = np.zeros(1, np.int64), np.zeros(len(donors), np.int64)
+        # What replaces one player is asked of all data again and again.
+        keeps = (~kept).sum() == 1 and setting.replacement.codes.size <= MOST_KEPT
+        find = _apart_by_player if keeps else _apart
+        first, own = find(setting, kept.tobytes())
         coalition.append(np.full(len(first), c, np.int32))
-        donor.append(first.astype(np.int32))
-        weight.append(np.bincount(place.ravel(), weights, len(first)))
-        columns.append(replaced)
+        donor.append(first)
+        weight.append(own)
+        columns.append(~kept_columns(kept, setting.code_players))
     start = np.cumsum([0, *map(len, donor)])[:-1]
     joined = [np.concatenate(parts) for parts in (coalition, donor, weight)]
     return Entries(joined[0], joined[1], joined[2], start, columns)
+
+
+def _apart(setting: Setting, mask: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Donors that differ in what a coalition replaces: (one of those that agree, int32 [E], the
+    weights of all of them [E]).
+    """
+    codes, weights = agreement_codes(setting.replacement.codes), setting.replacement.weights
+    replaced = ~kept_columns(np.frombuffer(mask, bool), setting.code_players)
+    if replaced.any():
+        first, place = distinct(codes[:, replaced])
+    else:
+        first, place = np.zeros(1, np.int64), np.zeros(len(codes), np.int64)
+    return first.astype(np.int32), np.bincount(place.ravel(), weights, len(first))
+
+
+_apart_by_player = once(_apart)
 
 
 def agreeing(entries: Entries, x: np.ndarray, donors: np.ndarray) -> np.ndarray:
@@ -89,24 +105,21 @@ def entries_worth_it(ask: Questions, masks: np.ndarray) -> Entries | None:
     replacement = ask.setting.replacement
     if not ask.setting.model.deterministic or ask.setting.listed < len(masks):
         return None
-    codes = agreement_codes(replacement.codes)
-    players = ask.setting.code_players
     apart = masks[masks.any(axis=1)]
     if not len(apart):
         return None
-    entries = entries_of(apart, codes, replacement.weights, players)
+    entries = entries_of(ask.setting, apart)
     slot = 1 << ask.backend().slot_bits
-    listed = -(-len(apart) // slot) * slot * len(codes)
+    listed = -(-len(apart) // slot) * slot * len(replacement.codes)
     return entries if len(entries) <= WORTH * listed else None
 
 
 def rows_of_list(ask: Questions, masks: np.ndarray) -> int:
     """Model rows that a list asks of one instance at most; asks the model nothing."""
-    replacement = ask.setting.replacement
-    codes, apart = agreement_codes(replacement.codes), masks[masks.any(axis=1)]
+    apart = masks[masks.any(axis=1)]
     if not ask.setting.model.deterministic or not len(apart):
-        return len(masks) * len(codes)
-    return len(entries_of(apart, codes, replacement.weights, ask.setting.code_players))
+        return len(masks) * len(ask.setting.replacement.codes)
+    return len(entries_of(ask.setting, apart))
 
 
 class ByDistinctDonors:

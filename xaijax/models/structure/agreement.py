@@ -182,7 +182,12 @@ def _by_structure(
             known = structure.of(params)
             x, other = known.columns(flat), known.columns(donors)
             own = known.of_columns(jnp.broadcast_to(kept, flat.shape))
-            parts = known.part(x, own), known.part(other, ~own)
+            if known.adds:
+                theirs = known.part(other, ~own)
+            else:  # a part takes most of the time, and of whole rows that of the donors is none
+                nothing = known.nothing(len(flat), x.dtype)
+                theirs = jax.lax.cond(own.all(), lambda: nothing, lambda: known.part(other, ~own))
+            parts = known.part(x, own), theirs
             hidden = jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(*parts)
         # Not by a maximum, which XLA's CPU kernels take of many columns without a NaN among them.
         usable = jnp.isfinite(x).all(axis=1) & jnp.isfinite(other).all(axis=1)
