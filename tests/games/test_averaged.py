@@ -20,6 +20,7 @@ from sklearn.svm import SVC
 
 import xaijax as xj
 from xaijax.games.ways import averaged
+from xaijax_kernels.structures import factors
 
 EPS = 2.0**-24
 
@@ -119,8 +120,12 @@ def test_players_of_several_columns(tables):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("prepared", [True, False])
 @pytest.mark.parametrize("kind", ["machine", "forest"])
-def test_estimators_go_by_tables(kind, tables):
+def test_estimators_go_by_tables(kind, prepared, tables, monkeypatch):
+    monkeypatch.setattr(factors, "LEAVES", 16)  # of a hundred: some turns of the loop
+    if not prepared:  # as where the memory does not hold what donors contribute
+        monkeypatch.setattr(averaged.Averaged, "_prepares", lambda self, setting: False)
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(200, 5)).astype(np.float32)
     score = rows[:, 0] * rows[:, 1] + rows[:, 2] + rng.normal(size=200) / 2
@@ -158,11 +163,15 @@ def test_who_agrees_with_a_donor_goes_by_pairs_and_bits_stay(tables):
 
 ON_DEVICES = """
 import jax.numpy as jnp, xaijax as xj
+from sklearn.svm import SVC
 from test_averaged import drawn, layer
 X, donors = drawn(37, 48, 5)
+machine = SVC().fit(donors, donors[:, 0] * donors[:, 1] > 0)
 for devices in (1, 3, 8):
     explainer = xj.Explainer(xj.as_model(layer(5, 2)[0]), donors, devices=devices)
     out[str(devices)] = explainer(X, progress=False).values
+    explainer = xj.Explainer(xj.as_model(machine, output="decision"), donors, devices=devices)
+    out[f"machine, {devices}"] = explainer(X, progress=False).values
 """
 
 
@@ -173,6 +182,8 @@ def test_eight_devices_give_the_bits_of_one(tmp_path):
     values, _, _ = oracles.explain(layer(5, 2)[1], X, donors, oracles.shapley_weight(5))
     np.testing.assert_allclose(found["1"], values, atol=accepted(5, 5.0))
     assert found["1"].tobytes() == found["3"].tobytes() == found["8"].tobytes()
+    machine = [found[f"machine, {devices}"].tobytes() for devices in (1, 3, 8)]
+    assert machine[0] == machine[1] == machine[2] and found["machine, 1"].any()
 
 
 def holed(X: Any) -> Any:
