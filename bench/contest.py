@@ -122,16 +122,18 @@ class Contest:
             del results
             faster, errors = ratio(timings, self.name, OURS), self.errors()
             worse = errors[OURS] / errors[self.name]
+            ceiling = None if self.alone is None else ratio(timings, self.name, ALONE)
+            label = f"{self.name} / ours"
             found = [
-                Figure(f"{self.name} / ours", faster, *self.goals, better="more", unit="x"),
+                Figure(label, faster, *self.goals, better="more", unit="x", ceiling=ceiling),
                 Figure(f"MSE ours / {self.name}'s", worse, *self.error_goals),
             ]
             if self.structure is not None:
                 label = f"{self.name} / ours, layer not declared"
                 found.insert(1, Figure(label, ratio(timings, self.name, PLAIN), unit="x"))
-            if self.alone is not None:
+            if ceiling is not None:
                 label = f"{self.name} / {ALONE} alone, the ceiling here"
-                found.append(Figure(label, ratio(timings, self.name, ALONE), unit="x"))
+                found.append(Figure(label, ceiling, unit="x"))
             return found
 
         X, B = self.problem.X, len(self.problem.background)

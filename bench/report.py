@@ -109,6 +109,12 @@ def write_json(
     return path
 
 
+def _verdict(figure: Figure) -> str:
+    """As a cell: with the share of the ceiling, where one is known."""
+    share = "" if figure.of_ceiling is None else f"{figure.of_ceiling:.0%} of the ceiling here"
+    return ", ".join(part for part in (figure.verdict, share) if part)
+
+
 def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]:
     """The lines of the table for one case: one a figure, the rest told once."""
     on = "cpu" if where["platform"] == "cpu" else where["device"]
@@ -128,7 +134,7 @@ def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]
     figures = outcome.figures or (Figure(case.measures, float("nan")),)
     lines = []
     for index, figure in enumerate(figures):
-        verdict = figure.verdict if outcome.agrees else "FAILED"
+        verdict = _verdict(figure) if outcome.agrees else "FAILED"
         told = [seconds, agreement, notes] if index == 0 else [""] * 3
         goals = [_goal(figure, figure.target), _goal(figure, figure.stretch)]
         value = _number(figure.value) + figure.unit

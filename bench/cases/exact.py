@@ -172,7 +172,7 @@ def _against_shap(
     def figures(timings: Mapping[str, Timing], results: Mapping[str, Any]) -> list[Figure]:
         speed = ratio(timings, shap_exact.NAME, OURS)
         ceiling = ratio(timings, shap_exact.NAME, FORWARD)
-        found = [Figure("shap Exact / ours", speed, *goals, better="more", unit="x")]
+        found: list[Figure] = []
         if asked:
             stats = results[OURS].stats
             rows = stats["model_rows"] + stats["padded_rows"]
@@ -183,6 +183,8 @@ def _against_shap(
             )
             value = ratio(timings, AS_IT_IS, OURS)
             found.append(Figure("shap Exact, with its compilations / ours", value, unit="x"))
+        label = "shap Exact / ours"
+        found.insert(0, Figure(label, speed, *goals, better="more", unit="x", ceiling=ceiling))
         found.append(Figure("shap Exact / plain forward, the ceiling here", ceiling, unit="x"))
         return found
 
