@@ -110,23 +110,6 @@ def test_verdicts(better: Any, value: float, verdict: str) -> None:
     assert Figure("f", value, 1.25, stretch, better).verdict == verdict
 
 
-@pytest.mark.parametrize(
-    ("better", "value", "ceiling", "verdict", "share"),
-    [
-        ("more", 8.0, 10.0, "beyond the ceiling", 0.8),  # of a target of 20
-        ("more", 8.0, 32.0, "missed", 0.25),
-        ("more", 24.0, 32.0, "met", 0.75),
-        ("less", 40.0, 30.0, "beyond the ceiling", 0.75),
-        ("less", 40.0, 10.0, "missed", 0.25),
-    ],
-)
-def test_a_target_that_no_library_could_reach_is_told(
-    better: Any, value: float, ceiling: float, verdict: str, share: float
-) -> None:
-    figure = Figure("f", value, 20.0, None, better, ceiling=ceiling)
-    assert (figure.verdict, figure.of_ceiling) == (verdict, share)
-
-
 def test_a_difference_that_is_no_number_never_agrees() -> None:
     assert not Agreement("a and b", float("nan"), 1.0, "").holds
     assert not Outcome(agreements=(Agreement("a and b", 2.0, 1.0, ""),)).agrees
