@@ -123,9 +123,8 @@ class Boxes:
 
     def kept(self, factors: jax.Array) -> jax.Array:
         """See `Factors`: a bit for each player, uint32 [L]."""
-        bits = (factors > 0).astype(jnp.uint32) << jnp.arange(len(factors), dtype=jnp.uint32)[
-            :, None
-        ]
+        place = jnp.arange(len(factors), dtype=jnp.uint32)[:, None]
+        bits = (factors > 0).astype(jnp.uint32) << place
         return bits.sum(axis=0, dtype=jnp.uint32)
 
     def pairs(
@@ -159,7 +158,7 @@ class Boxes:
 
         zero = jnp.zeros((len(donors), 1 << players, A), coefficients.dtype)
         turns = -(-upto[:, -1].max() // together)
-        return folded(add, zero, turns, -(-L // together), known)
+        return folded(add, zero, turns, -(-L // together), known=False)
 
 
 def sums_at_corners(
