@@ -350,5 +350,6 @@ CASES = (
         "wider rules at equal promises: network 1.0, forest 0.95",
         "1.1",
         _coverage,
+        long=True,
     ),
 )
