@@ -129,11 +129,13 @@ def test_donors_in_segments_and_instances_in_groups(
     assert alone.values.tobytes() == got.values[7:8].tobytes()
 
 
-def test_the_tile_is_filled() -> None:
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_the_tile_is_filled(platform: str) -> None:
     for P, B, lanes_of in [(784, 10, 4096), (64, 100, 16384), (20, 1, 256), (5, 5000, 1024)]:
-        shape = walk.walk_shape(P, B, 1, lanes_of, "float32")
+        shape = walk.walk_shape(P, B, 1, lanes_of, "float32", platform)
         assert shape.blocks * shape.block >= P > (shape.blocks - 1) * shape.block
         assert shape.used_rows <= max(lanes_of, 2 * shape.block)
+        assert shape.block <= (8 if platform == "cpu" else 64)
         assert shape.rows % 256 == 0 and shape.rows - shape.used_rows < 256
 
 
@@ -294,6 +296,8 @@ def test_padding_is_told() -> None:
     P, B = 10, 3
     layered = both(14, (P, 4, 1))[1]
     got = xj.Explainer(layered, rows(2, B, P), estimator="permutation", budget=90)(rows(1, 2, P))
-    shape = walk.walk_shape(P, B, 1, 1 << 14, "float32")  # narrow layers: a tile of 16,384 rows
+    shape = walk.walk_shape(
+        P, B, 1, 1 << 14, "float32", "cpu"
+    )  # narrow layers: a tile of 16,384 rows
     run = 5 * shape.blocks * shape.rows  # a tile for each pair of orders: both instances fit
     assert got.stats["model_rows"] + got.stats["padded_rows"] == run
