@@ -77,6 +77,7 @@ def test_a_first_explanation_traces_a_network_three_times() -> None:
 
 def test_nor_does_one_donor_more_nor_one_instance_more(compiled: Counter[str]) -> None:
     explained(network(2), BACKGROUND[: B - 1])
+    wanted(network(2), X[0], BACKGROUND[:B])  # what the test itself compiles of as many rows
     compiled.clear()
     explained(network(2), BACKGROUND[:B])
     found = xj.Explainer(xj.as_model(network(2)), BACKGROUND[: B - 1])
