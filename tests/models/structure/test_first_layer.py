@@ -296,8 +296,7 @@ def test_padding_is_told() -> None:
     P, B = 10, 3
     layered = both(14, (P, 4, 1))[1]
     got = xj.Explainer(layered, rows(2, B, P), estimator="permutation", budget=90)(rows(1, 2, P))
-    shape = walk.walk_shape(
-        P, B, 1, 1 << 14, "float32", "cpu"
-    )  # narrow layers: a tile of 16,384 rows
+    plain = 1 << 14  # rows of a plain tile of narrow layers
+    shape = walk.walk_shape(P, B, 1, plain, "float32", "cpu")
     run = 5 * shape.blocks * shape.rows  # a tile for each pair of orders: both instances fit
     assert got.stats["model_rows"] + got.stats["padded_rows"] == run
