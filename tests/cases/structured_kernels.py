@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from xaijax_kernels.engine.hybrids import slot_players
 from xaijax_kernels.neighbours import nearest
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables, prepared_rows
+from xaijax_kernels.structures.chances import chances_of
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 from xaijax_kernels.structures.crossed import (
     DONORS,
@@ -65,6 +66,13 @@ def dense_layer(params: Any) -> Dense:
 
 def after_layer(params: Any, hidden: jax.Array) -> jax.Array:
     return jnp.tanh(hidden) @ params[2]
+
+
+def of_two_classes(params: Any, x: jax.Array, donors: jax.Array, *asked: Any) -> Any:
+    """The mean over donors of a softmax, by tables of exponentials."""
+    chances = chances_of(dense_layer(params), jax.nn.softmax, R, jnp.float32, None, P)
+    assert chances is not None
+    return chances.means(chances.terms(x)[0], chances.terms(donors), *asked, False)
 
 
 def cubes(params: Any) -> Summed:
@@ -157,6 +165,8 @@ def structured_kernels() -> Iterator[Case]:
     for power in (2.0, 1.0, 3.0, float("inf")):
         near = partial(nearest, k=5, power=power)
         yield "nearest", near, (f32(2000, P), f32(R, P))
+    classes = (f32(P, 2), f32(2))
+    yield "chances", of_two_classes, (classes, f32(1, P), f32(B, P), f32(B), i32())
     yield "sums_at_corners", sums_at_corners, (f32(L, K), f32(L), f32(P, L), f32(P, L))
     for structure in STRUCTURES:
         yield from of_structure(*structure)

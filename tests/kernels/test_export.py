@@ -138,7 +138,7 @@ CASES = [
 # These take arrays of JAX, but only hand them over: nothing of theirs is compiled.
 HOST_SIDE = {"run_on_host"}
 # These are parts of kernels that are listed.
-INSIDE = {"any_bad", "compensated", "folded", "largest_sum", "placed", "tile_by_tile"}
+INSIDE = {"any_bad", "chances_of", "compensated", "folded", "neumaier", "placed", "tile_by_tile"}
 
 
 def lowered(function: Callable[..., Any], *arguments: Any) -> str:

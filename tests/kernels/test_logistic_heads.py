@@ -1,6 +1,6 @@
-"""Corners of a layer of one unit before a logistic function, against the definition in float64.
+"""Means of logistic functions of a sum at all corners, against the definition in float64.
 
-Letters: S slots of 2^s corners, F columns.
+Letters: B donors, F columns, each a player's, H units, C = 2^F corners.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
+from xaijax_kernels.structures.chances import TOGETHER, chances_of
 from xaijax_kernels.structures.dense import Dense
-from xaijax_kernels.structures.logistic import in_exponentials, largest_sum, logistic
+from xaijax_kernels.structures.logistic import logistic
 
 pytestmark = pytest.mark.usefixtures("strict_numerics")
-S, ROWS = 4, 8
+B, ROWS = 5, 8
 EPS = 2.0**-24
 
 HEADS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -25,6 +26,13 @@ HEADS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "its scores": lambda u: jax.nn.sigmoid(3 - u.ravel() / 2)[:, None],
     "two classes": lambda u: (lambda p: jnp.concatenate([1 - p, p], axis=1))(jax.nn.sigmoid(-u)),
     "one of two": lambda u: (lambda p: jnp.stack([1 - p, p], axis=1))(jax.nn.sigmoid(u))[:, 1],
+}
+SOFTMAXES: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "softmax of two": jax.nn.softmax,
+    "its second": lambda u: jax.nn.softmax(u * 2 - 1, axis=-1)[:, 1:],
+    "written out": lambda u: (lambda e: e / e.sum(axis=1, keepdims=True))(
+        jnp.exp(u - u.max(axis=1, keepdims=True))
+    ),
 }
 OTHERS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "none": lambda u: jnp.tanh(u),
@@ -50,93 +58,84 @@ OTHERS: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
-def in_float64(head: str, u: np.ndarray) -> np.ndarray:
-    """The answers [R, A] of the definition."""
+OTHER_SOFTMAXES: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "of each column": lambda u: jax.nn.softmax(u, axis=0),
+    "its logarithm": jax.nn.log_softmax,
+    "its square": lambda u: jax.nn.softmax(u) ** 2,
+    "of a function": lambda u: jax.nn.softmax(jnp.tanh(u)),
+    "and its own parts": lambda u: (lambda e: e / e.sum(axis=1, keepdims=True) + e)(
+        jnp.exp(u - u.max(axis=1, keepdims=True))
+    ),
+    "of two exponentials": lambda u: (
+        jnp.exp(u - u.max(axis=1, keepdims=True))
+        / jnp.exp(2 * u - 2 * u.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True)
+    ),
+    "less its smallest": lambda u: (lambda e: e / e.sum(axis=1, keepdims=True))(
+        jnp.exp(u - u.min(axis=1, keepdims=True))
+    ),
+    "two chances": jax.nn.sigmoid,
+    "the chance of a difference, and a unit": lambda u: jax.nn.softmax(u) + u,
+}
 
-    def p(z: np.ndarray) -> np.ndarray:
+
+def p(z: np.ndarray) -> np.ndarray:
+    """The logistic function in float64."""
+    with np.errstate(over="ignore"):
         return 1 / (1 + np.exp(-z))
 
-    with np.errstate(over="ignore"):
-        return {
-            "chances": lambda: p(2 * u - 1),
-            "its scores": lambda: p(3 - u / 2),
-            "two classes": lambda: np.concatenate([1 - p(-u), p(-u)], axis=1),
-            "one of two": lambda: p(u),
-        }[head]()
+
+def in_float64(head: str, u: np.ndarray) -> np.ndarray:
+    """The answers [.., A] of the definition to hidden numbers [.., H]."""
+    d = u[..., -1:] - u[..., :1]
+    made = {
+        "chances": lambda: p(2 * u - 1),
+        "its scores": lambda: p(3 - u / 2),
+        "two classes": lambda: np.concatenate([1 - p(-u), p(-u)], axis=-1),
+        "one of two": lambda: p(u),
+        "softmax of two": lambda: np.concatenate([1 - p(d), p(d)], axis=-1),
+        "its second": lambda: p(2 * d),
+        "written out": lambda: np.concatenate([p(-d), 1 - p(-d)], axis=-1),
+    }
+    return made[head]()
 
 
-def slots(F: int, scale: float = 1.0) -> tuple[Dense, np.ndarray, np.ndarray, np.ndarray]:
-    """(layer, x, donors, kept): all columns but the last are players; that is always x's."""
+def problem(F: int, H: int, n: int = B) -> tuple[Dense, np.ndarray, np.ndarray]:
+    """(layer, x [F], donors [n, F])."""
     rng = np.random.default_rng(F)
-    weights = rng.normal(size=(F, 1)) * scale
-    x, donors = rng.normal(size=(2, S, F))
-    kept = np.broadcast_to(np.eye(F, dtype=bool), (S, F, F))
-    layer = Dense(jnp.asarray(weights, jnp.float32), jnp.full(1, 0.25, jnp.float32))
-    return layer, np.float32(x), np.float32(donors), kept
+    layer = Dense(
+        jnp.asarray(rng.normal(size=(F, H)), jnp.float32),
+        jnp.asarray(rng.normal(size=H), jnp.float32),
+    )
+    return layer, np.float32(rng.normal(size=F)), np.float32(rng.normal(size=(n, F)))
 
 
-def corners(
-    layer: Dense, head: Callable, x: np.ndarray, donors: np.ndarray, kept: np.ndarray
-) -> np.ndarray:
-    """By the kernel, with exponentials of tables where the head allows it; [S 2^s, A]."""
-    quick = in_exponentials(layer, head, len(x) << (kept.shape[1] - 1), jnp.float32)
-    return np.asarray(jax.jit(lambda *a: layer.corners(quick or head, *a))(x, donors, kept))
-
-
-def sums_in_float64(layer: Dense, x: np.ndarray, donors: np.ndarray) -> np.ndarray:
-    """The layer at all corners of all slots, [S 2^s, 1], and the sizes of its terms."""
-    weights, F = np.asarray(layer.dense[0], np.float64)[:, 0], x.shape[1]
-    own = (np.arange(2 ** (F - 1))[:, None] >> np.arange(F)) & 1 == 1
-    own[:, -1] = True
-    rows = np.where(own, x[:, None].astype(np.float64), donors[:, None])  # [S, 2^s, F]
-    return (rows @ weights + 0.25).reshape(-1, 1), (abs(rows) @ abs(weights) + 0.25).reshape(-1, 1)
-
-
-@pytest.mark.parametrize("F", [2, 7, 16])  # 16: more corners than a block holds
-@pytest.mark.parametrize("head", HEADS)
-def test_corners_are_those_of_the_definition(head: str, F: int) -> None:
-    layer, x, donors, kept = slots(F)
-    assert logistic(HEADS[head], ROWS, jnp.float32) is not None
-    found = corners(layer, HEADS[head], x, donors, kept)
-    u, size = sums_in_float64(layer, x, donors)
-    wanted = in_float64(head, u)
-    # The sum is off by one rounding a term at the size of the terms, twice that where the head
-    # doubles it; the chance by a quarter of it, and by some units of its exponentials.
-    off = (2 * F * size + 16) * EPS
-    assert (abs(found - wanted) <= off).all()
-
-
-@pytest.mark.parametrize("head", HEADS)
-def test_it_is_the_head_that_it_was_made_of(head: str) -> None:
-    hidden = jnp.linspace(-3, 3, ROWS)[:, None]
-    found = logistic(HEADS[head], ROWS, jnp.float32)
-    np.testing.assert_allclose(found(hidden), HEADS[head](hidden), rtol=8 * EPS, atol=64 * EPS)
-
-
-@pytest.mark.parametrize("head", OTHERS)
-def test_another_head_is_not_taken_for_one(head: str) -> None:
-    assert logistic(OTHERS[head], ROWS, jnp.float32) is None
-
-
-@pytest.mark.parametrize("head", OTHERS)
-def test_another_head_answers_as_it_did(head: str) -> None:
-    layer, x, donors, kept = slots(5)
-    found = corners(layer, OTHERS[head], x, donors, kept)
-    u = sums_in_float64(layer, x, donors)[0]
-    with jax.numpy_dtype_promotion("standard"):
-        wanted = np.asarray(OTHERS[head](jnp.asarray(u, jnp.float32)))
-    # The coarsest rounds to bfloat16; another function is off by a tenth in most corners.
-    np.testing.assert_allclose(found, wanted, rtol=2.0**-7, atol=1e-4)
+def hidden_in_float64(
+    layer: Dense, x: np.ndarray, donors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The layer of all hybrids [C, B, H], and the sizes of its terms added up."""
+    assert layer.dense is not None
+    weights, bias = (np.asarray(one, np.float64) for one in layer.dense)
+    own = (np.arange(2 ** len(x))[:, None] >> np.arange(len(x))) & 1 == 1
+    rows = np.where(own[:, None], x.astype(np.float64), donors.astype(np.float64))
+    return rows @ weights + bias, abs(rows) @ abs(weights) + abs(bias)
 
 
 def table(
-    layer: Dense, x: np.ndarray, donors: np.ndarray, head: Callable[[jax.Array], jax.Array]
+    layer: Dense,
+    x: np.ndarray,
+    donors: np.ndarray,
+    head: Callable[[jax.Array], jax.Array],
+    players: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Means over donors [S, F] of the answers to all corners of x [F], as the engine takes them."""
-    F = len(x)
-    shape = MeansShape(F, len(donors), 1, 1, "float32")
+    """Means over donors of the answers to all corners of x, as the engine takes them; [C, K]."""
+    P = len(x) if players is None else int(players.max()) + 1
+    K = jax.eval_shape(head, jax.ShapeDtypeStruct((1, layer.width), jnp.float32)).shape[1]
+    n = len(donors)
+    filled = (1 << (n - 1).bit_length()) - n  # a block has a power of two of them
+    donors = np.pad(donors, ((0, filled), (0, 0)), mode="edge")
+    shape = MeansShape(P, len(donors), 1, K, "float32")
     mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:1]), ("tiles",))
-    weights = np.full((1, 1, len(donors)), 1 / len(donors), np.float32)
+    weights = np.pad(np.full(n, 1 / n, np.float32), (0, filled))[None, None]
     work = np.array([[0, 0, 1]], np.int32)
 
     def run(params, *given):
@@ -144,26 +143,82 @@ def table(
             lambda own: own, lambda own, u: head(u), None, jnp.isfinite, shape, mesh, params, *given
         )
 
-    given = layer, x[None], donors[None, None], weights, None, np.ones(1, np.int32), work
+    given = layer, x[None], donors[None, None], weights, players, np.ones(1, np.int32), work
     high, low, ends, bad = (np.asarray(one, np.float64) for one in jax.jit(run)(*given))
     assert bad[0] == 0
-    return (high + low)[0, :, 0] + ends[0, 0, 0]
+    found = (high + low)[0] + ends[0, 0]
+    near = ends[0, 1], ends[0, 3] - 1e-5, ends[0, 2] + 1e-5  # f(x) for one; bounds of all
+    np.testing.assert_allclose(found[-1], near[0], rtol=0, atol=1e-4)
+    assert ((found >= near[1]) & (found <= near[2])).all()
+    return found
 
 
-def mean_in_float64(layer: Dense, x: np.ndarray, donors: np.ndarray) -> np.ndarray:
-    """The definition of `table` for a plain logistic function; [2^F]."""
-    F, weights = len(x), np.asarray(layer.dense[0], np.float64)[:, 0]
-    own = (np.arange(2**F)[:, None] >> np.arange(F)) & 1 == 1
-    rows = np.where(own[:, None], x.astype(np.float64), donors.astype(np.float64))
-    with np.errstate(over="ignore"):
-        return (1 / (1 + np.exp(-(rows @ weights + 0.25)))).mean(axis=1)
+@pytest.mark.parametrize("F", [3, 12])
+@pytest.mark.parametrize("head", [*HEADS, *SOFTMAXES])
+def test_means_are_those_of_the_definition(head: str, F: int) -> None:
+    own, H = (HEADS | SOFTMAXES)[head], 1 if head in HEADS else 2
+    layer, x, donors = problem(F, H)
+    assert chances_of(layer, own, ROWS, jnp.float32, None, F) is not None
+    u, size = hidden_in_float64(layer, x, donors)
+    # A sum is off by one rounding a term at the size of the terms, twice that where the head
+    # doubles it; the chance by a quarter of it, and by some units of its exponentials.
+    off = (2 * F * size.sum(axis=-1) + 16).max() * EPS
+    wanted = in_float64(head, u).mean(axis=1)
+    np.testing.assert_allclose(table(layer, x, donors, own), wanted, rtol=0, atol=off)
+
+
+@pytest.mark.parametrize("n", [1, TOGETHER - 1, TOGETHER, 2 * TOGETHER + 1])
+def test_each_donor_counts_once(n: int) -> None:
+    layer, x, donors = problem(4, 1, n)
+    wanted = p(hidden_in_float64(layer, x, donors)[0]).mean(axis=1)
+    found = table(layer, x, donors, jax.nn.sigmoid)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=256 * EPS)
+
+
+def test_players_of_several_columns() -> None:
+    layer, x, donors = problem(5, 1)
+    players = np.array([1, 0, 1, 2, 0], np.int32)
+    own = ((np.arange(8)[:, None] >> players) & 1 == 1).reshape(8, 5)
+    places = (own << np.arange(5)).sum(axis=1)  # the corner of columns that keeps the same
+    wanted = p(hidden_in_float64(layer, x, donors)[0]).mean(axis=1)[places]
+    found = table(layer, x, donors, jax.nn.sigmoid, players)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=256 * EPS)
+
+
+def test_what_answers_have_in_common_rounds_nothing_off() -> None:
+    layer, x, donors = problem(6, 1)
+    found = table(layer, x, donors, lambda u: 1000 + 0.01 * jax.nn.sigmoid(u))
+    wanted = 0.01 * p(hidden_in_float64(layer, x, donors)[0]).mean(axis=1)
+    # By differences of answers near 1000 the changes would be off by 1000 EPS = 6e-5.
+    np.testing.assert_allclose(found - found[0], wanted - wanted[0], rtol=0, atol=256 * 0.01 * EPS)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_it_is_the_head_that_it_was_made_of(head: str) -> None:
+    hidden = jnp.linspace(-3, 3, ROWS)[:, None]
+    found = logistic(HEADS[head], (ROWS, 1), jnp.float32)
+    np.testing.assert_allclose(found(hidden), HEADS[head](hidden), rtol=8 * EPS, atol=64 * EPS)
+
+
+@pytest.mark.parametrize("head", OTHERS)
+def test_another_head_is_not_taken_for_one(head: str) -> None:
+    assert logistic(OTHERS[head], (ROWS, 1), jnp.float32) is None
+
+
+@pytest.mark.parametrize("head", OTHER_SOFTMAXES)
+def test_another_head_is_not_taken_for_a_softmax(head: str) -> None:
+    assert logistic(OTHER_SOFTMAXES[head], (ROWS, 2), jnp.float32) is None
+
+
+def test_three_classes_are_not_two() -> None:
+    assert logistic(jax.nn.softmax, (ROWS, 3), jnp.float32) is None
 
 
 def far_apart(scale: float) -> tuple[Dense, np.ndarray, np.ndarray]:
     """Terms of one sign in the low bits, of the other in the high ones: sums of both are small."""
     layer = Dense(jnp.ones((6, 1), jnp.float32), jnp.full(1, 0.25, jnp.float32))
     x = np.where(np.arange(6) < 3, scale, -scale).astype(np.float32)
-    return layer, x, np.random.default_rng(0).normal(size=(S, 6)).astype(np.float32)
+    return layer, x, np.random.default_rng(0).normal(size=(B, 6)).astype(np.float32)
 
 
 @pytest.mark.parametrize("scale", [1.0, 20.0, 30.0, 200.0, 1e6])
@@ -172,41 +227,49 @@ def test_sums_beyond_the_exponentials_range_are_right(scale: float) -> None:
     found = table(layer, x, donors, jax.nn.sigmoid)
     # A chance is off by a quarter of its sum, which is off by a rounding a term.
     off = (6 * 6 * scale / 4 + 32) * EPS
-    np.testing.assert_allclose(found, mean_in_float64(layer, x, donors), rtol=0, atol=off)
+    wanted = p(hidden_in_float64(layer, x, donors)[0]).mean(axis=1)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=off)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_no_number_is_beyond_the_range(value: float) -> None:
     layer, x, donors = far_apart(1.0)
-    quick = in_exponentials(layer, jax.nn.sigmoid, S << 6, jnp.float32)
-    each = jnp.eye(7, 6, dtype=bool)
-    assert quick is not None
-    assert quick.reaches(largest_sum(layer, x, donors[None], each))
+    chances = chances_of(layer, jax.nn.sigmoid, ROWS, jnp.float32, None, 6)
+    assert chances is not None
+
+    def reach(x: np.ndarray, donors: np.ndarray) -> bool:
+        return bool(chances.reach(chances.terms(x[None])[0], chances.terms(donors)))
+
+    assert reach(x, donors)
     for spoilt, own in ((x, 2), (donors, (1, 3))):
         beyond = spoilt.copy()
         beyond[own] = value
-        given = (beyond, donors) if spoilt is x else (x, beyond)
-        size = largest_sum(layer, given[0], given[1][None], each)
-        assert not quick.reaches(size)
+        assert not reach(*((beyond, donors) if spoilt is x else (x, beyond)))
 
 
-def test_the_largest_sum_is_no_smaller_than_any_sum() -> None:
-    layer, x, donors, _ = slots(6)
-    each = jnp.concatenate([jnp.eye(6, dtype=bool)[:5], jnp.zeros((1, 6), bool)])
-    # Column 5 is no player's and only the donor's; the bound may count x's number all the same.
-    bound = float(largest_sum(layer, x[0], donors[None], each))
-    weights = np.asarray(layer.dense[0], np.float64)[:, 0]
-    either = np.maximum(abs(x[0] * weights), abs(donors * weights).max(axis=0))
-    np.testing.assert_allclose(bound, either.sum() + 0.25, rtol=8 * EPS)
+def test_the_range_is_that_of_the_terms_and_not_of_their_sum() -> None:
+    layer, x, donors = far_apart(20.0)  # 120 in all, of which float32 has no exponential
+    chances = chances_of(layer, jax.nn.sigmoid, ROWS, jnp.float32, None, 6)
+    assert chances is not None and abs(float(x.sum())) == 0
+    assert not chances.reach(chances.terms(x[None])[0], chances.terms(donors))
 
 
 def test_no_corner_has_an_exponential_of_its_own() -> None:
     """Else nothing is gained: exponentials are of tables."""
-    layer, x, donors, kept = slots(13)
-    quick = in_exponentials(layer, HEADS["chances"], S << 12, jnp.float32)
-    jaxpr = jax.make_jaxpr(lambda *a: layer.corners(quick, *a))(x, donors, kept)
-    sizes = [size for name, size in _steps(jaxpr.jaxpr) if name in ("logistic", "exp")]
-    assert sizes and max(sizes) < S << 8
+    layer, x, donors = problem(12, 1)
+    chances = chances_of(layer, HEADS["chances"], ROWS, jnp.float32, None, 12)
+    assert chances is not None
+
+    def means(x: jax.Array, donors: jax.Array) -> jax.Array:
+        given = chances.terms(x[None])[0], chances.terms(donors), jnp.ones(B)
+        return chances.means(*given, jnp.int32(B), False)[0]
+
+    sizes = [
+        size
+        for name, size in _steps(jax.make_jaxpr(means)(x, donors).jaxpr)
+        if name in ("logistic", "exp")
+    ]
+    assert sizes and max(sizes) <= TOGETHER << 6
 
 
 def _steps(jaxpr):

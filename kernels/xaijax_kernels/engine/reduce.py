@@ -137,6 +137,13 @@ def any_bad(good: jax.Array) -> jax.Array:
     return jnp.where(good, jnp.float32(0), jnp.float32(1)).max().astype(jnp.int32)
 
 
+def neumaier(high: jax.Array, low: jax.Array, term: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """A sum and one more term: (the sum, what rounding took from it so far)."""
+    total = high + term
+    lost = jnp.where(abs(high) >= abs(term), (high - total) + term, (term - total) + high)
+    return total, low + lost
+
+
 def compensated(
     term: Callable[[jax.Array], jax.Array], count: int, shape: tuple[int, ...], dtype: Any
 ) -> tuple[jax.Array, jax.Array]:
@@ -146,12 +153,5 @@ def compensated(
     good as the values are.
     """
 
-    def add(i, carry):
-        high, low = carry
-        here = term(i)
-        total = high + here
-        lost = jnp.where(abs(high) >= abs(here), (high - total) + here, (here - total) + high)
-        return total, low + lost
-
     zeros = jnp.zeros(shape, dtype)
-    return jax.lax.fori_loop(0, count, add, (zeros, zeros))
+    return jax.lax.fori_loop(0, count, lambda i, own: neumaier(*own, term=term(i)), (zeros, zeros))

@@ -3,6 +3,7 @@
 Reading order:
 
     averaged       v(S) of all coalitions, with the mean over donors taken on the device
+    chances        mean answers where a logistic function of one sum follows: exponentials of tables
     singles        each player replaced by itself: all instances beside the values of a player
     crossed        a few coalitions of every instance beside all distinct donors
     listed_means   a list of coalitions by a layer that adds, with the mean over donors
@@ -15,7 +16,7 @@ Reading order:
     summed         a layer that is a sum over players of parts: convolutions, declared splits
     first_layer    a dense first layer along an order of players, as one cumulative sum
     sums           the corners of layers that add, by tables of sums
-    logistic       heads that begin with a logistic function of one sum: exponentials of tables
+    logistic       heads that are affine in such a function, or in a softmax of two sums
     closed_forms   semivalues beside all donors in closed form: sums over columns, boxes
     leaves         what leaves of trees pay each player, by the bounds that are broken
     base           the contract: `Structure`, and `Layer` with all its members

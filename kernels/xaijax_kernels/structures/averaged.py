@@ -19,11 +19,11 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xaijax_kernels.engine.reduce import any_bad
+from xaijax_kernels.engine.reduce import any_bad, neumaier
 from xaijax_kernels.engine.tiles import over_tiles
 from xaijax_kernels.engine.turns import counted_on, folded, tile_by_tile
 from xaijax_kernels.structures.base import Layer
-from xaijax_kernels.structures.logistic import in_exponentials, largest_sum
+from xaijax_kernels.structures.chances import chances_of
 
 
 @dataclass(frozen=True)
@@ -93,56 +93,63 @@ def mean_tables(
         of_model = partial(head, params)
 
         def scores(hidden):
-            answers = of_model(hidden)
+            return scores_of(of_model(hidden))
+
+        def scores_of(answers):
             return answers if score is None else score(answers, None)
 
         # On CUDA the host would be asked which of the two ways a tile takes.
-        quick = None if known_turns else in_exponentials(known, scores, shape.rows, x.dtype)
+        chances = (
+            None
+            if known_turns
+            else chances_of(known, scores, shape.rows, x.dtype, players, shape.P)
+        )
 
         def tile(one):
-            if quick is None:
-                return added(one, of_model)
-            size = largest_sum(known, x[one[0]], donors[one[1]], each)
-            near = quick.reaches(size)
-            return jax.lax.cond(near, lambda: added(one, quick), lambda: added(one, of_model))
+            if chances is None:
+                return by_answers(one)
+            a = chances.terms(x[one[0]][None])[0]
+            b = chances.terms(donors[one[1]].reshape(-1, x.shape[1]))
+            asked = weights[one[1]].ravel(), one[2] * shape.donors, known_turns
+            by_chances = partial(chances.means, a, b, *asked)
+            return jax.lax.cond(chances.reach(a, b), by_chances, lambda: by_answers(one))
 
         def corners_of(row):
-            """(head, donors [S, ..]) -> answers [S 2^P, A] to all corners of a row [F]."""
+            """Donors [S, ..] -> answers [S 2^P, A] to all corners of a row [F]."""
             if shape.prepared:
                 own = prepared_rows(structure, shape.P, params, row[None], players)[0]
-                return lambda head, b: known.prepared_corners(head, shape.P, own, b, known_turns)
+                return lambda b: known.prepared_corners(of_model, shape.P, own, b, known_turns)
             own = jnp.broadcast_to(row, (shape.donors, x.shape[1]))
             kept = jnp.broadcast_to(each, (shape.donors, *each.shape))
-            return lambda head, b: known.corners(head, own, b, kept)
+            return lambda b: known.corners(of_model, own, b, kept)
 
-        def added(one, head):
+        def by_answers(one):
             corners = corners_of(x[one[0]])
 
             def block(d, carry):
                 c, high, low, top, bottom, full = carry
                 b, w = (whole[one[1], d] for whole in (donors, weights))
-                out = corners(head, b)
-                out = out if score is None or head is quick else score(out, None)
+                out = scores_of(corners(b))
                 out = out.astype(shape.dtype).reshape(shape.donors, C, K)
                 c = jnp.where(d == 0, out[0, 0], c)
                 full = jnp.where(d == 0, out[0, -1], full)
                 # Less c: what is summed is as large as the changes, not as the level.
                 part = jnp.einsum("s,sck->ck", w, out - c, precision=jax.lax.Precision.HIGHEST)
-                total = high + part  # Neumaier's sum, as in `reduce.compensated`
-                larger = abs(high) >= abs(part)
-                lost = jnp.where(larger, (high - total) + part, (part - total) + high)
+                high, low = neumaier(high, low, part)
                 top = jnp.maximum(top, out.max(axis=0))
                 bottom = jnp.minimum(bottom, out.min(axis=0))
-                return c, total, low + lost, top, bottom, full
+                return c, high, low, top, bottom, full
 
             zero, far = jnp.zeros((C, K), shape.dtype), jnp.full((C, K), jnp.inf, shape.dtype)
             start = (zero[0], zero, zero, -far, far, zero[0])
             c, high, low, top, bottom, full = folded(
                 block, start, one[2], shape.blocks, known_turns
             )
+            return high, low, jnp.stack([c, full, top.max(axis=0), bottom.min(axis=0)])
+
+        def checked(high, low, ends):
             # Scores between two that are kept are kept; one that is no number is in the sums.
-            good = kept_scores(top) & kept_scores(bottom) & jnp.isfinite(high)
-            ends = jnp.stack([c, full, top.max(axis=0), bottom.min(axis=0)])
+            good = kept_scores(ends[2:]).all() & jnp.isfinite(high)
             return high, low, ends, any_bad(good)
 
         T = work.shape[0]
@@ -150,7 +157,7 @@ def mean_tables(
         ends = jnp.zeros((T, 4, K), shape.dtype)
 
         def of_turn(t):
-            return tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))
+            return checked(*tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False)))
 
         room = (sums, sums, ends, jnp.zeros((T,), jnp.int32))
         return tile_by_tile(of_turn, room, tiles[0], known_turns)

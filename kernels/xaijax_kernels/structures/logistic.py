@@ -1,19 +1,12 @@
-"""Heads that begin with a logistic function of one sum: corners without an exponential of each.
+"""Heads that are affine in a logistic function of one sum, as their traces say.
 
-    1 / (1 + exp(-(a + c))) = exp(a) / (exp(a) + exp(-c)).
-
-The sums of a slot's corners are those of two tables, a of some players and c of the others. So the
-exponentials belong to the tables, and a corner costs an addition and a division. Each exponential
-is off by some units in the last place, and so is the answer, as by the sum's own rounding. Where
-the terms could leave the range of the exponential, the corners are answered by the sum.
-
-Letters: R rows, T slots, m and n entries of their tables.
+A softmax of two numbers is the logistic function of their difference, and one less that.
+`chances.py` takes the mean of such answers over donors. Letters: R rows, H units, A answers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from xaijax_kernels.engine.steps import Number, Step, bound, opened
-from xaijax_kernels.structures.base import Head, Layer
+from xaijax_kernels.structures.base import Head
 
 MOVES = frozenset("reshape squeeze broadcast_in_dim copy".split())
 SUMS = frozenset("add add_any sub".split())
@@ -31,72 +24,38 @@ LATER = MOVES | frozenset("concatenate dynamic_slice gather rev slice stack tran
 
 @dataclass(frozen=True)
 class Logistic:
-    """head(hidden [R, 1]) = rest(the logistic function of slope hidden + start)."""
+    """head(hidden [R, H]) = offset + gain times the logistic function of hidden slope + start."""
 
-    slope: jax.Array
-    start: jax.Array
-    rest: Callable[[jax.Array], jax.Array]  # chances [R] -> answers [R, A]
+    slope: jax.Array  # [H]
+    start: jax.Array  # []
+    offset: jax.Array  # [A]
+    gain: jax.Array  # [A]
 
     def __call__(self, hidden: jax.Array) -> jax.Array:
-        """Its answers by the sums, as any head's."""
-        return self.rest(jax.nn.sigmoid(self.slope * hidden[:, 0] + self.start))
+        """Its answers [R, A]."""
+        return self.answers(jax.nn.sigmoid(self.sums(hidden) + self.start))
 
-    def reaches(self, size: jax.Array) -> jax.Array:
-        """Whether exponentials of sums of terms, and their own sums, keep all their digits; bool.
+    def sums(self, parts: jax.Array) -> jax.Array:
+        """What parts [.., H] of the layer add to the argument of the logistic function; [..]."""
+        return (parts * self.slope).sum(axis=-1)
 
-        size: a bound of |any sum of the terms|, of which a NaN is beyond.
-        """
-        limit = math.log(float(jnp.finfo(size.dtype).max)) - 4
-        return abs(self.slope) * size + abs(self.start) < limit
-
-    def answers(self, first: jax.Array, second: jax.Array) -> jax.Array:
-        """To all sums of an entry of second [T, m, 1] and one of first [T, n, 1]; [T m n, A]."""
-        a = self.slope * first[:, :, 0] + self.start
-        c = self.slope * second[:, :, 0]
-        # Written out, or the compiler makes the exponentials again for each corner.
-        grown, shrunk = jax.lax.optimization_barrier((jnp.exp(a), jnp.exp(-c)))
-        own = grown[:, None]
-        return self.rest((own / (own + shrunk[:, :, None])).ravel())
+    def answers(self, chances: jax.Array) -> jax.Array:
+        """The answers [R, A] to rows of such chances [R]."""
+        return self.offset + chances[:, None] * self.gain
 
 
-def in_exponentials(known: Layer, head: Head, rows: int, dtype: Any) -> Logistic | None:
-    """The head, where its exponentials can be those of tables of the layer's sums; corners are
-    asked in tiles of so many rows.
-    """
-    return logistic(head, known.block(rows), dtype) if known.adds and known.width == 1 else None
-
-
-def largest_sum(
-    known: Layer,  # of one unit, a sum over columns
-    x: jax.Array,  # [F]
-    donors: jax.Array,  # [D, S, F]
-    each: jax.Array,  # bool [P + 1, F], the columns of each player, and those that are x's
-) -> jax.Array:
-    """A bound of |any sum of terms| of hybrids of x and a donor: sizes of terms added up; []."""
-    own = jnp.concatenate([each, ~each.any(axis=0, keepdims=True)])  # the rest is the donor's
-    own = known.of_columns(own)
-
-    def terms(rows: jax.Array) -> jax.Array:
-        columns = known.columns(rows)
-        many = jnp.repeat(columns, len(own), axis=0), jnp.tile(own, (len(rows), 1))
-        return abs(known.part(*many)).reshape(len(rows), len(own)).max(axis=0)
-
-    largest = jnp.maximum(terms(x[None]), jax.lax.map(terms, donors).max(axis=0))
-    nothing = known.nothing(1, donors.dtype)
-    return abs(known.joined(nothing, nothing)).sum() + largest.sum()
-
-
-def logistic(head: Head, rows: int, dtype: Any) -> Logistic | None:
-    """What the head is, where it is that for so many rows; None: it is something else.
+def logistic(head: Head, shape: tuple[int, int], dtype: Any) -> Logistic | None:
+    """What the head is of hidden numbers of such a shape [R, H]; None: it is something else.
 
     A row's answer is taken to depend on that row alone, as the probe made sure.
     """
     if jnp.dtype(dtype) not in (jnp.float32, jnp.float64):
         return None
-    trace = jax.make_jaxpr(head)(jax.ShapeDtypeStruct((rows, 1), dtype))
-    hidden, steps = Number((rows, 1), jnp.dtype(dtype)), []
+    trace = jax.make_jaxpr(head)(jax.ShapeDtypeStruct(shape, dtype))
+    hidden, steps, rows = Number(shape, jnp.dtype(dtype)), [], shape[0]
     outputs = opened(trace.jaxpr, trace.consts, [hidden], steps)
-    found = _divided(steps, hidden, rows)
+    steps = _softmax_as_one(steps, rows)
+    found = _divided(steps, hidden)
     if found is None or len(outputs) != 1:
         return None
     free, before, (middle,), after = found
@@ -104,22 +63,27 @@ def logistic(head: Head, rows: int, dtype: Any) -> Logistic | None:
     if outputs[0] not in made:  # the chance is not what is answered
         return None
 
-    def chances_to_answers(chances: jax.Array) -> jax.Array:
-        known = {middle.outputs[0]: chances.reshape(middle.outputs[0].shape)}
-        return _run([*free, *after], known, outputs[0])
+    two = middle.equation is None
+
+    def rest(chances: jax.Array) -> jax.Array:
+        both = jnp.stack([1 - chances, chances], axis=1) if two else chances
+        known = {middle.outputs[0]: both.reshape(middle.outputs[0].shape)}
+        return _run([*free, *after], known, outputs[0]).reshape(rows, -1)[0]
 
     def argument(numbers: jax.Array) -> jax.Array:
-        return _run([*free, *before], {hidden: numbers}, middle.inputs[0]).ravel()[0]
+        own = _run([*free, *before], {hidden: numbers}, middle.inputs[0])
+        return own[0, 1] - own[0, 0] if two else own.ravel()[0]
 
-    zero = jnp.zeros((rows, 1), dtype)
-    start, slope = jax.jvp(argument, (zero,), (jnp.ones_like(zero),))
-    return Logistic(slope, start, chances_to_answers)
+    # By derivatives: a difference of two answers would round off what they have in common.
+    start, slope = jax.value_and_grad(argument)(jnp.zeros(shape, dtype))
+    zero = jnp.zeros((rows,), dtype)
+    return Logistic(slope[0], start, *jax.jvp(rest, (zero,), (jnp.ones_like(zero),)))
 
 
 Divided = tuple[list[Step], list[Step], list[Step], list[Step]]
 
 
-def _divided(steps: list[Step], hidden: Number, rows: int) -> Divided | None:
+def _divided(steps: list[Step], hidden: Number) -> Divided | None:
     """The steps that do not read the hidden numbers, those before the logistic function, itself,
     and those after; None: another head.
     """
@@ -127,17 +91,18 @@ def _divided(steps: list[Step], hidden: Number, rows: int) -> Divided | None:
     stage = {hidden: 1}  # of a number: what it is made by
     for step in steps:
         stages = {stage.get(number, 0) for number in step.inputs}
-        if step.equation.effects or {1, 3} <= stages:
+        two = step.equation is None
+        if {1, 3} <= stages or not (two or not step.equation.effects):
             return None
         own = max(stages, default=0)
         if own == 1:
-            if step.equation.primitive.name == "logistic":
+            if math.prod(step.outputs[0].shape) != math.prod(hidden.shape):
+                return None
+            if two or (step.equation.primitive.name == "logistic" and hidden.shape[1] == 1):
                 if parts[2]:
                     return None
                 own = 2
             elif not _affine(step, stage, 1, MOVES):
-                return None
-            if math.prod(step.outputs[0].shape) != rows:
                 return None
         elif own > 1 and not _affine(step, stage, 3, LATER):
             # A sum of 0 is a chance of exactly one half, which the exponentials may miss by a last
@@ -146,6 +111,50 @@ def _divided(steps: list[Step], hidden: Number, rows: int) -> Divided | None:
         parts[own].append(step)
         stage.update(dict.fromkeys(step.outputs, 3 if own == 2 else own))
     return parts if parts[2] else None
+
+
+def _softmax_as_one(steps: list[Step], rows: int) -> list[Step]:
+    """The steps, those of a softmax [rows, 2] as one step without an equation."""
+    maker = {number: step for step in steps for number in step.outputs}
+
+    def made(number: Number, name: str, own: list[Step]) -> Number | None:
+        """What the step `name` reads by which a number is made, and moved; these go into own."""
+        while (step := maker.get(number)) is not None:
+            own.append(step)
+            if step.equation.primitive.name == name:
+                return step.inputs[0] if step.equation.params.get("axes", (1,)) == (1,) else None
+            at = 1 if step.equation.primitive.name == "max" else 0  # of -inf, and what is moved
+            if at and (step.inputs[0].whole is None or step.inputs[0].whole != -jnp.inf):
+                return None
+            if not at and step.equation.primitive.name not in {*MOVES, "stop_gradient"}:
+                return None
+            number = step.inputs[at]
+        return None
+
+    def parts_of(last: Step) -> tuple[Number, list[Step]] | None:
+        """(the numbers, all steps) of the softmax of which this is the last step."""
+        own = [last]
+        if last.equation.primitive.name != "div" or last.outputs[0].shape != (rows, 2):
+            return None
+        less = made(last.inputs[0], "exp", own)
+        if less is None or made(last.inputs[1], "reduce_sum", own) is not last.inputs[0]:
+            return None
+        numbers = made(less, "sub", own)
+        if numbers is None or own[-1].outputs[0] is not less:
+            return None
+        largest = made(own[-1].inputs[1], "reduce_max", own)
+        return (numbers, own) if largest is numbers and numbers.shape == (rows, 2) else None
+
+    for last in steps:
+        if found := parts_of(last):
+            numbers, own = found
+            inner = {number for step in own if step is not last for number in step.outputs}
+            rest = [step for step in steps if step not in own]
+            if not any(inner & set(step.inputs) for step in rest):
+                one = Step(None, [numbers], last.outputs)
+                steps = [one if step is last else step for step in steps]
+                return [step for step in steps if step is one or step not in own]
+    return steps
 
 
 def _affine(step: Step, stage: dict[Number, int], of: int, moves: frozenset[str]) -> bool:

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 
 from xaijax_kernels.structures.base import Head, Layer
-from xaijax_kernels.structures.logistic import Logistic
 
 # A product rounds its last few rows in another way, and a pair's bits must not depend on its place.
 WHOLE_ROWS = 256
@@ -63,7 +62,7 @@ def corners_of_sums(
     """Answers to the corners of slots [S 2^s, A]; arguments as of `Layer.corners`.
 
     times(rows [R, F]) -> [R, H]: what columns add, those that are 0 nothing. block: rows that the
-    head takes at a time. A `Logistic` is taken for a head where no sum leaves its range.
+    head takes at a time.
     """
     S, Q, F = kept.shape
     s, H = Q - 1, len(bias)
@@ -89,11 +88,6 @@ def corners_of_sums(
 
     def few(slots: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         first, second, high = slots  # of `together` slots
-        if isinstance(head, Logistic):
-            answers = head.answers
-            if low == s:
-                return answers(first, second)
-            return jax.lax.map(lambda h: answers(first + h, second), high[0])
         sums = (second[:, :, None] + first[:, None]).reshape(together, -1, H)
         if low == s:
             return head(sums.reshape(-1, H))

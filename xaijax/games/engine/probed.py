@@ -128,17 +128,19 @@ class Probed:
         def of(params: Any, rows: Any) -> Any:
             return largest(structure.of(params), rows)
 
-        key = ("largest", structure)
         parts = [np.zeros(0)]
         together = min(ROWS_READ, power_below(NUMBERS_READ // math.prod(codes.shape[1:])))
         few = self.findings.rows  # for which the model is traced already
         if len(codes) <= BLOCKS * few:  # a call of a row is not to wait for thousands
             together = min(together, few)
+        run = None
         for first in range(0, len(codes), together):  # a memory map is read in pieces
             some = np.asarray(codes[first : first + together])
             filled = np.pad(some, ((0, together - len(some)), (0, 0)), mode="edge")
-            recipe = Recipe(key, of, (params, filled), what="the size of columns")
-            parts.append(np.asarray(self.compiled.run(recipe))[: len(some)])
+            if run is None:  # to find it takes as long as it runs
+                recipe = Recipe(("largest", structure), of, (params, filled), "the size of columns")
+                run = self.compiled.program(recipe)
+            parts.append(np.asarray(run(params, filled))[: len(some)])
         return np.concatenate(parts)
 
     @cached_property
