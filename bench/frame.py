@@ -17,6 +17,9 @@ Size = Literal["full", "smoke"]
 
 # A share of a slow baseline's work takes at least this long, or its start-up would be scaled too.
 LEAST_SECONDS = 5.0
+# A call of LEAST_SECONDS is timed twice at most, one as long as this once: what disturbs a machine
+# now and then is small beside it. One of twice as long is its own warm-up.
+LONG_CALL = 20.0
 
 
 class NotRun(Exception):
@@ -104,7 +107,10 @@ class Timing:
         if self.done == self.units:
             return ""
         spent = statistics.median(self.seconds)
-        return f"{self.name} on {self.done:,} of {self.units:,} ({spent:.1f} s), scaled linearly"
+        once = ", once" if spent >= LONG_CALL else ""
+        return (
+            f"{self.name} on {self.done:,} of {self.units:,} ({spent:.1f} s{once}), scaled linearly"
+        )
 
 
 @dataclass(frozen=True)
@@ -213,7 +219,8 @@ class Several:
 def take_turns(
     contenders: Sequence[Contender], *, rounds: int
 ) -> tuple[dict[str, Timing], dict[str, Any]]:
-    """Warm every contender, then run them one after the other, `rounds` times.
+    """Warm every contender, then run them one after the other, `rounds` times; those whose calls
+    are long (`LEAST_SECONDS`, `LONG_CALL`) twice or once.
 
     Turns, since the machine's speed drifts: what slows one side slows the other too.
 
@@ -227,6 +234,9 @@ def take_turns(
     results: dict[str, Any] = {}
     for _ in range(rounds):
         for one in contenders:
+            before = seconds[one.name]
+            if before and before[0] >= (LONG_CALL if len(before) == 1 else LEAST_SECONDS):
+                continue
             spent, results[one.name] = timed(one.run, shares[one.name][0])
             seconds[one.name].append(spent)
     timings = {
@@ -250,7 +260,7 @@ def _warm(one: Contender) -> tuple[int, float]:
     count = 1
     while True:
         first, _ = timed(one.run, count)
-        spent, _ = timed(one.run, count)
+        spent = first if first >= 2 * LONG_CALL else timed(one.run, count)[0]
         if spent >= one.least_seconds or count >= one.units:
             return min(count, one.units), first
         # A tenth more than the estimate, so that the share seldom has to be enlarged twice.

@@ -171,5 +171,6 @@ CASES = (
         "loop / ours >= 80; with the rate >= 400; np.cov and fits >= 1.5 (logistic 8)",
         ">= 500; >= 3,000",
         setup,
+        long=True,
     ),
 )

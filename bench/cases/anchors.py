@@ -336,6 +336,7 @@ CASES = (
         "alibi 15x, anchor-exp 25x; rows of an instance / alibi's <= 3; a round / forward <= 3",
         "60x; 1.5",
         _bandit,
+        long=True,
     ),
     Case(
         "T15",

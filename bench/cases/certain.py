@@ -266,5 +266,6 @@ CASES = (
         "fixed / mean >= 5; false claims <= 5 %",
         ">= 10",
         setup,
+        long=True,
     ),
 )

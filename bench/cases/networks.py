@@ -99,5 +99,6 @@ CASES = (
         "time / best tiled forward <= 1.25; 1,000 outputs / one <= 1.1",
         "<= 1.05",
         setup,
+        long=True,
     ),
 )

@@ -328,10 +328,11 @@ CASES = (
     ),
     Case(
         "T12-svm",
-        "the same of a kernel machine, some minutes",
+        "the same of a kernel machine, a quarter of an hour",
         "all pairs against 37,000 samples 50x",
         "",
         partial(setup_data, machine=True),
+        long=True,
     ),
 )
 MORE = (

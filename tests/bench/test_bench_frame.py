@@ -87,6 +87,24 @@ def test_a_slow_peer_runs_a_share_that_is_scaled_and_said(monkeypatch: pytest.Mo
     assert f"on {timing.done} of 1,000" in timing.note and "scaled linearly" in timing.note
 
 
+@pytest.mark.parametrize(
+    ("seconds", "calls"), [(4.9, 5), (5.0, 4), (19.0, 4), (21.0, 3), (41.0, 2)]
+)
+def test_long_calls_are_timed_twice_or_once(
+    seconds: float, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, done = [0.0], []
+    monkeypatch.setattr(frame.time, "perf_counter", lambda: clock[0])
+
+    def slow(count: int) -> None:
+        done.append(count)
+        clock[0] += seconds * count
+
+    timing = take_turns([Contender("slow", slow, 9, 4.0)], rounds=3)[0]["slow"]
+    assert done == [1] * calls and timing.best == pytest.approx(9 * seconds)
+    assert ("once" in timing.note) == (seconds > 20)
+
+
 def test_a_share_never_passes_the_whole_work() -> None:
     timings, _ = take_turns([Contender("quick", lambda count: count, 3, 9.0)], rounds=1)
     assert timings["quick"].done == 3 and timings["quick"].note == ""
