@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from bench import __main__ as command
-from bench import counts, environments, frame, report
+from bench import counts, environments, report
 from bench.frame import (
     Agreement,
     Case,
@@ -24,9 +24,7 @@ from bench.frame import (
     NotRun,
     Outcome,
     Several,
-    Timing,
     ratio,
-    take_turns,
 )
 from bench.stale import stale
 
@@ -59,55 +57,6 @@ def duel(*, difference: float = 0.0) -> Duel:
 
 def case(name: str, **keywords: float) -> Case:
     return Case(name, "a fake", "any", "", lambda size: duel(**keywords))
-
-
-def test_contenders_take_turns() -> None:
-    order: list[str] = []
-    contenders = [Contender(name, lambda _, n=name: order.append(n), 4) for name in "ab"]
-    timings, _ = take_turns(contenders, rounds=2)
-    assert order == ["a", "b"] + ["a", "b"] * 2  # one warm-up each, then in turn
-    assert all(len(timing.seconds) == 2 for timing in timings.values())
-
-
-def test_a_slow_peer_runs_a_share_that_is_scaled_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[int] = []
-    clock = [0.0]  # in place of the machine's, whose load is no part of the test
-    monkeypatch.setattr(frame.time, "perf_counter", lambda: clock[0])
-
-    def slow(count: int) -> int:
-        done.append(count)
-        clock[0] += 0.011 * count
-        return count
-
-    timings, results = take_turns([Contender("slow", slow, 1_000, 0.05)], rounds=1)
-    timing = timings["slow"]
-    assert 5 <= timing.done < 100 and results["slow"] == timing.done == done[-1]
-    assert min(timing.seconds) >= 0.05
-    assert timing.best == pytest.approx(11)  # 1,000 units of 0.011 s
-    assert f"on {timing.done} of 1,000" in timing.note and "scaled linearly" in timing.note
-
-
-@pytest.mark.parametrize(
-    ("seconds", "calls"), [(4.9, 5), (5.0, 4), (19.0, 4), (21.0, 3), (41.0, 2)]
-)
-def test_long_calls_are_timed_twice_or_once(
-    seconds: float, calls: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock, done = [0.0], []
-    monkeypatch.setattr(frame.time, "perf_counter", lambda: clock[0])
-
-    def slow(count: int) -> None:
-        done.append(count)
-        clock[0] += seconds * count
-
-    timing = take_turns([Contender("slow", slow, 9, 4.0)], rounds=3)[0]["slow"]
-    assert done == [1] * calls and timing.best == pytest.approx(9 * seconds)
-    assert ("once" in timing.note) == (seconds > 20)
-
-
-def test_a_share_never_passes_the_whole_work() -> None:
-    timings, _ = take_turns([Contender("quick", lambda count: count, 3, 9.0)], rounds=1)
-    assert timings["quick"].done == 3 and timings["quick"].note == ""
 
 
 @pytest.mark.parametrize(
@@ -398,8 +347,3 @@ def test_environments_are_made_once_and_a_failure_says_why(tmp_path: Path) -> No
     (tmp_path / "old.txt").write_text("# python: 2.99\n")
     with pytest.raises(NotRun, match=r"no Python 2\.99"):
         environments.environment("old", peers=tmp_path, root=tmp_path / "envs")
-
-
-def test_times_are_scaled_from_the_share() -> None:
-    timing = Timing("t", 10, 2, 9.0, (1.0, 3.0, 2.0))
-    assert timing.best == 5.0 and timing.median == 10.0
