@@ -70,7 +70,9 @@ def after_layer(params: Any, hidden: jax.Array) -> jax.Array:
 
 def of_two_classes(params: Any, x: jax.Array, donors: jax.Array, *asked: Any) -> Any:
     """The mean over donors of a softmax, by tables of exponentials."""
-    chances = chances_of(dense_layer(params), jax.nn.softmax, R, jnp.float32, None, P)
+    chances = chances_of(
+        dense_layer(params), jax.nn.softmax, R, jnp.float32, jnp.eye(P, dtype=bool)
+    )
     assert chances is not None
     return chances.means(chances.terms(x)[0], chances.terms(donors), *asked, False)
 

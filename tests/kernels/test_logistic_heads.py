@@ -158,7 +158,7 @@ def table(
 def test_means_are_those_of_the_definition(head: str, F: int) -> None:
     own, H = (HEADS | SOFTMAXES)[head], 1 if head in HEADS else 2
     layer, x, donors = problem(F, H)
-    assert chances_of(layer, own, ROWS, jnp.float32, None, F) is not None
+    assert chances_of(layer, own, ROWS, jnp.float32, jnp.eye(F, dtype=bool)) is not None
     u, size = hidden_in_float64(layer, x, donors)
     # A sum is off by one rounding a term at the size of the terms, twice that where the head
     # doubles it; the chance by a quarter of it, and by some units of its exponentials.
@@ -197,7 +197,8 @@ def test_what_answers_have_in_common_rounds_nothing_off() -> None:
 def test_it_is_the_head_that_it_was_made_of(head: str) -> None:
     hidden = jnp.linspace(-3, 3, ROWS)[:, None]
     found = logistic(HEADS[head], (ROWS, 1), jnp.float32)
-    np.testing.assert_allclose(found(hidden), HEADS[head](hidden), rtol=8 * EPS, atol=64 * EPS)
+    answers = found.answers(jax.nn.sigmoid(found.sums(hidden) + found.start))
+    np.testing.assert_allclose(answers, HEADS[head](hidden), rtol=8 * EPS, atol=64 * EPS)
 
 
 @pytest.mark.parametrize("head", OTHERS)
@@ -234,7 +235,7 @@ def test_sums_beyond_the_exponentials_range_are_right(scale: float) -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_no_number_is_beyond_the_range(value: float) -> None:
     layer, x, donors = far_apart(1.0)
-    chances = chances_of(layer, jax.nn.sigmoid, ROWS, jnp.float32, None, 6)
+    chances = chances_of(layer, jax.nn.sigmoid, ROWS, jnp.float32, jnp.eye(6, dtype=bool))
     assert chances is not None
 
     def reach(x: np.ndarray, donors: np.ndarray) -> bool:
@@ -249,7 +250,7 @@ def test_what_is_no_number_is_beyond_the_range(value: float) -> None:
 
 def test_the_range_is_that_of_the_terms_and_not_of_their_sum() -> None:
     layer, x, donors = far_apart(20.0)  # 120 in all, of which float32 has no exponential
-    chances = chances_of(layer, jax.nn.sigmoid, ROWS, jnp.float32, None, 6)
+    chances = chances_of(layer, jax.nn.sigmoid, ROWS, jnp.float32, jnp.eye(6, dtype=bool))
     assert chances is not None and abs(float(x.sum())) == 0
     assert not chances.reach(chances.terms(x[None])[0], chances.terms(donors))
 
@@ -257,7 +258,7 @@ def test_the_range_is_that_of_the_terms_and_not_of_their_sum() -> None:
 def test_no_corner_has_an_exponential_of_its_own() -> None:
     """Else nothing is gained: exponentials are of tables."""
     layer, x, donors = problem(12, 1)
-    chances = chances_of(layer, HEADS["chances"], ROWS, jnp.float32, None, 12)
+    chances = chances_of(layer, HEADS["chances"], ROWS, jnp.float32, jnp.eye(12, dtype=bool))
     assert chances is not None
 
     def means(x: jax.Array, donors: jax.Array) -> jax.Array:

@@ -99,11 +99,8 @@ def mean_tables(
             return answers if score is None else score(answers, None)
 
         # On CUDA the host would be asked which of the two ways a tile takes.
-        chances = (
-            None
-            if known_turns
-            else chances_of(known, scores, shape.rows, x.dtype, players, shape.P)
-        )
+        given = known, scores, shape.rows, x.dtype, each[: shape.P]
+        chances = None if known_turns else chances_of(*given)
 
         def tile(one):
             if chances is None:

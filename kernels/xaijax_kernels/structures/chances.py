@@ -107,15 +107,9 @@ class Chances:
         return high.reshape(-1, 1) * gain, low.reshape(-1, 1) * gain, ends
 
 
-def chances_of(
-    known: Layer, head: Head, rows: int, dtype: Any, players: jax.Array | None, P: int
-) -> Chances | None:
-    """Of a layer and what follows it, asked for so many rows at a time; None: they are no such sum
-    and logistic function. players int32 [F]; None: player j is column j.
+def chances_of(known: Layer, head: Head, rows: int, dtype: Any, each: jax.Array) -> Chances | None:
+    """Of a layer and what follows it, asked for so many rows at a time, and the columns of each
+    player, bool [P, F]; None: they are no such sum and logistic function.
     """
     found = logistic(head, (known.block(rows), known.width), dtype) if known.adds else None
-    if found is None:
-        return None
-    each = jnp.eye(P, dtype=bool)
-    each = each if players is None else each[:, players]
-    return Chances(known, found, each)
+    return None if found is None else Chances(known, found, each)

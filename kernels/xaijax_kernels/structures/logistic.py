@@ -31,10 +31,6 @@ class Logistic:
     offset: jax.Array  # [A]
     gain: jax.Array  # [A]
 
-    def __call__(self, hidden: jax.Array) -> jax.Array:
-        """Its answers [R, A]."""
-        return self.answers(jax.nn.sigmoid(self.sums(hidden) + self.start))
-
     def sums(self, parts: jax.Array) -> jax.Array:
         """What parts [.., H] of the layer add to the argument of the logistic function; [..]."""
         return (parts * self.slope).sum(axis=-1)
