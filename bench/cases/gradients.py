@@ -305,5 +305,6 @@ CASES = (
         "time / plain backward <= 1.10; memory flat",
         "<= 1.0",
         setup,
+        long=True,
     ),
 )
