@@ -83,5 +83,6 @@ CASES = (
         "1 ± 0.1 each",
         "",
         setup,
+        long=True,
     ),
 )

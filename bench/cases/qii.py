@@ -318,6 +318,7 @@ CASES = (
         "SVM 1,000x, logistic 60x, forest 25x, tree 8x",
         "20,000x, 500x, 200x, 100x",
         setup_individual,
+        long=True,
     ),
     Case(
         "T12",

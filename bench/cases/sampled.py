@@ -100,6 +100,7 @@ CASES = (
         "shap / ours >= 25 at P = 64, >= 30 at P = 784",
         ">= 100",
         setup_permutation,
+        long=True,
     ),
     Case(
         "T20",

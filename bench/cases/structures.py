@@ -318,6 +318,7 @@ CASES = (
         "naive / ours >= 1,000; forward / ours >= 30",
         "20,000x",
         setup_machine,
+        long=True,
     ),
     Case(
         "T8",
