@@ -30,10 +30,10 @@ demo: $(READY)
 	.venv/bin/xaijax demo
 
 test: $(READY)
-	$(PYTHON) -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not slow" $(ARGS)
+	$(PYTHON) -m pytest -n auto --maxprocesses 4 -m "not slow" $(ARGS)
 
 test-all: $(READY)
-	$(PYTHON) -m pytest -n auto --maxprocesses 4 --dist worksteal $(ARGS)
+	$(PYTHON) -m pytest -n auto --maxprocesses 4 $(ARGS)
 
 test-engines: $(READY)
 	$(PIP) -e ".[dev,scale]" pyspark submitit
