@@ -36,7 +36,7 @@ class Figure:
     stretch: float | None = None
     better: Literal["less", "more", "near"] = "less"  # "near": the goals are distances from 1
     unit: str = ""
-    ceiling: float | None = None  # the value if this library took no time beside the model's own
+    ceiling: float | None = None  # the value if only what stands for the limit took time
 
     @property
     def verdict(self) -> str:
@@ -94,7 +94,11 @@ class Timing:
     @property
     def best(self) -> float:
         """The least of the seconds, scaled linearly from the share to the whole work."""
-        return min(self.seconds) * self.units / self.done
+        return self.best_of(len(self.seconds))
+
+    def best_of(self, turns: int) -> float:
+        """The same of the first turns."""
+        return min(self.seconds[:turns]) * self.units / self.done
 
     @property
     def median(self) -> float:
@@ -269,5 +273,9 @@ def _warm(one: Contender) -> tuple[int, float]:
 
 
 def ratio(timings: Mapping[str, Timing], over: str, under: str) -> float:
-    """The best time of one contender over the best of another, each for the whole work."""
-    return timings[over].best / timings[under].best
+    """The best time of one contender over the best of another, each for the whole work.
+
+    Of as many turns as both had, the first ones: the least of three is less than the least of one.
+    """
+    turns = min(len(timings[name].seconds) for name in (over, under))
+    return timings[over].best_of(turns) / timings[under].best_of(turns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench import frame
-from bench.frame import Contender, Timing, take_turns
+from bench.frame import Contender, Timing, ratio, take_turns
 
 
 def test_contenders_take_turns() -> None:
@@ -60,3 +60,12 @@ def test_a_share_never_passes_the_whole_work() -> None:
 def test_times_are_scaled_from_the_share() -> None:
     timing = Timing("t", 10, 2, 9.0, (1.0, 3.0, 2.0))
     assert timing.best == 5.0 and timing.median == 10.0
+
+
+def test_a_ratio_is_of_as_many_turns_of_either() -> None:
+    timings = {
+        "often": Timing("often", 1, 1, 9.0, (3.0, 2.0, 1.0)),
+        "once": Timing("once", 4, 2, 9.0, (6.0,)),
+    }
+    assert ratio(timings, "once", "often") == 4.0  # 12 of 3, not of 1
+    assert ratio(timings, "often", "once") == 0.25
