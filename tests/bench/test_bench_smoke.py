@@ -23,6 +23,7 @@ NEED_ADULT = {
     "T29",
     "T32",
     "T35",
+    "T39",
     "qii-table",
 }
 OWN_ENVIRONMENT = {
