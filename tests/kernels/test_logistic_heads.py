@@ -175,6 +175,39 @@ def test_each_donor_counts_once(n: int) -> None:
     np.testing.assert_allclose(found, wanted, rtol=0, atol=256 * EPS)
 
 
+def test_a_tile_counts_the_blocks_that_it_asks_of_its_own_segment() -> None:
+    """Each of two segments has three blocks of 32 donors; tiles ask one, two or all three."""
+    P, D, S = 4, 3, 32
+    layer, _, donors = problem(P, 1, 2 * D * S)
+    x = np.float32(np.random.default_rng(1).normal(size=(2, P)))
+    weights = np.random.default_rng(2).uniform(0.5, 1, (2, D, S)).astype(np.float32)
+    work = np.array([[0, 0, 2], [1, 0, 3], [0, 1, 1], [1, 1, 2]], np.int32)
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:1]), ("tiles",))
+
+    def run(params, *given):
+        return mean_tables(
+            lambda own: own,
+            lambda own, u: jax.nn.sigmoid(u),
+            None,
+            jnp.isfinite,
+            MeansShape(P, S, D, 1, "float32"),
+            mesh,
+            params,
+            *given,
+        )
+
+    blocks = donors.reshape(2, D, S, P)
+    given = layer, x, blocks, weights, None, np.full(1, len(work), np.int32), work
+    high, low, ends, bad = (np.asarray(one, np.float64) for one in jax.jit(run)(*given))
+    assert not bad.any()
+    for tile, (n, segment, asked) in enumerate(work):
+        own = weights[segment, :asked].ravel().astype(np.float64)
+        chances = p(hidden_in_float64(layer, x[n], blocks[segment, :asked].reshape(-1, P))[0])
+        found = (high + low)[tile] + ends[tile, 0] * own.sum()
+        # 96 donors, each off by 256 units at most, as above.
+        np.testing.assert_allclose(found, own @ chances, rtol=0, atol=256 * EPS * own.sum())
+
+
 def test_players_of_several_columns() -> None:
     layer, x, donors = problem(5, 1)
     players = np.array([1, 0, 1, 2, 0], np.int32)
