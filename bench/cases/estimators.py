@@ -1,4 +1,4 @@
-"""`estimators`: the sampled choice of "auto" against four peers, and two proxies beside.
+"""`estimators`: the sampled choice of "auto" against four peers; beside, our process and proxies.
 
 Error only, no time: every contender gets the same games, as many distinct coalitions, and is
 measured against the same truth. All instances of one seed share its coalitions, so that many seeds
@@ -19,12 +19,14 @@ from bench import games, subjects
 from bench.frame import Agreement, Case, Figure, NotRun, Outcome, Size
 from bench.peers import shap_sampled, shapiq_sampled
 from bench.truth import SHARE, geometric, squared
-from xaijax.estimators import permutation
+from xaijax.estimators import gaussian_process, permutation
+from xaijax.players.index import named
 
 Peer = Callable[[games.Game, int, int, int], np.ndarray]  # game, P, budget, seed -> [N, P]
 
 AUTO = "auto"
 KERNEL = "kernel"  # ours, where auto chose permutations: whether the rule chose well
+PROCESS = "gaussian-process"  # ours, on a few instances as the proxies: it too fits each game
 PEERS: dict[str, Peer] = {
     shap_sampled.KERNEL: shap_sampled.kernel,
     shap_sampled.PERMUTATION: shap_sampled.permutation,
@@ -37,10 +39,11 @@ PROXIES: dict[str, Peer] = {
     shapiq_sampled.ODD: shapiq_sampled.odd,
     shapiq_sampled.POLY: shapiq_sampled.poly,
 }
+FEW = (PROCESS, *PROXIES)
 GOAL = 1.05
 HEADINGS = (
     *("model", "P", "budget", "auto chose", AUTO, KERNEL),
-    *(*PEERS, "best peer's MSE", *PROXIES),
+    *(*PEERS, "best peer's MSE", *FEW),
 )
 
 
@@ -49,7 +52,7 @@ class Found:
     """What one cell's contenders came to."""
 
     chose: str
-    values: Mapping[str, np.ndarray]  # [S, n, P]; proxies [1, few, P]
+    values: Mapping[str, np.ndarray]  # [S, n, P]; of FEW [1, few, P]
     asked: Mapping[str, int]  # distinct coalitions, the most over the seeds
 
 
@@ -61,7 +64,7 @@ class Grid:
     budgets: Callable[[int], tuple[int, ...]]  # of P
     rounds: Callable[[int], int]  # of the budget: seeds of each instance
     block: int  # instances of a seed
-    few: int  # instances of the proxies, which are slow
+    few: int  # instances of FEW, which are slow
     proofs: tuple[Agreement, ...]  # that the closed form is what it should be
 
     def measure(self) -> Outcome:
@@ -78,7 +81,7 @@ class Grid:
                     float(self._errors(values, truth).mean())
                     for cell in cells.values()
                     for name, values in cell.values.items()
-                    if name not in PROXIES
+                    if name not in FEW
                 )
 
             truth, variance = subject.truth(smallest)
@@ -109,7 +112,7 @@ class Grid:
                 f"{N} instances, each with {min(rounds)} seeds, {max(rounds)} where the budget is "
                 f"small, {self.block} instances a seed; {B} background rows",
                 "after auto: its standard error over the seeds",
-                f"the proxies on the first {self.few} instances and one seed",
+                f"the process and the proxies on the first {self.few} instances and one seed",
                 f"the worst of {len(agreements)} comparisons is shown",
                 *sorted(missing),
             ),
@@ -147,6 +150,15 @@ class Grid:
                 asked[name] = counted.asked
             except NotRun as reason:
                 missing.add(f"{name} not run: {reason}")
+        own = xaijax.Explainer(
+            subject.model, subject.background, budget=budget, estimator=PROCESS, seed=0
+        )
+        if budget >= gaussian_process.smallest_budget(P, named("shapley")):
+            few = own(subject.X[: self.few], progress=False)
+            arrays[PROCESS] = few.values[None]
+            asked[PROCESS] = int(few.stats["coalitions"].max())
+        else:
+            missing.add(f"{PROCESS} asks more than 2 P coalitions")
         return Found(chose, arrays, asked)
 
     def _block(self, seed: int, N: int) -> slice:
@@ -165,8 +177,8 @@ class Grid:
         errors = {name: self._errors(values, truth) for name, values in cell.values.items()}
         means = {name: geometric(one) for name, one in errors.items()}
         best = min(PEERS, key=lambda name: means[name])
-        relative = {name: means[name] / means[best] for name in means if name not in PROXIES}
-        for name in PROXIES:
+        relative = {name: means[name] / means[best] for name in means if name not in FEW}
+        for name in FEW:
             if name in errors:
                 # Against the best peer on the very instances and seeds that the proxy ran on.
                 alike = errors[best][: len(errors[name]), : self.few]
@@ -184,7 +196,7 @@ class Grid:
             cell.chose,
             *(shown.get(name, "chosen") for name in (AUTO, KERNEL, *PEERS)),
             f"{means[best]:.2g}",
-            *(shown.get(name, "not run") for name in PROXIES),
+            *(shown.get(name, "not run") for name in FEW),
         )
         arithmetic = {name: float(one.mean()) for name, one in errors.items()}
         detail = {

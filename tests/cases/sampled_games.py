@@ -7,11 +7,15 @@ from types import ModuleType
 import numpy as np
 import oracles
 
-from xaijax.estimators import kernel, permutation
+from xaijax.estimators import gaussian_process, kernel, permutation
 from xaijax.estimators.result import Result
 from xaijax.players.index import named
 
-ESTIMATORS: dict[str, ModuleType] = {"permutation": permutation, "kernel": kernel}
+ESTIMATORS: dict[str, ModuleType] = {
+    "permutation": permutation,
+    "kernel": kernel,
+    "gaussian-process": gaussian_process,
+}
 INDICES = ("shapley", "banzhaf")
 
 

@@ -1,4 +1,6 @@
-"""What standard errors promise: intervals that cover, in 5,000 runs of every sampled estimator.
+"""What standard errors promise: intervals that cover, in 5,000 runs of permutations and the kernel.
+
+Those of the Gaussian process, which takes longer, stand in `test_sampled_gaussian_process.py`.
 
 Each seed is one independent unit (players and games share it), so the error of a coverage is that
 of a mean over seeds. A check fails beyond 6 of these errors outside its range: with fresh seeds an
@@ -18,6 +20,7 @@ from scipy.special import stdtrit
 P = 9
 SEEDS = 5_000
 GAMES = {"threshold": games.threshold, "triples": games.triples, "random": games.random_table}
+QUICK = pytest.mark.parametrize("name", ["permutation", "kernel"])
 TABLES = np.stack([make(P) for make in GAMES.values()])
 
 
@@ -44,7 +47,7 @@ def complaints(share, error, low: float, high: float) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("times, low, high", [(8, 0.90, 0.99), (16, 0.93, 0.97)])
 @pytest.mark.parametrize("index", games.INDICES)
-@pytest.mark.parametrize("name", list(games.ESTIMATORS))
+@QUICK
 def test_intervals_cover(name, index, times, low, high):
     share, error = coverage(*runs(name, index, times * P, SEEDS))
     assert not complaints(share, error, low, high)
@@ -52,7 +55,7 @@ def test_intervals_cover(name, index, times, low, high):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(games.ESTIMATORS))
+@QUICK
 def test_broken_errors_do_not_cover(name):
     """The check sees errors 30 % too small or 50 % too large at a tenth of the seeds.
 
@@ -69,7 +72,7 @@ def test_broken_errors_do_not_cover(name):
 
 @pytest.mark.parametrize("index", games.INDICES)
 @pytest.mark.parametrize("name", list(games.ESTIMATORS))
-def test_without_interactions_of_three_both_are_exact(name, index):
+def test_without_interactions_of_three_all_are_exact(name, index):
     for table in (games.additive(P), games.pairwise(P)):
         span = np.ptp(table)
         for budget in (8 * P, 16 * P):

@@ -6,6 +6,7 @@ import games
 import numpy as np
 import oracles_certain
 import pytest
+import sampled_games
 from scipy import stats
 
 import xaijax as xj
@@ -15,7 +16,7 @@ A = games.weights(P)
 X, DONORS = games.rows(9, P, "continuous", 1), games.rows(3, P, "continuous", 2)
 MODEL = xj.as_model(games.smooth, params=A)
 HOST = xj.as_model(lambda X: games.smooth_host(X, A), backend="host")
-METHODS = pytest.mark.parametrize("estimator", ["permutation", "kernel"])
+METHODS = pytest.mark.parametrize("estimator", list(sampled_games.ESTIMATORS))
 INDICES = pytest.mark.parametrize("index", ["shapley", "banzhaf"])
 PAIRS = pytest.mark.parametrize("backend, index", [("jax", "shapley"), ("host", "banzhaf")])
 BACKENDS = pytest.mark.parametrize("backend", ["jax", "host"])
@@ -114,7 +115,7 @@ def test_the_default_budget():
         assert budget - 2 * (players - 1) < got.stats["coalitions"] <= budget
 
 
-@pytest.mark.parametrize("estimator", ["auto", "exact", "permutation", "kernel"])
+@pytest.mark.parametrize("estimator", ["auto", "exact", *sampled_games.ESTIMATORS])
 def test_a_budget_of_all_coalitions_is_exact_with_a_warning(estimator):
     exact = xj.Explainer(MODEL, DONORS, [range(16)], estimator="exact")(X, progress=False)
     for budget in (30, 31, 10**6):
@@ -170,7 +171,7 @@ def test_without_a_degree_of_freedom_there_are_no_errors(estimator, budget, reas
     assert np.isfinite(more.std_errors).all() and "no standard errors" not in repr(more)
 
 
-@METHODS
+@pytest.mark.parametrize("estimator", ["permutation", "kernel"])
 @INDICES
 def test_each_instance_stops_where_its_own_intervals_are_narrow(index, estimator):
     """Rows of several sizes, so that they need different numbers of draws.

@@ -11,6 +11,8 @@ Reading order:
     unbiased_pairs      interactions of two players: a process, and the mean of what it leaves over
     pairs               the same by the process alone, drawn towards 0
     process/            the Gaussian process over coalitions
+    gaussian_process    the kernel, with what a process tells of sets of three and more
+    odd_process/        the Gaussian process over coalitions, with a rate for each player
     kernel              a weighted regression on complementary pairs of coalitions
     kernel_design       which pairs the regression asks, and the linear map from answers to values
     result              values with standard errors, as all sampled estimators return them

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
-from xaijax.estimators import kernel, pairs, permutation, unbiased_pairs
+from xaijax.estimators import gaussian_process, kernel, pairs, permutation, unbiased_pairs
 from xaijax.estimators.contenders import Ended, Further, contested
 from xaijax.estimators.estimator import Estimator
 from xaijax.estimators.result import Result
@@ -26,7 +26,11 @@ from xaijax.games.planned import Planned, listed, walked
 from xaijax.players.index import Index
 from xaijax.players.interaction_index import InteractionIndex
 
-METHODS: dict[str, Estimator] = {"permutation": permutation, "kernel": kernel}
+METHODS: dict[str, Estimator] = {
+    "permutation": permutation,
+    "kernel": kernel,
+    "gaussian-process": gaussian_process,
+}
 # Of players, and of pairs of them.
 SAMPLERS: dict[str, Estimator] = {**METHODS, "pairs": pairs, "unbiased-pairs": unbiased_pairs}
 # Roundings of an answer that two equal values may be apart: a model adds some hundred products, at
@@ -100,7 +104,7 @@ def refuse_undrawable(
     memory, P = game.setting.max_memory, game.P
     held = SAMPLERS[method].drawing(P, index, budget, K)[0]
     if held > memory:
-        other = ", say estimator='permutation'" if method == "kernel" else ""
+        other = ", say estimator='permutation'" if method != "permutation" else ""
         raise MemoryPlanError(
             f"budget={budget:,}{'' if given else ' (the default)'}: what estimator={method!r} "
             f"draws of {P:,} players{f' for {K:,} outputs' if K > 1 else ''} takes about "

@@ -17,6 +17,7 @@ Letters: N instances, P players, C coalitions asked, K outputs, D pairs drawn.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -151,13 +152,7 @@ def result(
     P, D = state.P, state.pairs
     found = Result(np.zeros((N, P, K)), np.zeros((N, P, K)), np.full((N, K), math.inf))
     shown = D >= min(P + design.SPARE, design.total_pairs(P))
-    moves = np.ones((N, P), bool) if moves is None else moves
-    patterns, own = np.unique(moves, axis=0, return_inverse=True)
-    for number, pattern in enumerate(patterns):
-        if not pattern.any():
-            continue  # all values are 0
-        fit = state.design if pattern.all() else state.without(np.flatnonzero(~pattern))
-        same = np.flatnonzero(own.reshape(-1) == number)
+    for pattern, same, fit in fits(state, N, moves):
         for part in stretches(len(same), 2 * D * K):
             rows = same[part]
             span = (full[rows] - empty[rows])[:, None]
@@ -172,3 +167,18 @@ def result(
             else:
                 found.std_errors[rows] = np.where(pattern[:, None], np.nan, 0.0)
     return found
+
+
+def fits(
+    state: State, N: int, moves: np.ndarray | None
+) -> Iterator[tuple[np.ndarray, np.ndarray, design.Design]]:
+    """(players bool [P], instances int [n] in which these alone move, their fit); moves [N, P].
+
+    Instances in which nobody moves are left out: all their values are 0.
+    """
+    moves = np.ones((N, state.P), bool) if moves is None else moves
+    patterns, own = np.unique(moves, axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        if pattern.any():
+            fit = state.design if pattern.all() else state.without(np.flatnonzero(~pattern))
+            yield pattern, np.flatnonzero(own.reshape(-1) == number), fit

@@ -25,7 +25,8 @@ class Plan:
     table with a line for each estimator.
 
     Attributes:
-        estimator: str [N]. Who answers each instance: "exact", "permutation", "kernel", "wls",
+        estimator: str [N]. Who answers each instance: "exact", "permutation", "kernel",
+            "gaussian-process", "wls",
             "sampled" (`QII` with samples), or the search of `AnchorExplainer`.
         model_rows: int64 [N]. Model rows of each instance: exact ones will be asked, but for equal
             hybrids that a host model with one background row is asked once. Of sampled instances

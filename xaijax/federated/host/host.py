@@ -16,7 +16,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
-from xaijax.core.typing import Devices, Progress, Rows
+from xaijax.core.typing import Devices, Estimator, Progress, Rows
 from xaijax.federated.host.answers import REFERENCE, Answers
 from xaijax.federated.host.arguments import (
     check_model,
@@ -68,8 +68,8 @@ class Host:
         reference: "median" of the background; "na" (missing) for models with allow_nan=True; or one
             row [H]. It is of the host's columns; guests have references of their own.
         index: "shapley", "banzhaf" or another index of `Explainer`.
-        estimator: "auto", "exact", "permutation" or "kernel" as of `Explainer`, or "wls" (weighted
-            least squares) as of `FederatedExplainer`.
+        estimator: "auto", "exact", "permutation", "kernel" or "gaussian-process" as of
+            `Explainer`, or "wls" (weighted least squares) as of `FederatedExplainer`.
         end_weight: float. For "wls" only: the weight of the empty and of the full coalition.
         version: text, {"guest": text} or None. The model version that guests are asked for. None:
             the only one that a guest answers.
@@ -128,7 +128,7 @@ class Host:
         identifiers: Iterable[str | int],
         reference: Literal["median", "na"] | Rows = "median",
         index: IndexLike = "shapley",
-        estimator: Literal["auto", "exact", "permutation", "kernel", "wls"] = "auto",
+        estimator: Estimator | Literal["wls"] = "auto",
         end_weight: float = END_WEIGHT,
         version: str | Mapping[str, str] | None = None,
         arbiter: Transport | None = None,

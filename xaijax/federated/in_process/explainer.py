@@ -14,7 +14,7 @@ import numpy as np
 from xaijax.core import checks, html
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError
 from xaijax.core.travel import travelling_class
-from xaijax.core.typing import ArrayLike, Devices, Model, Progress, Rows
+from xaijax.core.typing import ArrayLike, Devices, Estimator, Model, Progress, Rows
 from xaijax.estimators.exact import Estimate
 from xaijax.estimators.least_squares import least_squares
 from xaijax.federated.in_process.arguments import END_WEIGHT, end_weight_of, parties_in
@@ -112,7 +112,7 @@ class FederatedExplainer:
         guests: Mapping[str, Sequence[str | int]],
         reference: Literal["median", "na"] | Rows = "median",
         index: IndexLike = "shapley",
-        estimator: Literal["auto", "exact", "permutation", "kernel", "wls"] = "auto",
+        estimator: Estimator | Literal["wls"] = "auto",
         end_weight: float = END_WEIGHT,
         budget: int | None = None,
         link: Literal["identity", "logit"] | Callable[[Any], Any] = "identity",

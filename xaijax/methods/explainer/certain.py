@@ -14,6 +14,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.intervals import checked_level
+from xaijax.estimators.driver import METHODS
 from xaijax.estimators.stopping.top import Top
 from xaijax.results.explanation import Explanation
 
@@ -53,10 +54,10 @@ def top_rule(asking: Asking, P: int, top: Any, confidence: Any, bounds: Any) -> 
             f"top={k} and tolerance={asking.tolerance:g} are two rules of when to stop. Make an "
             "explainer without tolerance=, or call this one without top=."
         )
-    if asking.estimator == "kernel":
+    if asking.estimator in METHODS and not METHODS[asking.estimator].independent():
         raise InputError(
-            f"top={k} needs independent pairs, and estimator='kernel' draws without replacement "
-            "and fits all draws together. Say estimator='permutation' or 'auto'."
+            f"top={k} needs independent pairs, and estimator={asking.estimator!r} draws without "
+            "replacement and fits all draws together. Say estimator='permutation' or 'auto'."
         )
     if not asking.model.deterministic:
         raise InputError(

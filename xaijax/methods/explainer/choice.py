@@ -39,7 +39,7 @@ class Choice:
     """What was decided."""
 
     exact: np.ndarray  # bool [N], instances that are enumerated
-    sampler: str | None  # "permutation" or "kernel" for the others; None: there are none
+    sampler: str | None  # a name of METHODS for the others; None: there are none
     budget: int  # coalitions per sampled instance
     rule: Rule | None = None  # by which sampled instances stop before; None: they do not
 
@@ -92,10 +92,10 @@ def choose(
         refuse_too_many(game, survey.largest)
         return Choice(everything, None, allowed)
     if estimator in METHODS:
-        if estimator == "kernel" and not game.setting.model.deterministic:
+        if not (game.setting.model.deterministic or METHODS[estimator].independent()):
             raise InputError(
-                "estimator='kernel' leaves a random model's own noise out of its standard errors. "
-                "Say estimator='permutation' with deterministic=False."
+                f"estimator={estimator!r} leaves a random model's own noise out of its standard "
+                "errors. Say estimator='permutation' with deterministic=False."
             )
         sampler = _checked(estimator, P, index, allowed)
         refuse_undrawable(game, sampler, index, allowed, given=budget is not None)

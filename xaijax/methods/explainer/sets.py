@@ -42,6 +42,10 @@ from xaijax_kernels.games.interactions import count
 
 SAMPLED_ORDER = 2
 SAMPLERS_OF = {False: "pairs", True: "unbiased-pairs"}  # by unbiased=
+SAMPLES_NONE = {  # of the estimators of players
+    "permutation": "of the coalitions of an order few tell of a pair",
+    "gaussian-process": "its process is of sets of odd size",
+}
 
 Begun = tuple[Any, Game, Survey, Choice]
 
@@ -194,11 +198,12 @@ class SetsAsked:
             )
 
     def _refuse_unsampled(self, game: Game, survey: Survey, fits: np.ndarray) -> None:
-        if self.explainer.estimator == "permutation":
-            raise InputError(
-                "estimator='permutation' samples no interactions: of the coalitions of an order "
-                "few tell of a pair. Say estimator='kernel' or 'auto'."
-            )
+        for name, why in SAMPLES_NONE.items():
+            if self.explainer.estimator == name:
+                raise InputError(
+                    f"estimator={name!r} samples no interactions: {why}. Say estimator='kernel' or "
+                    "'auto'."
+                )
         if not game.setting.model.deterministic:
             raise InputError(
                 "interactions of a random model are enumerated, not sampled. Say "
