@@ -14,6 +14,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
 import xaijax as xj
+from xaijax.games.asking import whole_rows
 from xaijax.models.asking import row_count
 from xaijax.models.structure import affine
 from xaijax_kernels.structures import closed_forms
@@ -108,6 +109,24 @@ def test_a_structure_that_fails_past_the_probe_is_refused(kind: str, where: str)
         EXPLAINED[kind](declared(), background, rows)
     assert "first layer" in str(told.value) and 'structure="plain"' in str(told.value)
     EXPLAINED[kind](xj.as_model(jumping, structure="plain"), background[:4], rows[:2])
+
+
+def test_data_that_are_their_own_donors_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, both = [], whole_rows._both
+
+    def counted(probed: Any, codes: Any) -> Any:
+        asked.append(len(codes))
+        return both(probed, codes)
+
+    monkeypatch.setattr(whole_rows, "_both", counted)
+    outcome: dict[str, Any] = {"outcome": "score", "quantity": "rate", "bounds": (-9, 9)}
+    xj.QII(declared(), BACKGROUND, **outcome).unary()
+    assert sum(asked) == len(BACKGROUND)
+    with pytest.raises(xj.ModelOutputError, match="background row 18"):
+        xj.QII(declared(), moved(BACKGROUND, 18), **outcome).unary()
+    asked.clear()
+    xj.Explainer(declared(), BACKGROUND)(BACKGROUND[::-1])
+    assert sum(asked) == 2 * len(BACKGROUND)  # as many, but others
 
 
 @pytest.mark.parametrize("index", ["shapley", "banzhaf"])

@@ -20,6 +20,7 @@ from xaijax.games.asking.asked import Asked
 from xaijax.games.engine.probed import Probed
 
 Ends = tuple[np.ndarray, np.ndarray]  # the smallest and the largest answer, [K] each
+Both = tuple[np.ndarray, np.ndarray]  # the structure's answers to rows and the model's, [R, K] each
 LEAST_HYBRIDS = 128
 ROWS = 1 << 14  # looked at together: a memory map is read in pieces
 
@@ -37,20 +38,23 @@ def whole_answers(ask: Asked) -> WholeAnswers:
 
     ask: the questions of these games (`questions.Questions`), of a model with a structure.
     """
-    ends = _of_donors(ask.probed)
-    found = _checked(ask.probed, ask.codes, lambda n: f"X row {n}", ends)
+    ends, both = _of_donors(ask.probed)
+    donors = ask.setting.replacement.codes
+    if ask.codes.shape != donors.shape or not np.array_equal(ask.codes, donors):
+        both = None  # of QII's whole data the instances are the donors, and asked already
+    found = _checked(ask.probed, ask.codes, lambda n: f"X row {n}", ends, both)
     if not ask.probed.known.by_columns:
         _hold_players(ask, ends)
     return WholeAnswers(ask.with_offset(found.answers), found.allowed)
 
 
 @once
-def _of_donors(probed: Probed) -> tuple[np.ndarray, np.ndarray]:
-    """The smallest and the largest of the donors' answers, [K] each, held against both."""
+def _of_donors(probed: Probed) -> tuple[Ends, Both]:
+    """(the smallest and the largest of the donors' answers, what both answer to the donors)."""
     replacement = probed.setting.replacement
-    named = replacement.row
-    checked = _checked(probed, replacement.codes, lambda b: f"background row {int(named[b])}", None)
-    return _ends(checked.answers)
+    named, both = replacement.row, _asked(probed, replacement.codes)
+    _checked(probed, replacement.codes, lambda b: f"background row {int(named[b])}", None, both)
+    return _ends(both[1]), both
 
 
 def _ends(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -67,28 +71,31 @@ def _spread(answers: np.ndarray, ends: tuple[np.ndarray, np.ndarray]) -> np.ndar
 
 
 def _checked(
-    probed: Probed, codes: np.ndarray, named: Callable[[int], str], ends: Ends | None
+    probed: Probed,
+    codes: np.ndarray,
+    named: Callable[[int], str],
+    ends: Ends | None,
+    both: Both | None,
 ) -> WholeAnswers:
     """The model's own answers to these rows; raises where the structure gives others.
 
     ends: the smallest and the largest of the donors' answers, by which an answer's spread is told,
-    so that it does not hang on what else is explained; None: these are the donors.
+    so that it does not hang on what else is explained; None: these are the donors. both: what both
+    answer to the rows; None: they are asked.
     """
     answers, allowed = [], []
     agreement = probed.findings.agreement
     assert agreement is not None
-    # Pieces of one size: few rows that are left over would go in the probe's small blocks.
-    pieces = -(-len(codes) // ROWS)
-    size = -(-len(codes) // max(pieces, 1)) or 1
-    for first in range(0, len(codes), size):
-        some = np.asarray(codes[first : first + size])
-        found, own = _both(probed, some)
+    for some in _pieces(len(codes)):
+        first = some.start
+        found, own = _both(probed, codes[some]) if both is None else (one[some] for one in both)
         spread = _spread(own, _ends(own) if ends is None else ends)
         slack = agreement.allowed(own, spread)
         wrong = _apart(found, own, slack)
         if len(wrong):
             slack[wrong] = np.fmax(
-                slack[wrong], _sensitivity(probed, some[wrong], own[wrong], spread[wrong])
+                slack[wrong],
+                _sensitivity(probed, np.asarray(codes[some])[wrong], own[wrong], spread[wrong]),
             )
             wrong = _apart(found, own, slack)
         if len(wrong):
@@ -97,6 +104,19 @@ def _checked(
         answers.append(own)
         allowed.append(slack)
     return WholeAnswers(np.concatenate(answers), np.concatenate(allowed))
+
+
+def _pieces(R: int) -> list[slice]:
+    """R rows in pieces of one size: a few left over would go in the probe's small blocks."""
+    size = -(-R // max(-(-R // ROWS), 1)) or 1
+    return [slice(first, first + size) for first in range(0, R, size)]
+
+
+def _asked(probed: Probed, codes: np.ndarray) -> Both:
+    """What the structure and the model answer to rows, [R, K] each."""
+    parts = [_both(probed, codes[some]) for some in _pieces(len(codes))]
+    found, own = (np.concatenate(one) for one in zip(*parts, strict=True))
+    return found, own
 
 
 def _hold_players(ask: Asked, ends: Ends) -> None:
@@ -163,7 +183,7 @@ def _widen(ask: Asked, rows: np.ndarray) -> None:
     """The same for these rows, int [n]."""
     allowed, answers = ask.whole.allowed, ask.whole.answers[rows]
     own = answers - ask.with_offset(np.zeros_like(answers))  # as the program answers
-    spread = _spread(own, _of_donors(ask.probed))
+    spread = _spread(own, _of_donors(ask.probed)[0])
     moved = _sensitivity(ask.probed, np.asarray(ask.codes[rows]), own, spread)
     allowed[rows] = np.fmax(allowed[rows], moved)
 
@@ -198,6 +218,6 @@ def _sensitivity(
     return moved + probed.findings.agreement.steep(own, spread)
 
 
-def _both(probed: Probed, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    rows = probed.setting.replacement.table.asked(codes)
+def _both(probed: Probed, codes: np.ndarray) -> Both:
+    rows = probed.setting.replacement.table.asked(np.asarray(codes))
     return probed.setting.model.both_answers(probed.structure, rows)

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.clock import Clock
@@ -130,5 +131,16 @@ def shape(sharding: Any, *dims: int, dtype: Any = jnp.int32) -> jax.ShapeDtypeSt
 def _shapes(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """What a program is compiled for: the shape, dtype and place of each array."""
     leaves, tree = jax.tree.flatten(arguments)
-    own = [(jnp.shape(a), jnp.result_type(a).name, getattr(a, "sharding", None)) for a in leaves]
+    own = [(jnp.shape(a), _dtype(a), getattr(a, "sharding", None)) for a in leaves]
     return tree, tuple(own)
+
+
+def _dtype(a: Any) -> str:
+    """The dtype that a program has an argument in; `result_type` takes several times as long
+    as an array's own, and some programs have a hundred arguments.
+    """
+    if isinstance(a, jax.Array | jax.ShapeDtypeStruct):
+        return a.dtype.name
+    if isinstance(a, np.ndarray):
+        return jax.dtypes.canonicalize_dtype(a.dtype).name
+    return jnp.result_type(a).name
