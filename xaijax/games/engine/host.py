@@ -173,9 +173,11 @@ class HostBackend:
         if self._sharing is None:
             yield from run_on_host(draw, answer, pieces, mapped)
             return
-        for stretch in self._sharing.stretches(pieces):
+        stretches = self._sharing.stretches(pieces)
+        for stretch in stretches:
             if not self._sharing.worth:
-                yield from run_on_host(draw, answer, chain(stretch, pieces), mapped)
+                rest = chain.from_iterable(stretches)  # which holds a piece that it took ahead
+                yield from run_on_host(draw, answer, chain(stretch, rest), mapped)
                 return
             yield from self._answer_shared(draw, stretch, self._sharing, whose)
 

@@ -34,7 +34,7 @@ class Sharing:
         self._first = True
 
     def stretches(self, pieces: Iterator[Dispatch]) -> Iterator[list[Dispatch]]:
-        """The pieces, some at a time; what is not yielded yet stays in the iterator."""
+        """The pieces, some at a time. One is taken ahead: the rest is in what this returns."""
         held: list[Dispatch] = []
         rows = 0
         for piece in pieces:
