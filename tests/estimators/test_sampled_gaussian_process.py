@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tracemalloc
+import warnings
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 import sampled_games as games
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
+from threadpoolctl import threadpool_info
 
 import xaijax as xj
+from xaijax.core.threads import one_thread_of_blas
 from xaijax.estimators import gaussian_process, kernel
+from xaijax.estimators.kernel_design import total_pairs
 from xaijax.estimators.odd_process import covariance, held_out, rates
 from xaijax.players.index import named
 
@@ -178,11 +187,44 @@ def test_interactions_of_three_are_taken_out():
     assert (ours**2).mean() < (kernels**2).mean() / 3
 
 
+@pytest.mark.parametrize("make", [games.threshold, games.random_table])
+@pytest.mark.parametrize("index", games.INDICES)
+@pytest.mark.parametrize("share", [0.75, 0.98])
+def test_where_most_pairs_are_drawn_errors_go_with_the_kernels(share, index, make):
+    """Of nearly full sizes the regression is nearly exact, and the correction must go to 0 too.
+
+    12 seeds, 108 values: squared errors over the kernel's are 0.85 to 1.06. With the predictions of
+    held-out parts alone in the regression they are 1.6 to 200.
+    """
+    table = make(9)
+    budget = 2 * int(share * total_pairs(9))
+    ours, kernels = (
+        [games.estimate(name, index, budget, seed, table[None]) for seed in range(12)]
+        for name in ("gaussian-process", "kernel")
+    )
+    truth = games.truth(table, index)
+    off, by_kernel = (
+        np.stack([one.values[0, :, 0] for one in found]) - truth for found in (ours, kernels)
+    )
+    assert (off**2).mean() < 1.3 * (by_kernel**2).mean()
+    told = off / np.stack([one.std_errors[0, :, 0] for one in ours])
+    assert (told**2).mean() < 2
+
+
+@pytest.mark.parametrize(("P", "D"), [(9, 200), (12, 512)])
+def test_games_of_nothing_but_triples(P, D):
+    """The likeliest rates of the halves are at their bounds, where little but rounding is left."""
+    z = games.members(P).astype(float)
+    table = z[:, 0] * z[:, 1] * z[:, 2] + 2 * z[:, 3] * z[:, 4] * z[:, 5]
+    got = games.estimate("gaussian-process", "shapley", 2 * D, 0, table[None])
+    assert np.abs(got.values[0, :, 0] - games.truth(table, "shapley")).max() < 1e-3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [games.threshold, games.triples, games.random_table])
 def test_errors_are_those_that_are_told(make):
-    """Squared errors over squared standard errors are 1 to 1.3 on average, and no more than the
-    kernel's by a fifth; where nothing can be predicted the values stay the kernel's.
+    """Squared errors over squared standard errors are 0.8 to 1.2 on average, and no more than the
+    kernel's by a fifth.
 
     200 seeds: the mean of the ratios moves by some 4 % from one set of seeds to another, so that
     1.5 is beyond 6 of its errors. With rates chosen by all pairs, the own too, a threshold fails.
@@ -190,7 +232,7 @@ def test_errors_are_those_that_are_told(make):
     table = make(12)
     off, told = of_seeds("gaussian-process", table, 16 * 12, 200)
     by_kernel, _ = of_seeds("kernel", table, 16 * 12, 200)
-    assert 0.8 < (told**2).mean() < 1.5
+    assert 0.6 < (told**2).mean() < 1.5
     assert (off**2).mean() < 1.2 * (by_kernel**2).mean()
 
 
@@ -251,10 +293,80 @@ def test_what_it_does_not_do_is_refused():
 
 def test_answers_that_are_not_numbers_stay_what_they_are():
     """NaN for what is NaN, and the others as without it."""
-    state = gaussian_process.init(9, named("shapley"), 100, 0)
+    state: kernel.State = gaussian_process.init(9, named("shapley"), 100, 0)
     state, masks = gaussian_process.step(state, 50)
     tables = np.stack([games.triples(9), games.triples(9)])
     values = games.answers(tables, masks)
     values[1, 4] = np.nan
     got = gaussian_process.result(state, values, tables[:, :1], tables[:, -1:])
-    assert np.isnan(got.values[1]).all() and np.isfinite(got.values[0]).all()
+    assert np.isnan(got.values[1]).all()
+    alone = gaussian_process.result(state, values[:1], tables[:1, :1], tables[:1, -1:])
+    assert got.values[0].tobytes() == alone.values[0].tobytes()
+    assert got.std_errors[0].tobytes() == alone.std_errors[0].tobytes()
+
+
+def test_bits_do_not_hang_on_cores_nor_on_who_came_first(monkeypatch):
+    """BLAS works in one thread, also in the first call of a process, and as before afterwards."""
+    before = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+    bits = {estimated(cores, monkeypatch) for cores in (1, 2)}
+    assert [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"] == before
+    code = "import test_sampled_gaussian_process as t; print(t.estimated(2).hex())"
+    here, paths = Path(__file__).parent, [str(one) for one in sys.path if one]
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(here), *paths])},
+    )
+    assert bits == {bytes.fromhex(told.stdout.strip())}
+
+
+def estimated(number: int, monkeypatch=None) -> bytes:
+    """Bits of the values of three games, on a machine of so many cores."""
+    if monkeypatch is not None:
+        monkeypatch.setattr(gaussian_process, "cores", lambda: number)
+    tables = np.stack([make(10) for make in (games.triples, games.threshold, games.random_table)])
+    return games.estimate("gaussian-process", "shapley", 700, 0, tables).values.tobytes()
+
+
+def test_limits_of_blas_that_overlap_leave_it_as_it_was():
+    def now():
+        return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
+    first, second = one_thread_of_blas(), one_thread_of_blas()
+    before = now()
+    with first:
+        second.__enter__()
+    assert set(now()) == {1}
+    second.__exit__(None, None, None)
+    assert now() == before
+
+
+@pytest.mark.parametrize("D", [200, 1500])
+def test_what_is_worked_at_takes_no_more_memory_than_said(D):
+    state = gaussian_process.init(30, named("shapley"), 2 * D, 0)
+    state, _ = gaussian_process.step(state, D)
+    values, zero = RNG.normal(size=(1, 2 * D, 2)), np.zeros((1, 2))
+    gaussian_process.result(state, values[:, :, :1], zero[:, :1], zero[:, :1] + 1)  # loads scipy
+    tracemalloc.start()
+    gaussian_process.result(state, values, zero, zero + 1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    said, _ = gaussian_process.drawing(30, named("shapley"), 2 * D, 2)
+    assert said / 8 < peak <= 1.1 * said
+
+
+def test_long_work_is_told_of_before_it_starts():
+    """Seconds of a core at each of 2,000 rows; nothing of it is the model's."""
+    rows = RNG.normal(size=(2_000, 40))
+    explainer = xj.Explainer(
+        xj.as_model(lambda X: X[:, 0], backend="host"),
+        rows[:1],
+        estimator="gaussian-process",
+        budget=1_600,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", xj.LongRunWarning)
+        with pytest.raises(xj.LongRunWarning, match="is worked out on the host"):
+            explainer(rows + 1)

@@ -356,5 +356,5 @@ def test_draws_of_the_host_that_take_long_are_told_of(monkeypatch):
     monkeypatch.setattr(long_runs, "MINUTE_OF_A_CORE", 0.0)
     rows = np.random.default_rng(0).normal(size=(4, 20))
     explain = xj.Explainer(xj.as_model(lambda X: X.prod(axis=1)), rows[:2], budget=40)
-    with pytest.warns(xj.LongRunWarning, match="what they are made of is drawn on the host"):
+    with pytest.warns(xj.LongRunWarning, match="is worked out on the host"):
         explain(rows[2:])

@@ -1,15 +1,19 @@
-"""Calls of a function beside each other, results in order: for host models that are thread-safe."""
+"""Calls of a function beside each other, results in order; and BLAS in one thread for each."""
 
 from __future__ import annotations
 
 import contextvars
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
+_LIMIT = threading.Lock()
+_limited: list[Any] = []  # one for each that is inside; the first holds what there was before
 
 
 def threads_of(thread_safe: bool) -> int:
@@ -45,3 +49,25 @@ def in_order(function: Callable[..., _T], given: Iterable[Any], threads: int) ->
             yield under_way.popleft().result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def one_thread_of_blas() -> Iterator[None]:
+    """Products of matrices in the calling thread alone, until the last that asked for it is done.
+
+    The limit is the process's own. Two that set it in turn would leave it set for good: the second
+    would take what the first has set for what there was before.
+    """
+    import scipy.linalg  # noqa: F401, PLC0415 - what is not loaded yet would not be limited
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - not loaded by `import xaijax`
+
+    with _LIMIT:
+        _limited.append(None if _limited else threadpool_limits(1, "blas"))
+    try:
+        yield
+    finally:
+        with _LIMIT:
+            first = _limited[0]
+            _limited.pop()
+            if not _limited:
+                first.restore_original_limits()

@@ -36,6 +36,7 @@ SAMPLERS: dict[str, Estimator] = {**METHODS, "pairs": pairs, "unbiased-pairs": u
 # Roundings of an answer that two equal values may be apart: a model adds some hundred products, at
 # another place of a batch in another order, and errors of a unit each come to their square root.
 ROUNDINGS = 16
+SILENT = 5e11  # operations of a core between two moves of the progress bar: some 20 seconds
 
 
 @dataclass
@@ -131,13 +132,21 @@ def sampled(
     refuse_undrawable(game, method, index, budget, K)
     own = SAMPLERS[method]
     drawn = _Drawn(own, game.P, index, budget, seed, rule.checks if rule else 0, game.walks)
-    together = max(1, game.setting.max_memory // 8 // (24 * K * (drawn.most + 2)))
+    together = _together(game, method, index, budget)
     # One array for all: parts that are joined at the end would be there twice.
     out = Sampled.empty(len(rows), own.count(game.P), K, len(drawn.stops))
     for i in range(0, len(rows), together):
         stretch = rows[i : i + together]
         _fill(out.part(i, i + len(stretch)), game, stretch, drawn, rule)
     return out
+
+
+def _together(game: Game, method: str, index: Index | InteractionIndex, budget: int) -> int:
+    """Instances that are asked, and then worked at, together."""
+    K = game.outputs
+    fit = game.setting.max_memory // 8 // (24 * K * (budget + 2))
+    work = K * SAMPLERS[method].work(game.P, index, budget)
+    return max(1, min(fit, int(SILENT / work)))
 
 
 def plan_sampled(
@@ -153,7 +162,7 @@ def plan_sampled(
     K = game.outputs
     refuse_undrawable(game, method, index, budget, K)
     drawn = _Drawn(METHODS[method], game.P, index, budget, seed, 0, game.walks)
-    together = max(1, game.setting.max_memory // 8 // (24 * K * (drawn.most + 2)))
+    together = _together(game, method, index, budget)
     state, new, _ = next(iter(drawn))
     for i in range(0, len(rows), together):
         if drawn.walks:

@@ -43,7 +43,11 @@ class Estimator(Protocol):
         ...
 
     def drawing(self, P: int, index: Any, budget: int, K: int) -> tuple[float, float]:
-        """(bytes on the host of all that is drawn, operations of a core for an instance)."""
+        """(bytes on the host of all that is drawn, operations of a core to draw it, once)."""
+        ...
+
+    def work(self, P: int, index: Any, budget: int) -> float:
+        """Operations of a core at each answer, of an instance and an output, once it is asked."""
         ...
 
     def walks(self, index: Any) -> bool:

@@ -74,7 +74,7 @@ def units(P: int, index: Index, budget: int) -> int:
 
 
 def drawing(P: int, index: Index, budget: int, K: int) -> tuple[int, float]:
-    """(bytes on the host, operations of a core) of all that a budget draws, and of an instance.
+    """(bytes on the host, operations of a core) of all that a budget draws.
 
     For each pair the fit holds nine rows of P + 3 numbers at once, 33 to 35 bytes a player and
     coalition as measured; it multiplies by P^2 twice and finds the eigenvalues of [P, P].
@@ -82,6 +82,11 @@ def drawing(P: int, index: Index, budget: int, K: int) -> tuple[int, float]:
     count = 2 * units(P, index, budget)
     held = count * (36 * (P + 3) + 16 * K) + 24 * P * P
     return held, 3e4 * count + 2.0 * count * P * P + 12.0 * P**3
+
+
+def work(P: int, index: Index, budget: int) -> float:
+    """Three products with a matrix of the fit."""
+    return 6.0 * units(P, index, budget) * P
 
 
 def init(P: int, index: Index, budget: int, seed: int) -> State:

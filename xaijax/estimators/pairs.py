@@ -69,18 +69,24 @@ def units(P: int, index: InteractionIndex, budget: int) -> int:
 
 
 def drawing(P: int, index: InteractionIndex, budget: int, K: int) -> tuple[float, float]:
-    """(bytes on the host, operations of a core) of all that a budget draws, and of an instance.
+    """(bytes on the host, operations of a core) of all that a budget draws.
 
     Beside the kernel's: matrices of the answers that decide, for each rate; some of all answers,
-    of the sets that are worked out together, and of the trends. An instance's operations: the
-    rates, scores of all pairs some times over, and what so many columns tell of the pairs.
+    of the sets that are worked out together, and of the trends.
     """
     D = units(P, index, budget) + 1
     some, rates = min(D, DECIDE), len(RATES)
-    held, each = kernel.drawing(P, _of_players(index), budget, K)
+    held, once = kernel.drawing(P, _of_players(index), budget, K)
     columns = 2 * min(KEEPS, D * count(P))
     held += 8 * (rates * some**2 + D * (D * 7 + 3 * TOGETHER + 2 * P) + 5 * HELD + columns)
-    return held, each + 2.0 * K * (rates * some**2 + 2.0 * D * D + (ROUNDS + COLUMNS) * D * P**2)
+    return held, once
+
+
+def work(P: int, index: InteractionIndex, budget: int) -> float:
+    """The rates, scores of all pairs some times over, what so many columns tell of the pairs."""
+    D = units(P, index, budget) + 1
+    rates = len(RATES) * min(D, DECIDE) ** 2
+    return 2.0 * (rates + 2.0 * D * D + (ROUNDS + COLUMNS) * D * P**2)
 
 
 def first_stop(P: int) -> int:

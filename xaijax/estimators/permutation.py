@@ -77,13 +77,18 @@ def _cost(P: int, index: Index) -> int:
 
 
 def drawing(P: int, index: Index, budget: int, K: int) -> tuple[int, float]:
-    """(bytes on the host, operations of a core) of all that a budget draws, and of an instance.
+    """(bytes on the host, operations of a core) of all that a budget draws.
 
     A coalition is a key of 16 bytes in a dict, a place and a row of three numbers: 175 to 335 bytes
     as measured, and up to 100 for each output; about a microsecond.
     """
     count = min(budget, 2**P - 2)
     return count * (340 + 100 * K), 3e4 * count
+
+
+def work(P: int, index: Index, budget: int) -> float:
+    """A few for each coalition."""
+    return 10.0 * min(budget, 2**P - 2)
 
 
 def independent() -> bool:

@@ -43,6 +43,7 @@ from xaijax.estimators.pairs import (
     step,
     units,
     walks,
+    work,
 )
 from xaijax.estimators.process.choice import choose
 from xaijax.estimators.process.posterior import expected, interactions
@@ -63,6 +64,7 @@ __all__ = [
     "step",
     "units",
     "walks",
+    "work",
 ]
 
 # Coalitions a player from which each half has two of every size: a size has budget / P pairs, that

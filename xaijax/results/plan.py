@@ -26,8 +26,8 @@ class Plan:
 
     Attributes:
         estimator: str [N]. Who answers each instance: "exact", "permutation", "kernel",
-            "gaussian-process", "wls",
-            "sampled" (`QII` with samples), or the search of `AnchorExplainer`.
+            "gaussian-process", "wls", "sampled" (`QII` with samples), or the search of
+            `AnchorExplainer`.
         model_rows: int64 [N]. Model rows of each instance: exact ones will be asked, but for equal
             hybrids that a host model with one background row is asked once. Of sampled instances
             and draws it is the most that will be asked, of searches for rules about as many. For

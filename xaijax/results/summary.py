@@ -162,7 +162,6 @@ def _missing_reason(explained: Explained | Interacting, of: str) -> str:
         "permutation": "fewer than 2 antithetic pairs of permutations; raise budget",
         "kernel": f"fewer than P + 20 = {P + 20} complementary pairs; raise budget",
         "unbiased-pairs": "of a size of coalitions one was drawn; raise budget",
-        "gaussian-process": f"fewer than P + 20 = {P + 20} complementary pairs; raise budget",
         "leverage": f"fewer than P + 20 = {P + 20} complementary pairs; raise budget",
     }
     if of == "of players " and estimator in ("pairs", "unbiased-pairs"):

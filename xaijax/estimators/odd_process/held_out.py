@@ -30,8 +30,9 @@ class Predicted(NamedTuple):
     """The mean of the games of both halves and all parts."""
 
     pairs: np.ndarray  # [D], the odd part of each pair, by the games that have not seen it
-    ends: float  # the odd part of (all, none)
-    values: np.ndarray  # [P]
+    whole: np.ndarray  # [D], by the mean of all the games
+    ends: float  # the odd part of (all, none), by the mean
+    values: np.ndarray  # [P], of the mean
 
 
 def folds(sizes: np.ndarray, count: int) -> np.ndarray:
@@ -51,26 +52,28 @@ def predicted(
     """
     E = min(len(sizes), MOST)
     half = folds(sizes[:E], 2)
-    rest = np.concatenate([[0], np.arange(E + 1, len(odd))])
-    pairs, values = np.zeros(len(odd)), np.zeros(signs.shape[1])
+    pairs, whole, values = np.zeros(len(odd)), np.zeros(len(odd)), np.zeros(signs.shape[1])
     for number in range(2):
         held, others = (np.flatnonzero(half == one) + 1 for one in (number, 1 - number))
         by = np.append(0, others[: max(BY, 2 * signs.shape[1])])
         covariance = Covariance(rates_of(signs[by], odd[by], None if even is None else even[by]))
         at = np.concatenate([[0], others, held])
         off, weights = _held_out(covariance, signs[at], odd[at], folds(sizes[held - 1], FOLDS))
-        pairs[held] = odd[held] - off
-        for some in stretches(len(rest), E):
-            now = rest[some]
-            pairs[now] += covariance.between(signs[now], signs[at]) @ weights / 2
+        pairs[held] = odd[held] - off[-len(held) :]
+        # (K + NOISE) weights = y - off / FOLDS, and the game is K weights.
+        whole[at] += (odd[at] - off / FOLDS - NOISE * weights) / 2
+        for some in stretches(len(odd) - E - 1, E):
+            rest = slice(E + 1 + some.start, E + 1 + some.stop)
+            whole[rest] += covariance.between(signs[rest], signs[at]) @ weights / 2
         values += covariance.values(signs[at], weights, nodes) / 2
-    return Predicted(pairs[1:], float(pairs[0]), values)
+    pairs[E + 1 :] = whole[E + 1 :]  # which no game has seen
+    return Predicted(pairs[1:], whole[1:], float(whole[0]), values)
 
 
 def _held_out(
     covariance: Covariance, signs: np.ndarray, y: np.ndarray, part: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(what the last answers are off by [H], weights [E + 1] of all, the mean over the parts).
+    """([E + 1]: what the last answers are off by, 0 of the others; the mean weights of the parts).
 
     signs: [E + 1, P]; y: [E + 1]; part: int [H], of the last H answers. With K = L L^T, the last
     corner of K^-1 is the inverse of that of L times its transpose.
@@ -87,4 +90,4 @@ def _held_out(
     for number in np.unique(part):
         own = np.flatnonzero(part == number)
         off[first + own] = np.linalg.solve(inverse[np.ix_(own, own)], alpha[first + own])
-    return off[first:], alpha - cho_solve((lower, True), off) / FOLDS
+    return off, alpha - cho_solve((lower, True), off) / FOLDS

@@ -31,7 +31,6 @@ def rates_of(signs: np.ndarray, odd: np.ndarray, even: np.ndarray | None) -> np.
     Both are of a size of about 1. even: None where it is the same of all answers.
     """
     from scipy.optimize import minimize  # noqa: PLC0415 - not loaded by `import xaijax`
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - as above
 
     P = signs.shape[1]
     most = min(LARGEST, float(np.tanh(SUM / P)))
@@ -39,10 +38,9 @@ def rates_of(signs: np.ndarray, odd: np.ndarray, even: np.ndarray | None) -> np.
     start = np.full(P, np.log(min(0.3, 3.0 / P)))
     parts = [odd] if even is None else [odd, even]
     options = {"maxiter": STEPS}
-    with threadpool_limits(1, "blas"):  # matrices so small take longer in several threads
-        found = minimize(
-            _unlikely, start, (signs, parts), "L-BFGS-B", jac=True, bounds=bounds, options=options
-        )
+    found = minimize(
+        _unlikely, start, (signs, parts), "L-BFGS-B", jac=True, bounds=bounds, options=options
+    )
     return np.exp(found.x)
 
 
@@ -60,9 +58,8 @@ def _unlikely(
     rates = np.exp(logs)
     squares = 1 - rates**2
     w, size = np.arctanh(rates), np.sqrt(np.prod(squares))
-    power = np.exp((signs * w) @ signs.T)
-    up, down = size / 2 * power, size / 2 / power
-    functions = (up - down, up + down)
+    x = (signs * w) @ signs.T
+    functions = (size * np.sinh(x), size * np.cosh(x))  # not by exp: near 0 the rest is tiny
     ends = (size * np.sinh(w.sum()), size * np.cosh(w.sum()))
     da, dw = -(rates**2) / squares, rates / squares
     both = signs @ signs.T

@@ -92,7 +92,7 @@ def why_long(ask: Questions, rows: int, beside: float = 0.0, drawn: float = 0.0)
     if long:
         return said
     if beside > MINUTE_OF_A_CORE:
-        return f"{count}, and what they are made of is drawn on the host"
+        return f"{count}, and what they are made of, or give, is worked out on the host"
     return ""
 
 

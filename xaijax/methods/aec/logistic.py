@@ -16,9 +16,9 @@ import jax
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from threadpoolctl import threadpool_limits
 
 from xaijax.core import checks
+from xaijax.core.threads import one_thread_of_blas
 from xaijax.methods.aec.distinct import ValueTable, stacked, value_table
 from xaijax.methods.aec.rows import Block, Rows, Table
 from xaijax.methods.aec.stopping import Far, is_far, minimum, tell
@@ -186,7 +186,7 @@ def _by_sklearn(
     stuck, far = found.constant & False, []
     codes = found.target.encode(table.y)
     # The solver's matrices are tiny: in several threads its steps would mostly wait for each other.
-    with threadpool_limits(1, "blas"):
+    with one_thread_of_blas():
         for j in map(int, np.flatnonzero(found.fitted)):
             for at, k in enumerate(positives):
                 x, y, weights = _cases(table, tables[j], j, at, codes == k)

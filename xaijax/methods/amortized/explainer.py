@@ -139,7 +139,7 @@ class AmortizedExplainer:
                 with that confidence on average over the rows that may judge; with one set of 256,
                 1.9 points more or less.
             judge_by: who explains the judge's rows: an `Explainer` of the same question, or None:
-                the explainer, or where it has estimator="permutation" or "kernel" or a budget, one
+                the explainer, or where its estimator is one that samples or it has a budget, one
                 like it with estimator="auto" and no budget. Where its values are sampled still, the
                 bounds are of what it answers: the network's error and that of its draws.
             confidence: float between 0 and 1. Of the bounds.

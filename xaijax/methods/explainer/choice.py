@@ -200,7 +200,10 @@ def tell_long(
     drawn = int(np.minimum(survey.corners[~choice.exact], each).sum()) if choice.sampler else 0
     rows, beside = enumerated + drawn, 0.0
     if choice.sampler is not None:
-        beside = METHODS[choice.sampler].drawing(game.P, index, choice.budget, 1)[1]
+        method = METHODS[choice.sampler]
+        beside = method.drawing(game.P, index, choice.budget, 1)[1]
+        answers = int((~choice.exact).sum()) * game.outputs
+        beside += answers * method.work(game.P, index, choice.budget)
     coming = rows
     if enumerated and why_long(game.ask, rows, beside) and closed():
         coming = drawn

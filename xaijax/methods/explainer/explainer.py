@@ -96,9 +96,10 @@ class Explainer:
             the budget (of None the default one) is at least 5 P and 2 P + 40, P <= 128, and no
             instance lacks a player; else "permutation".
             `SizeLimited` and functions are never sampled: what cannot be enumerated is an
-            EnumerationLimitError. A random model (deterministic=False) is never given to "kernel",
-            and all its players count as differing. To be enumerated, at most 24 players may differ
-            in a pair of an instance and a background row (with a link: at most 20 players in all).
+            EnumerationLimitError. A random model (deterministic=False) is never given to "kernel"
+            or "gaussian-process", and all its players count as differing. To be enumerated, at most
+            24 players may differ in a pair of an instance and a background row (with a link: at
+            most 20 players in all).
         budget: int or None. The most distinct coalitions asked for each sampled instance, without
             the empty and the full one. None: the larger of 2 P + 2,048 and 4 P. A budget that
             covers all coalitions makes the values exact, with a warning. With estimator="exact"

@@ -165,7 +165,10 @@ class SetsAsked:
         if choice.sampler is not None:
             each = len(game.setting.replacement.codes) * (choice.budget + 2)
             rows = int(survey.corners[choice.exact].sum()) + each * int((~choice.exact).sum())
-            beside = SAMPLERS[self.sampler].drawing(game.P, self.index, choice.budget, 1)[1]
+            method = SAMPLERS[self.sampler]
+            beside = method.drawing(game.P, self.index, choice.budget, 1)[1]
+            answers = int((~choice.exact).sum()) * game.outputs
+            beside += answers * method.work(game.P, self.index, choice.budget)
             ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance), {ways}"
             tell_long_run(game.ask, rows, ways, beside)
             return rows
