@@ -16,16 +16,7 @@ import numpy as np
 from xaijax.core import checks, html
 from xaijax.core.errors import InputTypeError
 from xaijax.core.travel import travelling_class
-from xaijax.core.typing import (
-    ArrayLike,
-    Devices,
-    Estimator,
-    Model,
-    Outputs,
-    PlayerSpec,
-    Progress,
-    Rows,
-)
+from xaijax.core.typing import ArrayLike, Devices, Model, Outputs, PlayerSpec, Progress, Rows
 from xaijax.estimators.exact import Estimate, exact
 from xaijax.estimators.stopping.narrow import narrow
 from xaijax.estimators.stopping.top import Top
@@ -82,15 +73,12 @@ class Explainer:
             function w(s), the weight of what a player adds to one single set of s others.
         estimator: how the values are found.
             "exact" takes every coalition into account. An instance that differs from background row
-            b in k_b players costs at most the sum over b of 2^k_b model rows; additive models and
-            trees need none.
+            b in k_b players costs up to sum over b of 2^k_b rows; additive models, trees need none.
             "permutation" averages what players add along an order of them and its reverse
             (Mitchell et al. 2022). "kernel" fits a weighted regression to coalitions and their
-            complements, drawn by leverage (Musco and Witter 2025). "gaussian-process" adds to the
-            kernel what a process tells of interactions of three players and more, each answer by
-            the others alone. It asks the same coalitions and has less error as a rule, and works
-            for tenths of a second to some seconds at each instance and output. All three give
-            standard errors.
+            complements, drawn by leverage (Musco and Witter 2025). "gaussian-process" takes out
+            what a process tells of larger interactions, each answer by the others alone, in tenths
+            of a second or more for each output. All three give standard errors.
             "auto" (the default) decides for each instance, before the model is called: "exact" if
             the sum above is at most B (budget + 2), or B 2^16 when budget is None; else "kernel" if
             the budget (of None the default one) is at least 5 P and 2 P + 40, P <= 128, and no
@@ -98,8 +86,7 @@ class Explainer:
             `SizeLimited` and functions are never sampled: what cannot be enumerated is an
             EnumerationLimitError. A random model (deterministic=False) is never given to "kernel"
             or "gaussian-process", and all its players count as differing. To be enumerated, at most
-            24 players may differ in a pair of an instance and a background row (with a link: at
-            most 20 players in all).
+            24 players may differ in a pair of rows (with a link: at most 20 players in all).
         budget: int or None. The most distinct coalitions asked for each sampled instance, without
             the empty and the full one. None: the larger of 2 P + 2,048 and 4 P. A budget that
             covers all coalitions makes the values exact, with a warning. With estimator="exact"
@@ -155,7 +142,7 @@ class Explainer:
         background: Rows | Baseline,
         players: PlayerSpec | None = None,
         index: IndexLike = "shapley",
-        estimator: Estimator = "auto",
+        estimator: Literal["auto", "exact", "permutation", "kernel", "gaussian-process"] = "auto",
         budget: int | None = None,
         link: Literal["identity", "logit"] | Callable[[Any], Any] = "identity",
         seed: int = 0,
