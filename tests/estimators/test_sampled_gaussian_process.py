@@ -193,8 +193,9 @@ def test_interactions_of_three_are_taken_out():
 def test_where_most_pairs_are_drawn_errors_go_with_the_kernels(share, index, make):
     """Of nearly full sizes the regression is nearly exact, and the correction must go to 0 too.
 
-    12 seeds, 108 values: squared errors over the kernel's are 0.85 to 1.06. With the predictions of
-    held-out parts alone in the regression they are 1.6 to 200.
+    12 seeds, 108 values: squared errors over the kernel's are 0.83 to 1.0. With the predictions of
+    held-out parts alone in the regression they are 2.3 to 12 where 98 % are drawn, but for Banzhaf
+    values of the random table.
     """
     table = make(9)
     budget = 2 * int(share * total_pairs(9))
@@ -223,16 +224,16 @@ def test_games_of_nothing_but_triples(P, D):
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [games.threshold, games.triples, games.random_table])
 def test_errors_are_those_that_are_told(make):
-    """Squared errors over squared standard errors are 0.8 to 1.2 on average, and no more than the
+    """Squared errors over squared standard errors are 1.03 to 1.04 on average, and no more than the
     kernel's by a fifth.
 
-    200 seeds: the mean of the ratios moves by some 4 % from one set of seeds to another, so that
-    1.5 is beyond 6 of its errors. With rates chosen by all pairs, the own too, a threshold fails.
+    200 seeds: the mean of the ratios has an error of 3.5 %, so that 0.8 and 1.3 are beyond 6 of
+    them. With rates chosen by all pairs, the own too, a threshold fails.
     """
     table = make(12)
     off, told = of_seeds("gaussian-process", table, 16 * 12, 200)
     by_kernel, _ = of_seeds("kernel", table, 16 * 12, 200)
-    assert 0.6 < (told**2).mean() < 1.5
+    assert 0.8 < (told**2).mean() < 1.3
     assert (off**2).mean() < 1.2 * (by_kernel**2).mean()
 
 

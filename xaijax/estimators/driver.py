@@ -146,7 +146,7 @@ def _together(game: Game, method: str, index: Index | InteractionIndex, budget: 
     K = game.outputs
     fit = game.setting.max_memory // 8 // (24 * K * (budget + 2))
     work = K * SAMPLERS[method].work(game.P, index, budget)
-    return max(1, min(fit, int(SILENT / work)))
+    return max(1, min(fit, int(SILENT / max(work, 1.0))))  # of one player there is no work
 
 
 def plan_sampled(

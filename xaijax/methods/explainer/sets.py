@@ -201,12 +201,12 @@ class SetsAsked:
             )
 
     def _refuse_unsampled(self, game: Game, survey: Survey, fits: np.ndarray) -> None:
-        for name, why in SAMPLES_NONE.items():
-            if self.explainer.estimator == name:
-                raise InputError(
-                    f"estimator={name!r} samples no interactions: {why}. Say estimator='kernel' or "
-                    "'auto'."
-                )
+        name = self.explainer.estimator
+        if name in SAMPLES_NONE:
+            raise InputError(
+                f"estimator={name!r} samples no interactions: {SAMPLES_NONE[name]}. Say "
+                "estimator='kernel' or 'auto'."
+            )
         if not game.setting.model.deterministic:
             raise InputError(
                 "interactions of a random model are enumerated, not sampled. Say "
