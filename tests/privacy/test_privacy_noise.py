@@ -109,6 +109,7 @@ ALLOWED = {
 # What a release reaches and other methods use as well: sources of chance for estimators and files.
 ELSEWHERE = {
     "xaijax/core/optional.py": {"importlib", "import_module"},
+    "xaijax/core/threads.py": {"scipy.linalg"},  # only loaded, so that its BLAS can be limited
     "xaijax/results/files/temporary.py": {"uuid"},  # the names of files that are being made
     "xaijax/tables/plain_frames.py": {"require"},  # pandas and polars
     "xaijax/core/intervals.py": {"scipy.special", "scipy.special.stdtrit"},
