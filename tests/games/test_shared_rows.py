@@ -6,11 +6,13 @@ import itertools
 from typing import Any
 
 import games
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import xaijax as xj
 from xaijax.games.engine import make, shared_rows
+from xaijax_kernels.engine.lattice import Pairs
 
 P, N = 5, 40
 A = games.weights(P)
@@ -86,6 +88,29 @@ def test_no_piece_is_lost_where_looking_stops(kind, monkeypatch):
     without = xj.Explainer(model, donors, **options)(X, progress=False)
     assert whole.values.tobytes() == without.values.tobytes()
     assert 0 <= without.stats["model_rows"] - whole.stats["model_rows"] <= N  # of the first look
+
+
+def test_a_lost_piece_is_told(monkeypatch):
+    """Of either loop: base value and values would still add up to the f(x) that is lost with it."""
+    X, donors = games.rows(N, 9, "continuous", 1), games.rows(1, 9, "continuous", 2)
+    weights = games.weights(9)
+    host = xj.as_model(lambda rows: games.smooth_host(rows, weights), backend="host")
+    traced = xj.as_model(lambda rows: jnp.tanh(rows @ weights), structure="plain")
+    explainers = [
+        xj.Explainer(host, donors, estimator="exact", max_memory=200_000),
+        xj.Explainer(traced, donors, estimator="exact", batch_size=256),
+    ]
+    whole = Pairs.dispatches
+
+    def without_the_second(pairs, rows_each):
+        pieces = list(whole(pairs, rows_each))
+        assert len(pieces) > 1
+        yield from pieces[:1] + pieces[2:]
+
+    monkeypatch.setattr(Pairs, "dispatches", without_the_second)
+    for explainer in explainers:
+        with pytest.raises(RuntimeError, match="go on elsewhere after .* please report it"):
+            explainer(X, progress=False)
 
 
 def test_a_random_model_is_asked_each_time():

@@ -18,7 +18,7 @@ from jax.sharding import SingleDeviceSharding
 
 from xaijax.games.engine.compiled import Recipe, shape
 from xaijax.games.engine.dispatch import Dispatches, UnderWay
-from xaijax.games.engine.loop import Count, Instances, Question, Stream
+from xaijax.games.engine.loop import Count, Instances, Question, Stream, every_row
 from xaijax.games.engine.plan import capacity
 from xaijax.games.engine.programs import NAMES_LIST, Programs
 from xaijax_kernels.engine.lattice import Dispatch, Pairs
@@ -146,8 +146,8 @@ class DeviceBackend:
             pieces = stream.dispatches(tiles * self.sizes.tile.rows)
             work = ((piece, self._tiles(piece, slots), None) for piece in pieces)
         dispatches = Dispatches(self.mesh, self.clock, tiles)
-        for under_way in dispatches.run(run, before, work, after):
-            yield Answers(under_way, stream.slot_bits)
+        asked = dispatches.run(run, before, work, after)
+        yield from every_row(stream, (Answers(one, stream.slot_bits) for one in asked))
 
     def _padded(self, rows: np.ndarray) -> jax.Array:
         """Rows of some instances on the devices, as many as every call has."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from xaijax.core.threads import in_order
 from xaijax.games.engine.compiled import Compiled, Recipe, shape
-from xaijax.games.engine.loop import Count, Instances, Question, Stream
+from xaijax.games.engine.loop import Count, Instances, Question, Stream, every_row
 from xaijax.games.engine.plan import capacity
 from xaijax.games.engine.shared_rows import Sharing, filled
 from xaijax.games.engine.whose_rows import WhoseRows
@@ -139,13 +139,14 @@ class HostBackend:
         draw = self._drawer(x.codes, stream.kind, masks)
         whose = WhoseRows(x, stream.kind, masks).of
         several = self._rows > self._call
-        for answered in self.answered(draw, stream.dispatches(self._rows), whose, several):
+        answers = self.answered(draw, stream.dispatches(self._rows), whose, several)
+        for answered in every_row(stream, answers):
             if score is None:
                 yield answered
                 continue
-            piece, answers = answered
+            piece, values = answered
             own = x.own[piece.slots[:, 1]] if score.reads_own and x.own is not None else None
-            yield Answered(piece, score(answers, own).astype(np.float64, copy=False))
+            yield Answered(piece, score(values, own).astype(np.float64, copy=False))
 
     @property
     def rows_per_call(self) -> int:

@@ -84,6 +84,27 @@ class Question:
     masks: np.ndarray | None = None  # bool [C, P], the coalitions that the stream names
 
 
+def every_row(stream: Stream, answered: Iterator[Any]) -> Iterator[Any]:
+    """The pieces as they come; RuntimeError where they are not all rows of the stream, in order.
+
+    What is made of the answers takes their places from the stream. A lost piece would give wrong
+    numbers, and f(x) comes with them, so that the distance of their sum from it would not tell.
+    """
+    row = 0
+    for answers in answered:
+        if answers.piece.first_row != row:
+            break
+        yield answers
+        row += answers.piece.rows
+    else:
+        if row == stream.rows:
+            return
+    raise RuntimeError(
+        f"Of {stream.rows:,} hybrids the answers end or go on elsewhere after {row:,}. This is a "
+        "fault of xaijax, and nothing was computed; please report it."
+    )
+
+
 class Backend(Protocol):
     """What evaluation asks of a loop; `device.DeviceBackend` and `host.HostBackend`."""
 
