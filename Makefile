@@ -13,6 +13,9 @@ export XAIJAX_DATA := $(abspath ../shared/data)
 endif
 endif
 
+# Where it is set, each of the processes that tests start compiles all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-all test-engines docs bench bench-gpu lint
 
 help:

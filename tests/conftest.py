@@ -36,7 +36,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     if hasattr(config, "workerinput"):  # the folder is that of all workers
         folder = str(Path(folder) / config.workerinput["workerid"])
-    os.environ |= {PROGRAMS: folder} | EVERY
+    # Each worker has a core: to cut a program into parts that are compiled beside each other costs
+    # an eighth of all that tests compute. It changes how LLVM is called, not what is compiled.
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_parallel_codegen_split_count=1"
+    os.environ |= {PROGRAMS: folder, "XLA_FLAGS": flags.strip()} | EVERY
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -34,6 +34,7 @@ def test_operands_lose_their_low_bits() -> None:
     np.testing.assert_array_equal(tf32.whole(given), given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bits", "holds"), [(10, True), (7, False)])
 def test_what_tf32_may_change_is_less_than_bfloat16_does(bits: int, holds: bool) -> None:
     def rough(params: Params, rows: jax.Array) -> jax.Array:

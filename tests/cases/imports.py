@@ -6,6 +6,8 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from repository import parsed
+
 REQUIRE = {"require", "optional"}  # their functions
 
 
@@ -76,6 +78,6 @@ def read(sources: Mapping[str, str], packages: frozenset[str]) -> dict[str, list
     found = {}
     for module, text in sources.items():
         reader = _Reader(module, module in packages, frozenset(sources))
-        reader.visit(ast.parse(text))
+        reader.visit(parsed(text))
         found[module] = reader.found
     return found

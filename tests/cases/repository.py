@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,12 +22,14 @@ FOLDERS = (
 )  # that hold Python
 
 
+@cache
 def python_files() -> list[Path]:
     """Every Python file of the repository, those of generated environments left out."""
     found = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
     return [p for p in found if not any(part[0] == "." for part in p.relative_to(ROOT).parts)]
 
 
+@cache
 def library_modules() -> dict[str, Path]:
     """{dotted name: file} of every module of the two import packages."""
     modules = {}
@@ -34,6 +38,12 @@ def library_modules() -> dict[str, Path]:
             parts = [package, *path.relative_to(folder).with_suffix("").parts]
             modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return modules
+
+
+@cache
+def parsed(source: str) -> ast.Module:
+    """The tree of a source, which nobody changes: several rules look at the same files."""
+    return ast.parse(source)
 
 
 def package_files() -> set[str]:

@@ -55,6 +55,7 @@ def test_frames_stay_frames():
     assert list(chosen.rows["v"]) == ["a", "b"] and isinstance(chosen.rows, pandas.DataFrame)
 
 
+@pytest.mark.slow
 def test_the_spread_is_that_of_the_draws():
     explainer = xj.Explainer(xj.as_model(lambda X: X[:, 0] * X[:, 1] + X[:, 2]), ROWS)
     X = RNG.normal(size=(4, 3))

@@ -177,6 +177,7 @@ def test_the_split_of_instances_whose_data_changed_asks_both_sides():
     np.testing.assert_allclose(found.of_model, 0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_explainers_in_the_other_order_are_refused():
     """Where the model's program and parameters can be read, and by the background in any case."""
     X, Y = (RNG.normal(size=(20, 3)).astype(np.float32) for _ in "ab")

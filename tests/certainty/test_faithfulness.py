@@ -37,6 +37,7 @@ def curves(values, columns, g=f):
     return tuple(map(np.array, found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("players", [None, [[0, 2], [1], [3, 4]]])
 def test_the_curves_are_those_of_the_definition(players):
     explainer = xj.Explainer(xj.as_model(f), B, players=players)
@@ -56,6 +57,7 @@ def test_the_curves_are_those_of_the_definition(players):
     assert "insertion" in repr(judged) and judged.to_dict()["deletion_std_error"] > 0
 
 
+@pytest.mark.slow
 def test_each_output_has_its_own_order():
     explainer = xj.Explainer(xj.as_model(two), B)
     values = RNG.normal(size=(4, 5, 2))
@@ -66,6 +68,7 @@ def test_each_output_has_its_own_order():
         np.testing.assert_allclose(judged.curves.insertion[..., k], insertion, atol=16 * 2.0**-22)
 
 
+@pytest.mark.slow
 def test_one_output_for_each_instance_has_curves_too():
     explainer = xj.Explainer(xj.as_model(two), B)
     values = RNG.normal(size=(4, 5))
@@ -75,6 +78,7 @@ def test_one_output_for_each_instance_has_curves_too():
     np.testing.assert_allclose(judged.curves.insertion[..., 0], insertion, atol=16 * 2.0**-22)
 
 
+@pytest.mark.slow
 def test_players_of_each_instance_and_baselines_of_each():
     numbers = np.array([[0, 0, 1, 1, -1], [1, 0, 0, 1, -1], [0, 1, 1, 1, -1], [0, 0, 0, 1, -1]])
     explainer = xj.Explainer(xj.as_model(f), xj.Baseline(lambda rows: 0 * rows), players=numbers)
@@ -89,6 +93,7 @@ def test_players_of_each_instance_and_baselines_of_each():
         )
 
 
+@pytest.mark.slow
 def test_a_better_order_has_more_under_insertion_and_less_under_deletion():
     explainer = xj.Explainer(xj.as_model(lambda rows: rows.sum(axis=1)), np.zeros((1, 5)))
     judged = xj.judge({"right": X, "turned": -X}, explainer, X, curves=True)

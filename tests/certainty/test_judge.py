@@ -102,6 +102,7 @@ def test_a_scaled_truth_is_off_by_the_square_of_its_scale(scale, row):
     )
 
 
+@pytest.mark.slow
 def test_several_outputs_and_one_for_each_instance():
     explainer = xj.Explainer(xj.as_model(two), B)
     explanation = explainer(X)

@@ -59,6 +59,7 @@ def explained(*more: str) -> int:
     return main(["explain", "--out", "run", *more])
 
 
+@pytest.mark.slow
 def test_explain_a_fitted_model(folder, capsys) -> None:
     given = ["--model", "model.joblib", "--data", "loans.csv", "--drop", "repaid"]
     assert explained(*given, "--output", "yes", "--rows", "5", "--background-rows", "7") == 0
@@ -97,6 +98,7 @@ def test_the_background_is_a_part_that_the_seed_draws(folder) -> None:
     assert not np.array_equal(drawn(rows, 4, 1), drawn(rows, 4, 2))
 
 
+@pytest.mark.slow
 def test_another_file_as_background_may_lack_what_is_dropped(folder) -> None:
     table = pandas.read_csv("loans.csv")
     table.drop(columns="repaid")[:6].to_csv("background.csv", index=False)

@@ -40,6 +40,7 @@ def explained(folder: Path, when: str) -> tuple[int, int, float]:
     return int(hits), int(misses), float(total)
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing_again(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "cache"
     hits, misses, first = explained(folder, "late")

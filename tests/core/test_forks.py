@@ -21,6 +21,7 @@ def said():
     return dict(line.split(" | ", 1) for line in done.stdout.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "what",
     ["host", "traced", "federated", "new", "QII", "Anchors", "predict", "as_jax", "AEC"],
@@ -30,6 +31,7 @@ def test_row_68_a_fork_after_use_is_refused(what):
     assert "spawn" in said()[what]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "what", ["before", "predict before", "predict on the host", "results", "parent"]
 )

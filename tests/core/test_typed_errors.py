@@ -100,6 +100,7 @@ def test_what_a_sample_spends_and_its_inverse():
         assert back == pytest.approx(epsilon, rel=1e-9)  # amplified takes off a part in 1e12
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_opendp_is_imported_leaves_it_usable():
     """OpenDP registers names while it imports scikit-learn, and cannot be imported twice."""
     pytest.importorskip("opendp")

@@ -98,6 +98,7 @@ def test_shap_reading_is_shaps(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(y, labels)
 
 
+@pytest.mark.slow
 def test_federated_experiment_accuracies() -> None:
     """The accuracy of the experiment's classifier, and the one its notebook printed by mistake."""
     X, y = datasets.adult("shap")

@@ -168,6 +168,7 @@ def test_a_missing_library_names_the_extra(missing: str, monkeypatch: pytest.Mon
         datasets.titanic()
 
 
+@pytest.mark.slow
 def test_importing_loads_neither_pandas_nor_pooch() -> None:
     code = (
         "import sys, xaijax, xaijax.datasets\n"

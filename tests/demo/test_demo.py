@@ -103,6 +103,7 @@ def check(printed, folder, data, rows, seed):
     np.testing.assert_allclose(total, answer, atol=stats["efficiency_bound"].max())
 
 
+@pytest.mark.slow
 def test_on_bundled_data_where_adult_is_not_found(nowhere, tmp_path, capsys):
     out = tmp_path / "new" / "folder"
     assert main(["demo", "--rows", "40", "--seed", "3", "--out", str(out)]) == 0
@@ -177,6 +178,7 @@ def test_alone_it_prints_its_help(capsys):
     assert "demo" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_as_a_module():
     command = [sys.executable, "-m", "xaijax", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

@@ -11,6 +11,7 @@ import math
 import numpy as np
 import oracles_certain as oracle
 import pytest
+from often import some_slow
 from pairs_drawn import look_at, stopped
 from scipy import stats
 
@@ -53,7 +54,7 @@ GAMES = {
 
 
 @pytest.mark.parametrize("kind", ["normal", "skewed"])
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("game", some_slow(GAMES, 3))
 def test_claims_of_the_largest_are_seldom_false(game: str, kind: str) -> None:
     true, k = GAMES[game]
     false, claimed = false_claims(Top(k, 0.95), drawn(true, kind), true)

@@ -134,6 +134,7 @@ def found() -> xj.Explanation:
         return xj.Explainer(MODEL, DONORS, budget=8_000)(X, top=3, progress=False)
 
 
+@pytest.mark.slow
 def test_few_players_are_asked_and_all_values_stand(found: xj.Explanation) -> None:
     told = found.stats
     alone = told["whole_pairs"] < told["pairs"]
@@ -154,6 +155,7 @@ def test_few_players_are_asked_and_all_values_stand(found: xj.Explanation) -> No
     np.testing.assert_array_equal(chosen[told["certain"]], right[told["certain"]])
 
 
+@pytest.mark.slow
 def test_a_player_alone_has_the_contributions_of_whole_pairs(found: xj.Explanation) -> None:
     """With the budget that asks all players in all pairs: the same orders, the same means."""
     n = int(np.argmax((found.stats["whole_pairs"] < found.stats["pairs"]) & found.stats["certain"]))
@@ -177,6 +179,7 @@ def test_values_of_a_call_with_bounds_are_of_all_players() -> None:
     np.testing.assert_array_equal(got.stats["whole_pairs"], got.stats["pairs"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:top=")
 def test_more_players_than_candidates_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """100 players, of which 64 can be asked alone: who is certain with whole pairs is so here."""
@@ -208,6 +211,7 @@ def test_a_contender_who_wins_asks_no_more_than_half_of_all() -> None:
     assert found.std_errors is not None and not told["certain"].any()
 
 
+@pytest.mark.slow
 def test_players_that_change_nothing_have_no_error() -> None:
     rows = X.copy()
     rows[:, 10:] = DONORS[0, 10:]

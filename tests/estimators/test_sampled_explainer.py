@@ -146,6 +146,7 @@ def test_groups(backend, estimator):
     np.testing.assert_allclose(got.base_values, base, rtol=0, atol=ATOL)
 
 
+@pytest.mark.slow
 @METHODS
 @PAIRS
 def test_values_are_of_the_logit_of_the_mean(backend, index, estimator):
@@ -170,6 +171,7 @@ def test_values_are_of_the_logit_of_the_mean(backend, index, estimator):
         assert (got.stats["efficiency_residual"] <= got.stats["efficiency_bound"]).all()
 
 
+@pytest.mark.slow
 @METHODS
 @pytest.mark.parametrize("word", ["row", "median"])
 def test_a_baseline_in_place_of_background_rows(word, estimator):

@@ -306,6 +306,7 @@ def test_answers_that_are_not_numbers_stay_what_they_are():
     assert got.std_errors[0].tobytes() == alone.std_errors[0].tobytes()
 
 
+@pytest.mark.slow
 def test_bits_do_not_hang_on_cores_nor_on_who_came_first(monkeypatch):
     """BLAS works in one thread, also in the first call of a process, and as before afterwards."""
     before = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
@@ -344,6 +345,7 @@ def test_limits_of_blas_that_overlap_leave_it_as_it_was():
     assert now() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("D", [200, 1500])
 def test_what_is_worked_at_takes_no_more_memory_than_said(D):
     state = gaussian_process.init(30, named("shapley"), 2 * D, 0)

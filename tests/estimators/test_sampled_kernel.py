@@ -87,6 +87,7 @@ def test_numbers_of_the_sizes():
     assert np.abs(counts - expected).max() < 1.5
 
 
+@pytest.mark.slow
 def test_sets_of_a_size_are_uniform():
     """Each of the 35 pairs of size 4 of 8, and each of 45 sets of 2 of 10, is first equally often.
 

@@ -42,6 +42,7 @@ def estimate(games, P: int, budget: int):
     return pairs.result(state, values[:, 2:], values[:, 0], values[:, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("P", "budget"), [(30, 300), (100, 2248)])
 def test_a_lone_pair_is_found_among_many(P, budget):
     """Of x0 x1 and a sum, by fewer pairs of coalitions than there are pairs of players. With one
@@ -75,6 +76,7 @@ def test_large_pairs_among_small_ones_are_inside_their_intervals():
     assert sure.max() < 0.05  # of a size of 1
 
 
+@pytest.mark.slow
 def test_an_answer_is_the_same_whoever_is_beside_it():
     """Of answers with none, one, three and forty large pairs."""
     rng = np.random.default_rng(1)
@@ -176,6 +178,7 @@ def test_two_pairs_are_not_taken_for_two_others(monkeypatch):
     assert surely_wrong() > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("P", "budget", "seeds"), [(30, 120, 10), (100, 300, 3)])
 def test_large_pairs_are_found_by_few_coalitions(P, budget, seeds):
     """All three, by 3 or 4 coalitions a player, of all seeds but one; else of none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sampled_games as games
+from often import some_slow
 
 import xaijax as xj
 from xaijax.estimators import pairs
@@ -29,7 +30,7 @@ def estimate(table: np.ndarray, index, budget: int, seed: int):
     return pairs.result(state, values, table[None, :1], table[None, -1:])
 
 
-@pytest.mark.parametrize("index", SAMPLED, ids=lambda one: one.name)
+@pytest.mark.parametrize("index", some_slow(SAMPLED, 3), ids=lambda one: one.name)
 @pytest.mark.parametrize("game", [games.additive, games.pairwise])
 def test_games_of_pairs_are_found_exactly(index, game):
     """At 16 P coalitions; jitter lets 1e-9 of the variance go: 3e-5 of the range, and half of it
@@ -41,7 +42,7 @@ def test_games_of_pairs_are_found_exactly(index, game):
     assert (found.std_errors <= 1e-4 * span).all()
 
 
-@pytest.mark.parametrize("index", SAMPLED, ids=lambda one: one.name)
+@pytest.mark.parametrize("index", some_slow(SAMPLED, 3), ids=lambda one: one.name)
 @pytest.mark.parametrize("game", [games.triples, games.random_table])
 def test_intervals_hold_the_truth(index, game):
     """Of 40 seeds and 36 sets; sets of one run are not independent. Were all 36 of a run one event,
@@ -55,7 +56,7 @@ def test_intervals_hold_the_truth(index, game):
     assert np.mean(inside) > 0.7
 
 
-@pytest.mark.parametrize("index", SAMPLED, ids=lambda one: one.name)
+@pytest.mark.parametrize("index", some_slow(SAMPLED, 3), ids=lambda one: one.name)
 def test_players_alone_are_the_kernels_and_all_add_up(index):
     table, P, players = games.random_table(8), 8, named(index.singles)
     found = estimate(table, index, 60, 1).values[0, :, 0]
@@ -67,7 +68,7 @@ def test_players_alone_are_the_kernels_and_all_add_up(index):
         np.testing.assert_allclose(total, table[-1] - table[0], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("index", SAMPLED, ids=lambda one: one.name)
+@pytest.mark.parametrize("index", some_slow(SAMPLED, 3), ids=lambda one: one.name)
 def test_players_that_change_nothing_have_no_pairs(index):
     """An instance with a dummy beside one without."""
     P, table = 6, games.random_table(6)
@@ -89,6 +90,7 @@ def wide(P: int = 30, N: int = 2, B: int = 2):
     return (rng.normal(size=(n, P)).astype(np.float32) for n in (N, B))
 
 
+@pytest.mark.slow
 def test_an_explainer_samples_where_it_cannot_enumerate():
     X, donors = wide()
 
@@ -111,6 +113,7 @@ def test_an_explainer_samples_where_it_cannot_enumerate():
     assert (adds.stats["efficiency_residual"] <= bound).all()
 
 
+@pytest.mark.slow
 def test_an_instance_is_exact_whoever_is_beside_it():
     X, donors = wide()
     narrow = donors[:1].repeat(2, axis=0)

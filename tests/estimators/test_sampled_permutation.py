@@ -133,6 +133,7 @@ def test_few_players():
         np.testing.assert_allclose(got.values.ravel(), [1.5, 5.5])
 
 
+@pytest.mark.slow
 def test_orders_are_uniform():
     """720 orders of six in 72,000 draws: chi^2 / 719 within 6 sd = 1.32; false alarms 1e-8."""
     orders = sampling.orders(5, 6, 0, 72_000)

@@ -115,6 +115,7 @@ def test_the_default_budget():
         assert budget - 2 * (players - 1) < got.stats["coalitions"] <= budget
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["auto", "exact", *sampled_games.ESTIMATORS])
 def test_a_budget_of_all_coalitions_is_exact_with_a_warning(estimator):
     exact = xj.Explainer(MODEL, DONORS, [range(16)], estimator="exact")(X, progress=False)
@@ -171,6 +172,7 @@ def test_without_a_degree_of_freedom_there_are_no_errors(estimator, budget, reas
     assert np.isfinite(more.std_errors).all() and "no standard errors" not in repr(more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["permutation", "kernel"])
 @INDICES
 def test_each_instance_stops_where_its_own_intervals_are_narrow(index, estimator):
@@ -215,6 +217,7 @@ def test_each_instance_stops_where_its_own_intervals_are_narrow(index, estimator
         assert same_bits(run(rows[order], tolerance=tolerance, **options), got[order])
 
 
+@pytest.mark.slow
 @BACKENDS
 def test_auto_decides_for_each_instance_alone(backend):
     rows, model = mixed_rows(), MODEL if backend == "jax" else HOST
@@ -235,6 +238,7 @@ def test_auto_decides_for_each_instance_alone(backend):
         assert alone.exact == own[n]
 
 
+@pytest.mark.slow
 def test_auto_is_exact_up_to_as_many_corners_as_the_budget_asks_rows():
     """B (budget + 2) = 2 x 40 rows: corners of 64 + 16 fit, 64 + 32 do not. Without a budget 2^16
     corners per background row."""

@@ -32,6 +32,7 @@ def exact() -> xj.Explanation:
     return xj.Explainer(MODEL, DONORS, estimator="exact")(X[[1, 4]], progress=False)
 
 
+@pytest.mark.slow
 def test_stats_and_provenance(mixed):
     stats = mixed.stats
     assert stats["estimator"] == "permutation" and stats["budget"] == BUDGET
@@ -44,6 +45,7 @@ def test_stats_and_provenance(mixed):
     assert np.isinf(stats["dof"][[1, 4]]).all() and (stats["dof"][SAMPLED] > 0).all()
 
 
+@pytest.mark.slow
 def test_files_keep_everything(mixed, tmp_path):
     mixed.save(tmp_path / "mixed.npz")
     back = xj.load(tmp_path / "mixed.npz")

@@ -40,6 +40,7 @@ def mixed(N: int, B: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X, donors, few
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator, index", [("auto", "shapley"), ("permutation", "banzhaf"), ("kernel", "shapley")]
 )
@@ -64,6 +65,7 @@ def test_a_jax_model_is_traced_twice_per_explainer(estimator, index):
         np.testing.assert_array_equal(both.stats["exact_rows"], few)
 
 
+@pytest.mark.slow
 @METHODS
 def test_tolerance_needs_no_further_trace(estimator):
     entered = []
@@ -100,6 +102,7 @@ def test_calls_of_a_host_model(estimator):
     assert got.stats["model_calls"] == len(rows) - 4 == math.ceil(asked / 2**15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tolerance", [None, 0.3])
 @BACKENDS
 def test_the_bar_ends_at_the_model_rows(monkeypatch, backend, tolerance):
@@ -121,6 +124,7 @@ def test_the_bar_ends_at_the_model_rows(monkeypatch, backend, tolerance):
     assert bar.n <= bar.announced
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["permutation", "auto"])
 @BACKENDS
 def test_an_answer_that_is_not_finite_is_named(backend, estimator):
@@ -194,6 +198,7 @@ def test_a_link_of_a_random_mean_is_refused():
     assert not called
 
 
+@pytest.mark.slow
 @METHODS
 @BACKENDS
 def test_pixels_of_an_image_as_players(backend, estimator):
@@ -215,6 +220,7 @@ def test_pixels_of_an_image_as_players(backend, estimator):
     assert got.std_errors.max() <= 64 * 2.0**-24 * 2**8
 
 
+@pytest.mark.slow
 def test_five_thousand_players():
     """Two pairs of orders within 64 MB; whole numbers, so that all sums are exact."""
     rng = np.random.default_rng(0)

@@ -85,6 +85,7 @@ def test_an_answer_is_the_same_whoever_is_beside_it():
         np.testing.assert_array_equal(together.std_errors[n], alone.std_errors[0])
 
 
+@pytest.mark.slow
 def test_an_explainer_says_which_it_was_and_refuses_what_has_none():
     rng = np.random.default_rng(0)
     X, donors = (rng.normal(size=(n, 26)).astype(np.float32) for n in (2, 2))

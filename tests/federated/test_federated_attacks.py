@@ -89,6 +89,7 @@ def answers_of(policy: fd.Policy, secret: bytes) -> np.ndarray:
     return host(mine, progress=False).values[:, -1]
 
 
+@pytest.mark.slow
 def test_averaging_over_ten_connections() -> None:
     """It helps against noise that is drawn anew, and not against noise that is a function."""
     truth, _ = united(OFF)

@@ -257,6 +257,7 @@ def test_noise_is_the_same_after_reconnections_and_restarts(tmp_path: Path) -> N
     assert np.abs(found[0] - plain).max() > 0.1
 
 
+@pytest.mark.slow
 def test_noise_bounds_what_is_told_of_a_row() -> None:
     """The two rows farthest apart: no answer is more than e^epsilon times as likely from one.
 

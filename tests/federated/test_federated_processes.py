@@ -69,6 +69,7 @@ def expected() -> xj.Explanation:
     return xj.FederatedExplainer(SPLIT.joint, X, {"shop": GUEST})(X, progress=False)
 
 
+@pytest.mark.slow
 def test_two_processes_agree_with_one(address: str, tls: dict[str, fd.Tls]) -> None:
     host, transport = host_at(address, tls["host"], batch=50)
     found = host(X[:, HOST], progress=False)
@@ -78,6 +79,7 @@ def test_two_processes_agree_with_one(address: str, tls: dict[str, fd.Tls]) -> N
     transport.close()
 
 
+@pytest.mark.slow
 def test_memory_and_the_wire_carry_the_same_bytes(address: str, tls: dict[str, fd.Tls]) -> None:
     """Lengths of all, and the bytes of what does not hold fresh keys."""
     _, transport = wired = host_at(address, tls["host"])

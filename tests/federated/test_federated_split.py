@@ -60,6 +60,7 @@ def walked(part: fd.Part, row: np.ndarray) -> float:
     return total
 
 
+@pytest.mark.slow
 def test_trees_are_additive_and_learn() -> None:
     X, y = labelled(2_000)
     split = fd.split_trees(X[:1_500], y[:1_500], {"shop": GUEST}, rounds=20)

@@ -30,6 +30,7 @@ def in_process(split: fd.Split, X: np.ndarray, rows: np.ndarray, **options) -> x
     return xj.FederatedExplainer(split.joint, X, {"shop": GUEST}, **options)(rows, progress=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -78,6 +79,7 @@ def test_values_are_those_of_the_definition() -> None:
             assert abs(values[player] - total) < 1e-6
 
 
+@pytest.mark.slow
 def test_two_guests_and_any_reference_row() -> None:
     split, X = several()
     r = np.linspace(-0.5, 0.5, 6)

@@ -109,6 +109,7 @@ def test_segments_of_donors_are_summed(tables, monkeypatch):
     assert got.stats["model_rows"] == 20 * 301 * 16
 
 
+@pytest.mark.slow
 def test_players_of_several_columns(tables):
     X, donors = drawn(5, 64, 6)
     f, host = layer(6, 1)
@@ -192,6 +193,7 @@ def holed(X: Any) -> Any:
     return jnp.where(total > 14, jnp.inf, jnp.tanh(total) + total)
 
 
+@pytest.mark.slow
 def test_bad_answers_are_named_as_without_tables(tables):
     X, donors = drawn(6, 32, 4)
     X[2], donors[7] = [9, -9, 0.5, 0.2], [-9, 9, 0.1, 0.3]
@@ -220,6 +222,7 @@ def test_scores_that_are_no_distribution_are_named_as_without_tables(tables):
     assert not tables  # sums to 1 are looked at in each answer
 
 
+@pytest.mark.slow
 def test_answers_that_may_be_infinite_go_by_pairs(tables):
     X, donors = drawn(6, 32, 4)
     X[2], donors[7] = [9, -9, 0.5, 0.2], [-9, 9, 0.1, 0.3]
@@ -245,6 +248,7 @@ def test_a_model_of_one_answer_gives_zeros():
     np.testing.assert_allclose(got.base_values, np.float32(0.1), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", ["codes", "continuous"])
 def test_a_memory_map_gives_the_bits_of_its_array(tmp_path, columns, tables):
     """Codes, of which no row differs from all donors, are handed on without one being read."""

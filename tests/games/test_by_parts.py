@@ -67,6 +67,7 @@ def test_players_of_several_columns_and_outputs() -> None:
     np.testing.assert_allclose(got, wanted, rtol=0, atol=accepted(P))
 
 
+@pytest.mark.slow
 def test_few_players_of_many_columns() -> None:
     """Parts of single players are put together."""
     f, host = network(24)
@@ -112,6 +113,7 @@ def test_instances_near_to_donors_go_by_corners() -> None:
     np.testing.assert_allclose(got, wanted, rtol=0, atol=accepted(P))
 
 
+@pytest.mark.slow
 def test_rows_are_asked_where_parts_do_not_pay() -> None:
     """Few donors, a model without a layer, a layer that is a small part of the model."""
     f, _ = network(P)
@@ -128,6 +130,7 @@ def test_rows_are_asked_where_parts_do_not_pay() -> None:
         assert game.structure is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nonfinite", ["raise", "propagate"])
 def test_a_bad_answer_is_told_with_its_row(nonfinite: Any) -> None:
     def f(X: Any) -> Any:
@@ -148,6 +151,7 @@ def test_a_bad_answer_is_told_with_its_row(nonfinite: Any) -> None:
     assert wrong.tolist() == [[False] * 3, [False, True, False], [False] * 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", ["shapley", "banzhaf"])
 def test_the_kernel_estimator_uses_the_layer(index: str) -> None:
     f, _ = network(16, 1)
@@ -168,6 +172,7 @@ def test_the_kernel_estimator_uses_the_layer(index: str) -> None:
     assert plan.model_rows.sum() == stats["model_rows"]
 
 
+@pytest.mark.slow
 def test_united_columns_are_listed_along_orders() -> None:
     f, _ = network(16, 1)
     X, donors, players = rows(1, 3, 16), rows(2, 6, 16), np.arange(16) // 2

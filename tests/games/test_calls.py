@@ -29,6 +29,7 @@ class Counted:
         return self.function(*arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["identity", np.arctan])
 @pytest.mark.parametrize("kind", ["continuous", "few"])
 def test_a_jax_model_is_traced_twice_per_explainer(kind, link):
@@ -101,6 +102,7 @@ def test_where_x_is_the_donor_nothing_but_f_of_x_is_asked():
     assert got.base_values[0] == games.smooth_host(donors[:1], A)[0]
 
 
+@pytest.mark.slow
 def test_memory_maps_are_read_part_by_part(tmp_path, monkeypatch):
     X, donors = games.rows(N, P, "continuous", 1), games.rows(B, P, "continuous", 2)
     mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=X.shape)

@@ -57,6 +57,7 @@ def test_batch_size_order_and_neighbours(backend):
         assert same_bits(asked(backend, X[rows], donors), whole[rows])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "host"])
 def test_instances_planned_together(backend, monkeypatch):
     X, donors = data()
@@ -65,6 +66,7 @@ def test_instances_planned_together(backend, monkeypatch):
     assert same_bits(asked(backend, X, donors), whole)
 
 
+@pytest.mark.slow
 def test_equal_rows_have_equal_bits():
     X, donors = data()
     X[[50, 92]] = X[7]
@@ -72,6 +74,7 @@ def test_equal_rows_have_equal_bits():
     assert same_bits(values[50], values[7]) and same_bits(values[92], values[7])
 
 
+@pytest.mark.slow
 def test_a_device_out_of_memory_is_asked_again_with_half_the_tile(monkeypatch):
     X, donors = data()
     whole = asked("jax", X, donors)
@@ -103,6 +106,7 @@ for devices in (None, 3):
 """
 
 
+@pytest.mark.slow
 def test_eight_devices_give_the_bits_of_one(tmp_path):
     """Uneven tiles over 8 and 3 devices, and fewer instances than devices."""
     found = eight_devices.outcome(ON_DEVICES, tmp_path)

@@ -23,6 +23,7 @@ C = 37  # neither a multiple of 16 coalitions, which is a slot, nor a power of t
 BACKENDS = pytest.mark.parametrize("backend", ["jax", "host"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["continuous", "agreeing"])
 @BACKENDS
 def test_rows_calls_and_dispatches(backend, kind):
@@ -119,6 +120,7 @@ def test_an_answer_that_is_not_finite_is_named(backend, kind):
     assert "x35" in str(raised.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["continuous", "agreeing"])
 def test_what_fills_a_slot_is_never_asked_outside_the_list(kind):
     """37 coalitions fill three slots of 16 but for eleven rows. The model is NaN for the last donor

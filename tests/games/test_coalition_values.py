@@ -17,6 +17,7 @@ from listed import (
     planned_rows,
     rows_of,
 )
+from often import some_slow
 
 import xaijax as xj
 from xaijax.games.engine import make
@@ -49,6 +50,7 @@ def bound(backend: str, P: int, answers: np.ndarray) -> float:
     return 64 * u * max(float(P), float(np.abs(answers).max()))
 
 
+@pytest.mark.slow
 @BACKENDS
 def test_distinct_donors_of_few_coalitions_in_any_order(backend):
     """What keeps nothing is a donor, whoever x is, and stands where it was put."""
@@ -66,7 +68,7 @@ def test_distinct_donors_of_few_coalitions_in_any_order(backend):
         )
 
 
-@pytest.mark.parametrize("P, outputs", [(6, 3), (40, 1), (70, 3)])
+@pytest.mark.parametrize("P, outputs", some_slow([(6, 3), (40, 1), (70, 3)], 3))
 @pytest.mark.parametrize("kind", ["continuous", "agreeing"])
 @BACKENDS
 def test_values_are_the_definition(backend, kind, P, outputs):
@@ -95,6 +97,7 @@ def test_values_are_the_definition(backend, kind, P, outputs):
     np.testing.assert_allclose(some, expected[[2, 0], 5:20], rtol=0, atol=atol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["continuous", "agreeing"])
 @BACKENDS
 def test_groups_and_a_link_after_the_mean(backend, kind):
@@ -112,6 +115,7 @@ def test_groups_and_a_link_after_the_mean(backend, kind):
     assert game.count.distinct == planned.sum()
 
 
+@pytest.mark.slow
 @BACKENDS
 def test_images_with_a_player_mask(backend):
     """Instances of shape [2, 3, 8], twelve players laid over them out of order."""
@@ -138,6 +142,7 @@ def test_images_with_a_player_mask(backend):
     assert game.count.distinct == planned_rows(differing_players(X, donors, groups), C).sum()
 
 
+@pytest.mark.slow
 @BACKENDS
 def test_missing_numbers_agree_with_each_other(backend):
     """NaN equals NaN, whatever its bits, so it needs no rows; and it is put where it belongs."""

@@ -30,6 +30,7 @@ def rows(N: int) -> np.ndarray:
 EVERY_SIZE = np.tri(P + 1, P, k=-1, dtype=np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("structure", "wanted"),
     [
@@ -71,6 +72,7 @@ def layers(widths: tuple[int, ...], between: Any) -> Any:
     return f
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("widths", "between", "wanted"),
     [

@@ -65,6 +65,7 @@ def test_unary_influences_are_those_of_whole_rows(name: str, options: dict[str, 
     np.testing.assert_allclose(got.values, wanted.values, rtol=0, atol=atol)
 
 
+@pytest.mark.slow
 def test_a_column_without_influence_has_none_to_the_bit() -> None:
     def f(X: Any) -> Any:
         return jax.nn.sigmoid(X @ (WEIGHTS[:, 0] * jnp.asarray([1, 0, 1, 1, 0], "float32")))
@@ -75,6 +76,7 @@ def test_a_column_without_influence_has_none_to_the_bit() -> None:
     assert unary.values[0, 1] == 0 and unary.values[0, 4] == 0 and unary.values[0, 0] != 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("N", [7, 300])  # calls beside each other; the last one is filled up
 def test_a_column_that_no_tree_reads_has_no_influence_to_the_bit(N: int) -> None:
     read = ROWS.copy()
@@ -88,6 +90,7 @@ def test_a_column_that_no_tree_reads_has_no_influence_to_the_bit(N: int) -> None
     assert unary.stats["structure"] == "sum of products"
 
 
+@pytest.mark.slow
 def test_less_memory_asks_the_same() -> None:
     rows = np.random.default_rng(0).normal(size=(2000, 10)).astype(np.float32)
     machine = SVC().fit(rows[:40], np.arange(40) % 5)  # several sums, of all vectors
@@ -100,6 +103,7 @@ def test_less_memory_asks_the_same() -> None:
     np.testing.assert_allclose(*found, rtol=0, atol=1.5 / 2000**2)
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_not_finite_is_told_with_its_row() -> None:
     def f(X: Any) -> Any:
         p = jnp.sqrt(0.5 - X @ WEIGHTS[:, 0])

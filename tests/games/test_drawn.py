@@ -76,6 +76,7 @@ def test_individuals_and_the_parts_of_a_disparity() -> None:
         np.testing.assert_allclose(got.std_errors, wanted.std_errors, rtol=0, atol=6 / DRAWS)
 
 
+@pytest.mark.slow
 def test_a_player_without_influence_has_none_to_the_bit() -> None:
     def f(X: Any) -> Any:
         p = jax.nn.sigmoid(X @ (WEIGHTS[:, 0] * jnp.asarray([1, 0, 1, 1, 0], "float32")))
@@ -86,6 +87,7 @@ def test_a_player_without_influence_has_none_to_the_bit() -> None:
         assert found.values[0, 1] == 0 and found.values[0, 4] == 0 and found.values[0, 0] != 0
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_not_finite_is_told_with_its_row() -> None:
     def f(X: Any) -> Any:
         p = jnp.sqrt(0.5 - X @ WEIGHTS[:, 0])

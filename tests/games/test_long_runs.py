@@ -121,6 +121,7 @@ def test_no_word_of_sixteen_million_rows_of_a_small_network():
     assert _why(game, 2_000_000_000)
 
 
+@pytest.mark.slow
 def test_a_closed_form_is_not_told_of_since_it_asks_nothing(monkeypatch):
     from xaijax.games.asking import long_runs  # noqa: PLC0415
 
@@ -257,22 +258,26 @@ def test_draws_without_end_are_refused_before_any_work(name, number):
     assert model.times == 0
 
 
+@pytest.mark.slow
 def test_fresh_draws_to_check_rules_are_refused_too():
     with pytest.raises(MEMORY, match="samples=1,000,000,000,000 takes"):
         _check_of_rules(_classifier(), 10**12)
 
 
+@pytest.mark.slow
 def test_a_pool_drawn_once_is_counted_by_its_rows():
     # A list asks the sqrt(n) rows of the pool, not n draws: 10^10 of them are 10^5 rows a set.
     qii = xj.QII(_classifier(), SIX, samples=10**8, scheme="fixed-pool")
     assert qii.influence([0], SIX[:1]).shape == (1,)
 
 
+@pytest.mark.slow
 def test_a_stopping_rule_makes_any_number_of_samples_a_limit():
     qii = xj.QII(_classifier(), SIX, samples=10**30, stop="bernstein", epsilon=0.5)
     assert qii.unary(SIX[:1]).stats["draws"].max() < 10**6
 
 
+@pytest.mark.slow
 def test_long_draws_replicates_and_searches_are_told_of(monkeypatch):
     from xaijax.games.asking import long_runs  # noqa: PLC0415
     from xaijax.methods.aec import bootstrap  # noqa: PLC0415
@@ -310,6 +315,7 @@ def test_draws_of_a_small_model_are_counted_with_what_it_takes_to_draw_them():
     assert [w for w in caught if w.category is xj.LongRunWarning and "batch_size" in str(w.message)]
 
 
+@pytest.mark.slow
 def test_sampled_influences_of_more_players_than_float64_has_weights_for():
     # 1 / C(P - 1, s) vanishes beyond a thousand players; every term of an order counts once.
     rows = np.zeros((1, 1100), np.float32)

@@ -14,6 +14,7 @@ A = games.weights(P)
 X, DONORS = games.rows(N, P, "continuous", 1), games.rows(B, P, "continuous", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["identity", np.arctan])
 def test_a_device_out_of_memory_is_asked_again_with_half_the_tile(monkeypatch, link):
     model = xj.as_model(games.smooth, params=A)
@@ -69,6 +70,7 @@ def test_a_large_tile_of_a_host_model_is_refused_before_it_is_asked(ask):
         ask(model, 1 << 30)
 
 
+@pytest.mark.slow
 def test_little_memory_makes_tiles_and_dispatches_small():
     model = xj.as_model(games.smooth, params=A)
     whole = xj.Explainer(model, DONORS)(X, progress=False)
@@ -78,6 +80,7 @@ def test_little_memory_makes_tiles_and_dispatches_small():
     np.testing.assert_allclose(small.values, whole.values, rtol=0, atol=64 * 2.0**-24 * 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "host"])
 def test_tables_are_cut_to_a_few_instances_and_donors(backend):
     """2^8 entries a table: with little memory one instance at a time, a few donors at a time."""

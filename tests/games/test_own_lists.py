@@ -44,6 +44,7 @@ def bound(backend: str, expected: np.ndarray) -> float:
     return 64 * u * max(float(P), float(np.abs(expected).max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outputs", [1, 3])
 @BACKENDS
 def test_values_are_the_definition(backend, outputs):
@@ -61,6 +62,7 @@ def test_values_are_the_definition(backend, outputs):
     np.testing.assert_allclose(got, expected[some], rtol=0, atol=bound(backend, expected))
 
 
+@pytest.mark.slow
 @BACKENDS
 def test_little_memory_cuts_coalitions_donors_and_instances(backend, monkeypatch):
     """The same values but for rounding, since only the sum over donors is cut elsewhere."""

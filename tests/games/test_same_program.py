@@ -51,6 +51,7 @@ def explained(f: Any, donors: np.ndarray = BACKGROUND[:B], **options: Any) -> xj
     return found
 
 
+@pytest.mark.slow
 def test_a_cell_run_again_compiles_nothing(compiled: Counter[str]) -> None:
     first = explained(network(1))
     compiled.clear()
@@ -61,6 +62,7 @@ def test_a_cell_run_again_compiles_nothing(compiled: Counter[str]) -> None:
     assert again.stats["compile_seconds"] < first.stats["compile_seconds"]
 
 
+@pytest.mark.slow
 def test_a_first_explanation_traces_a_network_three_times() -> None:
     """For the probe's rows, for the columns of a slot and for the head of a tile. The broken
     version traced it anew for the rows of each further look, five times.
@@ -75,6 +77,7 @@ def test_a_first_explanation_traces_a_network_three_times() -> None:
     assert len(traced) <= 3 and len(set(traced)) == len(traced), traced
 
 
+@pytest.mark.slow
 def test_nor_does_one_donor_more_nor_one_instance_more(compiled: Counter[str]) -> None:
     explained(network(2), BACKGROUND[: B - 1])
     wanted(network(2), X[0], BACKGROUND[:B])  # what the test itself compiles of as many rows
@@ -85,6 +88,7 @@ def test_nor_does_one_donor_more_nor_one_instance_more(compiled: Counter[str]) -
     assert not compiled, compiled
 
 
+@pytest.mark.slow
 def test_nor_where_values_are_sampled(compiled: Counter[str]) -> None:
     """By orders of players, which the first layer walks."""
     rng = np.random.default_rng(0)
@@ -109,6 +113,7 @@ CLOSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", CLOSED)
 def test_nor_does_another_explainer_of_a_closed_form(form: str, compiled: Counter[str]) -> None:
     """The broken version compiled the layer's columns and the head anew for each explainer."""
@@ -122,6 +127,7 @@ def test_nor_does_another_explainer_of_a_closed_form(form: str, compiled: Counte
     np.testing.assert_array_equal(first.values, again.values)
 
 
+@pytest.mark.slow
 def test_other_constants_are_another_program() -> None:
     """Of one text, shape and name, the first function gone."""
     found = [explained(network(seed, scale)).values for seed in (3, 4) for scale in (1.0, 2.0)]
@@ -140,6 +146,7 @@ def test_a_function_that_changed_is_another_program() -> None:
     assert second.values == pytest.approx(3 * first.values, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_function_that_is_another_one_in_a_tile_only() -> None:
     """Equal to the first in the few rows of the probe, by which programs are known."""
 
@@ -155,6 +162,7 @@ def test_a_function_that_is_another_one_in_a_tile_only() -> None:
         xj.Explainer(xj.as_model(cell(2.0)), BACKGROUND)(X, progress=False)
 
 
+@pytest.mark.slow
 def test_parameters_may_be_others(compiled: Counter[str]) -> None:
     def f(params: Any, rows: Any) -> Any:
         return jnp.tanh(rows @ params).sum(axis=1)
@@ -171,6 +179,7 @@ def test_parameters_may_be_others(compiled: Counter[str]) -> None:
         assert one.values.sum(axis=1) == pytest.approx(told, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_labels_are_decided_by_each_model_itself() -> None:
     """Another threshold is no other program of the scores, but another of the labels."""
     model = network(5)
@@ -198,6 +207,7 @@ def test_a_program_that_calls_python_is_shared_with_none(compiled: Counter[str])
     assert second == pytest.approx(2 * first, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_large_constants_go_with_their_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(same_program, "LARGEST", 8)
     before = list(same_program._recent)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from loops import count_turns, for_cuda, unknown_loops
+from often import some_slow
 
 import xaijax as xj
 from xaijax.games.engine.compiled import Compiled, Recipe
@@ -76,7 +77,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("run", some_slow(RUNS, 3))
 def test_no_loop_of_a_run_asks_the_host(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     count_turns(True, monkeypatch)
     texts: dict[str, str] = {}
@@ -99,7 +100,7 @@ def test_no_loop_of_a_run_asks_the_host(run: str, monkeypatch: pytest.MonkeyPatc
 OPTIONS = {"values": {}, "linked": {"link": np.arctan}, "listed": {"estimator": "kernel"}}
 
 
-@pytest.mark.parametrize("asked", OPTIONS)
+@pytest.mark.parametrize("asked", some_slow(OPTIONS, 3))
 @pytest.mark.parametrize("values", [2, 3, None])
 @pytest.mark.parametrize("structure", ["plain", None])
 def test_the_bits_are_those_of_a_cpu(

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from often import some_slow
 
 import xaijax as xj
 
@@ -69,7 +70,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", some_slow(WAYS, 4))
 def test_a_second_call_traces_nothing(name: str) -> None:
     ask = WAYS[name]()
     ask()

@@ -36,6 +36,7 @@ def expected():
     return oracles.explain(answers, X, BACKGROUND, weight)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tile", [None, SMALLEST_TILE])
 def test_pairs_larger_than_a_tile(tile):
     """2^6 hybrids of a pair do not fit tiles of 32 rows."""
@@ -46,6 +47,7 @@ def test_pairs_larger_than_a_tile(tile):
     np.testing.assert_allclose(found.values, expected(), rtol=0, atol=2.0**-16)
 
 
+@pytest.mark.slow
 def test_sampled_and_one_output():
     model = xj.as_model(wide, structure="plain")
     options = {"estimator": "permutation", "budget": 2 * (P - 1) * 2}

@@ -13,6 +13,7 @@ import matplotlib
 import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
+from often import some_slow
 from repository import ROOT
 
 import xaijax as xj
@@ -71,7 +72,7 @@ def test_the_headings_are_those_of_the_house(name):
     assert not FOREIGN.search(text), f"{name}: {FOREIGN.search(text)}"
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", some_slow(NAMED, 5))
 def test_each_argument_is_explained(name):
     """By its name, in the class's or function's own text."""
     one = NAMED[name]
@@ -93,7 +94,7 @@ def settings_kept():
         compilation_cache.reset_cache()
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", some_slow(NAMED, 5))
 def test_the_example_runs(name, tmp_path, monkeypatch, settings_kept):
     monkeypatch.chdir(tmp_path)
     matplotlib.use("Agg")
@@ -147,7 +148,7 @@ RUNS = {
 
 
 @pytest.mark.filterwarnings("ignore::xaijax.XaiWarning")
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("run", some_slow(RUNS, 4))
 def test_every_key_of_a_result_is_explained(run):
     page = (ROOT / "docs" / "results.md").read_text("utf-8")
     explanation = RUNS[run](xj.as_model(lambda X: X.sum(axis=1) / 9))

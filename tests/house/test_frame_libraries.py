@@ -6,7 +6,7 @@ import ast
 import re
 
 import pytest
-from repository import ROOT, library_modules
+from repository import ROOT, library_modules, parsed
 
 LIBRARIES = {"pandas", "polars", "narwhals"}
 MEMBERS = {"frame_kind", "iloc", "itertuples", "iter_rows", "to_frame", "reset_index"}
@@ -30,7 +30,7 @@ ALLOWED = {
 def asks(source: str) -> list[str]:
     """Names of libraries of frames, and of members that one of them has, in code."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         match node:
             case ast.Import(names=names):
                 words = [one.name for one in names]

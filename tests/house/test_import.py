@@ -49,6 +49,7 @@ def test_import_is_light() -> None:
     assert found == {"heavy": [], "devices": False, "network": []}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "what", "expected"),
     [

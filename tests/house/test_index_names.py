@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from repository import library_modules
+from repository import library_modules, parsed
 
 from xaijax.players.index import KNOWN
 
@@ -16,7 +16,7 @@ COLLECTIONS = ast.Tuple | ast.List | ast.Set
 def compared(source: str) -> list[int]:
     """Lines that compare something with an index's name, or list such names to compare with."""
     lines = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         parts: list[ast.AST] = []
         if isinstance(node, ast.Compare):
             parts = [node.left, *node.comparators]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import pytest
 from imports import Import, read
-from repository import ROOT, library_modules, python_files
+from repository import ROOT, library_modules, parsed, python_files
 
 HEADING = "\n\nReading order:\n\n"
 ENTRY = re.compile(r" {4}(\w+/?) {3,}\S.*")  # name   what it holds
@@ -45,7 +45,7 @@ ABSENT = {"kernels/__init__.py"}  # a page says that there is none
 
 def map_of(source: str) -> list[str] | None:
     """The names on the map of an `__init__.py`, in order; None: it has no map."""
-    _, heading, entries = (ast.get_docstring(ast.parse(source)) or "").partition(HEADING)
+    _, heading, entries = (ast.get_docstring(parsed(source)) or "").partition(HEADING)
     found = [(ENTRY.fullmatch(line), line) for line in entries.splitlines()]
     return [match[1] if match else line for match, line in found] if heading else None
 
@@ -103,7 +103,7 @@ def _entry(module: str, package: str, maps: Mapping[str, object]) -> str:
 
 def untyped(source: str) -> int:
     """How many parameters that take the engine's objects are annotated `Any`."""
-    arguments = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.arg)]
+    arguments = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.arg)]
     return sum(
         "Any" in ast.unparse(one.annotation).split(" | ")
         for one in arguments
@@ -133,11 +133,13 @@ def test_every_file_is_on_its_map() -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_imports_run_down_the_map() -> None:
     found = climbs(read(TEXTS, frozenset(MAPS)), {name: one or [] for name, one in MAPS.items()})
     assert not found, "\n" + "\n".join(found.values())
 
 
+@pytest.mark.slow
 def test_parameters_of_the_engine_lose_their_any() -> None:
     found = {
         path.relative_to(ROOT).as_posix(): untyped(TEXTS[name])

@@ -105,6 +105,7 @@ def test_stored_notebook_is_small_and_tidy(path):
     assert str(Path.home()) not in text and str(ROOT) not in text
 
 
+@pytest.mark.slow
 def test_a_warning_and_an_error_are_seen(monkeypatch, tmp_path):
     source = "from xaijax.core import checks\nchecks.warn('planted')"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
@@ -115,6 +116,7 @@ def test_a_warning_and_an_error_are_seen(monkeypatch, tmp_path):
         run(notebook, FOLDERS[0], monkeypatch, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=["root", "notebooks"])
 def test_the_kernel_imports_this_tree(folder, monkeypatch, tmp_path):
     source = "import xaijax\nprint(xaijax.__file__)"

@@ -50,6 +50,7 @@ def sdist_files(built: Path) -> set[str]:
         return {m.name.partition("/")[2] for m in archive.getmembers() if m.isfile()}
 
 
+@pytest.mark.slow
 def test_wheel_sdist_and_folder_hold_the_same_files(built: Path) -> None:
     here = package_files()
     assert here >= NAMED
@@ -60,6 +61,7 @@ def test_wheel_sdist_and_folder_hold_the_same_files(built: Path) -> None:
     assert sdist == here, f"the sdist differs from the folder in {sorted(sdist ^ here)}"
 
 
+@pytest.mark.slow
 def test_wheel_installs_two_packages_and_nothing_else(built: Path) -> None:
     top = {name.partition("/")[0] for name in wheel_files(built)}
     (info,) = (name for name in top if name.endswith(".dist-info"))
@@ -92,6 +94,7 @@ def test_sdist_brings_the_licence_and_the_readme(built: Path) -> None:
     assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml"} <= sdist_files(built)
 
 
+@pytest.mark.slow
 def test_wheel_works_away_from_the_source(built: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     (wheel,) = built.glob("*.whl")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import ROOT, library_modules, python_files
+from repository import ROOT, library_modules, parsed, python_files
 
 import xaijax
 
@@ -28,7 +28,7 @@ FILES = [pytest.param(p, id=str(p.relative_to(ROOT))) for p in python_files()]
 
 def undocumented(source: str) -> list[str]:
     """Names without a docstring: the module, and what is public in it, methods included."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     missing = [] if ast.get_docstring(tree) or not tree.body else ["the module"]
     return missing + [name for name, node in _public(tree, "") if not ast.get_docstring(node)]
 
@@ -57,7 +57,7 @@ def prints(source: str) -> list[int]:
     """Lines that call print."""
     return [
         node.lineno
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "builtins.print")
     ]
 
@@ -129,7 +129,7 @@ def test_files_with_tests_are_run() -> None:
         if not path.name.startswith("test_")
         and any(
             isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            for node in ast.walk(parsed(path.read_text("utf-8")))
         )
     ]
     assert not lost, f"pytest does not look into {lost}: name them test_*.py"

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from often import some_slow
 from repository import library_modules
 from structured_kernels import f32, i32, structured_kernels, u32
 from tiled_kernels import (
@@ -157,7 +158,7 @@ def complaints(function: Callable[..., Any], *arguments: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("x64", [False, True], ids=["32 bit", "64 bit on"])
-@pytest.mark.parametrize(("function", "arguments"), CASES)
+@pytest.mark.parametrize(("function", "arguments"), some_slow(CASES, 4))
 def test_lowers_for_every_platform(
     function: Callable[..., Any], arguments: tuple[Any, ...], x64: bool
 ) -> None:
@@ -165,6 +166,7 @@ def test_lowers_for_every_platform(
         assert not complaints(function, *arguments)
 
 
+@pytest.mark.slow
 def test_split_kernels_are_split() -> None:
     for _, function, arguments in tiled(DEVICES):
         text = lowered(function, *arguments)

@@ -83,6 +83,7 @@ def rows(count: int) -> Any:
     return RNG.normal(size=(count, F)).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FRONTS)
 def test_the_halves_are_the_model_and_the_front_is_affine(name: str) -> None:
     model = FRONTS[name]

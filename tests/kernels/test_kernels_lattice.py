@@ -78,6 +78,7 @@ def test_the_stream_holds_every_corner_of_every_pair_once(k, slot_bits, each):
         assert sorted(seen[m]) == list(range(1 << max(size, slot_bits)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("P", [5, 40])
 def test_hybrid_rows_keep_what_the_corner_says(P):
     """Corner c of a pair keeps the j-th differing player where bit j of c is set."""

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from loops import count_turns, for_cuda, unknown_loops
+from often import some_slow
 from tiled_kernels import tiled
 
 from xaijax_kernels.engine import turns
@@ -52,7 +53,7 @@ def test_platforms() -> None:
     assert not turns.counted("cpu") and not turns.counted("tpu")
 
 
-@pytest.mark.parametrize(("name", "function", "arguments"), CASES)
+@pytest.mark.parametrize(("name", "function", "arguments"), some_slow(CASES, 9))
 def test_no_loop_for_cuda_asks_the_host(
     name: str, function: Any, arguments: Any, known: bool
 ) -> None:
@@ -61,7 +62,7 @@ def test_no_loop_for_cuda_asks_the_host(
     assert "callback" not in text and "f64" not in text
 
 
-@pytest.mark.parametrize(("name", "function", "arguments"), CASES)
+@pytest.mark.parametrize(("name", "function", "arguments"), some_slow(CASES, 9))
 def test_the_compiler_knows_every_count(
     name: str, function: Any, arguments: Any, known: bool
 ) -> None:
@@ -75,7 +76,7 @@ def test_the_compiler_knows_every_count(
         assert len(counts) < len(loops)
 
 
-@pytest.mark.parametrize(("name", "function", "arguments"), CASES)
+@pytest.mark.parametrize(("name", "function", "arguments"), some_slow(CASES, 9))
 def test_the_bits_are_the_same(
     name: str, function: Any, arguments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

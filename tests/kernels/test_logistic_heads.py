@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from often import some_slow
 
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.structures.chances import TOGETHER, chances_of
@@ -154,7 +155,7 @@ def table(
 
 
 @pytest.mark.parametrize("F", [3, 12])
-@pytest.mark.parametrize("head", [*HEADS, *SOFTMAXES])
+@pytest.mark.parametrize("head", some_slow([*HEADS, *SOFTMAXES], 4))
 def test_means_are_those_of_the_definition(head: str, F: int) -> None:
     own, H = (HEADS | SOFTMAXES)[head], 1 if head in HEADS else 2
     layer, x, donors = problem(F, H)
@@ -167,6 +168,7 @@ def test_means_are_those_of_the_definition(head: str, F: int) -> None:
     np.testing.assert_allclose(table(layer, x, donors, own), wanted, rtol=0, atol=off)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, TOGETHER - 1, TOGETHER, 2 * TOGETHER + 1])
 def test_each_donor_counts_once(n: int) -> None:
     layer, x, donors = problem(4, 1, n)
@@ -175,6 +177,7 @@ def test_each_donor_counts_once(n: int) -> None:
     np.testing.assert_allclose(found, wanted, rtol=0, atol=256 * EPS)
 
 
+@pytest.mark.slow
 def test_a_tile_counts_the_blocks_that_it_asks_of_its_own_segment() -> None:
     """Each of two segments has three blocks of 32 donors; tiles ask one, two or all three."""
     P, D, S = 4, 3, 32
@@ -218,6 +221,7 @@ def test_players_of_several_columns() -> None:
     np.testing.assert_allclose(found, wanted, rtol=0, atol=256 * EPS)
 
 
+@pytest.mark.slow
 def test_what_answers_have_in_common_rounds_nothing_off() -> None:
     layer, x, donors = problem(6, 1)
     found = table(layer, x, donors, lambda u: 1000 + 0.01 * jax.nn.sigmoid(u))
@@ -255,6 +259,7 @@ def far_apart(scale: float) -> tuple[Dense, np.ndarray, np.ndarray]:
     return layer, x, np.random.default_rng(0).normal(size=(B, 6)).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 20.0, 30.0, 200.0, 1e6])
 def test_sums_beyond_the_exponentials_range_are_right(scale: float) -> None:
     layer, x, donors = far_apart(scale)
@@ -265,6 +270,7 @@ def test_sums_beyond_the_exponentials_range_are_right(scale: float) -> None:
     np.testing.assert_allclose(found, wanted, rtol=0, atol=off)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_no_number_is_beyond_the_range(value: float) -> None:
     layer, x, donors = far_apart(1.0)

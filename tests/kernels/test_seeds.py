@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from often import some_slow
 
 from xaijax_kernels.engine.lattice import LISTED, Pairs, pack, player_words
 from xaijax_kernels.engine.seeds import runs_of_tile, seeds, slots_of
@@ -40,7 +41,7 @@ def every_slot(pairs: Pairs) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["few", "most", "all", "none", "few list", "most list"])
 @pytest.mark.parametrize("slot_bits", [0, 4])
-@pytest.mark.parametrize("slots", [4, 16, 64])
+@pytest.mark.parametrize("slots", some_slow([16, 4, 64], 3))
 def test_every_slot_is_made(kind: str, slot_bits: int, slots: int) -> None:
     pairs, tiles = pairs_of(kind, slot_bits), 3
     wanted, most = every_slot(pairs), 3 * slots

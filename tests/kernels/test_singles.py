@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from often import some_slow
 from structured_kernels import boxes, dense_layer, gaussians
 
 from xaijax_kernels.structures import singles
@@ -111,7 +112,7 @@ def asked(
 
 
 @pytest.mark.parametrize("together", [1, 4])  # blocks of values of a step; the last is filled up
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", some_slow(LAYERS, 3))
 def test_means_are_those_of_the_definition(
     name: str, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,13 +131,14 @@ def test_a_player_that_is_not_asked_keeps_the_score_of_x() -> None:
     assert (means[:, 1] != own).all()
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", some_slow(LAYERS, 3))
 def test_an_instance_has_the_same_bits_beside_any_others(name: str) -> None:
     few, many = (asked(name, 2, [0, 1, 2], N=n) for n in (INSTANCES, 2 * INSTANCES))
     for a, b in zip(few[:2], many[:2], strict=True):
         np.testing.assert_array_equal(a, b[:INSTANCES])
 
 
+@pytest.mark.slow
 def test_a_bad_score_is_told_of_a_hybrid_and_of_x_itself() -> None:
     hidden = LAYERS["dense"][2]
     own = np.tanh(hidden(values_of(X).astype(float)))

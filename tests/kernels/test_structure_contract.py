@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from often import some_slow
 from structured_kernels import STRUCTURES, H, K, L, P, boxes, dense_layer, f32
 
 from xaijax_kernels import structures
@@ -104,7 +105,7 @@ def test_a_member_that_is_missing_is_found() -> None:
     assert "joined" in missing(Lacking) and "work" not in missing(Lacking)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some_slow(CASES, 4))
 def test_sizes(name: str) -> None:
     known = jax.eval_shape(partial(layer, name))  # as the engine asks for them: arrays are shapes
     assert not missing(type(known))
@@ -120,7 +121,7 @@ def test_sizes(name: str) -> None:
         assert (weights.shape[1:], bias.shape, known.adds) == (width, width, True)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some_slow(CASES, 4))
 def test_parts(name: str) -> None:
     known, X, other = layer(name), rows(1, R), rows(2, R)
     columns = known.columns(X)
@@ -149,7 +150,7 @@ def test_parts(name: str) -> None:
     assert largest(known, X).shape == (R,)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some_slow(CASES, 4))
 def test_corners(name: str) -> None:
     known, x, donors = layer(name), rows(1, S), rows(2, S)
     order = np.stack([np.random.default_rng(n).permutation(P) for n in range(S)])
@@ -173,7 +174,7 @@ def test_corners(name: str) -> None:
 
 
 @pytest.mark.parametrize(("known_turns", "leaves"), [(False, L), (False, 2), (False, 1), (True, L)])
-@pytest.mark.parametrize("name", [name for name in CASES if layer(name).prepares])
+@pytest.mark.parametrize("name", some_slow([name for name in CASES if layer(name).prepares], 3))
 def test_corners_of_what_is_prepared(
     name: str, known_turns: bool, leaves: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,7 +213,7 @@ class Shapley:
         return [shapley_weights(k)] if k else []
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some_slow(CASES, 4))
 def test_a_closed_form_adds_up(name: str) -> None:
     known, X, donors = layer(name), rows(1, R), rows(2, S)
     weights = np.arange(1.0, S + 1) / np.arange(1.0, S + 1).sum()

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from often import some_slow
 from sklearn.tree import DecisionTreeRegressor
 
 import xaijax as xj
@@ -19,6 +20,7 @@ def rows(N: int, P: int) -> np.ndarray:
     return np.random.default_rng(P).normal(size=(N, P)).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("P", [20, 30])
 def test_an_additive_model_is_exact_by_default_and_its_pairs_are_0(P):
     w, X = np.arange(P, dtype=np.float32), rows(4, P)
@@ -40,7 +42,9 @@ def tree():
     return fitted, X, asked
 
 
-@pytest.mark.parametrize("index, order", [("fsii", 3), *[(one, 2) for one in INDICES]])
+@pytest.mark.parametrize(
+    "index, order", some_slow([*[(one, 2) for one in INDICES], ("fsii", 3)], 4)
+)
 def test_a_tree_of_30_columns_is_that_of_the_columns_it_asks(tree, index, order):
     """The others are null players; without them the definition is asked, corner by corner."""
     fitted, X, asked = tree

@@ -12,6 +12,7 @@ from xaijax.methods.anchors import run as anchors
 from xaijax.methods.explainer import explainer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "host"])
 @pytest.mark.parametrize("link", ["identity", "logit"])
 def test_the_bar_ends_at_the_model_rows(monkeypatch, backend, link):
@@ -40,6 +41,7 @@ STRUCTURED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("continuous", [True, False])
 @pytest.mark.parametrize("structure", list(STRUCTURED))
 def test_the_bar_ends_at_the_rows_that_a_structure_answers(monkeypatch, structure, continuous):
@@ -61,6 +63,7 @@ def test_the_bar_ends_at_the_rows_that_a_structure_answers(monkeypatch, structur
     assert bar.n == bar.total == got.stats["model_rows"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"search": "kl-lucb"}, {"confirm": 0.5}, {"beam_size": None}, {"beam_size": 2}]
 )

@@ -219,6 +219,7 @@ def test_traced_models_take_frames_of_numbers():
         model.predict(frame.assign(b=["x", "y"]))
 
 
+@pytest.mark.slow
 def test_no_model_library_is_loaded_and_no_device_touched():
     code = (
         "import sys, numpy as np\n"

@@ -58,6 +58,7 @@ def test_leading_axes_and_instances_of_higher_rank():
         as_jax(model)(images[0, 0])
 
 
+@pytest.mark.slow
 @needs_callbacks
 @pytest.mark.parametrize(
     ("options", "columns"),

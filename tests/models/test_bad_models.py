@@ -151,6 +151,7 @@ def test_row_50_labels_that_are_numbers_are_explained():
     np.testing.assert_allclose(explanation.values, values, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_row_51_answers_of_another_dtype():
     def double(rows):
         return f(rows.astype(jnp.float64))

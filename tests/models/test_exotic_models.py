@@ -134,11 +134,10 @@ ZOO = {
 }  # fmt: skip
 
 
-# Each compiles two explainers: four seconds. These are the likeliest of a key, a derivative of
-# one's own, a loop, a branch, a callback and a narrow dtype; the others are slow tests.
+# Each compiles two explainers: four seconds. These are the likeliest of a key, a loop and a
+# callback; the others are slow tests.
 OFTEN = {
-    "a key that is held", "dropout", "custom_vjp", "while before the layer", "cond",
-    "pure_callback", "int4 weights",
+    "a key that is held", "while before the layer", "pure_callback",
 }  # fmt: skip
 
 
@@ -168,6 +167,7 @@ def test_the_model_s_own_errors_come_through():
         xj.Explainer(xj.as_model(narrow), B)(X)
 
 
+@pytest.mark.slow
 def test_one_key_is_told_from_another():
     # Two layers whose keys differ are not one layer that is made twice.
     def two(z):

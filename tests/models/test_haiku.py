@@ -22,6 +22,7 @@ def hk():
     return pytest.importorskip("haiku")
 
 
+@pytest.mark.slow
 def test_a_transformed_function(hk):
     made = hk.transform(lambda x: hk.Linear(K)(jnp.tanh(hk.Linear(H)(x))))
     params = made.init(KEY, jnp.zeros((1, F)))
@@ -34,6 +35,7 @@ def test_a_transformed_function(hk):
     assert np.array_equal(zeros.predict(X), np.zeros((20, K)))
 
 
+@pytest.mark.slow
 def test_a_state(hk):
     def net(x, training=False):
         normed = hk.BatchNorm(True, True, 0.9)(hk.Linear(H)(x), is_training=training)

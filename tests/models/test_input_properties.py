@@ -103,6 +103,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "host"])
 def test_arrays_are_refused_or_explained(backend):
     outcomes = []

@@ -214,6 +214,7 @@ def test_precisions_share_no_trace():
     assert models[0].scores is not models[1].scores
 
 
+@pytest.mark.slow
 def test_nothing_keeps_a_function_alive():
     def made():
         def f(X):

@@ -31,6 +31,7 @@ def pair():
 class TestLinen:
     nn = pytest.importorskip("flax.linen")
 
+    @pytest.mark.slow
     def test_answers_and_labels(self, pair):
         module, variables = pair
         model = as_model((module, variables), output="proba", classes=["a", "b", "c"])
@@ -42,6 +43,7 @@ class TestLinen:
         zeros = model.replace(params=jax.tree.map(jnp.zeros_like, variables))
         np.testing.assert_allclose(zeros.predict(X), 1 / 3, rtol=1e-6)
 
+    @pytest.mark.slow
     def test_two_arguments_are_the_pair(self, pair):
         assert np.array_equal(as_model(*pair).predict(X), as_model(pair).predict(X))
 
@@ -56,6 +58,7 @@ class TestLinen:
         assert model.name == "Sequential"
         assert np.array_equal(model.predict(X), as_model(pair).predict(X))
 
+    @pytest.mark.slow
     def test_norms_and_dropout_in_inference_form(self):
         nn = self.nn
 
@@ -171,6 +174,7 @@ class TestNnx:
         module(NARROW)  # in training mode: moves the running averages away from zero and one
         return module
 
+    @pytest.mark.slow
     def test_in_inference_mode_and_untouched(self):
         nnx = self.nnx
         module = self.net()
@@ -227,6 +231,7 @@ class TestNnx:
 class TestEquinox:
     eqx = pytest.importorskip("equinox")
 
+    @pytest.mark.slow
     def test_in_inference_mode_and_mapped_over_rows(self):
         eqx = self.eqx
         keys = jax.random.split(KEY, 2)
@@ -269,6 +274,7 @@ class TestEquinox:
         trained = jax.vmap(module, axis_name="batch", in_axes=(0, None), out_axes=(0, None))
         return module, trained(NARROW, state)[1]
 
+    @pytest.mark.slow
     def test_a_state_is_read_and_never_written(self):
         module, state = self.stateful()
         quiet = self.eqx.nn.inference_mode(module)
@@ -278,6 +284,7 @@ class TestEquinox:
             np.testing.assert_allclose(model.predict(X), expected, **CLOSE)
             assert np.array_equal(model.predict(X), model.predict(X))
 
+    @pytest.mark.slow
     def test_refused(self):
         eqx = self.eqx
         module, state = self.stateful()
@@ -327,6 +334,7 @@ def keras():
 
 
 class TestKeras:
+    @pytest.mark.slow
     def test_in_inference_form(self, keras):
         layers = keras.layers
         net = keras.Sequential(
@@ -350,6 +358,7 @@ class TestKeras:
         assert np.array_equal(zeros.predict(X), np.zeros((20, K)))
         np.testing.assert_allclose(np.asarray(net(NARROW, training=False)), expected, **CLOSE)
 
+    @pytest.mark.slow
     def test_refused(self, keras):
         with pytest.raises(InputError, match="Call it once"):
             as_model(keras.Sequential([keras.layers.Dense(K)]))

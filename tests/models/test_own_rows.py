@@ -13,6 +13,7 @@ import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from often import some_slow
 
 import xaijax as xj
 
@@ -131,7 +132,7 @@ def masked(given: Any) -> Any:
     return {"ids": np.where(given["ids"] == PAD, PAD, MASK)}
 
 
-@pytest.mark.parametrize("estimator", ["auto", "permutation", "kernel"])
+@pytest.mark.parametrize("estimator", some_slow(["auto", "permutation", "kernel"], 3))
 @pytest.mark.parametrize("backend", ["jax", "host"])
 def test_padding_that_stays_as_it_is_has_exactly_no_value(backend: str, estimator: str) -> None:
     ids = sentences(N, 3)
@@ -180,6 +181,7 @@ def test_players_of_each_instance_of_several_arrays() -> None:
     np.testing.assert_array_equal(shared.present, found.present)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(st.integers(-1, 2), min_size=3, max_size=3), min_size=3, max_size=3))
 def test_any_numbering_gives_what_is_explained_one_by_one(numbers: list[list[int]]) -> None:
@@ -258,6 +260,7 @@ def test_other_methods_say_what_they_take() -> None:
         xj.AnchorExplainer(wrapped("host"), each)
 
 
+@pytest.mark.slow
 def test_the_pixels_of_an_image_with_channels_are_numbered_with_or_without_them() -> None:
     colours, others = RNG.normal(size=(N, SIDE, SIDE, 2)), RNG.normal(size=(B, SIDE, SIDE, 2))
     asked = xj.as_model(lambda z: jnp.tanh(z.sum(axis=(1, 2, 3)) * z[:, 0, 0, 1]))
@@ -315,6 +318,7 @@ def test_an_explainer_says_what_it_explains_with():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["permutation", "kernel"])
 def test_a_segment_that_is_as_in_every_donor_has_no_value(estimator: str) -> None:
     """Shared padding, a black border: nothing is replaced, though each image numbers its own."""

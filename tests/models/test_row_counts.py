@@ -164,6 +164,7 @@ SOUND = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOUND)
 def test_a_sound_jax_model_is_not_compiled_for_it(name, monkeypatch):
     """Its two traces are the same steps, which is seen without asking it."""
@@ -171,6 +172,7 @@ def test_a_sound_jax_model_is_not_compiled_for_it(name, monkeypatch):
     xj.Explainer(xj.as_model(SOUND[name]), B)(X)
 
 
+@pytest.mark.slow
 def test_a_sound_model_whose_steps_differ_is_asked_and_accepted():
     looped = xj.as_model(lambda rows: jax.lax.map(lambda row: jnp.sin(row).prod(), rows))
     plain = xj.as_model(lambda rows: jnp.sin(rows).prod(axis=1))
@@ -179,6 +181,7 @@ def test_a_sound_model_whose_steps_differ_is_asked_and_accepted():
     np.testing.assert_allclose(found, wanted, rtol=0, atol=64 * 2.0**-24)
 
 
+@pytest.mark.slow
 def test_a_typed_key_among_the_parameters_beside_another_trace():
     """The second trace is asked with the model's own parameters, which need not be NumPy's."""
 

@@ -117,6 +117,7 @@ EXPLAINERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [FEW, pytest.param(tuple(EXPLAINERS), marks=pytest.mark.slow)])
 def test_the_same_bits_in_a_fresh_interpreter_before_and_after_use(
     names: tuple[str, ...], tmp_path: Path

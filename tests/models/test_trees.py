@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from often import some_slow
 
 import xaijax as xj
 
@@ -55,7 +56,7 @@ DONORS, WHOLE_DONORS = halves(B)
     ],
     ids=["exact", "permutation", "kernel", "batches"],
 )
-@pytest.mark.parametrize("structure", [None, "plain"])
+@pytest.mark.parametrize("structure", some_slow([None, "plain"]))
 def test_values_are_those_of_the_concatenated_array_to_the_bit(
     options: dict[str, Any], structure: str | None
 ) -> None:
@@ -256,6 +257,7 @@ def test_other_players_are_refused(name: str) -> None:
         xj.Explainer(xj.as_model(of_tokens), tokens(B, 2), players=players)
 
 
+@pytest.mark.slow
 def test_one_output_of_each_instance() -> None:
     rows, donors = tokens(N, 1), tokens(B, 2)
 
@@ -297,6 +299,7 @@ def test_a_player_may_own_entries_of_several_leaves() -> None:
     assert found.feature_names[0] == "ids[0]+words[0]"
 
 
+@pytest.mark.slow
 def test_columns_that_stay_are_those_of_the_instance_in_one_array_too() -> None:
     model = xj.as_model(of_one, output=0)
     found = xj.Explainer(model, WHOLE_DONORS, players=np.array([0, 1, 2, -1, -1]))(WHOLE)

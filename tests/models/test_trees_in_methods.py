@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from often import some_slow
 
 import xaijax as xj
 
@@ -38,6 +39,7 @@ def models(backend: str, output: str = "value") -> tuple[Any, Any]:
 BACKENDS = pytest.mark.parametrize("backend", ["jax", "host"])
 
 
+@pytest.mark.slow
 @BACKENDS
 @pytest.mark.parametrize("index", ["shapley", "banzhaf"])
 def test_influences_are_those_of_the_concatenated_array(backend: str, index: str) -> None:
@@ -52,12 +54,15 @@ def test_influences_are_those_of_the_concatenated_array(backend: str, index: str
 @BACKENDS
 @pytest.mark.parametrize(
     "options",
-    [
-        {"quantity": "actual"},
-        {"quantity": "rate", "positive": 1},
-        {"quantity": "rate", "positive": 1, "samples": 64, "seed": 3},
-        {"quantity": "disparity", "positive": 1, "members": WHOLE[:, 0] > 0},
-    ],
+    some_slow(
+        [
+            {"quantity": "actual"},
+            {"quantity": "rate", "positive": 1},
+            {"quantity": "rate", "positive": 1, "samples": 64, "seed": 3},
+            {"quantity": "disparity", "positive": 1, "members": WHOLE[:, 0] > 0},
+        ],
+        4,
+    ),
     ids=["actual", "rate", "sampled", "disparity"],
 )
 def test_other_quantities_of_interest_are_too(backend: str, options: dict[str, Any]) -> None:
@@ -69,6 +74,7 @@ def test_other_quantities_of_interest_are_too(backend: str, options: dict[str, A
     assert repr(apart) == repr(whole)
 
 
+@pytest.mark.slow
 def test_whole_arrays_may_be_players() -> None:
     several, one = models("jax", "label")
     grouped = xj.QII(several, SPLIT, {"a": ["first"]}, quantity="rate", positive=1)
@@ -83,7 +89,7 @@ def test_whole_arrays_may_be_players() -> None:
 
 
 @BACKENDS
-@pytest.mark.parametrize("reference", ["median", "row", "rows"])
+@pytest.mark.parametrize("reference", some_slow(["rows", "row", "median"], 3))
 def test_guests_may_own_whole_arrays(backend: str, reference: str) -> None:
     several, one = models(backend)
     given: Any = {
@@ -101,7 +107,7 @@ def test_guests_may_own_whole_arrays(backend: str, reference: str) -> None:
 
 
 @BACKENDS
-@pytest.mark.parametrize("perturbation", ["row", "row_bin", "flip"])
+@pytest.mark.parametrize("perturbation", some_slow(["row_bin", "row", "flip"], 3))
 def test_rules_are_those_of_the_concatenated_array(backend: str, perturbation: str) -> None:
     several, one = models(backend, "label")
     options: Any = {"perturbation": perturbation, "table_rows": 200}

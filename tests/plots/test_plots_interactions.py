@@ -34,6 +34,7 @@ DRAWN = {
 PAIRS = ["interactions", "network", "dependence"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_it_draws_on_the_axes_given_and_takes_one_output(name):
     ax = plt.figure().add_subplot()
@@ -112,6 +113,7 @@ def test_dependence_takes_the_strongest_partner():
         xj.plots.dependence(united.interactions(X), "both")
 
 
+@pytest.mark.slow
 def test_a_report_has_a_section_of_interactions(tmp_path):
     pytest.importorskip("jinja2")
     given = found()

@@ -46,6 +46,7 @@ def test_a_grid_has_each_image_beside_the_values_of_each_output():
     assert figure.axes[-1].get_ylabel() == "Shapley value"
 
 
+@pytest.mark.slow
 def test_a_grid_of_chosen_outputs_of_colours_and_of_one_output():
     figure = plots.images(explained(), outputs=["c", 0])
     np.testing.assert_array_equal(drawn(figure.axes[1]), VALUES[0, :, 2].reshape(H, W))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from often import some_slow
 
 import xaijax as xj
 from xaijax.plots import colours, style
@@ -114,7 +115,7 @@ def texts_of(ax):
 
 
 @pytest.mark.parametrize("context", ["default", "dark_background", "Solarize_Light2"])
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("name", some_slow(DRAWN, 5))
 def test_texts_can_be_read_in_every_style(name, context):
     with plt.style.context(context):
         axes = DRAWN[name]()

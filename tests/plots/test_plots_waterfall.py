@@ -100,6 +100,7 @@ def test_no_waterfall_of_effects():
         plots.waterfall(make(kind="aec")[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["unary", "deegan-packel"])
 def test_no_waterfall_of_what_has_no_sum(kind, tmp_path):
     found = make(kind=kind)

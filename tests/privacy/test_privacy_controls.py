@@ -33,6 +33,7 @@ def individuals(monkeypatch):
     return a, b, scale
 
 
+@pytest.mark.slow
 def test_control_half_the_noise(monkeypatch):
     a, b, scale = individuals(monkeypatch)
     assert audit(a, b, scale / 2, CONFIDENCE) > 1.5
@@ -84,6 +85,7 @@ def inside(draws, support):
     return support[place] == draws
 
 
+@pytest.mark.slow
 def test_control_float32_laplace_noise(monkeypatch):
     a, b, scale = individuals(monkeypatch)
     worlds = [one[0] / LATTICE for one in (a, b)]
@@ -99,6 +101,7 @@ def test_control_float32_laplace_noise(monkeypatch):
     assert found > 2.0, (hits, other)
 
 
+@pytest.mark.slow
 def test_control_scores_that_are_not_clipped(monkeypatch):
     def not_clipped(outcome):
         low, high = (int(np.rint(bound * LATTICE)) for bound in outcome.bounds)
@@ -125,6 +128,7 @@ def _without_clipping(counted):
     return count
 
 
+@pytest.mark.slow
 def test_control_donors_drawn_with_replacement(monkeypatch):
     """One record may be drawn many times; a known seed tells how often."""
     labels, n = [0, 1, 1, 1], 4

@@ -285,6 +285,7 @@ def test_what_is_no_distribution_is_made_one():
     assert found[2].tolist() == [LATTICE // 2, LATTICE // 4, LATTICE // 4]
 
 
+@pytest.mark.slow
 def test_small_pieces_and_large_sums_change_nothing(monkeypatch):
     model = kept(scores)
     question = {"quantity": "disparity", "outcome": "score", "members": MEMBERS}
@@ -324,6 +325,7 @@ class Second(ClassifierMixin, BaseEstimator):
         return (X[:, 1] > 0).astype(int)
 
 
+@pytest.mark.slow
 def test_an_estimator_is_counted_by_itself(monkeypatch):
     """Whether its translation answers follows from whole rows, which here hide a difference."""
     registered = dict(registry._REGISTERED)

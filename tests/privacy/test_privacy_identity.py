@@ -228,6 +228,7 @@ def test_a_model_that_is_known_is_answered_free_of_charge(ledger):
             assert charged == cost and right and private.mechanism["free_again"]
 
 
+@pytest.mark.slow
 def test_a_model_that_is_fitted_anew_is_asked_as_it_was_counted(ledger):
     """The sums are kept, so the question is that of the model that they were counted of."""
     fitted = LogisticRegression().fit(D, Y)
@@ -240,6 +241,7 @@ def test_a_model_that_is_fitted_anew_is_asked_as_it_was_counted(ledger):
     assert charged == 1e6 and right
 
 
+@pytest.mark.slow
 def test_a_model_that_changes_as_it_is_counted_has_no_identity(ledger, monkeypatch):
     fitted = LogisticRegression().fit(D, Y)
     lock = threading.Lock()

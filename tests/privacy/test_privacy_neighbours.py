@@ -10,6 +10,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from often import some_slow
 from privacy_cases import CHANCES, MEMBERS, MODEL, WIDE, D, disparity
 
 import xaijax as xj
@@ -130,7 +131,7 @@ def compare(make, worlds, tmp_path, monkeypatch, name):
 
 
 @pytest.mark.filterwarnings("ignore:(X|pool)= all of its rows", "ignore:positive. the data show")
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", some_slow(KINDS, 4))
 def test_files_are_equal_but_for_the_noise(name, tmp_path, monkeypatch):
     make, worlds = KINDS[name]
     assert not np.array_equal(*worlds)

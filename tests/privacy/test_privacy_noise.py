@@ -13,7 +13,7 @@ import re
 import numpy as np
 import oracles_privacy as oracles
 import pytest
-from repository import ROOT, library_modules
+from repository import ROOT, library_modules, parsed
 from scipy.stats import chi2
 
 import xaijax as xj
@@ -132,7 +132,7 @@ ELSEWHERE = {
 def sources_of_chance(source: str) -> set[str]:
     """Modules and names in a file by which random numbers could be had."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             found |= {one.name for one in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -164,7 +164,7 @@ def reached(start: list[str]) -> set[str]:
         if module in done or module == "xaijax":  # which imports everything
             continue
         done.add(module)
-        for node in ast.walk(ast.parse(paths[module].read_text("utf-8"))):
+        for node in ast.walk(parsed(paths[module].read_text("utf-8"))):
             named = []
             if isinstance(node, ast.Import):
                 named = [one.name for one in node.names]

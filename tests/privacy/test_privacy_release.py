@@ -121,6 +121,7 @@ def test_plots_draw_a_copy():
     xj.plots.bar(several, output="b")
 
 
+@pytest.mark.slow
 def test_a_frame_and_a_pipeline():
     pd = pytest.importorskip("pandas", reason="needs the extra [data]")
     from sklearn.compose import make_column_transformer  # noqa: PLC0415
@@ -252,6 +253,7 @@ def test_a_subsample_is_released_in_its_own_process():
     xj.privacy.release(explanation, 1.0)
 
 
+@pytest.mark.slow
 def test_a_subsample_is_released_by_one_thread(tmp_path):
     ledger = xj.privacy.Ledger(tmp_path / "ledger", 100.0)
     for turn in range(5):

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import oracles_privacy as oracles
 import pytest
+from often import some_slow
 from privacy_cases import before_noise, planned, table_model
 
 import xaijax as xj
@@ -219,7 +220,9 @@ def test_constants_are_attained_by_a_game():
 
 
 @pytest.mark.parametrize("backend", ["jax", "host"])
-@pytest.mark.parametrize("kind", ["individual", "average", "rate", "group", "disparity", "signed"])
+@pytest.mark.parametrize(
+    "kind", some_slow(["individual", "average", "rate", "group", "disparity", "signed"], 3)
+)
 def test_a_release_of_the_worst_neighbours_moves_no_further_than_its_noise_allows(kind, backend):
     n, y = 4, 2 if kind in OF_GROUPS else None
     Q = oracles.tables(kind, n, member_of(n, y), x=2)

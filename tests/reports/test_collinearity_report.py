@@ -62,6 +62,7 @@ def test_the_words_are_those_of_the_fit(standardize, tmp_path):
     assert page.text.count("not measured") == 2
 
 
+@pytest.mark.slow
 def test_the_page_loads_nothing_and_holds_no_row(tmp_path):
     names = ["a", "<script>alert('x')</script>", "c & d", "e"]
     aec = fitted(pd.DataFrame(X, columns=names), Y)

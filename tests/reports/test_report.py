@@ -150,6 +150,7 @@ def test_a_sweep_has_some_instances_with_their_largest_players():
     assert first["note"].endswith(f" {sum(rest):+.4g}.")
 
 
+@pytest.mark.slow
 def test_the_head_tells_model_date_background_and_meaning(tmp_path):
     model = as_model(lambda X: X[:, 0], output="value")
     facts = {"quantity": "proba", "selected_output": "yes", "replacement": "rows"}

@@ -44,6 +44,7 @@ def refused(explanation, pairs, match, tmp_path):
         xj.report(explanation, tmp_path / "page.html", interactions=pairs)
 
 
+@pytest.mark.slow
 def test_another_output_is_refused_and_the_right_one_is_named(explanation, pairs, tmp_path):
     refused(explanation, pairs[:, :, "a"], r"output.*got 'a', expected 'b'", tmp_path)
     refused(explanation[:, :, "a"], pairs[:, :, "b"], r"output.*got 'b', expected 'a'", tmp_path)
@@ -53,6 +54,7 @@ def test_another_output_is_refused_and_the_right_one_is_named(explanation, pairs
         assert f"(index &#39;sii&#39;), order 2, output {shown}" in page
 
 
+@pytest.mark.slow
 def test_one_output_for_each_instance(tmp_path):
     predicted = explainer().interactions(X, outputs="predicted")
     of_them = explainer()(X, outputs="predicted")
@@ -61,6 +63,7 @@ def test_one_output_for_each_instance(tmp_path):
     refused(of_them, others, r"output \(of instance 0\)", tmp_path)
 
 
+@pytest.mark.slow
 def test_other_rows_and_other_data_are_refused(explanation, pairs, tmp_path):
     refused(explanation, pairs[:3], "number of instances: got 3, expected 5", tmp_path)
     moved = X.copy()
@@ -70,6 +73,7 @@ def test_other_rows_and_other_data_are_refused(explanation, pairs, tmp_path):
     xj.report(explanation, tmp_path / "p.html", interactions=replace(pairs, data=X.astype(float)))
 
 
+@pytest.mark.slow
 def test_another_background_link_or_model_is_refused(explanation, pairs, tmp_path):
     beside = explainer(background=X[2:4]).interactions(X)
     refused(explanation, beside, "other background rows", tmp_path)
@@ -92,6 +96,7 @@ def test_frames_are_compared_entry_by_entry(tmp_path):
     refused(explanation, replace(pairs, data=other), r"data \(row 1\)", tmp_path)
 
 
+@pytest.mark.slow
 def test_messages_say_where_interactions_belong(explanation, pairs, tmp_path):
     with pytest.raises(xj.InputTypeError, match="interactions=pairs"):
         xj.report(pairs, tmp_path / "page.html")

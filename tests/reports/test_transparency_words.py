@@ -88,6 +88,7 @@ def test_deegan_packel_has_no_direction_and_no_amount(tmp_path):
     assert xj.plots.profile(found).get_xlabel() == "Deegan-Packel index"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("difference", ["js", "l1", "tv"])
 def test_a_distance_has_no_direction(difference, tmp_path):
     found = qii(**PROBA, difference=difference).explain(X)

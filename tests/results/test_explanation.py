@@ -377,6 +377,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch):
         make().to_dataframe()
 
 
+@pytest.mark.slow
 def test_the_module_loads_no_optional_library():
     code = (
         "import sys, xaijax.results.explanation, xaijax.results.merge, xaijax.plots, "

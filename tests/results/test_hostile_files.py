@@ -225,6 +225,7 @@ def test_the_longest_name_that_the_system_takes(tmp_path):
     assert isinstance(xj.load(path), Explanation)
 
 
+@pytest.mark.slow
 def test_what_killed_saves_left_is_removed_and_nothing_else(tmp_path):
     path = tmp_path / "one.npz"
     stale = tmp_path / f".one.npz.{'0' * 32}.tmp"

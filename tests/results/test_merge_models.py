@@ -47,12 +47,14 @@ def linear(weights):
     return xj.as_model(lambda rows: jnp.tanh(rows @ weights))
 
 
+@pytest.mark.slow
 def test_traced_models_with_other_constants():
     one, other = explained(linear(W)), explained(linear(W + 1e-6))
     refuse(one, other)
     assert len(xj.merge([one, explained(linear(W.copy()))])) == 8  # made anew, the same model
 
 
+@pytest.mark.slow
 def test_large_constants_differ_in_one_number():
     """Which the text of the program does not show."""
     wide = RNG.normal(size=(3, 400)).astype(np.float32)
@@ -83,6 +85,7 @@ def test_parameters_are_of_the_model_and_a_call_traces_no_more():
     refuse(one, other)
 
 
+@pytest.mark.slow
 def test_fits_of_estimators_in_jax_and_on_the_host():
     fits = [LogisticRegression(C=c).fit(D, Y) for c in (1.0, 10.0)]
     here, there, other = (
@@ -103,6 +106,7 @@ def test_an_estimator_fitted_again_between_two_calls():
     refuse(one, explainer(X))
 
 
+@pytest.mark.slow
 def test_methods_beside_the_explainer():
     scores = [xj.as_model(lambda r, c=c: jax.nn.sigmoid(r @ W - c)) for c in (2.0, 2.5)]
     for explain in (
@@ -124,6 +128,7 @@ def test_a_model_that_cannot_be_read_is_not_compared():
     assert len(xj.merge([one, other])) == 8
 
 
+@pytest.mark.slow
 def test_merged_parts_remember_their_models():
     known, unknown, other = (
         explained(linear(W)),

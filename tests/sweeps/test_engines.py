@@ -66,12 +66,14 @@ def fails_once(folder, rows):
     return product(rows)
 
 
+@pytest.mark.slow
 def test_spawned_processes_give_the_same_bits(tmp_path: Path) -> None:
     run = swept(tmp_path, 2, explainer(prints))
     assert run.explanation().values.tobytes() == WANTED.values.tobytes()
     assert not (tmp_path / "failed.json").exists()
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_costs_its_part_only(tmp_path: Path) -> None:
     (tmp_path / "killed").mkdir()
     made = explainer(functools.partial(kills_once, str(tmp_path / "killed")))
@@ -79,6 +81,7 @@ def test_a_process_that_is_killed_costs_its_part_only(tmp_path: Path) -> None:
     assert not run.missing and len(os.listdir(tmp_path / "killed")) == 1
 
 
+@pytest.mark.slow
 def test_a_part_that_kills_its_process_is_given_up_and_the_rest_goes_on(tmp_path: Path) -> None:
     with pytest.raises(xj.SweepIncompleteError, match=r"1 of 3 parts.*SIGKILL") as raised:
         swept(tmp_path, 1, explainer(kills), spoiled(12))
@@ -90,6 +93,7 @@ def test_a_part_that_kills_its_process_is_given_up_and_the_rest_goes_on(tmp_path
         run.explanation()
 
 
+@pytest.mark.slow
 def test_a_part_that_hangs_is_ended(tmp_path: Path) -> None:
     with pytest.raises(xj.SweepIncompleteError, match="took more than timeout=4"):
         swept(tmp_path, 1, explainer(hangs), spoiled(12), timeout=4, retries=0)
@@ -195,6 +199,7 @@ class Lie(Job):
         self._outcome, self._asked = Receipt(task.part, task.last - task.first, 0.0, 0, "x"), 0
 
 
+@pytest.mark.slow
 def test_a_receipt_without_a_file_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(xj.SweepIncompleteError, match="no valid file was left"):
         swept(tmp_path, Lies(), retries=1)

@@ -68,6 +68,7 @@ def swept(out: Path, executor, make, retries: int = 0) -> None:
     xj.sweep(model, ROWS, out, executor, rows_per_part=EACH, retries=retries)
 
 
+@pytest.mark.slow
 def test_one_that_is_not_opened_is_told_by_a_process(tmp_path: Path) -> None:
     with pytest.raises(xj.SweepIncompleteError, match="TwoArguments: 3: boom") as raised:
         swept(tmp_path, 1, two_arguments)
@@ -75,12 +76,14 @@ def test_one_that_is_not_opened_is_told_by_a_process(tmp_path: Path) -> None:
     assert xj.open_run(tmp_path).missing == (1,)
 
 
+@pytest.mark.slow
 def test_one_that_is_opened_in_the_worker_alone(tmp_path: Path) -> None:
     with pytest.raises(xj.SweepIncompleteError, match="cannot be opened here: ValueError: not he"):
         swept(tmp_path, 1, functools.partial(OpenedElsewhere, os.getpid()))
     assert xj.open_run(tmp_path).missing == (1,)
 
 
+@pytest.mark.slow
 def test_one_that_is_not_opened_breaks_no_pool(tmp_path: Path) -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         with pytest.raises(xj.SweepIncompleteError, match="TwoArguments: 3: boom"):

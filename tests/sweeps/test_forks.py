@@ -98,6 +98,7 @@ def lives(process: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
 @pytest.mark.parametrize(
     ("then", "timeout", "said"), [(hangs, 3, "timeout=3"), (dies, None, "ended by SIGKILL")]

@@ -146,6 +146,7 @@ def test_a_parquet_file_of_the_values(tmp_path: Path) -> None:
     assert opened.num_row_groups == run.parts
 
 
+@pytest.mark.slow
 def test_a_parquet_file_of_rules(tmp_path: Path) -> None:
     model = xj.as_model(lambda z: z[:, 0] > 1, output="label", backend="host")
     made = xj.AnchorExplainer(model, X, NAMES)
@@ -215,6 +216,7 @@ def test_truth_that_is_missing(tmp_path: Path) -> None:
         assert [source.part(n, n + 1).read()["a"].dtype for n in range(4)] == [wanted] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", [pd, polars])
 def test_categories_that_differ_between_files(library, tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()

@@ -84,6 +84,7 @@ def glibc() -> str:
         return ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not glibc(), reason="pages are counted where the C library is glibc")
 def test_freed_memory_stays_while_a_part_runs_and_goes_back_after_it():
     env = {name: value for name, value in os.environ.items() if name not in (TRIM, MMAP)}

@@ -57,6 +57,7 @@ def _baseline():
     return xj.Explainer(xj.as_model(product, backend="host"), xj.Baseline(B[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [_of_frames, _baseline, _anchors])
 def test_empty_batches_of_other_explainers(make) -> None:
     op = xj.batches(make(), columns=NAMES)

@@ -49,6 +49,7 @@ def step(threshold: float) -> xj.Explainer:
     return of(lambda rows: (np.asarray(rows)[:, 1] > threshold).astype(float))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["host", "auto"])
 def test_another_estimator_of_the_same_answers_to_the_first_rows(backend, tmp_path) -> None:
     """The broken version compared answers to 32 rows only, and mixed two trees' parts."""
@@ -60,6 +61,7 @@ def test_another_estimator_of_the_same_answers_to_the_first_rows(backend, tmp_pa
     swept(first, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["host", "jax"])
 def test_what_a_function_closes_over_is_part_of_the_question(backend, tmp_path) -> None:
     """By less than the rounding of another platform would move the answers."""

@@ -190,6 +190,7 @@ def test_ctrl_c_leaves_a_run_and_an_explainer_that_go_on(tmp_path: Path) -> None
     same(swept(tmp_path, made=made).explanation(), made(X))
 
 
+@pytest.mark.slow
 def test_a_model_that_hangs_is_left_behind(tmp_path: Path) -> None:
     released = threading.Event()
 
@@ -221,6 +222,7 @@ def test_a_part_of_another_run_does_not_count(tmp_path: Path) -> None:
     same(run.explanation(), explainer()(X))
 
 
+@pytest.mark.slow
 def test_a_part_that_was_given_up_is_not_written_into_another_run(tmp_path: Path) -> None:
     released, ended = threading.Event(), threading.Event()
 
@@ -334,6 +336,7 @@ def driver(out: Path, failpoint: str = "") -> int:
     return subprocess.run(command, env=env, timeout=120, check=False).returncode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failpoint", "left"),
     [

@@ -113,6 +113,7 @@ def test_rows_in_memory_are_looked_at_before_the_first_part(
     assert not (tmp_path / "run").exists(), "no work was done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeated", [False, True])
 @pytest.mark.parametrize("executor", [None, 1])
 def test_of_files_the_error_names_the_row_of_X(repeated, executor, tmp_path: Path) -> None:

@@ -39,12 +39,14 @@ def _threads(count: int, **environment: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads are counted in /proc")
 def test_xla_begins_with_as_many_threads_as_the_worker_has():
     assert _threads(1) == 1
     assert _threads(5) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads are counted in /proc")
 def test_what_the_person_has_set_stays():
     assert _threads(1, **{XLA_THREADS: "3"}) == 3

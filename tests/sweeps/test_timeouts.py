@@ -58,6 +58,7 @@ class OneAfterTheOther:
         self.submit = pool.submit
 
 
+@pytest.mark.slow
 def test_parts_that_wait_are_not_given_up(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 25)
     with ThreadPoolExecutor(1) as pool:
@@ -84,6 +85,7 @@ def test_the_other_threads_of_a_pool_go_on(tmp_path: Path, released) -> None:
         RELEASE.set()
 
 
+@pytest.mark.slow
 def test_an_executor_that_stands_still_is_told(tmp_path: Path, monkeypatch, released) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)  # which is taken for its threads
     with ThreadPoolExecutor(1) as pool:

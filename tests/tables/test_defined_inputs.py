@@ -145,6 +145,7 @@ def test_row_20_read_only_memory_map(backend, dtype, tmp_path, monkeypatch):
         explain(backend, bad, B)
 
 
+@pytest.mark.slow
 def test_row_20_a_memory_map_is_never_read_whole(tmp_path, monkeypatch):
     rows = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float64, (20_000, 250))
     monkeypatch.setattr(checks, "CHUNK_BYTES", 1 << 20)
@@ -174,6 +175,7 @@ def test_row_21_identical_whatever_the_strides(backend):
         np.testing.assert_array_equal(explain(backend, same, B).values, wanted)
 
 
+@pytest.mark.slow
 def test_row_22_another_device():
     script = """
         import warnings

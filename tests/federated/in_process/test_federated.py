@@ -96,6 +96,7 @@ def f_of_table(z):
 BY_TABLE = xj.as_model(f_of_table, backend="host")  # one, so that what it compiled serves all games
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(table=tables(F), guests=owners())
 def test_the_quotient_game_and_the_identity(table, guests):
@@ -166,6 +167,7 @@ def test_the_authors_least_squares():
     assert np.abs(closer - exact).max() < error / 100 + 1e-9
 
 
+@pytest.mark.slow
 def test_outputs_traced_models_and_frames_alike():
     """[N, P, K] of a JAX model; a frame on the host gives the values of its array."""
 
@@ -346,6 +348,7 @@ def test_sampled_interactions_have_bounds():
     assert exact.interaction_std_errors_ is None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get("XAIJAX_DATA"), reason="needs the tables: XAIJAX_DATA")
 def test_a_row_of_adult():
     """The reading's worked row: fractions of a 5-neighbour vote, with 3 and 5 guest columns."""

@@ -102,6 +102,7 @@ def test_text_columns_and_an_index_that_is_not_0_to_n():
     assert ["a", "a", "a"] in seen
 
 
+@pytest.mark.slow
 def test_frames_and_arrays_mixed_and_lists():
     """A JAX model takes either; what is switched off is the same."""
     names = list("abcd")

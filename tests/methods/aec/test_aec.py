@@ -112,6 +112,7 @@ def test_wine_list_and_effects_of_the_paper(decimals):
         np.testing.assert_array_equal(np.round(found, 4), WINE_EFFECTS)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NO_DATA, reason="needs the diabetes table: XAIJAX_DATA is not set")
 @pytest.mark.parametrize("solver", ["sklearn", "newton"])
 def test_diabetes_list_of_the_paper(solver):

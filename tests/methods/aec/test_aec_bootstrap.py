@@ -138,6 +138,7 @@ def test_standard_errors_are_right_for_a_slope_of_normal_data():
     assert (ratio > 0.7).all() and (ratio < 1.35).all(), ratio
 
 
+@pytest.mark.slow
 def test_the_same_seed_draws_the_same_rows(monkeypatch):
     X, y = collinear(rows=700, columns=3, labels=True)
     first = fitted(X, y, bootstrap=9, solver="newton", seed=5)

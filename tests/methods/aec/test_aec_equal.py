@@ -60,6 +60,7 @@ def test_effects_and_lists_of_a_classification(F, solver):
     check(fitted(X, np.digitize(y, [-1, 1]).astype(str), solver=solver, standardize=True), first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [False, True])
 @pytest.mark.parametrize("size", [7, 300])
 def test_chunks(labels, size, monkeypatch):

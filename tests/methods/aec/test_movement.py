@@ -14,6 +14,7 @@ import pytest
 from aec_data import collinear, fitted
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from often import some_slow
 from sklearn.linear_model import LinearRegression
 from sklearn.utils import resample
 
@@ -80,7 +81,7 @@ def test_an_order_that_never_changes_has_rate_zero():
     assert xj.normalized_movement_rate(lambda X, y: X[0], np.arange(15.0).reshape(3, 5), Y[:3]) == 0
 
 
-@pytest.mark.parametrize("options", [{}, {"standardize": True}, {"decimals": 4}])
+@pytest.mark.parametrize("options", some_slow([{}, {"standardize": True}, {"decimals": 4}], 3))
 @pytest.mark.parametrize("labels", [False, True])
 def test_the_closed_form_is_a_fit_on_the_columns_that_remain(options, labels):
     X, y = collinear(rows=120, columns=8, seed=1)

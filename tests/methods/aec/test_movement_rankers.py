@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from aec_data import collinear
+from often import some_slow
 from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LinearRegression
 
@@ -35,7 +36,7 @@ def by_shap(X, y):
     return shap.LinearExplainer(linear(X), X)(X)
 
 
-@pytest.mark.parametrize("ranker", [by_explainer, by_permutation, by_shap])
+@pytest.mark.parametrize("ranker", some_slow([by_permutation, by_explainer, by_shap], 3))
 @pytest.mark.parametrize("kind", ["array", "pandas"])
 def test_rankers_of_every_kind(ranker, kind):
     """What they return is read as importances; the same columns as numbers give the same rate."""

@@ -47,6 +47,7 @@ def amortized():
     return fit()
 
 
+@pytest.mark.slow
 @quiet
 def test_a_result_says_what_it_is(amortized):
     found = amortized(MORE, fallback=0.1)
@@ -59,6 +60,7 @@ def test_a_result_says_what_it_is(amortized):
     np.testing.assert_array_equal(found.data, MORE)
 
 
+@pytest.mark.slow
 @quiet
 @pytest.mark.parametrize("link", ["identity", "logit"])
 def test_base_and_values_add_up_to_the_link_of_the_answer(link):
@@ -75,6 +77,7 @@ def test_base_and_values_add_up_to_the_link_of_the_answer(link):
     np.testing.assert_allclose(found.base_values, own(MORE[:1]).base_values[0], rtol=1e-5)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**31), size=st.sampled_from([1e-6, 1.0, 1e6]), rows=st.integers(1, 9))
 @settings(max_examples=25, deadline=None)
 def test_sums_are_set_right_whatever_a_network_says(amortized, seed, size, rows):
@@ -124,6 +127,7 @@ def test_sampled_fallback_rows_are_bounded_by_their_own_errors():
     assert not found.stats["exact_rows"].any()
 
 
+@pytest.mark.slow
 @quiet
 def test_the_seed_settles_everything(amortized):
     again, other = fit(), fit(seed=1)
@@ -183,6 +187,7 @@ def test_it_pays_from_the_row_it_says():
     assert spent + rows * 0.002 <= rows * 0.02 and spent + (rows - 1) * 0.002 > (rows - 1) * 0.02
 
 
+@pytest.mark.slow
 def test_below_break_even_it_warns_and_counts_all_rows():
     amortized = fit(steps=5)
     amortized._fitted = replace(
@@ -201,6 +206,7 @@ def test_below_break_even_it_warns_and_counts_all_rows():
         amortized(MORE)
 
 
+@pytest.mark.slow
 def test_a_bar_counts_the_steps(monkeypatch):
     bars = []
 

@@ -153,6 +153,7 @@ def far(hits):
     return not low <= hits <= high
 
 
+@pytest.mark.slow
 @quiet
 @pytest.mark.parametrize("rows", ["few", "many"])
 def test_bounds_cover_fresh_rows_as_they_claim(rows, request):
@@ -160,6 +161,7 @@ def test_bounds_cover_fresh_rows_as_they_claim(rows, request):
     assert not far(covered(amortized, explainer, X[-TESTED:]))
 
 
+@pytest.mark.slow
 @quiet
 def test_bounds_of_the_training_rows_errors_would_be_found_out(few):
     """What the test above is there for: the network has fitted these rows."""
@@ -175,6 +177,7 @@ def test_bounds_of_the_training_rows_errors_would_be_found_out(few):
     assert far(covered(broken, explainer, X[-TESTED:]))
 
 
+@pytest.mark.slow
 @quiet
 def test_difficult_rows_have_wide_bounds(many):
     X, explainer, amortized = many

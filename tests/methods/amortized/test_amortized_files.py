@@ -40,6 +40,7 @@ def path(amortized, tmp_path):
     return tmp_path / "amortized.npz"
 
 
+@pytest.mark.slow
 def test_what_is_loaded_gives_the_same_values(amortized, path):
     loaded = xj.load(path)
     assert dict(loaded.stats_) == dict(amortized.stats_)
@@ -57,6 +58,7 @@ def test_what_is_loaded_gives_the_same_values(amortized, path):
     assert found.provenance == wanted.provenance
 
 
+@pytest.mark.slow
 def test_a_file_of_what_was_loaded_is_the_same_file(amortized, path, tmp_path):
     xj.load(path).save(tmp_path / "again.npz")
     assert path.read_bytes() == (tmp_path / "again.npz").read_bytes()
@@ -115,6 +117,7 @@ def test_the_explainer_of_another_question_is_refused(amortized, other, text):
         amortized.with_explainer(other())
 
 
+@pytest.mark.slow
 def test_a_model_on_the_host_is_told_by_its_base_value():
     own = xj.AmortizedExplainer(explainer(host=True), (4,)).fit(
         X, judge=20, steps=3, progress=False

@@ -148,6 +148,7 @@ def adds_up(found, answers):
     assert np.isfinite(found.values).all() and found.bounds.shape == (len(found),)
 
 
+@pytest.mark.slow
 @quiet
 def test_several_outputs_and_players_of_several_columns():
     W = RNG.normal(size=(3, 4)).astype(np.float32)
@@ -163,6 +164,7 @@ def test_several_outputs_and_players_of_several_columns():
     assert found[:, :, "v"].bounds.shape == (30,)
 
 
+@pytest.mark.slow
 @quiet
 def test_frames_of_texts_for_a_model_on_the_host():
     pd = pytest.importorskip("pandas")
@@ -187,6 +189,7 @@ def test_frames_of_texts_for_a_model_on_the_host():
     assert names[0] == ("Bern", "Oslo", "Rome") and names[3] == ("a", "b")
 
 
+@pytest.mark.slow
 @quiet
 def test_rows_in_several_arrays():
     rows = {"a": X, "b": RNG.integers(0, 4, 60)}
@@ -229,6 +232,7 @@ def function():
     return xj.as_model(lambda params, rows: jnp.tanh(rows) @ params["W"], params)
 
 
+@pytest.mark.slow
 @quiet
 @pytest.mark.parametrize("make", [linen, nnx, equinox, function])
 def test_a_network_of_ones_own(make, tmp_path):

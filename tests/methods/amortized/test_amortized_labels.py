@@ -27,6 +27,7 @@ def off(values):
     return bool((np.abs(values.mean(axis=0) - wanted) > limit * error + 1e-5).any())
 
 
+@pytest.mark.slow
 def test_errors_of_labels_average_out(monkeypatch):
     """Caught: draws that all rows share, as one call of the explainer has them."""
     found = labelled(PAIR, ALIKE, 0, False)
@@ -37,6 +38,7 @@ def test_errors_of_labels_average_out(monkeypatch):
     assert len(np.unique(shared.values, axis=0)) == 1 and off(shared.values)
 
 
+@pytest.mark.slow
 def test_the_seed_settles_the_draws():
     one, same, other = (labelled(PAIR, ALIKE, seed, False).values for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, same)
@@ -56,6 +58,7 @@ def test_rows_that_are_exact_have_the_explainers_own_values():
     np.testing.assert_array_equal(whole.values, xj.Explainer(MODEL, BACKGROUND)(rows).values)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*rows have been explained by a network:xaijax.XaiWarning")
 def test_bounds_of_noisy_judges_are_wider_than_of_exact_ones():
     """Nothing is promised too narrow: the error of the judge's own draws is in them."""

@@ -38,6 +38,7 @@ def failures(best, means, wanted, epsilon):
     return int((best & (means < worst - epsilon)).any(axis=1).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", [1, 2])
 def test_kl_lucb_keeps_its_promise(wanted):
     """Within epsilon of the best with chance 1 - delta. False alarm at most 4e-7.

@@ -45,6 +45,7 @@ def test_closed_forms(level):
     assert abs(lower(0.5, level) - (1 - half) / 2) <= ATOL
 
 
+@pytest.mark.slow
 def test_bounds_are_those_of_bisection():
     rng = np.random.default_rng(0)
     n = rng.integers(1, 50_000, 3_000)

@@ -30,6 +30,7 @@ def both(column=0, cut=0.5):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "space", all_but(["row", "joint", "conditional", "flip"], slow=["joint", "flip"])
 )
@@ -60,6 +61,7 @@ def test_a_balanced_pool_and_a_share_reach_their_threshold():
         assert rule.accepted and rule.precision == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", [None, {0: [0.3, 0.6]}, "quartile"])
 def test_rules_apply_to_the_rows_they_were_made_of(bins):
     """Rows of float64, a model that reads float32: 0.3 is 0.3."""
@@ -90,6 +92,7 @@ def test_cuts_and_own_predicates_are_read_as_the_data_are():
         xj.AnchorExplainer(both()[0], TENTHS, bins={0: [0.1, 0.1 + 1e-12]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", ["row_bin", "flip"])
 def test_an_interval_of_ones_own_has_no_exact_average(space):
     anchors = xj.AnchorExplainer(both()[0], TENTHS, bins=None, perturbation=space)

@@ -135,6 +135,7 @@ def test_a_category_that_the_data_lack_in_a_frame():
         anchors.explain(pd.DataFrame({"a": ["u", "w"], "b": [1.0, 2.0]}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", ["row_bin", "flip", "joint", "conditional"])
 def test_a_rule_that_no_row_satisfies_is_named(space):
     anchors = xj.AnchorExplainer(
@@ -212,6 +213,7 @@ def test_limits():
         explainer().explain(X, search="exact")
 
 
+@pytest.mark.slow
 def test_no_warning_on_the_way():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -106,6 +106,7 @@ def sentence(z: Any, np_: Any) -> Any:
     return (turned * worth.sum(axis=1) > 0) * 1
 
 
+@pytest.mark.slow
 @BACKENDS
 def test_kept_words_stay_and_free_ones_are_masked(backend: str) -> None:
     ids = np.array([[2, 4, 5, 0], [2, 3, 4, 4], [5, 5, 0, 0]])
@@ -171,6 +172,7 @@ def test_drawn_words_of_several_arrays_come_from_one_sentence() -> None:
     assert all(one.dtype == ids.dtype for one, _ in seen)
 
 
+@pytest.mark.slow
 def test_ids_go_by_equality_and_numbers_by_bins() -> None:
     data = {"ids": RNG.integers(2, 5, (60, 1)), "size": RNG.random(60).astype("f4")}
 

@@ -8,6 +8,7 @@ import numpy as np
 import oracles_anchors as oracles
 import pytest
 from anchor_cases import DATA, EDGES, WEIGHTS, X, explainer, host_model, jax_model, one_class
+from often import some_slow
 
 import xaijax as xj
 
@@ -28,7 +29,7 @@ def expected(space, x, rule, weights, edges=EDGES, p=0.5):
 
 @BACKENDS
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("space", ["row", "conditional", "joint"])
+@pytest.mark.parametrize("space", some_slow(["row", "conditional", "joint"], 3))
 def test_exact_precision_is_the_definition(space, weighted, backend):
     weights = WEIGHTS / WEIGHTS.sum() if weighted else EQUAL
     anchors = explainer(
@@ -81,6 +82,7 @@ def test_draws_have_the_space_s_precision(space, weighted, backend):
         assert found.samples == DRAWS and found.precision_lower <= found.precision
 
 
+@pytest.mark.slow
 @BACKENDS
 @pytest.mark.parametrize("space", ["row_bin", "flip"])
 def test_the_table_has_the_space_s_precision(space, backend):
@@ -96,6 +98,7 @@ def test_the_table_has_the_space_s_precision(space, backend):
         )
 
 
+@pytest.mark.slow
 def test_facts_of_the_reading():
     """7.2: (i) in-bin draws of all columns may miss; (ii) not monotone; (iii) flip inflates."""
     data = np.array([[1.0], [2.0], [3.0]], np.float32)

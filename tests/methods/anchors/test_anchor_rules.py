@@ -51,6 +51,7 @@ def test_percentages_are_never_rounded_to_all_or_nothing():
     assert "PRECISION 99.8% AND COVERAGE 0.04%" in text
 
 
+@pytest.mark.slow
 def test_bins_in_words():
     model = xj.as_model(lambda r: (r[:, 0] > 2) * 1, output="label")
     data = np.arange(8, dtype=np.float32)[:, None]
@@ -65,6 +66,7 @@ def test_bins_in_words():
     assert str(empty[0]).startswith("IF TRUE THEN PREDICT ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bins", "edges"), [("quartile", [25, 50, 75]), ("decile", range(10, 100, 10))]
 )

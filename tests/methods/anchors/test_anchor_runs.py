@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from anchor_cases import CATEGORIES, CUTS, DATA, X, explainer, host_model, jax_model, score
+from often import some_slow
 
 import xaijax as xj
 from xaijax.methods.anchors.search import held_out
@@ -30,7 +31,7 @@ def told(rules):
     ]
 
 
-@pytest.mark.parametrize(("space", "search"), WAYS)
+@pytest.mark.parametrize(("space", "search"), some_slow(WAYS, 4))
 def test_rules_do_not_depend_on_the_company(space, search):
     anchors = explainer(perturbation=space)
     whole = told(anchors.explain(DATA, search=search, beam_size=2))
@@ -40,7 +41,7 @@ def test_rules_do_not_depend_on_the_company(space, search):
         ]
 
 
-@pytest.mark.parametrize(("space", "search"), WAYS)
+@pytest.mark.parametrize(("space", "search"), some_slow(WAYS, 4))
 def test_both_loops_ask_the_same(space, search):
     """The draws are one hash, and both loops of one model decide alike on every row of it."""
     found = [
@@ -77,6 +78,7 @@ def test_another_seed_draws_others():
     assert told(again) == told(one)
 
 
+@pytest.mark.slow
 def test_one_call_a_round_and_two_traces():
     traces = []
 
@@ -98,6 +100,7 @@ def test_one_call_a_round_and_two_traces():
     assert len(traces) == 2
 
 
+@pytest.mark.slow
 def test_rounds_of_a_host_model_are_calls():
     calls = []
     anchors = explainer(host_model(calls), perturbation="row_bin")
@@ -159,6 +162,7 @@ def test_confirmed_rules_report_the_held_out_share():
     assert any(rule.accepted for rule in rules) and not all(rule.accepted for rule in rules)
 
 
+@pytest.mark.slow
 def test_the_held_out_share_is_asked_of_rules_tried_alone():
     """Column 1 tells which data row a hybrid is made of; held out rows stand in few of them."""
     B, seed, beam = 64, 3, 2
@@ -203,6 +207,7 @@ def of_known_precision():
     return xj.AnchorExplainer(model, data[:2_000], bins=bins, perturbation="row"), rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stop_epsilon", "broken"), [(0.05, False), (0.999, True)])
 def test_accepted_rules_are_as_precise_as_promised(stop_epsilon, broken):
     """Of 1,000 rules accepted at delta = 0.1, at most 10 % are below threshold - stop_epsilon.
@@ -222,6 +227,7 @@ def test_accepted_rules_are_as_precise_as_promised(stop_epsilon, broken):
     assert (missed > 100) if broken else (missed <= 100)
 
 
+@pytest.mark.slow
 def test_what_auto_decides_and_says():
     assert "search='exact' by auto: the model is traced" in repr(explainer(perturbation="row"))
     assert "search='table' by auto" in repr(explainer())
@@ -252,6 +258,7 @@ def test_rules_that_no_row_satisfies_are_never_drawn():
     assert all(rule.coverage > 0 for rule in best)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("space", "search"), [("row", "exact"), ("row_bin", "table")])
 def test_a_hybrid_that_a_smaller_rule_had_is_not_asked(space, search):
     """The same precisions as rule by rule, of which none has a smaller one; and fewer rows."""

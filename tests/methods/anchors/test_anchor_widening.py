@@ -61,6 +61,7 @@ def steps(x, predicates, ranges=True):
 WAYS = [("conditional", False), ("conditional", True), ("joint", False), ("row", True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("space", "weighted"), WAYS)
 def test_known_rules_are_as_wide_as_single_steps_make_them(space, weighted):
     """Against enumeration in float64; in "row" a predicate is dropped, and no range is wider.
@@ -132,6 +133,7 @@ SLOW = [("row_bin", "table"), ("flip", "sar"), ("joint", "kl-lucb")]
 PAIRS = [("row_bin", "kl-lucb"), ("conditional", "exact"), *SLOW]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("space", "search"), all_but(PAIRS, slow=SLOW))
 def test_a_half_line_is_found_from_any_bin_of_it(space, search):
     """f = (x0 > the first quartile): three quarters of the rows, or the one below."""
@@ -150,6 +152,7 @@ def test_a_half_line_is_found_from_any_bin_of_it(space, search):
     np.testing.assert_array_equal(anchors.check(rules, X, 200), 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("space", "search"), [("row", "exact"), ("row_bin", "kl-lucb")])
 def test_predicates_that_are_not_needed_go(space, search):
     """From rules of all columns to those of the one that the model reads."""
@@ -184,6 +187,7 @@ def test_no_range_is_of_all_rows(cuts):
     assert anchors.evaluate([(0, -np.inf, np.inf), 1], data[8]).precision == 1
 
 
+@pytest.mark.slow
 def test_values_drawn_by_weight_are_of_one_bin():
     """There a rule may lose predicates, and keeps x's bin of the others."""
     anchors = xj.AnchorExplainer(above_the_quarter(), PLANTED, weights="balanced")
@@ -235,6 +239,7 @@ def test_missing_values_are_in_no_range():
         assert rule.coverage == pytest.approx(share(data[:, 0]).mean(), abs=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_a_wider_rule_holds_its_instance_and_all_that_it_held(seed):
@@ -263,6 +268,7 @@ def test_a_wider_rule_holds_its_instance_and_all_that_it_held(seed):
 STEPS, SHARE = 12, 0.92  # columns that could go, and the precision of the rule without one
 
 
+@pytest.mark.slow
 def test_what_holds_for_a_rule_holds_for_the_one_that_comes_out():
     """Each of twelve steps has a precision of 0.92, below threshold - stop_epsilon = 0.93.
 

@@ -47,6 +47,7 @@ def values(model, p, rows, path="expected"):
 
 
 # A value far below what the answer 1 is rounded to: no sum is off, and nothing is to be warned of.
+@pytest.mark.slow
 @example(p=[1.0, 0, 0, 0, 0, 0, 1.0], rows=[0.0] * F + [2.0**-90] + [0.0] * (2 * F - 1))
 @settings(max_examples=30, deadline=None)
 @given(p=PARAMS, rows=ROWS)
@@ -98,6 +99,7 @@ VARIED = {
 FAST = ("background", "steps")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "what", [pytest.param(n, marks=[] if n in FAST else pytest.mark.slow) for n in VARIED]
 )

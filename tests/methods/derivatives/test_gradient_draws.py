@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 import oracles_gradients as oracle
+import pytest
 from scipy import stats
 
 import xaijax as xj
@@ -31,6 +32,7 @@ def by_hand(lines, x):
     return parts.mean(axis=0), (apart**2).sum(axis=0) / n**2
 
 
+@pytest.mark.slow
 def test_values_and_errors_are_those_of_the_draws():
     model = xj.as_model(lambda rows: jnp.tanh(rows @ W.astype("f4")) @ V.astype("f4"))
     for players in (None, [[0, 2]]):
@@ -67,6 +69,7 @@ def test_places_are_stratified_and_donors_drawn_by_weight():
     assert ((counts[own] - wanted) ** 2 / wanted).sum() < 36
 
 
+@pytest.mark.slow
 def test_variances_are_right_and_values_have_no_bias():
     """Over 2,000 seeds. False alarm: 8e-8 for each of 4 values and 3 claims, 9.6e-7 in all, in
     normal values; halving the variance, or forgetting that donors are drawn, is seen.

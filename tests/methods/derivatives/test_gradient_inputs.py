@@ -140,6 +140,7 @@ def test_rows_that_allow_nan_have_no_line_to_it():
         xj.GradientExplainer(model, np.ones((1, 2)))([[1.0, np.nan]])
 
 
+@pytest.mark.slow
 def test_models_without_slopes():
     back = xj.as_model(
         lambda rows: jax.pure_callback(

@@ -60,6 +60,7 @@ def test_values_are_those_of_the_definition(index):
         np.testing.assert_allclose(own, wanted(x, DONORS, PARAMS, INDICES[index]), **TOLERANCE)
 
 
+@pytest.mark.slow
 def test_values_are_those_of_explainer():
     model = xj.as_model(network, PARAMS)
     explained = xj.Explainer(model, DONORS)(X, progress=False).values
@@ -67,6 +68,7 @@ def test_values_are_those_of_explainer():
     np.testing.assert_allclose(found, explained, rtol=0, atol=1e-5)  # what the library promises
 
 
+@pytest.mark.slow
 def test_what_f_closes_over_is_differentiated_like_params():
     """Forwards, backwards, twice, and mapped: the parameters are no argument of the function."""
     row, weights = jnp.asarray(X[0]), jnp.asarray(PARAMS["V"][:, 0])
@@ -98,6 +100,7 @@ def test_one_row_and_one_output_lose_their_axes_and_rows_may_have_any_shape():
     np.testing.assert_allclose(found, wanted(X[0], DONORS, PARAMS)[:, 0], **TOLERANCE)
 
 
+@pytest.mark.slow
 def test_many_rows_and_donors_are_cut_into_steps_that_change_nothing():
     # 12 players: two pairs fill a step, so that 3 rows and 5 donors leave padding at both ends.
     rng = np.random.default_rng(1)
@@ -117,6 +120,7 @@ def moved(given, name, place, by):
     return given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", [None, 3])
 def test_derivatives_are_those_of_finite_differences(orders):
     key = None if orders is None else KEY
@@ -161,6 +165,7 @@ def oracles_pair(v, order):
     return phi
 
 
+@pytest.mark.slow
 def test_forward_derivatives_and_vmap():
     def value(x):
         return xj.shapley_values(network, x, DONORS, params=PARAMS)
@@ -170,6 +175,7 @@ def test_forward_derivatives_and_vmap():
     np.testing.assert_allclose(jax.vmap(value)(X), value(X), **TOLERANCE)
 
 
+@pytest.mark.slow
 def test_orders_add_up_to_the_answer_and_come_near_the_exact_values():
     ask = partial(xj.shapley_values, network, X, DONORS, params=PARAMS)
     sampled, exact = ask(orders=2, key=KEY), ask()
@@ -183,6 +189,7 @@ def test_orders_add_up_to_the_answer_and_come_near_the_exact_values():
     assert (np.abs(runs.mean(axis=0) - exact) <= 6 * error + 1e-5).all()
 
 
+@pytest.mark.slow
 def test_sampled_orders_serve_more_players_than_can_be_enumerated():
     w = np.arange(40, dtype=np.float32)
     x, donors = np.ones(40, np.float32), np.zeros((2, 40), np.float32)
@@ -196,6 +203,7 @@ def memory(function, *arguments):
     return jax.jit(function).lower(*arguments).compile().memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["params", "x"])
 def test_the_memory_of_a_derivative_does_not_grow_with_orders(what):
     def loss(given, orders):
@@ -210,6 +218,7 @@ def test_the_memory_of_a_derivative_does_not_grow_with_orders(what):
     assert many - few <= 248 * 4 * 7 * 8
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     table=st.lists(st.floats(-2, 2, width=32), min_size=8, max_size=8),

@@ -113,6 +113,7 @@ def test_logit_of_the_mean_probability_where_most_players_agree(index, backend):
     np.testing.assert_allclose(got.base_values, base, rtol=0, atol=bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "host"])
 @pytest.mark.parametrize("link", list(LINKS))
 def test_pairs_larger_than_a_tile_are_cut_into_pieces(link, backend):
@@ -265,6 +266,7 @@ def test_one_model_serves_explainers_with_other_players_in_turn():
         np.testing.assert_allclose(renamed.values[:, order], single.values, rtol=0, atol=bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("differ", [25, 256, 257, 260])
 def test_more_differing_players_than_can_be_enumerated_are_refused(differ):
     """256 once wrapped to 0 in a count of eight bits, and came out as exact zeros."""

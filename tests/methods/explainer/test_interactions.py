@@ -63,6 +63,7 @@ def test_interactions_are_those_of_the_definition(index, backend, kind):
     assert found.shape == (N, 15, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index, order", [("k-sii", 5), ("stii", 3), ("fsii", 1), ("moebius", 4)])
 def test_any_order(index, order):
     X, donors = data("few")
@@ -71,6 +72,7 @@ def test_any_order(index, order):
     np.testing.assert_allclose(found.values, wanted, rtol=0, atol=2**order * CLOSE["jax"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "host"])
 def test_groups_weights_and_a_link_by_tables(backend):
     X, donors = data("few")
@@ -84,6 +86,7 @@ def test_groups_weights_and_a_link_by_tables(backend):
     assert found.feature_names[0] == "both"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "host"])
 def test_pairs_of_more_corners_than_a_tile_come_in_pieces(backend):
     """2^10 corners in tiles of 256 rows."""
@@ -99,6 +102,7 @@ def test_pairs_of_more_corners_than_a_tile_come_in_pieces(backend):
     assert (v.matrix[0][~np.eye(10, dtype=bool)] != 0).all()
 
 
+@pytest.mark.slow
 def test_donors_averaged_first():
     """Continuous columns, a dense first layer: one table an instance."""
     X, donors = data("continuous", 8, 2, 16)
@@ -132,6 +136,7 @@ def test_no_more_is_asked_than_for_values():
     np.testing.assert_allclose(pairs[:, :P].values, values.values, rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_the_model_is_traced_no_more_than_for_values():
     X, donors = data("few")
     traces = []
@@ -174,6 +179,7 @@ def test_trees_leaf_by_leaf(index):
     np.testing.assert_allclose(found.values[:3], wanted, rtol=0, atol=8 * CLOSE["jax"])
 
 
+@pytest.mark.slow
 def test_trees_of_two_classes():
     X, donors = data("few", N=40)
     y = (X[:, 0] * X[:, 1] + X[:, 2] > 1).astype(int)
@@ -183,6 +189,7 @@ def test_trees_of_two_classes():
     np.testing.assert_allclose(found.values, wanted, rtol=0, atol=8 * CLOSE["jax"])
 
 
+@pytest.mark.slow
 def test_sums_of_products():
     X, donors = data("continuous", N=20)
     machine = SVR(gamma=0.3).fit(X, X[:, 0] * X[:, 1] + X[:, 2])
@@ -192,6 +199,7 @@ def test_sums_of_products():
     np.testing.assert_allclose(found.values, wanted, rtol=0, atol=8 * CLOSE["jax"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", ["k-sii", "stii", "fsii"])
 def test_what_adds_up_says_so(index):
     X, donors = data("few")
@@ -212,6 +220,7 @@ def test_one_output_for_each_instance():
     np.testing.assert_allclose(found.values, own, rtol=0, atol=CLOSE["jax"])
 
 
+@pytest.mark.slow
 def test_batches_and_neighbours_change_no_bit():
     X, donors = data("few", N=40)
     whole = xj.Explainer(model_of("jax"), donors, tile=256).interactions(X)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from often import some_slow
 from sklearn.ensemble import RandomForestClassifier
 
 import xaijax as xj
@@ -35,7 +36,7 @@ SAMPLED = {"estimator": "permutation", "budget": 20}
 
 
 @pytest.mark.parametrize("options", [{}, SAMPLED], ids=["exact", "sampled"])
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", some_slow(MODELS, 3))
 def test_the_predicted_output_is_its_column_of_all(kind, options):
     explainer = xj.Explainer(MODELS[kind](), BACKGROUND, **options)
     every, own = explainer(X), explainer(X, outputs="predicted")
@@ -107,6 +108,7 @@ def test_one_instance_of_a_row_beside_others():
     assert np.array_equal(whole.values[5:7], part.values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, SAMPLED], ids=["exact", "sampled"])
 def test_of_many_outputs_one_is_made(options):
     wide = 4 * LEAST_COLUMNS
@@ -169,6 +171,7 @@ def test_unknown_labels_and_models_of_one_output():
             xj.Explainer(lone, BACKGROUND)(X, outputs=outputs)
 
 
+@pytest.mark.slow
 def test_a_translated_estimator_and_its_labels():
     y = np.array(["low", "mid", "high"])[np.digitize(BACKGROUND.sum(1), [-1, 1])]
     rows = np.concatenate([BACKGROUND, X])
@@ -185,6 +188,7 @@ def test_a_translated_estimator_and_its_labels():
     assert np.array_equal(by_label.values, own.values)
 
 
+@pytest.mark.slow
 def test_answers_of_all_outputs_are_held_for_few_rows(monkeypatch):
     """f(x) has K numbers a row, of which a dispatch makes no more than are stated."""
     options = {"tile": 256, "estimator": "exact"}

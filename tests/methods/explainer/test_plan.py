@@ -82,7 +82,7 @@ def of_run(explainer: xj.Explainer, rows: np.ndarray) -> tuple[Any, ...]:
         "way": WAYS,
         "rows": [pytest.param(X, id="continuous"), pytest.param(CODES, id="codes")],
     },
-    every=3,
+    every=6,
     pairwise=True,
 )
 def test_a_plan_is_what_the_run_then_does(model: str, way: str, rows: np.ndarray) -> None:
@@ -93,6 +93,7 @@ def test_a_plan_is_what_the_run_then_does(model: str, way: str, rows: np.ndarray
     assert explainer.plan(rows[10:20]).programs == 0  # they are kept
 
 
+@pytest.mark.slow
 def test_averaged_tables_are_planned_without_being_compiled() -> None:
     rows = RNG.normal(size=(30, 12)).astype(np.float32)
     weights = RNG.normal(size=(12, 4)).astype(np.float32)
@@ -104,6 +105,7 @@ def test_averaged_tables_are_planned_without_being_compiled() -> None:
     assert told == of_run(explainer, rows[20:])
 
 
+@pytest.mark.slow
 def test_each_instance_has_its_estimator() -> None:
     background = np.zeros((4, 20), np.float32)
     rows = np.zeros((6, 20), np.float32)
@@ -162,7 +164,7 @@ QUANTITIES = ("individual", "actual", "average", "rate", "disparity")
 
 @often.product(
     {"quantity": QUANTITIES, "backend": ["jax", "host"]},
-    often=lambda quantity, backend: backend == "host" or quantity in ("actual", "disparity"),
+    often=lambda quantity, backend: backend == "host" or quantity == "actual",
 )
 def test_qii(quantity: str, backend: str) -> None:
     def decided(rows: Any) -> Any:
@@ -193,6 +195,7 @@ def test_qii(quantity: str, backend: str) -> None:
         assert set(plan.estimator) == {"sampled"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["fresh", "fixed-pool"])
 def test_draws_that_a_structure_answers_take_the_calls_that_are_said(scheme: str) -> None:
     """The ends too are answered by tables of values; pools are asked row by row."""
@@ -218,6 +221,7 @@ def test_qii_plans_without_the_labels_of_the_data() -> None:
     assert qii.unary().values.shape == (1, 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", ["exact", "table", "kl-lucb"])
 def test_anchors(search: str) -> None:
     model = xj.as_model(lambda rows: (network(rows) > 0).astype(jnp.int32), output="label")
@@ -232,6 +236,7 @@ def test_anchors(search: str) -> None:
         assert plan.model_rows.sum() / 10 < stats["model_rows"] < 10 * plan.model_rows.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["auto", "wls"])
 def test_federated(estimator: str) -> None:
     guests = {"bank": [1, 2], "shop": [3]}

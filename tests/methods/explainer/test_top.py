@@ -33,6 +33,7 @@ def truth() -> np.ndarray:
     return xj.Explainer(MODEL, DONORS, estimator="exact")(X, progress=False).values
 
 
+@pytest.mark.slow
 def test_what_is_certain_is_true(found, truth):
     """Each claim holds with 95 %; of these few, whose seed is fixed, all do."""
     told = found.stats
@@ -87,6 +88,7 @@ def test_exact_values_are_certain_at_once_but_for_ties():
     assert "exact" in repr(got.top(2))
 
 
+@pytest.mark.slow
 @NOT_CERTAIN
 def test_equal_values_never_separate():
     """Columns 0 and 1 do the same; also where pairs have no spread at all."""
@@ -117,6 +119,7 @@ def test_bounds_are_kept_and_checked():
         found(rows, top=1, bounds=(0, 0.5), progress=False)
 
 
+@pytest.mark.slow
 @NOT_CERTAIN
 def test_outputs_share_the_confidence():
     model = xj.as_model(games.three_outputs, params=A)
@@ -163,6 +166,7 @@ def test_tables(found):
     assert table["player"].tolist() == names.tolist()
 
 
+@pytest.mark.slow
 @NOT_CERTAIN
 def test_a_sweep_passes_it_through(found, tmp_path):
     run = xj.sweep(

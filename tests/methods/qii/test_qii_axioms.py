@@ -119,6 +119,7 @@ def test_of_individuals_and_their_mean(data):
         assert (game.values[:, 0] == 0).all()
 
 
+@pytest.mark.slow
 @FEW
 @given(ROWS, st.integers(0, 2))
 def test_an_input_that_the_model_does_not_read_gets_exactly_nothing(data, column):
@@ -147,6 +148,7 @@ def test_nothing_is_exactly_nothing_wherever_the_input_stands(P, rows):
             assert (found[2:] == 0).all()
 
 
+@pytest.mark.slow
 @FEW
 @given(ROWS)
 def test_a_disparity_is_what_its_groups_say(data):

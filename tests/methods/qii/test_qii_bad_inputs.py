@@ -241,6 +241,7 @@ def test_a_ratio_that_divides_by_nothing_names_the_set():
         qii.explain()
 
 
+@pytest.mark.slow
 def test_too_large_questions_name_samples():
     wide = RNG.normal(size=(3, 30)).astype(np.float32)
     model = xj.as_model(lambda r: (r.sum(axis=1) > 0) * 1.0, output="label")

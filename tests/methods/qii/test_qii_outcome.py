@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles_qii as oracles
 import pytest
+from often import some_slow
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
@@ -47,7 +48,7 @@ def decision(estimator, z, label):
 
 
 @BACKENDS
-@pytest.mark.parametrize("positive", ["yes", "no", None])
+@pytest.mark.parametrize("positive", some_slow(["yes", "no", None], 3))
 @pytest.mark.parametrize("output", [None, "yes", "no"])
 def test_a_selected_class_does_not_stand_for_the_positive_one(backend, output, positive):
     wanted = shapley(lambda z: proba(z, positive or "yes"), D[0])
@@ -57,7 +58,7 @@ def test_a_selected_class_does_not_stand_for_the_positive_one(backend, output, p
 
 
 @BACKENDS
-@pytest.mark.parametrize("positive", ["yes", "no", None])
+@pytest.mark.parametrize("positive", some_slow(["yes", "no", None], 3))
 @pytest.mark.parametrize("output", ["decision", "yes", "no"])
 @pytest.mark.parametrize("estimator", [LR, SVC], ids=["logistic", "svc"])
 def test_a_binary_decision_is_of_the_second_class(backend, estimator, output, positive):
@@ -146,6 +147,7 @@ def spike(answers, own):
     return 1000.0 * answers[:, 0]
 
 
+@pytest.mark.slow
 @BACKENDS
 def test_a_score_out_of_its_bounds_is_refused(backend):
     """It would stop a Bernstein run too early, and calibrate a private release to nothing."""
@@ -289,6 +291,7 @@ def test_a_label_outside_of_the_classes(labels):
         xj.QII(model, D, quantity="rate").unary()
 
 
+@pytest.mark.slow
 def test_what_is_measured_of_vectors_of_chances():
     """No vector stays "the same": `actual` and `average` are `individual` and `rate` of it."""
     model = xj.as_model(LR)

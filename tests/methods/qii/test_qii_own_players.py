@@ -86,6 +86,7 @@ def test_values_are_those_of_the_definition(model, own, pool):
     np.testing.assert_allclose(table.values[1, 0b101], one, rtol=0, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["fresh", "fixed-pool"])
 def test_sampled_values_are_near_the_exact_ones(model, scheme):
     exact = asked(model, players=REGIONS, pool=POOL).explain()

@@ -21,6 +21,7 @@ def f(rows):
     return (jnp.sin(rows @ A) + rows[:, 0] * rows[:, 1] > 0.3) * 1.0
 
 
+@pytest.mark.slow
 def test_one_trace_for_all_questions():
     """The probe's and the run's, however many questions, quantities and sampled answers."""
     traces = []
@@ -37,6 +38,7 @@ def test_one_trace_for_all_questions():
     assert len(traces) <= seen + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", ["score", "proba"])
 def test_bits_of_any_chance_do_not_depend_on_the_company(outcome):
     """Weights 1 to 32, so that sums round: part and order of the rows change no bit."""
@@ -95,6 +97,7 @@ def test_few_coalitions_by_donors_or_by_the_list_agree():
     np.testing.assert_allclose(game.values(masks, distinct=True), game.values(masks), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_table_is_never_built_for_all_rows(monkeypatch):
     """A mean over the data is added stretch by stretch: with little memory the same numbers."""
     model = xj.as_model(f, output="label")
@@ -114,6 +117,7 @@ def test_the_table_is_never_built_for_all_rows(monkeypatch):
     assert len(sizes) > 1 and max(sizes) <= 1_000_000 // 4
 
 
+@pytest.mark.slow
 def test_provenance_tells_what_a_release_needs():
     model = xj.as_model(f, output="label")
     weights = np.arange(1.0, 41.0)
@@ -138,6 +142,7 @@ def test_provenance_tells_what_a_release_needs():
     assert not xj.QII(model, D, pool=D[:5]).unary().provenance["pool_is_data"]
 
 
+@pytest.mark.slow
 def test_provenance_tells_whose_the_rows_are():
     """The data's own rows under another name, in another order or weighted, are still private."""
     model = xj.as_model(f, output="label")
@@ -224,6 +229,7 @@ def test_efficiency_comes_with_its_bound():
         assert (stats["efficiency_residual"] <= stats["efficiency_bound"]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantity", ["individual", "rate"])
 def test_the_bound_of_a_decision_is_that_of_rounding(quantity):
     """A structure that decides for the same class as the model has no value of 1 to allow."""

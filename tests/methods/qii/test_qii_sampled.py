@@ -115,6 +115,7 @@ def test_sets_and_marginals_carry_errors():
         assert (np.abs(value - wanted) <= SIGMAS * error + 1e-6).all()
 
 
+@pytest.mark.slow
 def test_the_same_values_whatever_stands_beside():
     """Bit for bit: row order, batch size, other rows, more devices are not seen."""
     q = qii("actual", samples=300, seed=3)
@@ -157,6 +158,7 @@ def test_one_draw_has_no_error():
     assert np.isnan(found.std_errors).all()
 
 
+@pytest.mark.slow
 def test_bernstein_stops_and_holds():
     """The bound holds for all values at once with 95 %; here it is far from tight."""
     exact = qii("actual").explain(X).values

@@ -43,6 +43,7 @@ def test_every_tie_wins(N):
         np.testing.assert_array_equal(found.stats["margin"], table.margin(k / N))
 
 
+@pytest.mark.slow
 def test_ties_of_a_jax_model():
     for k, (qii, x) in reached("jax", 10).items():
         assert qii.game(x).deegan_packel(threshold=k / 10) == [[1.0]]

@@ -88,6 +88,7 @@ def test_a_copied_column_is_drawn_jointly(backend):
     np.testing.assert_array_equal(qii.influence([0]), [0.5, 0.5])
 
 
+@pytest.mark.slow
 @BACKENDS
 def test_the_moving_company(backend):
     """Gender goes with lifting and with being hired, and has no influence."""
@@ -130,6 +131,7 @@ def test_everything_replaced(backend):
     np.testing.assert_allclose(actual.explain().values.sum(1), other, atol=2 * ATOL[backend])
 
 
+@pytest.mark.slow
 @BACKENDS
 @pytest.mark.parametrize("signed", [False, True])
 def test_a_disparity_ends_at_zero_to_the_last_bit(backend, signed):

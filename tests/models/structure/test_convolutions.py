@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from often import some_slow
 
 import xaijax as xj
 
@@ -66,6 +67,7 @@ def explained(f: Any, X: Any, background: Any, structure: Any = None, **options:
     return xj.Explainer(model, background, **{"players": PATCHES} | options)(X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stride", "dilated", "pad"), [(1, 1, 0), (2, 1, 1), (1, 2, 2), (3, 1, 0)])
 def test_a_first_convolution_is_found(stride: int, dilated: int, pad: int) -> None:
     X, background = images(1, 3), images(2, 5)
@@ -122,7 +124,9 @@ def sentence(X: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "f", [scaled, squared, channels_first, grouped, transposed, sentence], ids=lambda f: f.__name__
+    "f",
+    some_slow([scaled, squared, channels_first, grouped, transposed, sentence], 3),
+    ids=lambda f: f.__name__,
 )
 @pytest.mark.parametrize("options", [{}, {"estimator": "kernel", "budget": 12}], ids=["exact", "k"])
 def test_networks_have_the_values_of_whole_rows(f: Any, options: dict[str, Any]) -> None:
@@ -166,6 +170,7 @@ def wide(X: Any) -> Any:
     return jnp.tanh(hidden).mean(axis=(1, 2, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "f", [normalised, skipped, of_products, of_each_other, wide], ids=lambda f: f.__name__
 )
@@ -174,6 +179,7 @@ def test_others_answer_themselves(f: Any) -> None:
     assert got.stats["structure"] is None
 
 
+@pytest.mark.slow
 def test_bits_do_not_depend_on_the_other_images() -> None:
     X, background = images(1, 37), images(2, 5)
     for options in ({}, {"estimator": "kernel", "budget": 12}):
@@ -190,6 +196,7 @@ def tokens(seed: int, n: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 50, (n, LENGTH)).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curved", [False, True], ids=["affine", "curved"])
 def test_words_are_added_up(curved: bool) -> None:
     def f(X: Any) -> Any:

@@ -94,6 +94,7 @@ def test_the_values_of_the_plain_path(
     close(got.std_errors, wanted.std_errors, P, span)
 
 
+@pytest.mark.slow
 def test_an_additive_model_is_exact() -> None:
     P = 50
     params, f, weights, head = network(0, (P, 1), "relu")
@@ -139,6 +140,7 @@ def test_the_tile_is_filled(platform: str) -> None:
         assert shape.rows % 256 == 0 and shape.rows - shape.used_rows < 256
 
 
+@pytest.mark.slow
 def test_link_selected_output_and_new_params() -> None:
     P = 14
     plain, layered = both(6, (P, 9, 3), output=1)
@@ -269,6 +271,7 @@ def test_the_check_is_of_the_spread_and_not_of_the_level() -> None:
         explained(turned(weights))
 
 
+@pytest.mark.slow
 def test_answers_that_are_no_numbers_do_not_hide_a_wrong_layer() -> None:
     P = 8
     params, f, weights, head = network(13, (P, 5, 1), "relu")
@@ -292,6 +295,7 @@ def test_answers_that_are_no_numbers_do_not_hide_a_wrong_layer() -> None:
         explained(turned(weights))
 
 
+@pytest.mark.slow
 def test_padding_is_told() -> None:
     P, B = 10, 3
     layered = both(14, (P, 4, 1))[1]

@@ -56,6 +56,7 @@ def explained(structure: Any, X: Any, background: Any, f: Any = model, **options
 SPLIT = xj.Split(first, rest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("B", [1, 7])
 def test_exact_values_are_those_of_the_definition(B: int) -> None:
     X, background = rows(1, 5), rows(2, B)
@@ -68,6 +69,7 @@ def test_exact_values_are_those_of_the_definition(B: int) -> None:
     np.testing.assert_allclose(got.base_values, base, **CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["kernel", "permutation"])
 def test_sampled_values_are_those_of_whole_rows(estimator: str) -> None:
     X, background = rows(1, 5), rows(2, 6)
@@ -78,6 +80,7 @@ def test_sampled_values_are_those_of_whole_rows(estimator: str) -> None:
     np.testing.assert_allclose(got.values, wanted.values, **CLOSE)
 
 
+@pytest.mark.slow
 def test_an_output_is_selected_and_params_are_new() -> None:
     X, background = rows(1, 3), rows(2, 5)
     one = xj.as_model(model, A, structure=SPLIT, output=1).replace(params=-A)
@@ -87,6 +90,7 @@ def test_an_output_is_selected_and_params_are_new() -> None:
     np.testing.assert_allclose(got.values, wanted.values, **CLOSE)
 
 
+@pytest.mark.slow
 def test_bits_do_not_depend_on_the_other_instances() -> None:
     X, background = rows(1, 21), rows(2, 5)
     for options in ({}, {"estimator": "kernel", "budget": 40}):
@@ -108,6 +112,7 @@ def seldom(params: Any, X: Any) -> Any:
     return first(params, X).at[:, 0, 0].add(large * X[:, 4])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["exact", "kernel"])
 def test_a_first_that_mixes_players_is_refused(estimator: str) -> None:
     def f(params: Any, X: Any) -> Any:
@@ -118,6 +123,7 @@ def test_a_first_that_mixes_players_is_refused(estimator: str) -> None:
         explained(xj.Split(coupled, rest), rows(1, 4), rows(2, 5), f, **options)
 
 
+@pytest.mark.slow
 def test_columns_of_one_player_may_be_mixed_but_not_those_of_two() -> None:
     X, background = rows(1, 4), rows(2, 5)
     assert explained(SPLIT, X, background).stats["structure"] == "split"
@@ -125,6 +131,7 @@ def test_columns_of_one_player_may_be_mixed_but_not_those_of_two() -> None:
         explained(SPLIT, X, background, players=None)
 
 
+@pytest.mark.slow
 def test_a_row_where_players_mix_is_found_among_others() -> None:
     def f(params: Any, X: Any) -> Any:
         return rest(params, seldom(params, X))
@@ -157,6 +164,7 @@ def test_a_first_that_is_not_finite_at_zeros_is_refused() -> None:
         explained(xj.Split(logs, rest), X, background, f)
 
 
+@pytest.mark.slow
 def test_tokens() -> None:
     """What has no structure of its own: a table of tokens, then a network for each word."""
     table = jnp.asarray(np.random.default_rng(3).normal(size=(50, D)), jnp.float32)
@@ -181,6 +189,7 @@ def test_the_same_functions_declared_again_compile_nothing() -> None:
     assert again.stats["structure"] == "split" and again.stats["compile_seconds"] == 0
 
 
+@pytest.mark.slow
 def test_a_split_that_spares_little_is_used_since_it_is_declared() -> None:
     W = np.random.default_rng(7).normal(size=(D, 256)).astype(np.float32)
     V = np.random.default_rng(8).normal(size=(256, 256)).astype(np.float32) / 16

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from often import some_slow
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -53,6 +54,7 @@ def test_a_closed_form_of_large_answers(kind: Any, level: float) -> None:
     np.testing.assert_allclose(sums, answers, rtol=2.0**-22)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("large", [1e6, 99999999.0, 1e12])
 def test_one_donor_with_a_large_number(large: float) -> None:
     """Where x's value is kept the donor's must not be seen, not even as rounding."""
@@ -101,6 +103,7 @@ def test_orders_are_not_walked_past_a_large_number(monkeypatch: pytest.MonkeyPat
         )
 
 
+@pytest.mark.slow
 def test_models_of_one_column() -> None:
     one = X[:, :1]
     codes = np.round(one).astype(int)
@@ -147,6 +150,7 @@ def test_numbers_whose_difference_is_too_large() -> None:
     np.testing.assert_allclose(got.values, 2 * np.tanh(16) / 4, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_gaps_that_an_imputer_fills_leave_the_structure() -> None:
     gaps = np.where(RNG.random(X.shape) < 0.2, np.nan, X)
     model = make_pipeline(SimpleImputer(), LogisticRegression()).fit(gaps, SCORE > 0)
@@ -157,6 +161,7 @@ def test_gaps_that_an_imputer_fills_leave_the_structure() -> None:
     np.testing.assert_allclose(got.values, truth[..., 0], rtol=0, atol=16 * 2.0**-24)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [1.0, 2.0])
 def test_neighbours_among_many_rows(p: float) -> None:
     """So many training rows that they are looked at by blocks, the last one not full."""
@@ -180,6 +185,7 @@ def test_neighbours_that_tie_in_hybrids_stay_on_the_host() -> None:
     np.testing.assert_allclose(got.values, truth[..., 0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_broken_ties_of_votes() -> None:
     """Three classes in a circle: each beats the next, so that votes tie and the decision says."""
     angles = RNG.uniform(0, 2 * np.pi, 300)
@@ -203,6 +209,7 @@ def test_the_bound_of_a_closed_form_is_of_its_widest_row() -> None:
     assert np.min(wide.stats["efficiency_bound"]) > 100 * np.max(small)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["rbf", "poly", "linear", "sigmoid"])
 def test_a_machine_without_support_vectors_is_constant(kernel):
     rows = np.random.default_rng(0).normal(size=(30, 3))
@@ -247,7 +254,7 @@ LINEAR = {
 }
 
 
-@pytest.mark.parametrize("form", LINEAR)
+@pytest.mark.parametrize("form", some_slow(LINEAR, 4))
 def test_parameters_of_numpy_in_double_precision(form):
     """They reach a program as float32, and so what is read of the trace step by step."""
     f, params = LINEAR[form]
@@ -283,6 +290,7 @@ def in_another_order(w: Any) -> Any:
     return lambda Z: jnp.tanh(Z @ jnp.reshape(both, (len(w), 2), order="F")).sum(axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [stepped, unused, in_another_order])
 def test_heads_that_look_like_another(made: Any) -> None:
     """Beside donors that differ in every column, of which means are taken on the device."""

@@ -179,7 +179,8 @@ def data(seed: int, N: int, F: int = 5) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(N, F)).astype(np.float32)
 
 
-@often.product({"index": ["shapley", xj.SizeLimited(1)], "name": sorted(LAYERED)})
+@pytest.mark.parametrize("index", ["shapley", xj.SizeLimited(1)])
+@pytest.mark.parametrize("name", often.some_slow(sorted(LAYERED), 5))
 def test_a_first_layer_is_found(name: str, index: Any) -> None:
     f, X, background = LAYERED[name], data(1, 6), data(2, 7)
     got = xj.Explainer(xj.as_model(f), background, index=index)(X)
@@ -196,7 +197,7 @@ def test_a_first_layer_is_found(name: str, index: Any) -> None:
     np.testing.assert_allclose(got.values, wanted.reshape(got.values.shape), rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", sorted(OTHERS))
+@pytest.mark.parametrize("name", often.some_slow(sorted(OTHERS), 4))
 def test_other_models_answer_themselves(name: str) -> None:
     f = OTHERS[name]
     got = xj.Explainer(xj.as_model(f), data(2, 7))(data(1, 3))
@@ -213,6 +214,7 @@ STRUCTURES: dict[str, tuple[Any, int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_a_structure_has_the_members_of_the_contract(name: str) -> None:
     """What a layer has is looked at in `tests/kernels/test_structure_contract.py`."""

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from often import some_slow
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
@@ -98,7 +99,7 @@ EXPLAINED: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", sorted(EXPLAINED))
+@pytest.mark.parametrize("kind", some_slow(sorted(EXPLAINED), 4))
 @pytest.mark.parametrize("where", ["X row 21", "background row 18"])
 def test_a_structure_that_fails_past_the_probe_is_refused(kind: str, where: str) -> None:
     """The probe looks at 16 rows of each kind; the row that tells is further on."""
@@ -111,6 +112,7 @@ def test_a_structure_that_fails_past_the_probe_is_refused(kind: str, where: str)
     EXPLAINED[kind](xj.as_model(jumping, structure="plain"), background[:4], rows[:2])
 
 
+@pytest.mark.slow
 def test_data_that_are_their_own_donors_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, both = [], whole_rows._both
 
@@ -146,6 +148,7 @@ def test_a_closed_form_is_held_against_the_model(
         xj.Explainer(model, BACKGROUND, index=index)(ROWS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "f", [network, lambda Z: Z @ W, LinearRegression().fit(X, X @ W)], ids=["mlp", "sum", "fitted"]
 )
@@ -163,6 +166,7 @@ def test_the_residual_is_that_of_the_models_own_answer(f: Any) -> None:
     assert plain.stats["checked_rows"] == 0  # the model itself answered
 
 
+@pytest.mark.slow
 def test_a_steep_model_is_not_refused_for_its_rounding() -> None:
     """Within a few last bits of a jump either answer is the model's; the bound says so."""
 
@@ -178,6 +182,7 @@ def test_a_steep_model_is_not_refused_for_its_rounding() -> None:
     assert bound[20] > 100 * np.median(bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale, constant", [(1e3, -60.0), (10.0, -60.0), (1e2, -20.0)])
 def test_tails_of_a_sigmoid_are_not_refused_for_their_rounding(
     scale: float, constant: float
@@ -191,6 +196,7 @@ def test_tails_of_a_sigmoid_are_not_refused_for_their_rounding(
     assert (got.stats["efficiency_residual"] <= got.stats["efficiency_bound"]).all()
 
 
+@pytest.mark.slow
 def test_a_large_row_does_not_widen_the_bound_of_trees() -> None:
     """Their rounding does not depend on how large a row is."""
     trees = RandomForestRegressor(5, max_depth=3, random_state=0).fit(X, X @ W)

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from often import some_slow
 from sklearn.ensemble import (
     BaggingClassifier,
     GradientBoostingRegressor,
@@ -72,7 +73,7 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("use", some_slow(USES, 5))
 def test_row_63_an_estimator_fitted_again_is_refused_after_use(use):
     estimator = copy.deepcopy(fitted())
     asked = USES[use](xj.as_model(estimator, output=True))
@@ -116,6 +117,7 @@ def test_the_host_follows_its_estimator():
     np.testing.assert_array_equal(explainer(X[:2]).values, new.values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "asked"),
     [
@@ -327,6 +329,7 @@ def test_an_estimator_that_keeps_what_it_was_asked_has_not_changed():
         assert np.isfinite(found.values).all()
 
 
+@pytest.mark.slow
 def test_a_random_state_that_is_shared_is_no_change():
     """Another estimator draws from it, and no answer of this one does."""
     rng = np.random.default_rng(0)
@@ -372,6 +375,7 @@ def test_parameters_are_those_that_were_given():
     assert changed.predict(rows) == 0.0
 
 
+@pytest.mark.slow
 def test_qii_of_kept_codes_refuses_a_refit():
     fitted_once = GradientBoostingRegressor(n_estimators=3, random_state=0).fit(X, Y)
     qii = xj.QII(xj.as_model(fitted_once), X, quantity="individual", outcome="score")
@@ -381,6 +385,7 @@ def test_qii_of_kept_codes_refuses_a_refit():
         qii.explain()
 
 
+@pytest.mark.slow
 def test_qii_of_kept_codes_follows_a_translation_that_is_left():
     estimator = GradientBoostingRegressor(n_estimators=3, random_state=0).fit(X, Y)
     model = xj.as_model(estimator)

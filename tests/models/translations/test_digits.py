@@ -64,6 +64,7 @@ OFFSET = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:lbfgs failed to converge")
 @pytest.mark.parametrize(
     "name",
@@ -103,6 +104,7 @@ def test_rows_that_show_no_spread_are_answered_by_the_estimator(rows: np.ndarray
     )
 
 
+@pytest.mark.slow
 def test_a_machine_of_thousands_of_vectors_keeps_its_digits_in_jax() -> None:
     """scikit-learn sorts the vectors by class: added up so, the sum rounds far from its end.
 
@@ -129,6 +131,7 @@ SCALED = {
 
 
 # float32 has 1e-4 and 1e-3 of X
+@pytest.mark.slow
 @often.product({"name": SCALED, "level": [3e3, 1e4]})
 def test_values_of_columns_far_from_zero_are_those_of_the_host(name: str, level: float) -> None:
     estimator, y = SCALED[name]
@@ -187,6 +190,7 @@ def test_one_of_several_targets() -> None:
     np.testing.assert_allclose(model.predict(X), host.predict(X), rtol=0, atol=SHARE)
 
 
+@pytest.mark.slow
 def test_guests_of_a_federation(far: Any) -> None:
     models = (xj.as_model(far), xj.as_model(far, backend="host"))
     found, wanted = (xj.FederatedExplainer(one, X[:30], {"g": [1, 2]})(X[30:33]) for one in models)
@@ -211,6 +215,7 @@ def test_a_decision_by_threshold_is_that_of_the_host(before: bool, far: Any) -> 
     assert xj.Explainer(model, X[:30])(X[30:33]).stats["backend"] == "jax"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [False, True])
 def test_rules_within_a_tolerance_are_those_of_the_host(before: bool, far: Any) -> None:
     model, host = xj.as_model(far), xj.as_model(far, backend="host")
@@ -224,6 +229,7 @@ def test_rules_within_a_tolerance_are_those_of_the_host(before: bool, far: Any) 
     assert [rule.precision for rule in found] == [rule.precision for rule in wanted]
 
 
+@pytest.mark.slow
 def test_decided_classes_of_far_columns_stay_in_jax() -> None:
     """Nothing is taken from the scores of classes, so that a program may compare them."""
     fitted = LogisticRegression().fit(1e4 + X, Y > 0)
@@ -234,6 +240,7 @@ def test_decided_classes_of_far_columns_stay_in_jax() -> None:
     np.testing.assert_allclose(found.values, wanted.values, rtol=0, atol=2.0**-24)
 
 
+@pytest.mark.slow
 def test_an_explainer_made_before_another_one_found_the_offset(far: Any) -> None:
     model = xj.as_model(far)
     first, second = xj.Explainer(model, X[:30]), xj.Explainer(model, X[:30])
@@ -266,6 +273,7 @@ def test_few_rows_to_predict_decide_nothing_by_chance(count: int) -> None:
     assert model.backend == "jax" and model.comparison.done
 
 
+@pytest.mark.slow
 def test_one_instance_beside_one_row_that_answers_nearly_the_same() -> None:
     """Two answers may be near by chance; what their hybrids span counts too."""
     fitted = LogisticRegression().fit(X, Y > 0)
@@ -312,6 +320,7 @@ def test_a_jax_models_columns_that_float32_runs_together_are_told_of():
         explain(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trees", [1, 7])
 def test_an_instance_that_is_the_only_donor_has_values_of_0_far_from_0(trees):
     """All its hybrids have one answer, of which nothing is left once the level is taken out; the

@@ -35,6 +35,7 @@ def test_the_nearest_are_those_of_all_distances(V, F, k, power):
     assert all(len(set(own)) == k for own in np.asarray(places).tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", POWERS)
 def test_rows_that_lie_together_far_from_0_are_told_apart(power):
     """The product that orders blocks cancels there; members are measured from differences."""

@@ -98,18 +98,16 @@ KINDS: dict[str, tuple[Any, Any, str]] = {  # estimator, output, structure
 UNITED = {"a": [0, 3], "b": [1], "c": [2, 4, 5]}
 
 
-@often.product(
-    {
-        "players, index": [
-            (None, "shapley"),
-            (UNITED, xj.SizeLimited(2)),
-            pytest.param(None, xj.SizeLimited(2), marks=pytest.mark.slow),
-            pytest.param(UNITED, "shapley", marks=pytest.mark.slow),
-        ],
-        "kind": sorted(KINDS),
-    },
-    often=lambda players, index, kind: (index == "shapley") == (kind in ("SVR", "forest")),
+@pytest.mark.parametrize(
+    "players, index",
+    [
+        (None, "shapley"),
+        (UNITED, xj.SizeLimited(2)),
+        pytest.param(None, xj.SizeLimited(2), marks=pytest.mark.slow),
+        pytest.param(UNITED, "shapley", marks=pytest.mark.slow),
+    ],
 )
+@pytest.mark.parametrize("kind", often.some_slow(sorted(KINDS), 4))
 def test_the_structure_gives_the_values_of_the_estimator(
     kind: str, players: Any, index: Any
 ) -> None:
@@ -174,6 +172,7 @@ def test_forests_of_all_depths_and_classes(depth: int, K: int, trees: int, seed:
         np.testing.assert_allclose(label.values, wanted, rtol=0, atol=K * 2**-20)
 
 
+@pytest.mark.slow
 def test_many_support_vectors_in_blocks() -> None:
     """More rows than one block of the plain sums, and odd numbers of them."""
     rows = data(5, 1001)
@@ -182,6 +181,7 @@ def test_many_support_vectors_in_blocks() -> None:
     np.testing.assert_allclose(got, machine.predict(rows), rtol=0, atol=300 * 2**-24 * 4)
 
 
+@pytest.mark.slow
 def test_rows_with_gaps_are_asked_whole() -> None:
     rows = data(7, 300)
     rows[::5, 0] = np.nan
@@ -195,6 +195,7 @@ def test_rows_with_gaps_are_asked_whole() -> None:
     np.testing.assert_allclose(got.values, wanted.values, rtol=0, atol=300 * 2**-24 * 4)
 
 
+@pytest.mark.slow
 def test_columns_that_are_made_infinite_are_asked_whole() -> None:
     import jax.numpy as jnp  # noqa: PLC0415
 
@@ -213,6 +214,7 @@ def test_columns_that_are_made_infinite_are_asked_whole() -> None:
     assert positive.stats["structure"] == "first layer"
 
 
+@pytest.mark.slow
 def test_banzhaf_of_trees() -> None:
     forest = ExtraTreesRegressor(5, max_depth=5, random_state=0).fit(X, SCORE)
     here, background = data(1, 5), data(2, 8)

@@ -108,6 +108,7 @@ def test_trees_take_every_row_to_its_leaf(name, data, depth, classes):
     compare(made, asked(rows, rng), roundings=16)
 
 
+@pytest.mark.slow
 @few
 @given(data=st.data(), depth=st.integers(1, 8))
 def test_trees_behind_scalers_take_every_row_to_its_leaf(data, depth):

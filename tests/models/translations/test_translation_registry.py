@@ -235,6 +235,7 @@ def test_options_of_host_calls_keep_it_there():
     assert "backend='jax'" in repr(xj.as_model(fitted, precision="tf32"))
 
 
+@pytest.mark.slow
 def test_no_scikit_learn_is_loaded_by_importing_the_translations():
     code = (
         "import sys\nimport xaijax.models.translations.families\n"

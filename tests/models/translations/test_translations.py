@@ -8,7 +8,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
-from often import all_but
+from often import some_slow
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeRegressor
 from translated_kinds import APART, FRAME, KINDS, THREE, TWO, X, asked
@@ -82,20 +82,7 @@ def test_no_other_kind_leaves_jax():
     assert not again
 
 
-# Of two classes or of three, another option, or a pair of steps that other tests ask as well: the
-# same estimator, or each step, is among the others.
-SELDOM = [
-    "Bernoulli naive Bayes, 2", "Gaussian naive Bayes, 3", "MLP identity, 2", "MLP logistic, 3",
-    "MLP relu, 2", "MLP tanh, 3", "NuSVC, 3", "SVC linear, 2", "SVC polynomial, 2",
-    "SVC sigmoid, 3", "SVC, 2", "categorical naive Bayes, 3", "extra tree, 2", "extra trees, 3",
-    "gradient boosting, 2", "histogram boosting, 3", "histogram, categories", "logistic, 2",
-    "multinomial naive Bayes, 2", "neighbours, brute", "neighbours, p = 3", "one-hot SVC",
-    "ordinal forest", "random forest, 3", "scaled SVC", "tree, 3", "forest, gaps",
-    "forest regressor, 2 targets", "regression tree",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", all_but(TRANSLATED, slow=SELDOM))
+@pytest.mark.parametrize("name", some_slow(TRANSLATED, 6))
 def test_the_formula_is_the_estimators(name, x64):
     """In float64, where rounding hides nothing, for every output and the labels."""
     kind = KINDS[name]
@@ -109,6 +96,7 @@ def test_the_formula_is_the_estimators(name, x64):
             np.testing.assert_array_equal(model.labels(kind.rows), kind.fitted.predict(kind.rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["logistic, 3", "SVC, 2", "random forest, 2"])
 def test_columns_and_labels_of_one_class(name):
     kind = KINDS[name]
@@ -200,6 +188,7 @@ def test_float64_rows_stay_on_their_side_of_a_histogram_threshold():
     assert sent.backend == "host" and "closer together than float32" in sent.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["scaled logistic", "one-hot logistic", "histogram, categories"])
 def test_values_of_an_explanation_are_those_of_the_host(name):
     kind = KINDS[name]
