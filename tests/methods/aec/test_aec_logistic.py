@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 
 import jax
@@ -10,10 +9,11 @@ import numpy as np
 import oracles
 import pytest
 from aec_data import collinear, fitted
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
-from xaijax.methods.aec import distinct
+from xaijax.methods.aec import distinct, lbfgs
 from xaijax_kernels.collinearity import newton as kernel
 
 # Newton stops where a step is below 1e-8, and takes it: what is left is about its square times the
@@ -58,11 +58,34 @@ def test_the_sklearn_solver_is_sklearn_on_every_column():
     X[:, 1] = np.round(X[:, 1])
     expected = [LogisticRegression().fit(x[:, None], y).coef_[0, 0] for x in X.T]
     found = fitted(X, y).target_slopes_
-    # The second column is fitted on its distinct values: the same sums in another order, which
-    # moves the solver's steps by rounding only.
-    np.testing.assert_array_equal(np.delete(found, 1), np.delete(expected, 1))
-    np.testing.assert_allclose(found[1], expected[1], rtol=1e-9)
+    # The same sums in another order move the solver's steps by rounding only. The second column is
+    # fitted on its distinct values.
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
     assert np.abs(found / fitted(X, y, solver="newton").target_slopes_ - 1).max() > 1e-9
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("place", [0.0, 10.0, 1e4, -1e6])  # the mean, in spreads
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 1e3])
+def test_it_stops_where_sklearn_stops_in_any_unit(spread, place, weighted):
+    """Far from the minimum, too, where the line search gives up: not before, and not after.
+
+    The sums are taken in another order, which moves a step by rounding: by 3e-9 at most of these.
+    Twice the gradient that is stopped at, twice the penalty, or a stop by the loss at 1e6 eps moves
+    some of them further than is let through.
+    """
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=600)
+    y = (1.5 * x + rng.logistic(size=600) > 0.3).astype(int)
+    x = spread * (x + place)
+    weights = rng.integers(1, 4, 600).astype(float) if weighted else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        wanted = LogisticRegression().fit(x[:, None], y, weights)
+    a, b, _ = lbfgs.stopping_point(x, y, weights)
+    np.testing.assert_allclose(
+        [a, b], [wanted.intercept_[0], wanted.coef_[0, 0]], rtol=1e-7, atol=1e-12
+    )
 
 
 def test_the_solvers_agree_where_sklearn_is_let_run_on():
@@ -115,8 +138,7 @@ def test_perfect_separation_is_finite(solver, scale):
 def test_a_fit_that_stops_early_is_told_of(monkeypatch):
     X, y = collinear(rows=200, columns=3, labels=True)
     X[:, 1] = 4.0
-    early = functools.partial(LogisticRegression, max_iter=10)  # near the minimum, but not there
-    monkeypatch.setattr(xj.methods.aec.logistic, "LogisticRegression", early)
+    monkeypatch.setitem(lbfgs.OPTIONS, "maxiter", 10)  # near the minimum, but not there
     with pytest.warns(xj.XaiWarning) as caught:
         fitted(X, y)
     told = [str(one.message) for one in caught if "logistic" in str(one.message)]

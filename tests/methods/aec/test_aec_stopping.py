@@ -11,10 +11,9 @@ import oracles
 import pytest
 from aec_data import collinear
 from sklearn.datasets import load_breast_cancer, load_iris
-from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
-from xaijax.methods.aec import stopping
+from xaijax.methods.aec import lbfgs, stopping
 
 NO_DATA = not os.environ.get("XAIJAX_DATA")
 FAR = "stopped far from its minimum"
@@ -132,8 +131,7 @@ def test_far_is_both_a_share_of_the_slope_and_of_its_error():
 
 def test_a_slope_that_is_told_as_far_is_not_told_as_stuck(monkeypatch):
     X, y = collinear(rows=200, columns=3, labels=True)
-    early = functools.partial(LogisticRegression, max_iter=3)  # x0 is far yet, x2 is near
-    monkeypatch.setattr(xj.methods.aec.logistic, "LogisticRegression", early)
+    monkeypatch.setitem(lbfgs.OPTIONS, "maxiter", 3)  # x0 is far yet, x2 is near
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         xj.AEC().fit(X[:, [0, 2]], y)

@@ -7,8 +7,9 @@ Reading order:
     bootstrap    effects on resampled rows: standard errors and shares of ranks
     replicates   logistic slopes of all replicates, from the full fit on
     draws        how often each row is drawn in each replicate
-    logistic     a logistic slope per column, by Newton steps or by scikit-learn
+    logistic     a logistic slope per column, by Newton steps or to scikit-learn's stopping point
     distinct     columns of few distinct values as tables
+    lbfgs        scikit-learn's stopping point, for one column
     stopping     how far scikit-learn's stopping point is from the minimum
     learner      other learners for the slope of y on one column
     survey       the first pass over the rows: moments, target, constant columns, scales

@@ -7,19 +7,17 @@ block, K' classes fitted against the rest, G columns with tables of distinct val
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 
 from xaijax.core import checks
-from xaijax.core.threads import one_thread_of_blas
+from xaijax.core.threads import cores, in_order, one_thread_of_blas
 from xaijax.methods.aec.distinct import ValueTable, stacked, value_table
+from xaijax.methods.aec.lbfgs import stopping_point
 from xaijax.methods.aec.rows import Block, Rows, Table
 from xaijax.methods.aec.stopping import Far, is_far, minimum, tell
 from xaijax.methods.aec.survey import Survey
@@ -176,46 +174,46 @@ def _padded(
 def _by_sklearn(
     table: Table, found: Survey, standardize: bool, tables: list[ValueTable | None]
 ) -> LogisticFit:
-    """One `LogisticRegression().fit` a column, on its distinct values where these are few.
+    """One fit a column, on its distinct values where these are few, that stops as scikit-learn's.
 
-    The slopes are scikit-learn's, `theta` is the minimum: bootstrap goes on from there.
+    The slopes are those of that point, `theta` is the minimum: bootstrap goes on from there.
     """
     positives, penalty = found.target.positives, penalties(found, standardize)
     theta = np.zeros((len(positives), found.F, 2))
     slopes = np.zeros((len(positives), found.F))
     stuck, far = found.constant & False, []
     codes = found.target.encode(table.y)
-    # The solver's matrices are tiny: in several threads its steps would mostly wait for each other.
-    with one_thread_of_blas():
-        for j in map(int, np.flatnonzero(found.fitted)):
-            for at, k in enumerate(positives):
-                x, y, weights = _cases(table, tables[j], j, at, codes == k)
-                z = (x - found.mean[j]) / found.spread[j]
-                a, b, converged = _one_by_sklearn(z if standardize else x, y, weights)
-                slopes[at, j] = b
-                own = (a, b) if standardize else (a + b * found.mean[j], b * found.spread[j])
-                theta[at, j] = reached = minimum(z, y, weights, own, penalty[j])
-                positive = (y if weights is None else y * weights).sum()
-                if is_far(own[1], reached[1], positive, found.moments.weight, penalty[j]):
+
+    def fitted(j: int) -> list[tuple[float, np.ndarray, bool, bool]]:
+        """Of each class: the slope, the minimum, whether that is far, whether the fit converged."""
+        out = []
+        for at, k in enumerate(positives):
+            x, y, weights = _cases(table, tables[j], j, at, codes == k)
+            z = (x - found.mean[j]) / found.spread[j]
+            a, b, converged = stopping_point(z if standardize else x, y, weights)
+            own = (a, b) if standardize else (a + b * found.mean[j], b * found.spread[j])
+            reached = minimum(z, y, weights, own, penalty[j])
+            positive = (y if weights is None else y * weights).sum()
+            weight = found.moments.weight
+            distant = is_far(own[1], reached[1], positive, weight, penalty[j])
+            out.append((b, reached, distant, converged))
+        return out
+
+    columns = [int(j) for j in np.flatnonzero(found.fitted)]
+    with one_thread_of_blas():  # the columns go beside each other
+        for j, of_classes in zip(columns, in_order(fitted, columns, cores()), strict=True):
+            for at, (b, reached, distant, converged) in enumerate(of_classes):
+                slopes[at, j], theta[at, j] = b, reached
+                if distant:
                     unit = 1.0 if standardize else found.spread[j]
                     equal = map(int, np.flatnonzero(found.first == j))
+                    k = positives[at]
                     far += [Far(_named(found, i, k), b, reached[1] / unit) for i in equal]
                 else:
                     stuck[j] |= not converged
     tell(far)
     _tell(stuck, found, "stopped at scikit-learn's limit of 100 iterations. Say solver='newton'")
     return LogisticFit(slopes, theta, 0, tables)
-
-
-def _one_by_sklearn(
-    x: np.ndarray, y: np.ndarray, weights: np.ndarray | None
-) -> tuple[float, float, bool]:
-    """Intercept, slope, and whether the solver converged."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
-        model = LogisticRegression().fit(x[:, None], y, weights)
-    stopped = any(issubclass(one.category, ConvergenceWarning) for one in caught)
-    return model.intercept_[0], model.coef_[0, 0], not stopped
 
 
 def _cases(
