@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import minimize
 
+LARGEST = 700.0  # whose exponential is a float64
 TILE = 1 << 13  # rows whose numbers stay in the cache
 OPTIONS = {"maxiter": 100, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(np.float64).eps}
 
@@ -27,21 +28,24 @@ def stopping_point(
     the mean of the logistic loss, and the L2 penalty of C = 1.
     """
     total = float(len(x)) if weights is None else float(weights.sum())
-    given = [x, y] if weights is None else [x, y, weights]
+    sign = 1.0 - 2.0 * y  # the loss of a row is log(1 + exp(m)) with m = sign (a + b x)
+    given = [sign, sign * x] if weights is None else [sign, sign * x, weights]
     parts = [[one[first : first + TILE] for one in given] for first in range(0, len(x), TILE)]
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
         b, a = theta
         sums = np.array([b * b / 2, b, 0.0])  # of the loss, and of its slopes by b and by a
-        for x, y, *weighted in parts:
-            eta = a + b * x
-            e = np.exp(-np.abs(eta))
-            # log(1 + exp(eta)) = max(eta, 0) + log(1 + exp(-|eta|)), and the chance by the same e.
-            value = np.log1p(e) + np.maximum(eta, 0.0) - y * eta
-            missed = np.where(eta >= 0, 1.0, e) / (1 + e) - y
+        for s, sx, *weighted in parts:
+            m = a * s + b * sx
+            low = np.minimum(m, LARGEST)
+            e = np.exp(low)
+            above = 1.0 + e
+            # Where e is small, what it loses beside 1 is below the rounding of the sum. Above
+            # `LARGEST`, log(1 + exp(m)) is m and the slope is 1, both to the last digit.
+            value, slope = np.log(above) + (m - low), e / above
             for w in weighted:
-                value, missed = w * value, w * missed
-            sums += value.sum(), missed @ x, missed.sum()
+                value, slope = w * value, w * slope
+            sums += value.sum(), slope @ sx, slope @ s
         return sums[0] / total, sums[1:] / total
 
     found = minimize(loss, np.zeros(2), jac=True, method="L-BFGS-B", options=OPTIONS)
