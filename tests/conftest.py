@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import jax
 import pytest
@@ -36,13 +37,31 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     if hasattr(config, "workerinput"):  # the folder is that of all workers
         folder = str(Path(folder) / config.workerinput["workerid"])
-    # Each worker has a core: to cut a program into parts that are compiled beside each other costs
-    # an eighth of all that tests compute. It changes how LLVM is called, not what is compiled.
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_parallel_codegen_split_count=1"
-    os.environ |= {PROGRAMS: folder, "XLA_FLAGS": flags.strip()} | EVERY
+    if config.option.markexpr == "not slow":
+        # Each worker has a core. To cut a program into parts that are compiled beside each other
+        # took an eighth of a test's time. The slow tests compile as people do.
+        one = "--xla_cpu_parallel_codegen_split_count=1"
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {one}".strip()
+    os.environ |= {PROGRAMS: folder} | EVERY
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--part K/N: of the tests, those of part K."""
+    parser.addoption("--part", help="K/N: run one of N parts, which a test's name decides")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what is in the other parts: a test stays in its part whatever is added."""
+    part = config.getoption("part")
+    if part is None:
+        return
+    which, parts = map(int, part.split("/"))
+    others = [item for item in items if crc32(item.nodeid.encode()) % parts != which - 1]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in set(others)]
 
 
 @pytest.fixture(autouse=True)

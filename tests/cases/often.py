@@ -1,7 +1,8 @@
-"""Which cases of a test run often: the others carry the mark `slow`, for `make test-all` only.
+"""Which cases of a test run often: the others carry the mark `slow`, which `make test` leaves out.
 
-Every value of a parameter stays in some case that is not slow: a list that leaves one out of a
-product is refused when tests are collected.
+In a `product` every value of a parameter stays in some case that is not slow: one that leaves a
+value out is refused when tests are collected. `some_slow` keeps no more than its first case and
+some others; where kinds alternate in a list, an odd `every` keeps some of each.
 """
 
 from __future__ import annotations

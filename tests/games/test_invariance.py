@@ -63,7 +63,6 @@ def test_batch_size_order_and_neighbours_change_no_bit(backend, kind, link):
         assert same_bits(part.values, whole.values[rows])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["continuous", "few"])
 def test_one_output_at_the_default_tile_keeps_its_bits(kind):
     X, donors = data(kind)

@@ -44,7 +44,6 @@ def bound(backend: str, expected: np.ndarray) -> float:
     return 64 * u * max(float(P), float(np.abs(expected).max()))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("outputs", [1, 3])
 @BACKENDS
 def test_values_are_the_definition(backend, outputs):

@@ -162,7 +162,6 @@ def test_a_function_that_is_another_one_in_a_tile_only() -> None:
         xj.Explainer(xj.as_model(cell(2.0)), BACKGROUND)(X, progress=False)
 
 
-@pytest.mark.slow
 def test_parameters_may_be_others(compiled: Counter[str]) -> None:
     def f(params: Any, rows: Any) -> Any:
         return jnp.tanh(rows @ params).sum(axis=1)

@@ -90,7 +90,8 @@ def test_no_piece_is_lost_where_looking_stops(kind, monkeypatch):
     assert 0 <= without.stats["model_rows"] - whole.stats["model_rows"] <= N  # of the first look
 
 
-def test_a_lost_piece_is_told(monkeypatch):
+@pytest.mark.parametrize("lost", [1, -1])
+def test_a_lost_piece_is_told(lost, monkeypatch):
     """Of either loop: base value and values would still add up to the f(x) that is lost with it."""
     X, donors = games.rows(N, 9, "continuous", 1), games.rows(1, 9, "continuous", 2)
     weights = games.weights(9)
@@ -102,12 +103,13 @@ def test_a_lost_piece_is_told(monkeypatch):
     ]
     whole = Pairs.dispatches
 
-    def without_the_second(pairs, rows_each):
+    def without_one(pairs, rows_each):
         pieces = list(whole(pairs, rows_each))
         assert len(pieces) > 1
-        yield from pieces[:1] + pieces[2:]
+        del pieces[lost]
+        yield from pieces
 
-    monkeypatch.setattr(Pairs, "dispatches", without_the_second)
+    monkeypatch.setattr(Pairs, "dispatches", without_one)
     for explainer in explainers:
         with pytest.raises(RuntimeError, match="go on elsewhere after .* please report it"):
             explainer(X, progress=False)

@@ -158,7 +158,7 @@ def complaints(function: Callable[..., Any], *arguments: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("x64", [False, True], ids=["32 bit", "64 bit on"])
-@pytest.mark.parametrize(("function", "arguments"), some_slow(CASES, 4))
+@pytest.mark.parametrize(("function", "arguments"), some_slow(CASES, 5))
 def test_lowers_for_every_platform(
     function: Callable[..., Any], arguments: tuple[Any, ...], x64: bool
 ) -> None:

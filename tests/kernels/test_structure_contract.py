@@ -105,7 +105,7 @@ def test_a_member_that_is_missing_is_found() -> None:
     assert "joined" in missing(Lacking) and "work" not in missing(Lacking)
 
 
-@pytest.mark.parametrize("name", some_slow(CASES, 4))
+@pytest.mark.parametrize("name", some_slow(CASES, 3))
 def test_sizes(name: str) -> None:
     known = jax.eval_shape(partial(layer, name))  # as the engine asks for them: arrays are shapes
     assert not missing(type(known))
@@ -121,7 +121,7 @@ def test_sizes(name: str) -> None:
         assert (weights.shape[1:], bias.shape, known.adds) == (width, width, True)
 
 
-@pytest.mark.parametrize("name", some_slow(CASES, 4))
+@pytest.mark.parametrize("name", some_slow(CASES, 3))
 def test_parts(name: str) -> None:
     known, X, other = layer(name), rows(1, R), rows(2, R)
     columns = known.columns(X)
@@ -150,7 +150,7 @@ def test_parts(name: str) -> None:
     assert largest(known, X).shape == (R,)
 
 
-@pytest.mark.parametrize("name", some_slow(CASES, 4))
+@pytest.mark.parametrize("name", some_slow(CASES, 3))
 def test_corners(name: str) -> None:
     known, x, donors = layer(name), rows(1, S), rows(2, S)
     order = np.stack([np.random.default_rng(n).permutation(P) for n in range(S)])
@@ -213,7 +213,7 @@ class Shapley:
         return [shapley_weights(k)] if k else []
 
 
-@pytest.mark.parametrize("name", some_slow(CASES, 4))
+@pytest.mark.parametrize("name", some_slow(CASES, 3))
 def test_a_closed_form_adds_up(name: str) -> None:
     known, X, donors = layer(name), rows(1, R), rows(2, S)
     weights = np.arange(1.0, S + 1) / np.arange(1.0, S + 1).sum()

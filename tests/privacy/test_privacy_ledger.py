@@ -101,7 +101,6 @@ def test_what_differs_is_charged(path):
     assert ledger.spent == 0.5 * (len(different) - 1) + 0.25
 
 
-@pytest.mark.slow
 def test_overspending_is_refused_and_nothing_is_charged(path):
     ledger = xj.privacy.Ledger(path, 0.3)
     for labels in ((0, 1, 1, 1), (0, 0, 0, 1), (0, 1, 1, 0)):

@@ -70,7 +70,8 @@ def test_the_sklearn_solver_is_sklearn_on_every_column():
 def test_it_stops_where_sklearn_stops_in_any_unit(spread, place, weighted):
     """Far from the minimum, too, where the line search gives up: not before, and not after.
 
-    The sums are taken in another order, which moves a step by rounding: by 3e-9 at most of these.
+    The sums are taken in another order, which moves a step by rounding, most where the line search
+    gives up: by 3e-9 where this was written, and another processor may round otherwise.
     Twice the gradient that is stopped at, twice the penalty, or a stop by the loss at 1e6 eps moves
     some of them further than is let through.
     """
@@ -84,7 +85,7 @@ def test_it_stops_where_sklearn_stops_in_any_unit(spread, place, weighted):
         wanted = LogisticRegression().fit(x[:, None], y, weights)
     a, b, _ = lbfgs.stopping_point(x, y, weights)
     np.testing.assert_allclose(
-        [a, b], [wanted.intercept_[0], wanted.coef_[0, 0]], rtol=1e-7, atol=1e-12
+        [a, b], [wanted.intercept_[0], wanted.coef_[0, 0]], rtol=1e-6, atol=1e-12
     )
 
 

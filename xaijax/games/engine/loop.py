@@ -88,7 +88,7 @@ def every_row(stream: Stream, answered: Iterator[Any]) -> Iterator[Any]:
     """The pieces as they come; RuntimeError where they are not all rows of the stream, in order.
 
     What is made of the answers takes their places from the stream. A lost piece would give wrong
-    numbers, and f(x) comes with them, so that the distance of their sum from it would not tell.
+    numbers, and f(x) is read from the same rows, so that base value and values still add up to it.
     """
     row = 0
     for answers in answered:
@@ -101,7 +101,7 @@ def every_row(stream: Stream, answered: Iterator[Any]) -> Iterator[Any]:
             return
     raise RuntimeError(
         f"Of {stream.rows:,} hybrids the answers end or go on elsewhere after {row:,}. This is a "
-        "fault of xaijax, and nothing was computed; please report it."
+        "fault of xaijax, and no result is given; please report it."
     )
 
 

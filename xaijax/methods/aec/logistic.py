@@ -16,13 +16,16 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.threads import cores, in_order, one_thread_of_blas
+from xaijax.games.engine.limits import stated_limit
 from xaijax.methods.aec.distinct import ValueTable, stacked, value_table
 from xaijax.methods.aec.lbfgs import stopping_point
 from xaijax.methods.aec.rows import Block, Rows, Table
 from xaijax.methods.aec.stopping import Far, is_far, minimum, tell
 from xaijax.methods.aec.survey import Survey
 from xaijax_kernels.collinearity.newton import TILE, logistic_sums, newton
+from xaijax_kernels.engine.memory import available_host_memory
 
+HELD = 12  # arrays of all rows, of one column that is fitted
 SAMPLE = 2 * TILE  # rows of the fit that the passes over all rows start from
 
 _sums = jax.jit(logistic_sums)
@@ -200,8 +203,10 @@ def _by_sklearn(
         return out
 
     columns = [int(j) for j in np.flatnonzero(found.fitted)]
+    memory = stated_limit() or available_host_memory() // 2
+    threads = max(1, min(cores(), memory // (HELD * 8 * len(table.y))))
     with one_thread_of_blas():  # the columns go beside each other
-        for j, of_classes in zip(columns, in_order(fitted, columns, cores()), strict=True):
+        for j, of_classes in zip(columns, in_order(fitted, columns, threads), strict=True):
             for at, (b, reached, distant, converged) in enumerate(of_classes):
                 slopes[at, j], theta[at, j] = b, reached
                 if distant:
