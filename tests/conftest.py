@@ -59,9 +59,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if part is None:
         return
     which, parts = map(int, part.split("/"))
-    others = [item for item in items if crc32(item.nodeid.encode()) % parts != which - 1]
-    config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in set(others)]
+    sorted_out: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        sorted_out[crc32(item.nodeid.encode()) % parts == which - 1].append(item)
+    config.hook.pytest_deselected(items=sorted_out[False])
+    items[:] = sorted_out[True]
 
 
 @pytest.fixture(autouse=True)
