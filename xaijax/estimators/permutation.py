@@ -219,10 +219,12 @@ def result(
     moves = np.ones((N, P), bool) if moves is None else moves
     phi, errors, dof = np.zeros((N, P, K)), np.full((N, P, K), np.nan), np.zeros((N, K))
     spread = D > 1 and not _all_alike(state)
-    for rows in stretches(N, values.shape[1] * K):
+    # Of each number some eight are held: small stretches stay in the cache of a core.
+    for rows in stretches(N, 8 * values.shape[1] * K):
         # From v - v(empty), so that rounding is relative to the span and not to the level.
-        base = empty[rows, None]
-        table = np.concatenate([base, full[rows, None], values[rows]], axis=1) - base
+        ends = np.stack([empty[rows], full[rows]], axis=1)
+        table = np.concatenate([ends, values[rows]], axis=1)
+        table -= ends[:, :1]
         # Added pair after pair: an instance's bits do not depend on the others in the call.
         block = max(1, (1 << 20) // (len(table) * (P + 1) * K))
         blocks = [slice(d, d + block) for d in range(0, D, block)]
@@ -289,18 +291,20 @@ def _borrowed(
     own = second / (D - 1)
     spread = (fourth - second**2 / D) * D / (D - 1) ** 3
     spread = np.maximum(spread, 2 * own**2 / (D - 1))
-    mean, uncertain, between = np.zeros_like(own[:, 0]), 0.0, 0.0
-    for i in range(second.shape[1]):  # in this order for any number of instances
-        mean += own[:, i] / P
-    for i in range(second.shape[1]):
-        uncertain = uncertain + spread[:, i]
-        between = between + np.where(moves[:, i, None], (own[:, i] - mean) ** 2, 0.0)
+    mean = _added(own / P[:, None])
+    uncertain = _added(spread)
+    between = _added(np.where(moves[:, :, None], (own - mean[:, None]) ** 2, 0.0))
     tiny = np.finfo(float).tiny
     share = np.minimum(1.0, (uncertain + tiny) / (between + tiny))
     alone = (1 - share) ** 2
     pooled = share[:, None] * mean[:, None] + (1 - share[:, None]) * own
     pooled = np.where(moves[:, :, None], pooled, 0.0)
     return np.maximum(own, pooled), (D - 1) / (alone + (1 - alone) / P)
+
+
+def _added(numbers: np.ndarray) -> np.ndarray:
+    """Sums over axis 1, one after another: the order is the same for any number of instances."""
+    return np.add.accumulate(numbers, axis=1)[:, -1]
 
 
 def estimates(state: State, table: np.ndarray, pairs: slice) -> np.ndarray:
@@ -313,7 +317,11 @@ def estimates(state: State, table: np.ndarray, pairs: slice) -> np.ndarray:
     if state.index.draws_orders:
         # Player order[s] joins the prefix of size s; in the reverse it joins that of size P-1-s.
         rank = np.argsort(state.orders[pairs], axis=1)
-        both = np.diff(first, axis=2) + np.diff(second, axis=2)[:, :, ::-1]
-        return np.take_along_axis(both, rank[None, :, :, None], axis=2) / 2
+        both = np.diff(first, axis=2)
+        both += np.diff(second, axis=2)[:, :, ::-1]
+        both /= 2
+        # By one list of places: `take_along_axis` makes one for each instance.
+        at = (rank + len(rank[0]) * np.arange(len(rank))[:, None]).ravel()
+        return both.reshape(len(both), -1, both.shape[3]).take(at, axis=1).reshape(both.shape)
     sign = np.where(state.sets[pairs], 0.5, -0.5)[..., None]
     return sign * ((first[:, :, :1] - first[:, :, 1:]) - (second[:, :, :1] - second[:, :, 1:]))

@@ -129,26 +129,27 @@ class WalkBackend:
         parts = ((first, work[first : first + T]) for first in range(0, len(work), T))
         for dispatch in self._dispatches.run(program, on_device, parts):
             first, (high, low, lost) = dispatch.asked, dispatch.read()
-            summed = high.astype(np.float64) + low
-            for t, group in enumerate(groups[first : first + T]):
-                own = summed[t, :, : self.shape.P, : len(group)]  # [2, P, g, K]
-                out[group, work[first + t, 0]] += self._scale * np.moveaxis(own, 2, 0)
+            summed = high.astype(np.float64)
+            summed += low
+            summed *= self._scale
+            for t, (n, count) in enumerate(groups[first : first + T]):
+                own = summed[t, :, : self.shape.P, :count]  # [2, P, g, K]
+                out[n : n + count, work[first + t, 0]] += own.transpose(2, 0, 1, 3)
             bad += int(lost.sum())
         return bad
 
-    def _work(self, N: int, D: int) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Tiles: int32 [tiles, 2 + G], and the instances of each without the padding.
+    def _work(self, N: int, D: int) -> tuple[np.ndarray, list[tuple[int, int]]]:
+        """Tiles: int32 [tiles, 2 + G]; the first instance of each, and how many it has.
 
         An instance's donors are summed segment after segment, whatever else is in its tiles.
         """
         G = self.shape.instances
-        groups = [np.arange(n, min(n + G, N)) for n in range(0, N, G)]
-        tiles = [(d, s, group) for d in range(D) for group in groups for s in range(self.segments)]
+        groups = [(n, min(G, N - n)) for n in range(0, N, G)]
+        tiles = [(d, s, n) for d in range(D) for n, _ in groups for s in range(self.segments)]
         work = np.empty((len(tiles), 2 + G), np.int32)
-        for row, (d, s, group) in zip(work, tiles, strict=True):
-            row[0], row[1], row[2:] = d, s, group[-1]
-            row[2 : 2 + len(group)] = group
-        return work, [group for _, _, group in tiles]
+        work[:, 0], work[:, 1], first = np.array(tiles).T
+        work[:, 2:] = np.minimum(first[:, None] + np.arange(G), N - 1)
+        return work, [group for _ in range(D) for group in groups for _ in range(self.segments)]
 
     def _head_rows(self, outputs: int, dtype: np.dtype, platform: str) -> int:
         """Rows of one call of the head, as a tile of the plain model would have."""
