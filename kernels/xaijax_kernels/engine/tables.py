@@ -17,6 +17,7 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from xaijax_kernels.engine.hybrids import ABSENT
 
@@ -49,23 +50,26 @@ def tables_of_pairs(
 ) -> np.ndarray:
     """float64 [N, 2^P, K]."""
     N, _, P = differs.shape
-    out = np.empty((N, 1 << P, values.shape[1]))
+    V, K = values.shape
+    out = np.empty((N, 1 << P, K))
+    # runs[k][v, 0] are the 2^k values from v on, [2^k, K]: a view, so that none is copied.
+    runs = [sliding_window_view(values, (1 << k, K)) for k in range(P + 1) if 1 << k <= V]
     bits = differs @ (np.int64(1) << np.arange(P))  # [N, B]
     for n in range(N):
-        out[n] = _one_table(values, start[n], bits[n], weights, P)
+        out[n] = _one_table(runs, start[n], bits[n], weights, P)
     return out
 
 
 def _one_table(
-    values: np.ndarray, start: np.ndarray, bits: np.ndarray, weights: np.ndarray, P: int
+    runs: list[np.ndarray], start: np.ndarray, bits: np.ndarray, weights: np.ndarray, P: int
 ) -> np.ndarray:
     """[2^P, K]; start, bits and weights [B]."""
-    low, K = P // 2, values.shape[1]
+    low, K = P // 2, runs[0].shape[-1]
     high = P - low
     keys = (bits & ((1 << low) - 1)) << high | bits >> low  # the lower half's players first
     distinct, place = np.unique(keys, return_inverse=True)
     k = np.bitwise_count(distinct).astype(np.int64)
-    sums = _grouped(values, start, place.ravel(), weights, k)
+    sums = _grouped(runs, start, place.ravel(), weights, k)
     table = np.zeros((1 << high, 1 << low, K))
     part: np.ndarray | None = None  # [2^high, 2^k of the lower half, K]
     current = -1
@@ -73,16 +77,21 @@ def _one_table(
         lower, upper = key >> high, key & ((1 << high) - 1)
         if lower != current:
             if part is not None:
-                table += part[:, corner_of_coalition(current, low)]
+                table += part.take(corner_of_coalition(current, low), axis=1)
             current, part = lower, np.zeros((1 << high, 1 << lower.bit_count(), K))
         assert part is not None
-        part += sums[d].reshape(-1, part.shape[1], K)[corner_of_coalition(upper, high)]
+        own = sums[d].reshape(-1, part.shape[1], K)
+        part += own.take(corner_of_coalition(upper, high), axis=0)
     assert part is not None
-    return (table + part[:, corner_of_coalition(current, low)]).reshape(1 << P, K)
+    return (table + part.take(corner_of_coalition(current, low), axis=1)).reshape(1 << P, K)
 
 
 def _grouped(
-    values: np.ndarray, start: np.ndarray, place: np.ndarray, weights: np.ndarray, k: np.ndarray
+    runs: list[np.ndarray],
+    start: np.ndarray,
+    place: np.ndarray,
+    weights: np.ndarray,
+    k: np.ndarray,
 ) -> list[np.ndarray]:
     """Weighted sums over the donors of each group, [2^k, K]; place [B] is a donor's group."""
     # Equal weights are taken out of the sums: those of zeros and ones are then exact.
@@ -96,12 +105,12 @@ def _grouped(
         donors = np.concatenate([order[first[g] : ends[g]] for g in groups])
         if len(donors) << size > _TOGETHER:
             for g in groups:
-                sums[g] = np.zeros((1 << size, values.shape[1]))
+                sums[g] = np.zeros(runs[size].shape[2:])
                 for b in order[first[g] : ends[g]]:
-                    own = values[start[b] : start[b] + (1 << size)]
+                    own = runs[size][start[b], 0]
                     sums[g] += own if equal else weights[b] * own
         else:
-            block = values[start[donors][:, None] + np.arange(1 << size)]
+            block = runs[size][start[donors], 0]
             block = block if equal else block * weights[donors, None, None]
             cuts = np.cumsum([0, *(ends[g] - first[g] for g in groups)])[:-1]
             totals = np.add.reduceat(block, cuts, axis=0, dtype=np.float64)
