@@ -104,7 +104,7 @@ class Grid:
         return Outcome(
             (
                 Figure("auto / best peer, the worst cell", max(ratios), GOAL),
-                Figure("auto / best peer, geometric mean of the cells", geometric(ratios)),
+                Figure("auto / best peer, geometric mean of the cells", geometric(ratios), 0.9),
                 Figure(f"cells within {GOAL}, of {len(ratios)}", within),
             ),
             agreements=(worst,),

@@ -147,6 +147,7 @@ def setup_machine(size: Size) -> Duel:
         return [
             Figure("naive host calls / ours", host, 1_000, 20_000, ceiling=limits[0], **more),
             Figure("plain forward / ours", forward, 30, ceiling=limits[1], **more),
+            Figure("plain forward / the products alone, the ceiling here", limits[1], unit="x"),
         ]
 
     return Duel(

@@ -33,7 +33,7 @@ from xaijax_kernels.structures.leaves import broken, paid
 from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 from xaijax_kernels.structures.named import in_blocks, xaijax_gaussian_sums
 from xaijax_kernels.structures.product import Product
-from xaijax_kernels.structures.singles import VALUES, all_but_one, single_means
+from xaijax_kernels.structures.singles import all_but_one, single_means
 from xaijax_kernels.structures.summed import Summed
 from xaijax_kernels.structures.sums import WHOLE_ROWS, corners_of_sums, sums_of_choices
 
@@ -198,7 +198,7 @@ def of_structure(of: Any, head: Any, params: Any, width: int) -> Iterator[Case]:
     blocks = (i32(3), bools(3), i32(3, DONORS, P), f32(3, DONORS))
     means = partial(crossed_means, of, head, head, score, jnp.isfinite, K)
     yield "crossed_means", means, (params, table, rows, bools(P, P), *blocks)
-    values = (i32(3, 2), i32(3, 2, VALUES), f32(3, 2, VALUES))
+    values = (i32(3, 2), i32(3, 2, 16), f32(3, 2, 16))
     means = partial(single_means, of, head, head, score, jnp.isfinite, K)
     yield "single_means", means, (params, table, rows, *values)
     if head is after_sums:

@@ -205,3 +205,16 @@ def test_a_frame_through_a_pipeline(estimator):
     np.testing.assert_allclose(got.base_values, exact.base_values, rtol=0, atol=1e-12)
     pd.testing.assert_frame_equal(got.data, rows)
     assert got.feature_names == tuple(frame.columns)
+
+
+@pytest.mark.parametrize("players, asked", [(20, 100), (13, 66)])
+def test_auto_takes_the_kernel_from_five_coalitions_a_player(players: int, asked: int) -> None:
+    """Of 13 players 2 P + 40 is more than 5 P: the standard errors need as many."""
+    rows, background = (
+        games.rows(1, players, "continuous", 1),
+        games.rows(2, players, "continuous", 2),
+    )
+    model = xj.as_model(lambda Z: jnp.sin(Z).sum(axis=1) * Z[:, 0])
+    for budget, sampler in ((asked - 1, "permutation"), (asked, "kernel")):
+        got = xj.Explainer(model, background, budget=budget)(rows, progress=False)
+        assert got.stats["estimator"] == sampler and not got.exact

@@ -14,10 +14,10 @@ from structured_kernels import boxes, dense_layer, gaussians
 
 from xaijax_kernels.structures import singles
 from xaijax_kernels.structures.crossed import INSTANCES, value_table
-from xaijax_kernels.structures.singles import VALUES, single_means
+from xaijax_kernels.structures.singles import single_means
 from xaijax_kernels.structures.sums import WHOLE_ROWS
 
-P, VALUES_OF_A_PLAYER = 3, 40  # two blocks of values each
+P, VALUES_OF_A_PLAYER, VALUES = 3, 40, 32  # two blocks of values each
 L, H = 11, 2
 RNG = np.random.default_rng(0)
 GRID = np.sort(RNG.normal(size=(P, VALUES_OF_A_PLAYER)), axis=1).astype(np.float32)

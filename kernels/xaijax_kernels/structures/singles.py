@@ -21,7 +21,6 @@ from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.structures.base import Layer
 from xaijax_kernels.structures.crossed import INSTANCES
 
-VALUES = 32  # D
 NUMBERS = 1 << 17  # of the layer, that a step makes of an instance block
 TERMS = 256  # of a product, taken together: parts of all players of a block stay in the cache
 

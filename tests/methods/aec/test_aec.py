@@ -122,6 +122,18 @@ def test_diabetes_list_of_the_paper(solver):
     assert aec.classes_.tolist() == [0, 1]
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(NO_DATA, reason="needs the diabetes table: XAIJAX_DATA is not set")
+def test_diabetes_slopes_are_those_of_scikit_learn_to_four_decimals():
+    X, y = xj.datasets.diabetes()
+    X = np.asarray(X, float)
+    own = [LogisticRegression().fit(X[:, [j]], y).coef_[0, 0] for j in range(X.shape[1])]
+    slopes = fitted(X, y, solver="sklearn").target_slopes_
+    np.testing.assert_array_equal(np.round(slopes, 4), np.round(own, 4))
+    newton = fitted(X, y, solver="newton").target_slopes_  # the minimum is elsewhere
+    assert (np.round(newton, 4) != np.round(own, 4)).any()
+
+
 def test_ties_keep_the_column_order():
     X, y = collinear(columns=3)
     X = np.column_stack([X[:, 0], X[:, 1], X[:, 0], X[:, 2]])

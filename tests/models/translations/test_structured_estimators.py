@@ -24,6 +24,7 @@ from sklearn.svm import SVC, SVR
 from sklearn.tree import DecisionTreeRegressor
 
 import xaijax as xj
+from xaijax_kernels.structures import averaged
 
 P = 6
 
@@ -258,3 +259,26 @@ def test_an_answer_that_only_looks_affine_is_not_taken_for_it() -> None:
     wanted = xj.Explainer(xj.as_model(affine, structure="plain"), background)(here)
     assert got.stats["structure"] == "additive"
     np.testing.assert_allclose(got.values, wanted.values, rtol=0, atol=30 * 2**-24 * 9)
+
+
+@pytest.mark.parametrize(
+    "label, found", [(CLASS > 0, True), pytest.param(CLASS, False, marks=pytest.mark.slow)]
+)
+def test_chances_of_two_classes_need_no_exponential_of_each_corner(
+    label: Any, found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A softmax of three is no logistic function of one sum."""
+    kept: list[Any] = []
+    chances_of = averaged.chances_of
+    monkeypatch.setattr(
+        averaged, "chances_of", lambda *given: kept.append(chances_of(*given)) or kept[-1]
+    )
+    estimator = LogisticRegression().fit(X, label)
+    rng = np.random.default_rng(3)  # a row whose columns all differ from the donors'
+    here, background = rng.normal(size=(2, P)), rng.normal(size=(32, P))
+    got = xj.Explainer(xj.as_model(estimator), background)(here)
+    assert [one is not None for one in kept] == [found] * len(kept) != []
+    wanted = xj.Explainer(xj.as_model(estimator, backend="host"), background)(here)
+    # A chance is off by a quarter of its sum, which is off by a rounding for each of 2 P terms of
+    # some units, and by a few units of its exponentials; a value is a mean of differences of two.
+    np.testing.assert_allclose(got.values, wanted.values, rtol=0, atol=64 * 2**-24)
