@@ -96,28 +96,29 @@ def _grouped(
     """Weighted sums over the donors of each group, [2^k, K]; place [B] is a donor's group."""
     # Equal weights are taken out of the sums: those of zeros and ones are then exact.
     equal = bool((weights == weights[0]).all())
-    order = np.argsort(place, kind="stable")
-    first = np.searchsorted(place[order], np.arange(len(k)))
-    ends = np.append(first[1:], len(place))
+    groups = np.argsort(k, kind="stable")
+    ends = np.cumsum(np.bincount(place, minlength=len(k))[groups])
+    donors = np.lexsort((place, k[place]))  # in the order of `groups`, each in its own
     sums: list[np.ndarray] = [np.zeros(0)] * len(k)
-    for size in np.unique(k):
-        groups = np.flatnonzero(k == size)
-        donors = np.concatenate([order[first[g] : ends[g]] for g in groups])
-        if len(donors) << size > _TOGETHER:
-            for g in groups:
-                sums[g] = np.zeros(runs[size].shape[2:])
-                for b in order[first[g] : ends[g]]:
-                    own = runs[size][start[b], 0]
-                    sums[g] += own if equal else weights[b] * own
+    first, stop = 0, 0
+    for size, count in zip(*np.unique(k, return_counts=True), strict=True):
+        here = slice(stop, stop := stop + count)
+        own, cuts = donors[first : ends[stop - 1]], np.append(first, ends[here])[:-1] - first
+        first = ends[stop - 1]
+        if len(own) << size > _TOGETHER:
+            totals = np.zeros((len(cuts), *runs[size].shape[2:]))
+            for total, some in zip(totals, np.split(own, cuts[1:]), strict=True):
+                for b in some:
+                    value = runs[size][start[b], 0]
+                    total += value if equal else weights[b] * value
         else:
-            block = runs[size][start[donors], 0]
-            block = block if equal else block * weights[donors, None, None]
-            cuts = np.cumsum([0, *(ends[g] - first[g] for g in groups)])[:-1]
+            block = runs[size][start[own], 0]
+            block = block if equal else block * weights[own, None, None]
             totals = np.add.reduceat(block, cuts, axis=0, dtype=np.float64)
-            for g, total in zip(groups, totals, strict=True):
-                sums[g] = total
-        for g in groups if equal else ():
-            sums[g] *= weights[0]
+        if equal:
+            totals *= weights[0]
+        for g, total in zip(groups[here], totals, strict=True):
+            sums[g] = total
     return sums
 
 
