@@ -198,7 +198,8 @@ def of_structure(of: Any, head: Any, params: Any, width: int) -> Iterator[Case]:
     blocks = (i32(3), bools(3), i32(3, DONORS, P), f32(3, DONORS))
     means = partial(crossed_means, of, head, head, score, jnp.isfinite, K)
     yield "crossed_means", means, (params, table, rows, bools(P, P), *blocks)
-    values = (i32(3, 2), i32(3, 2, 16), f32(3, 2, 16))
+    D = 16  # values of a player beside each other
+    values = (i32(3, 2), i32(3, 2, D), f32(3, 2, D))
     means = partial(single_means, of, head, head, score, jnp.isfinite, K)
     yield "single_means", means, (params, table, rows, *values)
     if head is after_sums:

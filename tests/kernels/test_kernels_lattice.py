@@ -115,9 +115,12 @@ def test_ranks_on_the_device_are_the_hosts():
     assert (on_device[~differs] == ABSENT).all()
 
 
+@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize("together", [1, tables._TOGETHER])
 @pytest.mark.parametrize("P", [1, 2, 5, 6])
-def test_tables_are_made_of_the_corners(P):
-    """Donors with the same players that differ, and others, in one table."""
+def test_tables_are_made_of_the_corners(P, together, equal, monkeypatch):
+    """Donors with the same players that differ, and others, in one table, or one after another."""
+    monkeypatch.setattr(tables, "_TOGETHER", together)
     rng = np.random.default_rng(1)
     N, B = 3, 9
     differs = rng.random((N, B, P)) < 0.5
@@ -125,7 +128,7 @@ def test_tables_are_made_of_the_corners(P):
     sizes = 1 << differs.sum(axis=2)
     start = np.cumsum(sizes.reshape(-1)).reshape(N, B) - sizes
     values = rng.normal(size=(int(sizes.sum()), 2))
-    weights = rng.random(B)
+    weights = np.full(B, 0.7) if equal else rng.random(B)
     expected = np.zeros((N, 1 << P, 2))
     for n in range(N):
         for S in range(1 << P):

@@ -17,7 +17,7 @@ from xaijax_kernels.structures.crossed import INSTANCES, value_table
 from xaijax_kernels.structures.singles import single_means
 from xaijax_kernels.structures.sums import WHOLE_ROWS
 
-P, VALUES_OF_A_PLAYER, VALUES = 3, 40, 32  # two blocks of values each
+P, VALUES_OF_A_PLAYER, VALUES = 3, 20, 16  # two blocks of values each, as `crossed.py` takes them
 L, H = 11, 2
 RNG = np.random.default_rng(0)
 GRID = np.sort(RNG.normal(size=(P, VALUES_OF_A_PLAYER)), axis=1).astype(np.float32)

@@ -331,5 +331,6 @@ def _of_cuts(walked: np.ndarray, cuts: np.ndarray, first: int) -> np.ndarray:
     """
     pair, half, size = cuts.T
     size = np.where(half == 1, walked.shape[3] - size, size)
-    at = np.ravel_multi_index((pair - first, half, size - 1), walked.shape[1:4])
-    return walked.reshape(len(walked), -1, walked.shape[4]).take(at, axis=1)
+    n, D, halves, P, K = walked.shape
+    at = np.ravel_multi_index((pair - first, half, size - 1), (D, halves, P))
+    return walked.reshape(n, D * halves * P, K).take(at, axis=1)

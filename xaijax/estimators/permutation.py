@@ -219,8 +219,10 @@ def result(
     moves = np.ones((N, P), bool) if moves is None else moves
     phi, errors, dof = np.zeros((N, P, K)), np.full((N, P, K), np.nan), np.zeros((N, K))
     spread = D > 1 and not _all_alike(state)
-    # Of each number some eight are held: small stretches stay in the cache of a core.
-    for rows in stretches(N, 8 * values.shape[1] * K):
+    # Some eight arrays as large as a stretch's values are alive at once, and stay in the cache of a
+    # core. But what is done pair by pair should find 8,192 numbers, or its calls take the time.
+    C = values.shape[1]
+    for rows in stretches(N, max(C, min(8 * C, 128 * P)) * K):
         # From v - v(empty), so that rounding is relative to the span and not to the level.
         ends = np.stack([empty[rows], full[rows]], axis=1)
         table = np.concatenate([ends, values[rows]], axis=1)
@@ -321,7 +323,8 @@ def estimates(state: State, table: np.ndarray, pairs: slice) -> np.ndarray:
         both += np.diff(second, axis=2)[:, :, ::-1]
         both /= 2
         # By one list of places: `take_along_axis` makes one for each instance.
-        at = (rank + len(rank[0]) * np.arange(len(rank))[:, None]).ravel()
-        return both.reshape(len(both), -1, both.shape[3]).take(at, axis=1).reshape(both.shape)
+        at = (rank + state.P * np.arange(len(rank))[:, None]).ravel()
+        listed = both.reshape(len(both), rank.size, both.shape[3])
+        return listed.take(at, axis=1).reshape(both.shape)
     sign = np.where(state.sets[pairs], 0.5, -0.5)[..., None]
     return sign * ((first[:, :, :1] - first[:, :, 1:]) - (second[:, :, :1] - second[:, :, 1:]))
