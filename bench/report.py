@@ -111,8 +111,10 @@ def write_json(
 
 def _verdict(figure: Figure) -> str:
     """As a cell: with the share of the ceiling, where one is known."""
-    share = "" if figure.of_ceiling is None else f"{figure.of_ceiling:.0%} of the ceiling here"
-    return ", ".join(part for part in (figure.verdict, share) if part)
+    share, told = figure.of_ceiling, ""
+    if share is not None:  # what stands for the limit has turns of its own, and they vary
+        told = "the ceiling here is reached" if share >= 1 else f"{share:.0%} of the ceiling here"
+    return ", ".join(part for part in (figure.verdict, told) if part)
 
 
 def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]:

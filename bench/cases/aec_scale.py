@@ -12,8 +12,12 @@ import numpy as np
 import xaijax
 from bench.frame import Agreement, Contender, Figure, Outcome, take_turns, timed
 from bench.peers import sklearn_fits as peer
+from xaijax.core.threads import cores, in_order, one_thread_of_blas
 from xaijax.methods.aec.draws import Draws
+from xaijax.methods.aec.lbfgs import stopping_point
+from xaijax.methods.aec.logistic import fit
 from xaijax.methods.aec.rows import table_of
+from xaijax.methods.aec.survey import survey
 
 REPLICATES = "a Newton step below 1e-4 leaves 1e-8 of a slope, errors are 1e-2 of it"
 SUMS = "two float64 algorithms; sums of n^2 slopes of mixed signs"
@@ -24,6 +28,26 @@ def quietly(run: Callable[[], Any]) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", xaijax.XaiWarning)
         return run()
+
+
+def fits_alone(X: np.ndarray, y: np.ndarray, solver: str) -> Callable[[int], Any]:
+    """The logistic fits of y on columns [M, n] that are ready: what AEC does beside comes on top.
+
+    "sklearn": the stopping points, in as many threads as ours. "newton": all passes, from the
+    sample on, and the look whether a column has few values.
+    """
+    if solver == "sklearn":
+        columns, labels = list(np.ascontiguousarray(X.T)), y.astype(np.intp)
+
+        def stopped(_: int) -> Any:
+            with one_thread_of_blas():
+                points = in_order(lambda x: stopping_point(x, labels, None), columns, cores())
+                return list(points)
+
+        return stopped
+    rows = table_of(X, y).by_column()
+    found = survey(rows, "classification")
+    return lambda _: fit(rows, found, "newton", False)
 
 
 @dataclass(frozen=True)

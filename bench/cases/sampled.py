@@ -29,7 +29,7 @@ def _permutation(
     rows = shap_sampled.permutation_of_rows(shap_exact.steadied(model), problem.background, count)
     # No engine that asks as many coalitions does less than what follows the first layer.
     asked, hidden = len(problem.background) * count * 2 * (P - 1), shape[2][1]
-    tiles = (64,) if size == "smoke" else (1_024, 2_048, 4_096, 8_192, 16_384)
+    tiles = (64,) if size == "smoke" else (256, 512, 1_024, 2_048, 4_096, 8_192, 16_384)
     alone, _ = best_pass(rest, problem.params, hidden, asked, tiles, drawn=4 * tiles[-1])
     return Contest(
         problem,

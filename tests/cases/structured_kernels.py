@@ -70,9 +70,8 @@ def after_layer(params: Any, hidden: jax.Array) -> jax.Array:
 
 def of_two_classes(params: Any, x: jax.Array, donors: jax.Array, *asked: Any) -> Any:
     """The mean over donors of a softmax, by tables of exponentials."""
-    chances = chances_of(
-        dense_layer(params), jax.nn.softmax, R, jnp.float32, jnp.eye(P, dtype=bool)
-    )
+    head = partial(two_chances, params)
+    chances = chances_of(dense_layer(params), head, R, jnp.float32, jnp.eye(P, dtype=bool))
     assert chances is not None
     return chances.means(chances.terms(x)[0], chances.terms(donors), *asked, False)
 
@@ -101,6 +100,12 @@ def boxes(params: Any) -> Product:
     return Product(Boxes(low, high), coefficients, intercept)
 
 
+def two_chances(params: Any, hidden: jax.Array) -> jax.Array:
+    """A head whose means over donors are made of tables of exponentials, where no GPU is."""
+    del params
+    return jax.nn.softmax(hidden)
+
+
 def after_sums(params: Any, sums: jax.Array) -> jax.Array:
     del params
     return jnp.tanh(sums)
@@ -116,13 +121,14 @@ STRUCTURES = (
     (gaussians, after_sums, (f32(L, P), f32(), *SUMS), L),
     (boxes, after_sums, (f32(L, P), f32(L, P), *SUMS), L),
 )
+CLASSES = (f32(P, K), f32(K))
 
 
 def averaging(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
     """The mean over donors, split over the devices of a mesh as the loops over tiles are."""
     shape = MeansShape(P, 1 << 3, 2, K, "float32")
     donors = (f32(3, 2, shape.donors, P), f32(3, 2, shape.donors), i32(P))
-    for of, head, params, _ in STRUCTURES:
+    for of, head, params, _ in (*STRUCTURES, (dense_layer, two_chances, CLASSES, K)):
         run = partial(mean_tables, of, head, None, jnp.isfinite, shape, mesh)
         work = (split(i32(mesh.size)), split(i32(T, 2)))
         yield "mean_tables", run, (params, f32(N, P), *donors, *work)
@@ -167,8 +173,7 @@ def structured_kernels() -> Iterator[Case]:
     for power in (2.0, 1.0, 3.0, float("inf")):
         near = partial(nearest, k=5, power=power)
         yield "nearest", near, (f32(2000, P), f32(R, P))
-    classes = (f32(P, 2), f32(2))
-    yield "chances", of_two_classes, (classes, f32(1, P), f32(B, P), f32(B), i32())
+    yield "chances", of_two_classes, (CLASSES, f32(1, P), f32(B, P), f32(B), i32())
     yield "sums_at_corners", sums_at_corners, (f32(L, K), f32(L), f32(P, L), f32(P, L))
     for structure in STRUCTURES:
         yield from of_structure(*structure)

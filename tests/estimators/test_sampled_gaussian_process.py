@@ -306,6 +306,27 @@ def test_answers_that_are_not_numbers_stay_what_they_are():
     assert got.std_errors[0].tobytes() == alone.std_errors[0].tobytes()
 
 
+def test_a_process_without_a_factor_is_told_of(monkeypatch):
+    """One of two answers keeps the kernel's values, and a warning says so."""
+    predicted, calls = gaussian_process.predicted, []
+
+    def at_times(*given):
+        calls.append(given)
+        if len(calls) == 1:
+            raise np.linalg.LinAlgError
+        return predicted(*given)
+
+    monkeypatch.setattr(gaussian_process, "predicted", at_times)
+    monkeypatch.setattr(gaussian_process, "cores", lambda: 1)
+    table = np.stack([games.triples(9), games.triples(9)])
+    with pytest.warns(xj.XaiWarning, match="no factor of the process of 1 of 2 answers"):
+        got = games.estimate("gaussian-process", "shapley", 200, 0, table)
+    by_kernel = games.estimate("kernel", "shapley", 200, 0, table)
+    assert got.values[0].tobytes() == by_kernel.values[0].tobytes()
+    assert got.std_errors[0].tobytes() == by_kernel.std_errors[0].tobytes()
+    assert (got.std_errors[1] < by_kernel.std_errors[1]).all()
+
+
 @pytest.mark.slow
 def test_bits_do_not_hang_on_cores_nor_on_who_came_first(monkeypatch):
     """BLAS works in one thread, also in the first call of a process, and as before afterwards."""

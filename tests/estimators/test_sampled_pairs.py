@@ -138,7 +138,7 @@ def test_an_instance_is_exact_whoever_is_beside_it():
         ({"estimator": "permutation"}, {}, xj.InputError, "samples no interactions"),
         ({"budget": 50}, {}, xj.InputError, "budget=50 is too small"),
         ({"budget": 50, "estimator": "exact"}, {}, xj.InputError, "estimator='exact' asks all"),
-        ({"max_memory": 1 << 24}, {}, xj.MemoryPlanError, "budget"),
+        ({"max_memory": 1 << 24}, {}, xj.MemoryPlanError, "Say a smaller budget=, group"),
     ],
 )
 def test_what_is_not_sampled_is_refused(options, arguments, error, words):

@@ -1,4 +1,5 @@
-"""Where a GPU would ask the host whether a loop goes on, the loop's turns are known beforehand.
+"""Where a GPU would ask the host whether a loop goes on, the loop's turns are known beforehand,
+and no branch hangs on a number of the device.
 
 Checked without a GPU: the programs lowered for CUDA, and the same programs compiled for the CPU.
 """
@@ -60,6 +61,8 @@ def test_no_loop_for_cuda_asks_the_host(
     text = for_cuda(function, arguments)
     assert bool(unknown_loops(text)) == (name not in REDUCTIONS and not known)
     assert "callback" not in text and "f64" not in text
+    # The host would be asked which branch is taken, too.
+    assert not known or ("stablehlo.case" not in text and "stablehlo.if" not in text)
 
 
 @pytest.mark.parametrize(("name", "function", "arguments"), some_slow(CASES, 9))

@@ -20,7 +20,7 @@ from structured_kernels import STRUCTURES, H, K, L, P, boxes, dense_layer, f32
 
 from xaijax_kernels import structures
 from xaijax_kernels.games.semivalues import shapley_weights
-from xaijax_kernels.structures import factors
+from xaijax_kernels.structures import factors, product, sums
 from xaijax_kernels.structures.base import Affine, Background, Layer
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 
@@ -148,6 +148,36 @@ def test_parts(name: str) -> None:
         found = known.joined(both, nothing[:1])[:, 0]
         np.testing.assert_allclose(found, columns @ weights + bias, **CLOSE)
     assert largest(known, X).shape == (R,)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if not layer(name).adds])
+def test_parts_in_blocks_of_rows_are_those_of_each_row(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more numbers than a core's cache holds. A part has one factor a column and no sum whose
+    order could change: equal bits.
+    """
+    known, X = layer(name), rows(1, 3 * product.FEW)
+    own = known.of_columns(jnp.asarray(np.random.default_rng(3).random(X.shape) < 0.5))
+    columns = known.columns(X)
+    whole_part = known.part(columns, own)
+    monkeypatch.setattr(product, "CACHED", known.parts)
+    np.testing.assert_array_equal(known.part(columns, own), whole_part)
+    jaxpr = jax.make_jaxpr(known.part)(columns, own)
+    assert [one.params["length"] for one in jaxpr.eqns if one.primitive.name == "scan"] == [3]
+
+
+@pytest.mark.parametrize("count", [1, 2, sums.TOGETHER, sums.TOGETHER + 1])
+def test_few_choices_are_added_one_after_another(count: int) -> None:
+    """In float32, each after those before it: by one step or two, the same bits."""
+    rng = np.random.default_rng(0)
+    start = rng.normal(size=(S, 1, H)).astype(np.float32)
+    choices = rng.normal(size=(S, count, 2, H)).astype(np.float32)
+    wanted = np.repeat(start, 1 << count, axis=1)
+    for i in range(count):
+        wanted += choices[:, i, (np.arange(1 << count) >> i) & 1]
+    got = jax.jit(sums.sums_of_choices)(start, choices)
+    np.testing.assert_array_equal(got, wanted)
 
 
 @pytest.mark.parametrize("name", some_slow(CASES, 3))

@@ -105,12 +105,13 @@ def refuse_undrawable(
     memory, P = game.setting.max_memory, game.P
     held = SAMPLERS[method].drawing(P, index, budget, K)[0]
     if held > memory:
-        other = ", say estimator='permutation'" if method != "permutation" else ""
+        other = method in METHODS and method != "permutation"
         raise MemoryPlanError(
             f"budget={budget:,}{'' if given else ' (the default)'}: what estimator={method!r} "
             f"draws of {P:,} players{f' for {K:,} outputs' if K > 1 else ''} takes about "
-            f"{held:,.0f} bytes, more than max_memory={memory:,}. Say a smaller budget={other}, "
-            "group columns with players=, or raise max_memory=."
+            f"{held:,.0f} bytes, more than max_memory={memory:,}. Say a smaller budget="
+            + (", say estimator='permutation'" if other else "")
+            + ", group columns with players=, or raise max_memory=."
         )
 
 

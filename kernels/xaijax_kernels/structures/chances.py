@@ -54,7 +54,8 @@ class Chances:
 
     def reach(self, x: jax.Array, donors: jax.Array) -> jax.Array:
         """Whether exponentials of any sum of terms, x's [P] or a donor's [B, P], and their own
-        sums keep all their digits; bool []. A term that is no number is beyond.
+        sums keep all their digits; bool []. What a maximum loses, a term that is no number, is in
+        the sums themselves, and so in the answers.
         """
         size = jnp.maximum(abs(x), abs(donors).max(axis=0)).sum() + abs(self.start)
         return size < math.log(float(jnp.finfo(size.dtype).max)) - 4

@@ -124,6 +124,11 @@ def test_data_that_are_their_own_donors_are_asked_once(monkeypatch: pytest.Monke
     outcome: dict[str, Any] = {"outcome": "score", "quantity": "rate", "bounds": (-9, 9)}
     xj.QII(declared(), BACKGROUND, **outcome).unary()
     assert sum(asked) == len(BACKGROUND)
+    with monkeypatch.context() as patched:
+        patched.setattr(whole_rows, "SHARE", 1 << 60)  # answers that are too large to keep
+        asked.clear()
+        xj.QII(declared(), BACKGROUND, **outcome).unary()
+        assert sum(asked) == 2 * len(BACKGROUND)
     with pytest.raises(xj.ModelOutputError, match="background row 18"):
         xj.QII(declared(), moved(BACKGROUND, 18), **outcome).unary()
     asked.clear()

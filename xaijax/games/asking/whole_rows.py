@@ -23,6 +23,7 @@ Ends = tuple[np.ndarray, np.ndarray]  # the smallest and the largest answer, [K]
 Both = tuple[np.ndarray, np.ndarray]  # the structure's answers to rows and the model's, [R, K] each
 LEAST_HYBRIDS = 128
 ROWS = 1 << 14  # looked at together: a memory map is read in pieces
+SHARE = 64  # of the memory, that the donors' answers may take for as long as a model is known
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def whole_answers(ask: Asked) -> WholeAnswers:
     ends, both = _of_donors(ask.probed)
     donors = ask.setting.replacement.codes
     if ask.codes.shape != donors.shape or not np.array_equal(ask.codes, donors):
-        both = None  # of QII's whole data the instances are the donors, and asked already
+        both = None  # of QII's whole data the instances are the donors, and may be asked already
     found = _checked(ask.probed, ask.codes, lambda n: f"X row {n}", ends, both)
     if not ask.probed.known.by_columns:
         _hold_players(ask, ends)
@@ -49,12 +50,16 @@ def whole_answers(ask: Asked) -> WholeAnswers:
 
 
 @once
-def _of_donors(probed: Probed) -> tuple[Ends, Both]:
-    """(the smallest and the largest of the donors' answers, what both answer to the donors)."""
+def _of_donors(probed: Probed) -> tuple[Ends, Both | None]:
+    """(the smallest and the largest of the donors' answers, what both answer to the donors).
+
+    Answers that are a share of the memory are not kept: None.
+    """
     replacement = probed.setting.replacement
     named, both = replacement.row, _asked(probed, replacement.codes)
     _checked(probed, replacement.codes, lambda b: f"background row {int(named[b])}", None, both)
-    return _ends(both[1]), both
+    kept = 2 * both[1].nbytes <= probed.setting.max_memory // SHARE
+    return _ends(both[1]), both if kept else None
 
 
 def _ends(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

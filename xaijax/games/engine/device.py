@@ -60,7 +60,7 @@ class Answers:
 
     @property
     def bad(self) -> jax.Array:
-        """int32 [T], answers that are not finite, or scores out of their bounds."""
+        """int32 [T], 1 where an answer is not finite, or a score out of its bounds."""
         return self.under_way.results.result()[1]
 
 

@@ -88,7 +88,8 @@ class WalkBackend:
         self._dispatches = Dispatches(mesh, compiled.clock, self.tiles, LOOK_AHEAD)
 
     def sums(self, x: np.ndarray, orders: np.ndarray) -> tuple[np.ndarray, int]:
-        """v(S) along orders: float64 [n, D, 2, P, K], and the number of answers not finite.
+        """v(S) along orders: float64 [n, D, 2, P, K], and how many tiles have an answer
+        that is not finite.
 
         x [n, P], orders int32 [D, P]. Entry [i, d, 0, s - 1] keeps the first s players of the
         order, entry [i, d, 1, s - 1] the others.

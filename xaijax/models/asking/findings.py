@@ -148,7 +148,7 @@ def both_answers(
     size = BLOCK if many else PROBE_ROWS
     programs = _programs(model.compiled, rows)
     program = programs["probe"][0]
-    found, own = [], []  # all are started before the first is read
+    found, own = [], []  # few rows: all blocks are started before the first is read
     for first in range(0, len(rows), size):
         n = min(size, len(rows) - first)
         place = first + np.minimum(np.arange(size), n - 1)
