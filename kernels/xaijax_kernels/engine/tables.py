@@ -105,6 +105,7 @@ def _grouped(
         here = slice(stop, stop := stop + count)
         own, cuts = donors[first : ends[stop - 1]], np.append(first, ends[here])[:-1] - first
         first = ends[stop - 1]
+        totals: np.ndarray
         if len(own) << size > _TOGETHER:
             totals = np.zeros((len(cuts), *runs[size].shape[2:]))
             for total, some in zip(totals, np.split(own, cuts[1:]), strict=True):
@@ -117,7 +118,7 @@ def _grouped(
             totals = np.add.reduceat(block, cuts, axis=0, dtype=np.float64)
         if equal:
             totals *= weights[0]
-        for g, total in zip(groups[here], totals, strict=True):
+        for g, total in zip(groups[here].tolist(), totals, strict=True):
             sums[g] = total
     return sums
 

@@ -115,7 +115,8 @@ def blocks(rows: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
     """(ROWS rows, how many of them are meant)."""
     for first in range(0, len(rows), ROWS):
         some = rows[first : first + ROWS]
-        yield np.pad(some, ((0, ROWS - len(some)), (0, 0)), mode="edge"), len(some)
+        n = len(some)
+        yield some if n == ROWS else np.pad(some, ((0, ROWS - n), (0, 0)), mode="edge"), n
 
 
 def _split(group: Leaves) -> Iterator[Leaves]:

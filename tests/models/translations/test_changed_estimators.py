@@ -302,6 +302,17 @@ def test_minus_one_and_minus_two_are_two_states():
     assert Stamp(estimator) != before
 
 
+def test_values_that_python_takes_for_equal_are_told_apart():
+    """And those that are written alike, or stand in things of another kind."""
+    values = [True, 1, 1.0, np.float64(1), "1", b"1", None, 0, False, 0.0, -0.0, "", b"", ()]
+    values += [[], {}, ("1",), ["1"], {"1"}, {"1": None}, {b"1": None}, {1: None}, {"1": "None"}]
+    values += [{"a": "1", "b": None}, {"a": "1"}, {"a": {"1": None}, "b": None}]
+    stamps = [Stamp({"kept": value, "more": None}) for value in values]
+    for i, one in enumerate(stamps):
+        assert [j for j, other in enumerate(stamps) if one == other] == [i], values[i]
+    assert Stamp({"kept": float("nan")}) == Stamp({"kept": float("nan")})
+
+
 def test_what_lies_between_the_fields_of_a_record_is_no_state():
     """A tree's nodes are such records; a number within one of them is its state."""
     kind = np.dtype({"names": ["a", "b"], "formats": ["i1", "(2,)f8"], "offsets": [0, 8]})

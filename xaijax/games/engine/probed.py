@@ -128,7 +128,7 @@ class Probed:
         def of(params: Any, rows: Any) -> Any:
             return largest(structure.of(params), rows)
 
-        parts = [np.zeros(0)]
+        parts: list[Any] = [np.zeros(0)]
         together = min(ROWS_READ, power_below(NUMBERS_READ // math.prod(codes.shape[1:])))
         few = self.findings.rows  # for which the model is traced already
         if len(codes) <= BLOCKS * few:  # a call of a row is not to wait for thousands
@@ -136,12 +136,14 @@ class Probed:
         run = None
         for first in range(0, len(codes), together):  # a memory map is read in pieces
             some = np.asarray(codes[first : first + together])
-            filled = np.pad(some, ((0, together - len(some)), (0, 0)), mode="edge")
+            if len(some) < together:
+                some = np.pad(some, ((0, together - len(some)), (0, 0)), mode="edge")
             if run is None:  # to find it takes as long as it runs
-                recipe = Recipe(("largest", structure), of, (params, filled), "the size of columns")
+                recipe = Recipe(("largest", structure), of, (params, some), "the size of columns")
                 run = self.compiled.program(recipe)
-            parts.append(np.asarray(run(params, filled))[: len(some)])
-        return np.concatenate(parts)
+            parts.append(run(params, some))
+            parts[-2] = np.asarray(parts[-2])  # the one before is read while this one runs
+        return np.concatenate(parts)[: len(codes)]
 
     @cached_property
     def largest_donors(self) -> np.ndarray:

@@ -150,8 +150,9 @@ def both_answers(
     program = programs["probe"][0]
     found, own = [], []  # few rows: all blocks are started before the first is read
     for first in range(0, len(rows), size):
-        n = min(size, len(rows) - first)
-        place = first + np.minimum(np.arange(size), n - 1)
+        place: Any = slice(first, first + size)
+        if first + size > len(rows):
+            place = np.minimum(np.arange(first, first + size), len(rows) - 1)
         filled, mixed = rows[place], None
         if hybrids is not None:
             mixed = hybrids[0][place], hybrids[1][place]

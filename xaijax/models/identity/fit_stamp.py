@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,8 @@ class Stamp:
     def __init__(self, estimator: Any) -> None:
         self._held: list[Any] = []
         self._seen: dict[int, int] = {}
-        self._kinds: dict[type, int] = {}
+        self._kinds: dict[type, tuple[int, bool]] = {}
+        self._ways: dict[type, Callable[[Any, int], int]] = {}
         self._found = self._of(estimator, 0)
 
     def __eq__(self, other: object) -> bool:
@@ -59,37 +61,46 @@ class Stamp:
         kind = type(thing)
         if kind in _HASHED:
             return hash((kind, thing))
-        if kind in _PRINTED or isinstance(thing, _NUMBERS):
+        if kind in _PRINTED:
             return hash((kind, repr(thing)))
-        if depth > DEEPEST:
-            return 0
+        way = self._ways.get(kind)
+        if way is None:
+            way = self._ways[kind] = self._way_of(thing)
+        return way(thing, depth) if depth <= DEEPEST else 0
+
+    def _way_of(self, thing: Any) -> Callable[[Any, int], int]:
+        """How things of this one's class are read: an estimator has many of few classes."""
+        kind = type(thing)
+        if isinstance(thing, _NUMBERS):
+            return lambda one, _: hash((kind, repr(one)))
         if kind is np.ndarray:
-            return self._of_array(thing, depth)
+            return self._of_array
         if isinstance(thing, memoryview):
-            return self._of_array(np.asarray(thing), depth)
+            return lambda one, depth: self._of_array(np.asarray(one), depth)
         if kind in (tuple, list):
-            return hash((kind, *[self._of(one, depth + 1) for one in thing]))
+            return lambda one, depth: hash((kind, *[self._of(part, depth + 1) for part in one]))
         if kind in (set, frozenset):
-            return hash((kind, frozenset(self._of(one, depth + 1) for one in thing)))
+            return lambda one, depth: hash(
+                (kind, frozenset(self._of(part, depth + 1) for part in one))
+            )
         if isinstance(thing, dict):
-            return self._of_pairs(thing, depth)
+            return self._of_pairs
         if isinstance(thing, _GENERATORS):
-            return self._of_identity(kind)
+            return lambda one, _: self._of_identity(kind)
         if isinstance(thing, _BY_IDENTITY):
-            return self._of_identity(thing)
-        if id(thing) in self._seen:  # met before, or met within itself
-            return hash(("again", self._seen[id(thing)]))
-        self._seen[id(thing)] = len(self._seen)
-        self._held.append(thing)
-        return self._of_object(thing, depth)
+            return lambda one, _: self._of_identity(one)
+        return self._of_object
 
     def _of_pairs(self, pairs: Any, depth: int) -> int:
-        own = [
-            (self._of(key, depth + 1), self._of(value, depth + 1))
-            for key, value in pairs.items()
-            if not (isinstance(key, str) and key in _WITHOUT)
-        ]
-        return hash(("pairs", *own))
+        own: list[Any] = ["pairs"]
+        for key, value in pairs.items():
+            if isinstance(key, str) and key in _WITHOUT:
+                continue
+            own.append(key if type(key) is str else self._of(key, depth + 1))
+            kind = type(value)
+            # Most are these: by themselves, and not by a hash of their own.
+            own += (kind, value) if kind in _HASHED else (self._of(value, depth + 1),)
+        return hash(tuple(own))
 
     def _of_array(self, array: np.ndarray, depth: int) -> int:
         facts = array.dtype.str, array.shape
@@ -100,12 +111,15 @@ class Stamp:
         return hash((facts, array.tobytes()))
 
     def _of_object(self, thing: Any, depth: int) -> int:
-        kind, found = type(thing), 0
-        python = all(base is object or base.__flags__ & _HEAP_TYPE for base in kind.__mro__)
-        if hasattr(thing, "__dict__"):
-            found = self._of_pairs(vars(thing), depth)
-            if python and not any("__slots__" in vars(base) for base in kind.__mro__):
-                return hash((self._of_kind(kind), found))
+        if id(thing) in self._seen:  # met before, or met within itself
+            return hash(("again", self._seen[id(thing)]))
+        self._seen[id(thing)] = len(self._seen)
+        self._held.append(thing)
+        kind = type(thing)
+        found = self._of_pairs(vars(thing), depth) if hasattr(thing, "__dict__") else 0
+        of_kind, all_in_dict = self._kinds.get(kind) or self._of_kind(kind)
+        if all_in_dict:
+            return hash((of_kind, found))
         try:
             kept = thing.__reduce_ex__(4)
         except Exception:  # what an object that does not pickle raises is up to its class
@@ -113,14 +127,18 @@ class Stamp:
         if isinstance(kept, str):
             return hash((self._of_identity(thing), found))
         parts = (part if i < 3 or part is None else list(part) for i, part in enumerate(kept))
-        return hash((self._of_kind(kind), found, *(self._of(p, depth + 1) for p in parts)))
+        return hash((of_kind, found, *(self._of(p, depth + 1) for p in parts)))
 
-    def _of_kind(self, kind: type) -> int:
-        """Of a class and of what stands in it and its bases for `_ANSWERS`."""
-        if kind not in self._kinds:
-            own = [vars(base).get(name) for base in kind.__mro__ for name in _ANSWERS]
-            self._held += own
-            self._kinds[kind] = hash((self._of_identity(kind), *map(id, own)))
+    def _of_kind(self, kind: type) -> tuple[int, bool]:
+        """Of a class and of what stands in it and its bases for `_ANSWERS`; and whether all that
+        its objects hold is in their `__dict__`.
+        """
+        own = [vars(base).get(name) for base in kind.__mro__ for name in _ANSWERS]
+        self._held += own
+        python = all(base is object or base.__flags__ & _HEAP_TYPE for base in kind.__mro__)
+        slots = any("__slots__" in vars(base) for base in kind.__mro__)
+        found = hash((self._of_identity(kind), *map(id, own)))
+        self._kinds[kind] = found, python and not slots
         return self._kinds[kind]
 
     def _of_identity(self, thing: Any) -> int:
