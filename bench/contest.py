@@ -122,7 +122,9 @@ class Contest:
             del results
             faster, errors = ratio(timings, self.name, OURS), self.errors()
             worse = errors[OURS] / errors[self.name]
-            ceiling = None if self.alone is None else ratio(timings, self.name, ALONE)
+            ceiling = None
+            if self.alone is not None:  # by all turns of these two, of which the peer has two
+                ceiling = faster * ratio(timings, OURS, ALONE)
             label = f"{self.name} / ours"
             found = [
                 Figure(label, faster, *self.goals, better="more", unit="x", ceiling=ceiling),
@@ -148,11 +150,14 @@ class Contest:
             contenders.append(Contender(PLAIN, lambda n: plain(X[:n], progress=False), len(X)))
         if self.alone is not None:
             contenders.append(Contender(ALONE, self.alone, len(X)))
+        # A call of half a second goes by a quarter from turn to turn, and a share of a ceiling is
+        # of two such calls.
+        rounds = 3 if self.alone is None else 8
         return Duel(
             contenders=contenders,
             check=check,
             figures=figures,
-            rounds=3 if self.size == "full" else 1,
+            rounds=rounds if self.size == "full" else 1,
             notes=(
                 f"{len(X)} instances, {B} background rows",
                 f"coalitions {asked[OURS]:,} and {asked[self.name]:,}",

@@ -34,8 +34,11 @@ class UnderWay:
     results: Future[tuple[Any, ...]]
 
     def read(self) -> tuple[np.ndarray, ...]:
-        """What came of its tiles, in their order; waits for it."""
-        return tuple(np.asarray(result)[self.place] for result in self.results.result())
+        """What came of its tiles, in their order; waits for it. Not to be written to."""
+        place, n = self.place, len(self.place)
+        # Places go up: the first n tiles, as one device has them, are not copied.
+        where = slice(n) if n and place[-1] == n - 1 else place
+        return tuple(np.asarray(result)[where] for result in self.results.result())
 
 
 @dataclass(frozen=True)

@@ -130,9 +130,11 @@ class WalkBackend:
         parts = ((first, work[first : first + T]) for first in range(0, len(work), T))
         for dispatch in self._dispatches.run(program, on_device, parts):
             first, (high, low, lost) = dispatch.asked, dispatch.read()
-            summed = high.astype(np.float64)
-            summed += low
-            summed *= self._scale
+            summed = high
+            if self._count > 1:  # a single donor has weight 1, and its sums have no rounding
+                summed = high.astype(np.float64)
+                summed += low
+                summed *= self._scale
             for t, (n, count) in enumerate(groups[first : first + T]):
                 own = summed[t, :, : self.shape.P, :count]  # [2, P, g, K]
                 out[n : n + count, work[first + t, 0]] += own.transpose(2, 0, 1, 3)
