@@ -287,6 +287,9 @@ def test_what_it_does_not_do_is_refused():
     with pytest.raises(xj.MemoryPlanError, match="Say a smaller budget=, say estimator='permutat"):
         big = {"budget": 16_000, "max_memory": 10**8}
         xj.Explainer(MODEL, DONORS, estimator="gaussian-process", **big)(ROWS)
+    with pytest.raises(xj.MemoryPlanError, match="Say a smaller budget=, group"):
+        big = {"budget": 16_000, "max_memory": 10**6}  # too little for permutations too
+        xj.Explainer(MODEL, DONORS, estimator="gaussian-process", **big)(ROWS)
     loud = xj.as_model(lambda X: X[:, 0], backend="host", deterministic=False)
     with pytest.raises(xj.InputError, match="leaves a random model's own noise out"):
         xj.Explainer(loud, DONORS, estimator="gaussian-process", budget=300)(ROWS)
@@ -306,8 +309,8 @@ def test_answers_that_are_not_numbers_stay_what_they_are():
     assert got.std_errors[0].tobytes() == alone.std_errors[0].tobytes()
 
 
-def test_a_process_without_a_factor_is_told_of(monkeypatch):
-    """One of two answers keeps the kernel's values, and a warning says so."""
+def test_an_answer_whose_process_has_no_factor_keeps_the_kernels_values(monkeypatch):
+    """The first of two; its standard errors are the kernel's too."""
     predicted, calls = gaussian_process.predicted, []
 
     def at_times(*given):
@@ -319,8 +322,7 @@ def test_a_process_without_a_factor_is_told_of(monkeypatch):
     monkeypatch.setattr(gaussian_process, "predicted", at_times)
     monkeypatch.setattr(gaussian_process, "cores", lambda: 1)
     table = np.stack([games.triples(9), games.triples(9)])
-    with pytest.warns(xj.XaiWarning, match="no factor of the process of 1 of 2 answers"):
-        got = games.estimate("gaussian-process", "shapley", 200, 0, table)
+    got = games.estimate("gaussian-process", "shapley", 200, 0, table)
     by_kernel = games.estimate("kernel", "shapley", 200, 0, table)
     assert got.values[0].tobytes() == by_kernel.values[0].tobytes()
     assert got.std_errors[0].tobytes() == by_kernel.std_errors[0].tobytes()

@@ -105,13 +105,15 @@ def refuse_undrawable(
     memory, P = game.setting.max_memory, game.P
     held = SAMPLERS[method].drawing(P, index, budget, K)[0]
     if held > memory:
-        other = method in METHODS and method != "permutation"
+        other = ""
+        if method in METHODS and METHODS["permutation"].drawing(P, index, budget, K)[0] <= memory:
+            other = ", say estimator='permutation'"
+        who = f"estimator={method!r}" if method in METHODS else "sampling of pairs"
         raise MemoryPlanError(
-            f"budget={budget:,}{'' if given else ' (the default)'}: what estimator={method!r} "
-            f"draws of {P:,} players{f' for {K:,} outputs' if K > 1 else ''} takes about "
-            f"{held:,.0f} bytes, more than max_memory={memory:,}. Say a smaller budget="
-            + (", say estimator='permutation'" if other else "")
-            + ", group columns with players=, or raise max_memory=."
+            f"budget={budget:,}{'' if given else ' (the default)'}: what {who} draws of {P:,} "
+            f"players{f' for {K:,} outputs' if K > 1 else ''} takes about {held:,.0f} bytes, more "
+            f"than max_memory={memory:,}. Say a smaller budget={other}, group columns with "
+            "players=, or raise max_memory=."
         )
 
 

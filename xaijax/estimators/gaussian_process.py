@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from xaijax.core import checks
 from xaijax.core.threads import cores, in_order, one_thread_of_blas
 from xaijax.estimators import kernel
 from xaijax.estimators.kernel import count, independent, init, masks, step, units, walks
@@ -99,16 +98,12 @@ def result(
     full: np.ndarray,
     moves: np.ndarray | None = None,
 ) -> Result:
-    """Values and standard errors; arguments as of `kernel.result`.
-
-    Warns of answers that keep the kernel's, since rounding leaves their process no factor.
-    """
+    """Values and standard errors; arguments as of `kernel.result`."""
     found = kernel.result(state, values, empty, full, moves)
     nodes = nodes_of(state.P, state.index.draws_orders)
     answers = np.concatenate([full[:, None], empty[:, None], values], axis=1)
     outputs = range(values.shape[2])
     threads = _at_once(state.pairs)
-    lost = 0
     # An answer's process is its own. Small matrices take longer in several threads each.
     with one_thread_of_blas():
         for pattern, rows, fit in kernel.fits(state, len(values), moves):
@@ -119,17 +114,7 @@ def result(
             given = ((answers[at], found.values[at], found.std_errors[at]) for at in places)
             corrected = in_order(lambda one, f=of_answer: f(*one), given, threads)
             for at, better in zip(places, corrected, strict=True):
-                if better is None:
-                    lost += 1
-                else:
-                    found.values[at], found.std_errors[at] = better
-    if lost:
-        total = len(values) * len(outputs)
-        checks.warn(
-            "estimator='gaussian-process': rounding leaves no factor of the process of "
-            f"{lost:,} of {total:,} answers (an answer is one output of an instance). They have "
-            "the values and the standard errors of estimator='kernel'."
-        )
+                found.values[at], found.std_errors[at] = better
     return found
 
 
@@ -151,9 +136,9 @@ class _Predicting:
 
     def __call__(
         self, answers: np.ndarray, phi: np.ndarray, errors: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """(values, standard errors) [P]; the kernel's own where nothing is left to predict. None:
-        rounding leaves the process no factor.
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(values, standard errors) [P]; the kernel's own, a beta of 0, where nothing is left to
+        predict and where rounding leaves the process no factor.
 
         answers: [2 + 2 D], of a coalition and its complement in turn, of all players first; phi,
         errors: the kernel's.
@@ -171,7 +156,7 @@ class _Predicting:
         try:
             game = predicted(self.signs, left / size, scaled, self.sizes, self.nodes)
         except np.linalg.LinAlgError:
-            return None
+            return phi, errors
         _, own = self._regression(y, span)
         _, residual = self._regression(2 * size * game.pairs, 2 * size * game.ends)
         # A part is drawn from what its game has not seen. Of a size of which a share is drawn, the

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import array
+import collections
+import decimal
+import functools
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import pytest
 from sklearn.linear_model import LinearRegression
 
 from xaijax.models.identity.fit_stamp import Stamp
@@ -38,3 +48,48 @@ def test_what_lies_between_the_fields_of_a_record_is_no_state():
     assert Stamp([one]) == Stamp([other])
     other["b"][2, 1] = 5e-324
     assert Stamp([one]) != Stamp([other])
+
+
+class Slotted:
+    """What it holds stands beside its `__dict__`."""
+
+    __slots__ = ("__dict__", "weight")
+
+    def __init__(self, weight: float) -> None:
+        self.weight = weight
+
+
+class Noted(dict):
+    """A dict with an attribute."""
+
+    def __init__(self, note: str) -> None:
+        self.note = note
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda n: collections.deque([n]),
+        lambda n: array.array("d", [n]),
+        lambda n: operator.itemgetter(n),
+        lambda n: re.compile("ab"[n]),
+        lambda n: functools.partial(max, n),
+        lambda n: functools.partial(max, key=n),
+        lambda n: Slotted(float(n)),
+        lambda n: Noted("ab"[n]),
+        lambda n: decimal.Decimal(n),
+        lambda n: np.zeros(2, [(name, "f8") for name in ("ab", "ba")[n]]),
+    ],
+)
+def test_what_no_dict_of_an_object_shows_is_told_apart(made: Callable[[int], Any]) -> None:
+    """Classes written in C, whose objects may have a `__dict__` besides, slots, names of fields."""
+    assert Stamp({"kept": made(0)}) != Stamp({"kept": made(1)})
+    kept = {"kept": made(0)}
+    assert Stamp(kept) == Stamp(kept)
+
+
+def test_objects_of_python_are_read_by_their_dict_alone() -> None:
+    """Half of the time that a look takes hangs on it."""
+    stamp = Stamp([LinearRegression(), Slotted(0.0), functools.partial(max)])
+    found = {kind.__name__: bare for kind, (_, bare) in stamp._kinds.items()}
+    assert found == {"LinearRegression": True, "Slotted": False, "partial": False}

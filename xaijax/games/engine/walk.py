@@ -131,7 +131,8 @@ class WalkBackend:
         for dispatch in self._dispatches.run(program, on_device, parts):
             first, (high, low, lost) = dispatch.asked, dispatch.read()
             summed = high
-            if self._count > 1:  # a single donor has weight 1, and its sums have no rounding
+            # A single donor has weight 1, and sums of its finite answers have no rounding.
+            if self._count > 1 or lost.any():
                 summed = high.astype(np.float64)
                 summed += low
                 summed *= self._scale

@@ -18,7 +18,7 @@ DEEPEST = 200  # objects within objects
 # What an answer does not depend on and people set between two calls; and the search tree of nearest
 # neighbours, which counts its visitors and is made of rows that are looked at themselves.
 _WITHOUT = ("n_jobs", "verbose", "_tree", "random_state", "_random_state")
-_HEAP_TYPE = 1 << 9  # of type.__flags__: a class made by Python, whose objects are all in __dict__
+_BARE, _POINTER = object.__basicsize__, 8  # bytes of an object that holds nothing, and of a pointer
 _HASHED = frozenset({type(None), bool, str, bytes})
 _PRINTED = frozenset({int, slice, np.ufunc})  # hash(-1) == hash(-2); slices have none
 _NUMBERS = (float, complex, np.generic, np.dtype)  # where NaN equals NaN
@@ -83,8 +83,12 @@ class Stamp:
             return lambda one, depth: hash(
                 (kind, frozenset(self._of(part, depth + 1) for part in one))
             )
-        if isinstance(thing, dict):
+        if kind is dict:
             return self._of_pairs
+        if isinstance(thing, dict):
+            return lambda one, depth: hash(
+                (self._of_pairs(one, depth), self._of_pairs(getattr(one, "__dict__", {}), depth))
+            )
         if isinstance(thing, _GENERATORS):
             return lambda one, _: self._of_identity(kind)
         if isinstance(thing, _BY_IDENTITY):
@@ -103,7 +107,7 @@ class Stamp:
         return hash(tuple(own))
 
     def _of_array(self, array: np.ndarray, depth: int) -> int:
-        facts = array.dtype.str, array.shape
+        facts = array.dtype if array.dtype.names else array.dtype.str, array.shape
         if array.dtype.hasobject:
             return hash((facts, *(self._of(one, depth + 1) for one in array.ravel().tolist())))
         if array.dtype.names:  # what lies between the fields is not set
@@ -132,13 +136,15 @@ class Stamp:
     def _of_kind(self, kind: type) -> tuple[int, bool]:
         """Of a class and of what stands in it and its bases for `_ANSWERS`; and whether all that
         its objects hold is in their `__dict__`.
+
+        It is where they take no more bytes than an object with that and with weak references does:
+        slots take more, and so does what a class written in C keeps.
         """
         own = [vars(base).get(name) for base in kind.__mro__ for name in _ANSWERS]
         self._held += own
-        python = all(base is object or base.__flags__ & _HEAP_TYPE for base in kind.__mro__)
-        slots = any("__slots__" in vars(base) for base in kind.__mro__)
-        found = hash((self._of_identity(kind), *map(id, own)))
-        self._kinds[kind] = found, python and not slots
+        pointers = (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+        bare = kind.__dictoffset__ != 0 and kind.__basicsize__ == _BARE + _POINTER * pointers
+        self._kinds[kind] = hash((self._of_identity(kind), *map(id, own))), bare
         return self._kinds[kind]
 
     def _of_identity(self, thing: Any) -> int:
