@@ -295,6 +295,31 @@ def test_answers_that_are_no_numbers_do_not_hide_a_wrong_layer() -> None:
         explained(turned(weights))
 
 
+def test_infinite_answers_beside_one_row_are_as_without_the_layer() -> None:
+    """What such an answer takes part in is NaN; the others are the same but for rounding."""
+    P = 8
+    params, f, weights, head = network(13, (P, 5, 1), "relu")
+    X, background = rows(1, 16, P), rows(2, 1, P)
+
+    def steep(answers: Any) -> Any:
+        return jnp.where(answers > 0.5, jnp.inf, answers)
+
+    def explained(structure: Any) -> np.ndarray:
+        model = xj.as_model(
+            lambda params, X: steep(f(params, X)),
+            params,
+            structure=structure,
+            nonfinite="propagate",
+        )
+        explainer = xj.Explainer(model, background, estimator="permutation", budget=100)
+        return explainer(X, progress=False).values
+
+    layer = xj.FirstLayer(weights, lambda params, hidden: steep(head(params, hidden)))
+    found, plain = explained(layer), explained("plain")
+    assert 0 < np.isnan(plain).sum() < plain.size and not np.isinf(plain).any()
+    np.testing.assert_allclose(found, plain, atol=1e-5)  # NaN where that is
+
+
 @pytest.mark.slow
 def test_padding_is_told() -> None:
     P, B = 10, 3
