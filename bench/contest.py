@@ -123,7 +123,7 @@ class Contest:
             faster, errors = ratio(timings, self.name, OURS), self.errors()
             worse = errors[OURS] / errors[self.name]
             ceiling = None
-            if self.alone is not None:  # by all turns of these two, of which the peer has two
+            if self.alone is not None:  # by all turns of these two: a peer's long calls have fewer
                 ceiling = faster * ratio(timings, OURS, ALONE)
             label = f"{self.name} / ours"
             found = [

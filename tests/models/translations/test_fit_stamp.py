@@ -89,7 +89,7 @@ def test_what_no_dict_of_an_object_shows_is_told_apart(made: Callable[[int], Any
 
 
 def test_objects_of_python_are_read_by_their_dict_alone() -> None:
-    """Half of the time that a look takes hangs on it."""
+    """The others are asked for what they would pickle, which takes longer."""
     stamp = Stamp([LinearRegression(), Slotted(0.0), functools.partial(max)])
     found = {kind.__name__: bare for kind, (_, bare) in stamp._kinds.items()}
     assert found == {"LinearRegression": True, "Slotted": False, "partial": False}

@@ -53,7 +53,7 @@ def whole_answers(ask: Asked) -> WholeAnswers:
 def _of_donors(probed: Probed) -> tuple[Ends, Both | None]:
     """(the smallest and the largest of the donors' answers, what both answer to the donors).
 
-    Answers that are a share of the memory are not kept: None.
+    Answers that take more than one part in SHARE of the memory are not kept: None.
     """
     replacement = probed.setting.replacement
     named, both = replacement.row, _asked(probed, replacement.codes)
