@@ -12,6 +12,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import SVC
 
 import xaijax as xj
+from xaijax.games.asking import ends
+from xaijax.games.engine import player_values
 
 P = 5
 WEIGHTS = np.random.default_rng(0).normal(size=(P, 3)).astype(np.float32)
@@ -101,6 +103,30 @@ def test_less_memory_asks_the_same() -> None:
     ]
     # Labels may turn where two scores are within rounding: one pair of 2000 x 2000.
     np.testing.assert_allclose(*found, rtol=0, atol=1.5 / 2000**2)
+
+
+def test_rows_themselves_are_answered_once_and_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, whole = [], player_values.whole
+
+    def counted(*arguments: Any) -> Any:
+        asked.append(len(arguments[2]))
+        return whole(*arguments)
+
+    monkeypatch.setattr(ends, "whole", counted)
+    rows = data(1, 300)
+    model = MODELS["network"](None)
+
+    def found(pool: np.ndarray) -> np.ndarray:
+        asked.clear()
+        return xj.QII(model, rows, pool=pool, quantity="average").unary().values
+
+    wanted = found(rows)
+    assert asked == [300]  # of the rows, which are the pool
+    other = found(data(2, 40))
+    assert sorted(asked) == [40, 300]
+    monkeypatch.setattr(player_values, "TOGETHER", 128)
+    np.testing.assert_array_equal(found(rows), wanted)
+    np.testing.assert_array_equal(found(data(2, 40)), other)
 
 
 @pytest.mark.slow

@@ -49,8 +49,12 @@ def drawn() -> Any:
     return lambda: question.unary()
 
 
+def rates(model: xj.Model) -> xj.QII:
+    return xj.QII(model, CODES, quantity="rate", outcome="score", bounds=(-9, 9))
+
+
 def crossed() -> Any:
-    question = xj.QII(xj.as_model(network), CODES, quantity="rate", outcome="score", bounds=(-9, 9))
+    question = rates(xj.as_model(network))
     return lambda: question.unary()
 
 
@@ -78,6 +82,15 @@ def test_a_second_call_traces_nothing(name: str) -> None:
     before = traces
     ask()
     assert traces == before
+
+
+def test_a_further_explainer_of_a_model_traces_its_layer_no_more() -> None:
+    model = xj.as_model(network)
+    for explain in (lambda: xj.Explainer(model, X[:10])(X[10:]), lambda: rates(model).unary()):
+        explain()
+        before = traces
+        explain()
+        assert traces - before <= 1  # by which is told whether the head is affine
 
 
 def test_the_count_sees_a_trace() -> None:

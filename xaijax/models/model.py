@@ -127,12 +127,12 @@ class Model:
         self.comparison.settle(rows)
         return settled_to(self)
 
-    def hold(self, rows: Any, codes: np.ndarray, of_first: bool) -> None:
+    def hold(self, rows: Any, codes: np.ndarray, of_first: bool, shared: bool = False) -> None:
         """Compare a translation with its estimator on rows about to be explained, all of them;
-        of_first: the first of them were compared by `settled`. See `Comparison.hold`.
+        of_first: the first of them were compared by `settled`; shared: see `Comparison.hold`.
         """
         if self.comparison is not None and self.loop == "jax":
-            self.comparison.hold(rows, codes, COMPARED if of_first else 0)
+            self.comparison.hold(rows, codes, COMPARED if of_first else 0, shared)
 
     def refuse_changed(self) -> None:
         """Raise InputError if a translated estimator has changed since; asked before every use."""

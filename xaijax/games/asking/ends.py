@@ -8,6 +8,8 @@ Letters: N instances, n of them, B donors, A answers, K scores.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from xaijax.games.asking.asked import Asked
@@ -58,6 +60,22 @@ class Ends:
             parts.append(np.tensordot(scores, weights, axes=(1, 0)))
         return np.concatenate(parts)[place]
 
+    @cached_property
+    def by_values(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The model's answers to the instances [N, A] and the donors [B, A] by the table of their
+        values, of a model that crosses; None: no table, or an answer is not finite.
+
+        Of all instances at once: a row each, where every list that crosses asks many.
+        """
+        values = values_of(self._ask.probed, self._ask.codes)
+        if values is None:
+            return None
+        of_donors = whole(self._ask.probed, values, values.of_donors)
+        same = values.of_rows is values.of_donors
+        of_rows = of_donors if same else whole(self._ask.probed, values, values.of_rows)
+        found = of_rows, of_donors
+        return found if all(np.isfinite(one).all() for one in found) else None
+
     def _with_fixed(self, here: np.ndarray) -> np.ndarray:
         """The same where columns of the instance are always kept: each is asked with each donor."""
         setting, none = self._ask.setting, np.zeros((1, self._ask.P), bool)
@@ -76,12 +94,9 @@ class Ends:
     def _answers_of_donors(self) -> np.ndarray:
         """The model's answers to the donors, [B, A]."""
         B = len(self._ask.setting.replacement.codes)
-        values = values_of(self._ask.probed, self._ask.codes) if self._ask.crosses else None
-        if values is not None:
-            answers = whole(self._ask.probed, values, values.of_donors)
-            if np.isfinite(answers).all():
-                self._ask.answered(B)
-                return answers.astype(np.float64)
+        if self._ask.crosses and self.by_values is not None:
+            self._ask.answered(B)
+            return self.by_values[1].astype(np.float64)
         zero, none = np.zeros(B, np.int32), np.zeros((1, self._ask.P), bool)
         return self._ask.rows_asked(np.zeros(1, int), zero, np.arange(B), zero, none, False)
 
@@ -95,12 +110,9 @@ class Ends:
             own = self._ask.instances(here).own
             assert own is not None
             return own
-        values = values_of(self._ask.probed, self._ask.codes) if self._ask.crosses else None
-        if values is not None:
-            answers = whole(self._ask.probed, values, values.of_rows[here])
-            if np.isfinite(answers).all():
-                self._ask.answered(len(here))
-                return answers.astype(np.float64)
+        if self._ask.crosses and self.by_values is not None:
+            self._ask.answered(len(here))
+            return self.by_values[0][here].astype(np.float64)
         own = self._ask.instances(here).own
         assert own is not None
         return own

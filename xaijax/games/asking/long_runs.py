@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-
 from xaijax.core.long_runs import MINUTE_OF_A_CORE, tell
 from xaijax.core.once import once
 from xaijax.core.threads import cores
@@ -61,8 +59,7 @@ def _operations_of(probed: Probed) -> float:
     """Of one hybrid that the structure answers: its parts joined, and the head."""
     structure, known = probed.structure, probed.known
     params, dtype = probed.setting.model.params, probed.setting.replacement.codes.dtype
-    rows = jax.ShapeDtypeStruct((TRACED, known.width), dtype)
-    head = operations(jax.make_jaxpr(structure.head)(params, rows).jaxpr, TRACED)
+    head = operations(probed.compiled.head(structure, params, TRACED, dtype).closed.jaxpr, TRACED)
     far = known.adds and WHOLE_ROWS * known.parts > CACHED
     of_part = OF_A_FAR_PART if far else OF_A_PART
     return of_part * known.parts * (1 if known.adds else known.width) + head

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
+from xaijax.core.once import shapes_of
 from xaijax.games.engine.clock import Clock
 from xaijax_kernels.engine.memory import program_bytes
 from xaijax_kernels.engine.tiles import Traced
@@ -104,12 +105,9 @@ class Compiled:
             self.kept[own] = Traced(apply, params, rows, look)
         return self.kept[own]
 
-    def head(self, structure: Structure, params: Any, rows: int, dtype: Any) -> Callable[..., Any]:
+    def head(self, structure: Structure, params: Any, rows: int, dtype: Any) -> Traced:
         """What follows the structure of a model, for so many rows at a time."""
-        own = ("width", structure, _shapes((params,)))
-        if own not in self.kept:  # it takes as long as a small run to trace
-            self.kept[own] = jax.eval_shape(structure.of, params).width
-        hidden = jax.ShapeDtypeStruct((rows, self.kept[own]), dtype)
+        hidden = jax.ShapeDtypeStruct((rows, shapes_of(structure.of, params).width), dtype)
         return self.trace(("head", structure), structure.head, params, hidden)
 
 
@@ -135,12 +133,12 @@ def _shapes(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     return tree, tuple(own)
 
 
-def _dtype(a: Any) -> str:
+def _dtype(a: Any) -> Any:
     """The dtype that a program has an argument in; `result_type` takes several times as long
-    as an array's own, and some programs have a hundred arguments.
+    as an array's own, and some programs have a hundred arguments. So does a dtype's name.
     """
     if isinstance(a, jax.Array | jax.ShapeDtypeStruct):
-        return a.dtype.name
+        return a.dtype
     if isinstance(a, np.ndarray):
-        return jax.dtypes.canonicalize_dtype(a.dtype).name
-    return jnp.result_type(a).name
+        return jax.dtypes.canonicalize_dtype(a.dtype)
+    return jnp.result_type(a)

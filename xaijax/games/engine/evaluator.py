@@ -120,7 +120,7 @@ class Evaluator:
             if hold:
                 if not self._held:
                     donors = self.setting.replacement
-                    model.hold(donors.rows, donors.codes_of_rows, of_first=True)
+                    model.hold(donors.rows, donors.codes_of_rows, True, shared=True)
                 model.hold(rows, codes, of_first=first)
             held = self._taken(model.settled())
             if held is model:

@@ -24,6 +24,7 @@ from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answ
 from xaijax_kernels.structures.sums import WHOLE_ROWS
 
 SHARE = 16  # of the memory that a table may take
+TOGETHER = 1 << 12  # whole rows in one call
 
 
 @dataclass(frozen=True)
@@ -124,16 +125,18 @@ def whole(probed: Probed, values: Values, numbers: np.ndarray) -> np.ndarray:
     """The model's answers [n, A] to rows themselves, numbers int32 [n, P] of their values."""
     structure, params = probed.structure, probed.setting.model.params
     head = head_of(probed, INSTANCES, values.table.dtype)
-    filled = INSTANCES << (-(-len(numbers) // INSTANCES) - 1).bit_length()
-    rows = np.pad(numbers, ((0, filled - len(numbers)), (0, 0)), mode="edge")
-    arguments = (params, values.table, rows)
-    recipe = Recipe(
-        ("whole", structure),
-        partial(whole_answers, structure.of, head),
-        arguments,
-        what=f"the answers to {filled:,} whole rows",
-    )
-    return np.asarray(probed.compiled.run(recipe))[: len(numbers)]
+    size = min(TOGETHER, INSTANCES << (-(-len(numbers) // INSTANCES) - 1).bit_length())
+
+    def arguments(first: int) -> tuple[Any, ...]:
+        rows = numbers[first : first + size]
+        if len(rows) < size:
+            rows = np.pad(rows, ((0, size - len(rows)), (0, 0)), mode="edge")
+        return params, values.table, rows
+
+    run, what = partial(whole_answers, structure.of, head), f"the answers to {size:,} whole rows"
+    program = probed.compiled.program(Recipe(("whole", structure), run, arguments(0), what=what))
+    parts = [program(*arguments(first)) for first in range(0, len(numbers), size)]
+    return np.concatenate([np.asarray(part) for part in parts])[: len(numbers)]
 
 
 def head_of(probed: Probed, rows: int, dtype: Any) -> Any:

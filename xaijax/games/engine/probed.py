@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import jax
 import numpy as np
 
+from xaijax.core.once import shapes_of
 from xaijax.games.engine.asked_again import AskedAgain
 from xaijax.games.engine.clock import Clock
 from xaijax.games.engine.compiled import Compiled, Recipe
@@ -88,7 +88,7 @@ class Probed:
     @cached_property
     def known(self) -> Layer:
         """The layer of a model that has a structure, with shapes in place of arrays."""
-        return jax.eval_shape(self.structure.of, self.setting.model.params)
+        return shapes_of(self.structure.of, self.setting.model.params)
 
     @cached_property
     def spares(self) -> bool:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax.core.once import shapes_of
 from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax.games.engine.placement import Placement
@@ -201,7 +202,7 @@ class Programs:
 
     def _head(self, known: Structure, rows: int) -> Callable[[Any, jax.Array], jax.Array]:
         """The rest of a model whose structure is known, for the rows that it takes at a time."""
-        rows = jax.eval_shape(known.of, self.params).block(rows)
+        rows = shapes_of(known.of, self.params).block(rows)
         return self.compiled.head(known, self.params, rows, self.donors.dtype)
 
     def reduction(

@@ -11,6 +11,7 @@ from functools import partial
 import jax
 import numpy as np
 
+from xaijax.core.once import shapes_of
 from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, columns, shape
 from xaijax.games.engine.dispatch import Dispatches
 from xaijax.games.engine.placement import Placement
@@ -159,7 +160,7 @@ class WalkBackend:
         """Rows of one call of the head, as a tile of the plain model would have."""
         model = self._model
         structure = self._structure
-        hidden = jax.eval_shape(structure.of, model.params).width
+        hidden = shapes_of(structure.of, model.params).width
         probe = jax.ShapeDtypeStruct((PROBE_ROWS, hidden), dtype)
         jaxpr = jax.make_jaxpr(structure.head)(model.params, probe).jaxpr
         width = max(hidden, outputs, widest_layer(jaxpr, PROBE_ROWS, NAMED))

@@ -223,7 +223,7 @@ class AskedModel(Protocol):
         """The one that answers, by what its comparison with the estimator has come to."""
         ...
 
-    def hold(self, rows: Any, codes: np.ndarray, of_first: bool) -> None:
+    def hold(self, rows: Any, codes: np.ndarray, of_first: bool, shared: bool = False) -> None:
         """Compare a translation with its estimator on rows about to be explained."""
         ...
 

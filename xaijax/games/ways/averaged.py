@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
-from xaijax.core.once import once
+from xaijax.core.once import once, shapes_of
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.compiled import shape as shape_of
@@ -149,7 +149,7 @@ class Averaged:
     def _prepares(self, setting: Setting) -> bool:
         """Whether donors are held as what their players contribute, which must fit the memory."""
         programs = self._programs
-        if not jax.eval_shape(programs.structure.of, programs.params).prepares:
+        if not shapes_of(programs.structure.of, programs.params).prepares:
             return False
         held = self._prepared
         return held.size * held.dtype.itemsize <= setting.max_memory // SHARE

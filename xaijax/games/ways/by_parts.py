@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xaijax.core.once import once
+from xaijax.core.once import once, shapes_of
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.compiled import shape as shape_of
@@ -96,7 +96,7 @@ class Listed:
     def __init__(self, backend: DeviceBackend, setting: Setting, donors: int) -> None:
         self._programs = programs = backend.programs
         tile, self._B = backend.sizes.tile, donors
-        known = jax.eval_shape(programs.structure.of, programs.params)
+        known = shapes_of(programs.structure.of, programs.params)
         block = known.block(tile.rows)
         self.segments = -(-donors // block)
         together = min(bucket(-(-donors // self.segments)), block)

@@ -20,7 +20,7 @@ import numpy as np
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import Recipe
-from xaijax.games.engine.player_values import Values, head_of, values_of, whole
+from xaijax.games.engine.player_values import Values, head_of, values_of
 from xaijax.games.engine.probed import Probed
 from xaijax.games.engine.setting import Setting
 from xaijax.games.engine.threads import THREADS, beside
@@ -49,7 +49,9 @@ def crossed(
         return None
     C, replaced = len(masks), (~masks).sum(axis=1)
     if masks.all():
-        own = whole(ask.probed, values, values.of_rows[here])
+        if ask.ends.by_values is None:
+            return None
+        own = ask.ends.by_values[0][here]
         score = ask.setting.score
         scores = own if score is None else np.asarray(score(own, own))
         kept = np.isfinite(scores) if score is None else score.kept(scores)
@@ -184,8 +186,9 @@ def _asked(
     size = min(MOST_INSTANCES, INSTANCES << (-(-N // (2 * INSTANCES)) - 1).bit_length())
 
     def arguments(first: int) -> tuple[Any, ...]:
-        some = values.of_rows[here[first : first + size]]
-        rows = np.pad(some, ((0, size - len(some)), (0, 0)), mode="edge")
+        rows = values.of_rows[here[first : first + size]]
+        if len(rows) < size:
+            rows = np.pad(rows, ((0, size - len(rows)), (0, 0)), mode="edge")
         return setting.model.params, values.table, rows, *blocks
 
     name, what = (key, probed.structure, setting.score, K), "instances crossed with donors"

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax.core.once import shapes_of
 from xaijax.models.base.trace import MATMUL
 from xaijax_kernels.structures.base import Structure
 
@@ -87,7 +88,7 @@ def compare(
     eps = EPS[model.precision]
     gap, answers = np.zeros(1), []
     # Of a declared sum over players it is not known yet who these are: see `whole_rows.py`.
-    known = jax.eval_shape(structure.of, model.params)
+    known = shapes_of(structure.of, model.params)
     masks = np.concatenate([every, some]) if known.by_columns else every
     for kept in masks:
         started = _by_structure(structure, model, flat, donors, kept, programs)

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
+from xaijax.core.once import shapes_of
 from xaijax.models.structure.affine import affine
 from xaijax.models.structure.column_map import (
     NoLayer,
@@ -102,7 +103,7 @@ class FoundLayer:
 
     def affine(self, params: Any) -> Affine | None:
         """See `Structure.affine`: by the trace."""
-        width = jax.eval_shape(self.of, params).width
+        width = shapes_of(self.of, params).width
         return affine(self.head, params, width, self.dtype, self.programs)
 
     def _run(self, params: Any, R: int, rows: Any, layer: AtLayer) -> Any:
@@ -136,7 +137,7 @@ def find(
     """The model's layer, or None; trace: of the model for rows [R, *shape]; look: at others."""
     layer = FoundLayer(apply, rows.shape[1:], rows.dtype, {len(rows): trace}, look=look)
     try:
-        jax.eval_shape(layer.of, params)
+        shapes_of(layer.of, params)
     except NoLayer:
         return None
     return layer

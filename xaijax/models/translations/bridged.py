@@ -49,9 +49,9 @@ class Bridged:
         """There is no way back to the host: an InputError, as of a translation that was forced."""
         raise InputError(f"backend='jax' is not available for {self.name}: {reason}. {WAY}")
 
-    def hold(self, rows: Any, codes: np.ndarray, first: int) -> None:
-        """Compare both on all rows. Raises ModelOutputError where they differ by more than what
-        another order of float32 sums may.
+    def hold(self, rows: Any, codes: np.ndarray, first: int, shared: bool = False) -> None:
+        """Compare both on all rows, shared ones anew each time. Raises ModelOutputError where they
+        differ by more than what another order of float32 sums may.
         """
         given = rows_of(rows)
         for start in range(0, len(given), AT_ONCE):

@@ -25,11 +25,13 @@ from xaijax.models.translations.columns import Reader
 from xaijax.models.translations.registry import Head, Translation, translated
 from xaijax.models.translations.spread import FEW, hybrids, spread_of, tolerance_of
 from xaijax.tables.coded_table import Untranslatable
+from xaijax.tables.fingerprints import hash_of_numbers
 from xaijax.tables.rows import rows_of
 
 METHODS = {"proba": "predict_proba", "decision": "decision_function"}
 COMPARED = 128  # rows of each kind (background, instances) that both are asked for at first
 AT_ONCE = 8192  # of the others, all of which follow before they are explained
+MOST_AGREED = 1 << 12  # stretches of AT_ONCE rows that are remembered
 BLOCK, MANY = 256, 8192  # rows of the program that compared the first; beyond which others pay
 
 
@@ -125,6 +127,7 @@ class Comparison:
     centred: Made | None = None  # what answers in JAX in place of `found`
     done: bool = False
     spread: np.ndarray | None = None  # of the answers compared so far, [] or [K]
+    agreed: set[Any] = field(default_factory=set)  # rows that need no comparison, see `_key`
     compiled: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -170,6 +173,8 @@ class Comparison:
     def _settle(self, rows: tuple[Any, ...]) -> None:
         some = [rows_of(kind).part(0, COMPARED) for kind in rows]
         now = self.centred or (self.found, self.head)
+        if self._key(some) in self.agreed:
+            return
         try:
             # What does not fit is known before the estimator is asked.
             codes = np.concatenate([now[0].reader.codes(kind) for kind in some])
@@ -187,12 +192,24 @@ class Comparison:
             reason = f"{error}"
         if reason is not None:
             self.to_host(reason)
+        else:
+            self._remember(self._key(some))
 
-    def hold(self, rows: Any, codes: np.ndarray, first: int) -> None:
+    def _key(self, kinds: list[Any]) -> tuple[Any, ...] | None:
+        """What these rows are remembered by, of one translation and fit; None: they are not."""
+        hashes = [hash_of_numbers(rows) for rows in kinds]
+        return None if None in hashes else (self.centred is not None, *hashes)
+
+    def _remember(self, key: tuple[Any, ...] | None) -> None:
+        if key is not None and len(self.agreed) < MOST_AGREED:
+            self.agreed.add(key)
+
+    def hold(self, rows: Any, codes: np.ndarray, first: int, shared: bool = False) -> None:
         """Compare the two on all rows from `first` on, as they are explained; codes are theirs.
 
         The estimator is asked for AT_ONCE rows a call. Where one differs the estimator answers from
-        now on, with the reason; raises what `settle` raises.
+        now on, with the reason; raises what `settle` raises. shared: rows that other questions of
+        this model have too, a background: where all agree they are not compared again.
         """
         if self.reason is not None or first >= len(codes):
             return
@@ -201,6 +218,8 @@ class Comparison:
             some = rows_of(rows).part(start, min(start + AT_ONCE, len(codes)))
             own = codes[start : start + AT_ONCE]
             kinds = [some]
+            if (key := self._key(kinds)) in self.agreed:
+                continue
             asked = _Asked(kinds, self._own(some), lambda kinds=kinds: self._labels(kinds))
             ties = made[0].translation.undecided
             sure = np.ones(len(own), bool) if ties is None else ~ties(own)
@@ -209,6 +228,8 @@ class Comparison:
             if reason is not None:
                 self.to_host(reason)
                 return
+            if shared:
+                self._remember(key)
         if self.stamp is not None and self.keeps_asked:
             self.stamp = Stamp(self.estimator)
 
