@@ -13,7 +13,6 @@ from sklearn.linear_model import LinearRegression
 
 import xaijax as xj
 from xaijax.models.translations import registry
-from xaijax.models.translations.translated import Comparison
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(400, 4))
@@ -80,39 +79,6 @@ def test_a_background_row_of_weight_0_is_compared_in_its_place(jumps: Jumps) -> 
     weights[::3] = 0
     got = xj.Explainer(xj.as_model(jumps), X, weights=weights)(X[:2])
     assert got.stats["backend"] == "jax"
-
-
-def test_a_background_is_compared_once_for_all_explainers(
-    jumps: Jumps, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked, own = [], Comparison._own
-
-    def counted(self: Comparison, rows: Any) -> Any:
-        asked.append(len(rows))
-        return own(self, rows)
-
-    monkeypatch.setattr(Comparison, "_own", counted)
-    model = xj.as_model(jumps)
-
-    def rows_asked(background: np.ndarray, explained: np.ndarray) -> int:
-        asked.clear()
-        xj.Explainer(model, background)(explained)
-        return sum(asked)
-
-    assert rows_asked(X, X[:2]) == 402
-    # Other instances are compared with the first 128 rows of the background; the same ones are not.
-    assert rows_asked(X.copy(), X[2:5]) == 131
-    assert rows_asked(X, X[:2].copy()) == 0
-    assert rows_asked(X[1:], X[:2]) == 401
-
-
-def test_rows_that_float32_cannot_tell_apart_are_compared_each(jumps: Jumps) -> None:
-    """The estimator sees float64: of two backgrounds with the same float32 one may differ."""
-    model, near, far = xj.as_model(jumps), X.copy(), X.copy()
-    near[FAR, 0], far[FAR, 0] = 5.0, np.nextafter(5.0, 6.0)
-    np.testing.assert_array_equal(near.astype(np.float32), far.astype(np.float32))
-    assert xj.Explainer(model, near)(X[:2]).stats["backend"] == "jax"
-    assert xj.Explainer(model, far)(X[:2]).stats["backend"] == "host"
 
 
 def test_columns_that_grow_with_time_keep_their_digits() -> None:

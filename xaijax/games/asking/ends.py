@@ -14,7 +14,7 @@ import numpy as np
 
 from xaijax.games.asking.asked import Asked
 from xaijax.games.asking.refuse import refuse_bad_scores
-from xaijax.games.engine.player_values import values_of, whole
+from xaijax.games.engine.player_values import Values, values_of, whole
 
 ROWS_AT_A_TIME = 1 << 22  # scores held together
 
@@ -61,20 +61,24 @@ class Ends:
         return np.concatenate(parts)[place]
 
     @cached_property
-    def by_values(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """The model's answers to the instances [N, A] and the donors [B, A] by the table of their
-        values, of a model that crosses; None: no table, or an answer is not finite.
-
-        Of all instances at once: a row each, where every list that crosses asks many.
+    def donors_by_values(self) -> np.ndarray | None:
+        """The model's answers to the donors [B, A] by the table of their values, of a model that
+        crosses; None: no table, or an answer is not finite.
         """
         values = values_of(self._ask.probed, self._ask.codes)
-        if values is None:
-            return None
-        of_donors = whole(self._ask.probed, values, values.of_donors)
-        same = values.of_rows is values.of_donors
-        of_rows = of_donors if same else whole(self._ask.probed, values, values.of_rows)
-        found = of_rows, of_donors
-        return found if all(np.isfinite(one).all() for one in found) else None
+        return None if values is None else self._whole(values, values.of_donors)
+
+    @cached_property
+    def rows_by_values(self) -> np.ndarray | None:
+        """The same to all instances, [N, A]. One row each is a small part of what lists ask."""
+        values = values_of(self._ask.probed, self._ask.codes)
+        if values is None or values.of_rows is values.of_donors:
+            return self.donors_by_values
+        return self._whole(values, values.of_rows)
+
+    def _whole(self, values: Values, numbers: np.ndarray) -> np.ndarray | None:
+        answers = whole(self._ask.probed, values, numbers)
+        return answers if np.isfinite(answers).all() else None
 
     def _with_fixed(self, here: np.ndarray) -> np.ndarray:
         """The same where columns of the instance are always kept: each is asked with each donor."""
@@ -94,9 +98,9 @@ class Ends:
     def _answers_of_donors(self) -> np.ndarray:
         """The model's answers to the donors, [B, A]."""
         B = len(self._ask.setting.replacement.codes)
-        if self._ask.crosses and self.by_values is not None:
+        if self._ask.crosses and self.donors_by_values is not None:
             self._ask.answered(B)
-            return self.by_values[1].astype(np.float64)
+            return self.donors_by_values.astype(np.float64)
         zero, none = np.zeros(B, np.int32), np.zeros((1, self._ask.P), bool)
         return self._ask.rows_asked(np.zeros(1, int), zero, np.arange(B), zero, none, False)
 
@@ -110,9 +114,9 @@ class Ends:
             own = self._ask.instances(here).own
             assert own is not None
             return own
-        if self._ask.crosses and self.by_values is not None:
+        if self._ask.crosses and self.rows_by_values is not None:
             self._ask.answered(len(here))
-            return self.by_values[0][here].astype(np.float64)
+            return self.rows_by_values[here].astype(np.float64)
         own = self._ask.instances(here).own
         assert own is not None
         return own

@@ -134,8 +134,8 @@ def _shapes(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _dtype(a: Any) -> Any:
-    """The dtype that a program has an argument in; `result_type` takes several times as long
-    as an array's own, and some programs have a hundred arguments. So does a dtype's name.
+    """The dtype that a program has an argument in. `result_type` and a dtype's name take several
+    times as long as an array's own dtype, and some programs have a hundred arguments.
     """
     if isinstance(a, jax.Array | jax.ShapeDtypeStruct):
         return a.dtype

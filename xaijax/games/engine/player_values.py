@@ -134,8 +134,13 @@ def whole(probed: Probed, values: Values, numbers: np.ndarray) -> np.ndarray:
         return params, values.table, rows
 
     run, what = partial(whole_answers, structure.of, head), f"the answers to {size:,} whole rows"
-    program = probed.compiled.program(Recipe(("whole", structure), run, arguments(0), what=what))
-    parts = [program(*arguments(first)) for first in range(0, len(numbers), size)]
+    recipe = Recipe(("whole", structure), run, arguments(0), what=what, ahead=1)
+    program = probed.compiled.program(recipe)
+    parts: list[Any] = []
+    for first in range(0, len(numbers), size):  # read while the next one runs
+        parts.append(program(*arguments(first)))
+        if first:
+            parts[-2] = np.asarray(parts[-2])
     return np.concatenate([np.asarray(part) for part in parts])[: len(numbers)]
 
 

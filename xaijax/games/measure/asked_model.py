@@ -224,7 +224,9 @@ class AskedModel(Protocol):
         ...
 
     def hold(self, rows: Any, codes: np.ndarray, of_first: bool, shared: bool = False) -> None:
-        """Compare a translation with its estimator on rows about to be explained."""
+        """Compare a translation with its estimator on rows about to be explained; shared: on a
+        background, which is not compared again where it agrees.
+        """
         ...
 
     def refuse_changed(self) -> None:

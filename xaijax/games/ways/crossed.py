@@ -49,9 +49,10 @@ def crossed(
         return None
     C, replaced = len(masks), (~masks).sum(axis=1)
     if masks.all():
-        if ask.ends.by_values is None:
+        answers = ask.ends.rows_by_values
+        if answers is None:
             return None
-        own = ask.ends.by_values[0][here]
+        own = answers[here]
         score = ask.setting.score
         scores = own if score is None else np.asarray(score(own, own))
         kept = np.isfinite(scores) if score is None else score.kept(scores)

@@ -57,6 +57,10 @@ class Stamp:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def made_by(self, libraries: tuple[str, ...]) -> bool:
+        """Whether all objects that were looked into are of classes of these libraries."""
+        return all(kind.__module__.split(".")[0] in libraries for kind in self._kinds)
+
     def _of(self, thing: Any, depth: int) -> int:
         kind = type(thing)
         if kind in _HASHED:

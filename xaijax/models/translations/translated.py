@@ -20,18 +20,17 @@ from xaijax.models.base.trace import DTYPES
 from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.identity.patched import of_sklearn, patched
 from xaijax.models.translations import families as families  # registers those of this library
+from xaijax.models.translations.agreed import Agreed
 from xaijax.models.translations.centre import Centre
 from xaijax.models.translations.columns import Reader
 from xaijax.models.translations.registry import Head, Translation, translated
 from xaijax.models.translations.spread import FEW, hybrids, spread_of, tolerance_of
 from xaijax.tables.coded_table import Untranslatable
-from xaijax.tables.fingerprints import hash_of_numbers
 from xaijax.tables.rows import rows_of
 
 METHODS = {"proba": "predict_proba", "decision": "decision_function"}
 COMPARED = 128  # rows of each kind (background, instances) that both are asked for at first
 AT_ONCE = 8192  # of the others, all of which follow before they are explained
-MOST_AGREED = 1 << 12  # stretches of AT_ONCE rows that are remembered
 BLOCK, MANY = 256, 8192  # rows of the program that compared the first; beyond which others pay
 
 
@@ -127,7 +126,7 @@ class Comparison:
     centred: Made | None = None  # what answers in JAX in place of `found`
     done: bool = False
     spread: np.ndarray | None = None  # of the answers compared so far, [] or [K]
-    agreed: set[Any] = field(default_factory=set)  # rows that need no comparison, see `_key`
+    agreed: Agreed = field(default_factory=Agreed)  # rows that need no comparison any more
     compiled: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -169,11 +168,14 @@ class Comparison:
             after = Stamp(self.estimator)
             self.keeps_asked |= after != self.stamp
             self.stamp = after
+        if self.keeps_asked:
+            self.agreed.clear()
 
     def _settle(self, rows: tuple[Any, ...]) -> None:
         some = [rows_of(kind).part(0, COMPARED) for kind in rows]
         now = self.centred or (self.found, self.head)
-        if self._key(some) in self.agreed:
+        key = self.agreed.key(now[0] is not self.found, some)
+        if key in self.agreed:
             return
         try:
             # What does not fit is known before the estimator is asked.
@@ -192,24 +194,15 @@ class Comparison:
             reason = f"{error}"
         if reason is not None:
             self.to_host(reason)
-        else:
-            self._remember(self._key(some))
-
-    def _key(self, kinds: list[Any]) -> tuple[Any, ...] | None:
-        """What these rows are remembered by, of one translation and fit; None: they are not."""
-        hashes = [hash_of_numbers(rows) for rows in kinds]
-        return None if None in hashes else (self.centred is not None, *hashes)
-
-    def _remember(self, key: tuple[Any, ...] | None) -> None:
-        if key is not None and len(self.agreed) < MOST_AGREED:
-            self.agreed.add(key)
+        elif self.centred is None or self.centred is now:  # else another translation agreed
+            self.agreed.add(key, self.stamp, self.spread)
 
     def hold(self, rows: Any, codes: np.ndarray, first: int, shared: bool = False) -> None:
         """Compare the two on all rows from `first` on, as they are explained; codes are theirs.
 
         The estimator is asked for AT_ONCE rows a call. Where one differs the estimator answers from
-        now on, with the reason; raises what `settle` raises. shared: rows that other questions of
-        this model have too, a background: where all agree they are not compared again.
+        now on, with the reason; raises what `settle` raises. shared: the rows are a background;
+        those that agree are not compared again, whoever asks about them.
         """
         if self.reason is not None or first >= len(codes):
             return
@@ -218,7 +211,8 @@ class Comparison:
             some = rows_of(rows).part(start, min(start + AT_ONCE, len(codes)))
             own = codes[start : start + AT_ONCE]
             kinds = [some]
-            if (key := self._key(kinds)) in self.agreed:
+            key = self.agreed.key(made[0] is not self.found, kinds)
+            if key in self.agreed:
                 continue
             asked = _Asked(kinds, self._own(some), lambda kinds=kinds: self._labels(kinds))
             ties = made[0].translation.undecided
@@ -228,8 +222,8 @@ class Comparison:
             if reason is not None:
                 self.to_host(reason)
                 return
-            if shared:
-                self._remember(key)
+            if shared and not self.keeps_asked:
+                self.agreed.add(key, self.stamp, self.spread)
         if self.stamp is not None and self.keeps_asked:
             self.stamp = Stamp(self.estimator)
 
@@ -278,14 +272,17 @@ class Comparison:
         self.reason = reason
 
     def _own(self, rows: Any) -> np.ndarray:
-        """The estimator's own answers, float64 [M] or [M, K]."""
-        wanted = np.array(self.original(rows), np.float64)  # the next answer may be in its place
+        """The estimator's own answers, float64 [M] or [M, K]; it may write into what it is given
+        (`copy=False`), and the next answer may be in the place of this one.
+        """
+        wanted = np.array(self.original(rows_of(rows).copy()), np.float64)
         return wanted[:, 0] if wanted.ndim == 2 and wanted.shape[1] == 1 else wanted
 
     def _labels(self, kinds: list[Any]) -> list[Any]:
         """The estimator's own labels."""
         assert self.decide is not None
-        return [label for rows in kinds for label in np.asarray(self.decide(rows)).tolist()]
+        own = [self.decide(rows_of(rows).copy()) for rows in kinds]
+        return [label for some in own for label in np.asarray(some).tolist()]
 
     def _difference(
         self, made: Made, asked: _Asked, codes: np.ndarray, sure: np.ndarray
