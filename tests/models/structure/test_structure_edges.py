@@ -322,3 +322,34 @@ def test_rows_with_a_missing_number_are_no_evidence(F: int) -> None:
     model = SimpleNamespace(precision="float32", params=None)
     _, usable = _by_structure(Made(), model, rows, donors, np.ones(F, bool), {})
     np.testing.assert_array_equal(np.flatnonzero(~np.asarray(usable)), [3, 5, 8])
+
+
+def geometric(xp: Any, rows: Any) -> Any:
+    return xp.exp(xp.log(rows).sum(axis=1) / rows.shape[1])
+
+
+def harmonic(xp: Any, rows: Any) -> Any:
+    return rows.shape[1] / (1 / rows).sum(axis=1)
+
+
+@pytest.mark.parametrize("mean", [geometric, harmonic])
+@pytest.mark.parametrize("zeros", ["a column", "all", "most"])
+def test_a_layer_of_which_no_probe_row_is_finite(mean: Any, zeros: str) -> None:
+    """Nothing is then known of the layer, and the model itself answers."""
+    rng = np.random.default_rng(5)
+    rows = rng.uniform(0.5, 2, (9, 4)).astype(np.float32)
+    if zeros == "a column":
+        rows[:, 1] = 0
+    else:
+        rows[rng.random(rows.shape) < {"all": 1.1, "most": 0.6}[zeros]] = 0
+    got = xj.Explainer(xj.as_model(lambda Z: mean(jnp, Z)), rows[:3])(rows[3:])
+    with np.errstate(divide="ignore"):
+        truth = wanted(lambda Z: mean(np, Z), rows[3:], rows[:3])
+    # Answers of at most 2, of a few steps rounded in float32 each.
+    np.testing.assert_allclose(got.values.reshape(truth.shape), truth, rtol=0, atol=16 * 2.0**-23)
+
+
+def test_a_layer_without_a_finite_answer_meets_the_usual_error() -> None:
+    model = xj.as_model(lambda Z: jnp.log(Z).sum(axis=1))
+    with pytest.raises(xj.ModelOutputError, match="nonfinite="):
+        xj.Explainer(model, np.zeros((3, 4), np.float32))(np.zeros((2, 4), np.float32))

@@ -85,7 +85,8 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         layer, agreement = declared(model, rows, evaluate, programs)
     elif layer is not None:
         _, agreement = compare(layer, model, rows, evaluate, programs)
-        layer = None if agreement is None else layer
+        if agreement is None or not agreement.compared:  # what nothing speaks for is not used
+            layer = agreement = None
     found = _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
     return dataclasses.replace(
         found,

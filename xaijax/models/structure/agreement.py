@@ -48,6 +48,7 @@ class Agreement:
     # what is allowed to a row does not hang on the rows beside it.
     size: np.ndarray
     eps: float  # one rounding of the model's precision
+    compared: int  # rows and hybrids with finite columns and a finite answer; 0: nothing is known
 
     def allowed(self, answers: np.ndarray, spread: np.ndarray) -> np.ndarray:
         """How far rounding may take the structure from the model's answers [n, K]; [n, K].
@@ -96,9 +97,8 @@ def compare(
         answer = evaluate(np.where(kept, flat, donors).reshape(R, *shape))
         if found.shape != answer.shape:
             return f"shapes {found.shape} and {answer.shape}", None
-        found, answer = (
-            one[usable].astype(np.float64).reshape(int(usable.sum()), -1) for one in (found, answer)
-        )
+        K = int(np.prod(answer.shape[1:]))  # no row may be usable, of which NumPy infers no K
+        found, answer = (one[usable].astype(np.float64).reshape(-1, K) for one in (found, answer))
         off, most = _difference(found, answer, eps)
         if off:
             return off, None
@@ -106,7 +106,7 @@ def compare(
         answers.append(answer[np.isfinite(answer).all(axis=1)])
     told = np.concatenate(answers)
     known = model.offset is not None and len(told) > 0
-    return "", Agreement(gap, np.ptp(told, axis=0) if known else np.zeros(1), eps)
+    return "", Agreement(gap, np.ptp(told, axis=0) if known else np.zeros(1), eps, len(told))
 
 
 def by_structure(
