@@ -49,9 +49,9 @@ def probe_neighbours(
 ) -> None:
     """Raise ModelOutputError where the answer to a row depends on the rows beside it.
 
-    The first row is asked among the others and among copies of itself, and all rows are asked
-    with other ones in the lead, in batches of one shape: a compiled function has one shape only,
-    and the same shape keeps the order of sums.
+    The first row, the last and the most different ones are each asked among the others and among
+    copies of themselves, and all rows are asked with other ones in the lead, in batches of one
+    shape: a compiled function has one shape only, and the same shape keeps the order of sums.
     Tolerance as in `probe_determinism`, in float32, in which a model may work whatever it returns.
 
     among: the answer to the rows as they are, where it is known.
@@ -61,20 +61,17 @@ def probe_neighbours(
         return
     gather = take_rows if take is None else take
     among = np.array(evaluate(rows)) if among is None else among
-    copies = np.array(evaluate(gather(rows, np.zeros(count, dtype=np.int64))))
     epsilon = max(_epsilon(among.dtype), _epsilon(np.dtype(np.float32)))
-    # All copies are compared, so a model that looks at a row's place is found too. The scale comes
-    # from both batches: the one row's own answer may happen to be near zero.
-    scale = np.maximum(_scale(among), _scale(copies))
-    alone = np.broadcast_to(among[:1], among.shape)
-    gap = _largest_gap(alone, copies, epsilon, scale)
-    if gap is not None:
-        raise ModelOutputError(
-            f"{name} answers a row differently among other rows than among copies of itself: by "
-            f"up to {gap[0]:.3g}. Its output depends on the batch, as with batch normalisation in "
-            f"train mode or a statistic taken over axis 0. Switch it to inference mode; each row's "
-            f"output must depend on that row alone."
-        )
+    for row in dict.fromkeys((0, *extremes(rows, among))):
+        copies = np.array(evaluate(gather(rows, np.full(count, row, dtype=np.int64))))
+        # All copies are compared, so a model that looks at a row's place is found too. The scale
+        # comes from both batches: the one row's own answer may happen to be near zero.
+        scale = np.maximum(_scale(among), _scale(copies))
+        alone = np.broadcast_to(among[row], among.shape)
+        gap = _largest_gap(alone, copies, epsilon, scale)
+        if gap is not None:
+            raise ModelOutputError(beside_copies(name, gap))
+    scale = _scale(among)
     for lead in {1, opposite(rows), count - 1} - {0}:
         moved = np.roll(np.arange(count), -lead)
         found = np.array(evaluate(gather(rows, moved)))
@@ -87,17 +84,86 @@ def probe_neighbours(
             )
 
 
+def beside_copies(name: str, gap: tuple[float, int]) -> str:
+    """The message where a row has another answer among copies of itself."""
+    return (
+        f"{name} answers a row differently among other rows than among copies of itself: by up to "
+        f"{gap[0]:.3g}. Its output depends on the batch, as with batch normalisation in train mode "
+        "or a statistic taken over axis 0. Switch it to inference mode; each row's output must "
+        "depend on that row alone."
+    )
+
+
+def extremes(rows: Any, answer: np.ndarray) -> tuple[int, ...]:
+    """The last row, and for each of the sizes that a batch may be told by the row that has least of
+    it: its copies have other statistics than all rows together.
+    """
+    least = (int(size.argmin()) for size in _sizes(rows, answer))
+    return tuple(dict.fromkeys((len(answer) - 1, *least)))
+
+
+def half_without(rows: Any, answer: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
+    """(as many places as half of the rows, with other statistics: of rows that are largest in none
+    of the sizes, those with the lowest answers; `extremes` by sizes for which no row was left out).
+
+    The row that is most unlike the first one stands in the lead, the others in another order.
+    """
+    sizes = _sizes(rows, answer)
+    kept, extreme = np.ones(len(answer), bool), []
+    for size in sizes:
+        without = size < size.max()
+        if 2 * without.sum() >= len(size) and (kept & without).any():
+            kept &= without
+        elif size.min() < size.max():
+            extreme.append(int(size.argmin()))
+    lowest = np.flatnonzero(kept)[np.argsort(sizes[0][kept], kind="stable")]
+    half = np.sort(np.resize(lowest, (len(answer) + 1) // 2))[::-1]
+    lead = int(unlike_first(rows)[half].argmax())
+    return np.roll(half, -lead), tuple(dict.fromkeys(extreme))
+
+
+def _sizes(rows: Any, answer: np.ndarray) -> list[np.ndarray]:
+    """Of each row [R]: its answer, its largest number and its largest magnitude, and the negatives
+    of its answer and its smallest number. Of several answers the one that differs most.
+    """
+    told = _told(answer)
+    sizes = [told, -told]
+    if isinstance(rows, np.ndarray) and rows.dtype.kind in "iuf" and rows.size:
+        flat = np.nan_to_num(rows.reshape(len(rows), -1).astype(np.float64))
+        sizes += [flat.max(axis=1), np.abs(flat).max(axis=1), -flat.min(axis=1)]
+    return sizes
+
+
+def highest(answer: np.ndarray) -> int:
+    """The row with the highest answer."""
+    return int(_told(answer).argmax())
+
+
+def _told(answer: np.ndarray) -> np.ndarray:
+    """The answer to each row, [R]; of several the one that differs most."""
+    told = answer.reshape(len(answer), -1).astype(np.float64)
+    told = np.where(np.isfinite(told), told, 0.0)
+    return told[:, np.ptp(told, axis=0).argmax()]
+
+
 def opposite(rows: Any) -> int:
     """The row that is on the other side of the median than the first one in most columns.
 
     What an answer takes from the first row, a sign say, most likely changes where this one leads.
     """
+    return int(unlike_first(rows).argmax())
+
+
+def unlike_first(rows: Any) -> np.ndarray:
+    """In how many columns each row is on the other side of the median than the first one, [R];
+    of rows that are no array of numbers the one in the middle has one, and the others none.
+    """
     count = len(rows)
     if not isinstance(rows, np.ndarray) or rows.dtype.kind not in "biuf":
-        return count // 2
+        return (np.arange(count) == count // 2).astype(np.int64)
     flat = rows.reshape(count, -1)
     above = flat > np.sort(flat, axis=0)[(count - 1) // 2]
-    return int((above != above[0]).sum(axis=1).argmax())
+    return (above != above[0]).sum(axis=1)
 
 
 def take_rows(rows: Any, index: np.ndarray) -> Any:

@@ -17,7 +17,14 @@ import numpy as np
 from jax.extend.core import Literal, jaxpr_as_fun
 
 from xaijax.core.errors import NonDeterministicModelError
-from xaijax.models.asking.probe import Evaluate, gap_of, opposite, probe_neighbours, take_rows
+from xaijax.models.asking.probe import (
+    Evaluate,
+    gap_of,
+    half_without,
+    highest,
+    probe_neighbours,
+    take_rows,
+)
 
 # Steps that tell rows by their place: the axis along which they count, by their parameter's name.
 _COUNTING = {
@@ -33,15 +40,19 @@ _DERIVATIVES = ("jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "o
 
 
 def probe_row_counts(evaluate: Evaluate, rows: Any, answer: np.ndarray, name: str) -> None:
-    """Ask a host model for half of the probe's rows, and for one alone; answer: to all of them.
+    """Ask a host model for half of the probe's rows, without extreme ones, and for the one with the
+    highest answer alone; answer: to all of them. Extreme rows that the half cannot do without are
+    asked beside copies of their own.
 
     Raises ModelOutputError where it is the neighbours on which an answer depends, else
     NonDeterministicModelError.
     """
     count = len(rows)
-    half = np.arange(count)[::-2]  # other rows in other places, and another one in the lead
-    alone = np.array([opposite(rows)]) if count > 1 else np.zeros(2, dtype=np.int64)
-    for some in (half, alone):
+    half, left = half_without(rows, answer)
+    alone = np.array([highest(answer)]) if count > 1 else np.zeros(2, dtype=np.int64)
+    # Two of each: alone, a model may take no statistics.
+    copies = [np.array([row, row]) for row in left]
+    for some in (half, alone, *copies):
         try:
             found = np.array(evaluate(take_rows(rows, some)))
         except Exception as error:
