@@ -15,6 +15,8 @@ Reading order:
     failpoint           where a test lets this process be killed
     sequences           bounds of a mean that hold at all looks at once
     intervals           confidence intervals from standard errors and degrees of freedom
+    reads               what a function's answers depend on, as far as its code names it
+    code_names          the names that a function's code reads, assigns and changes
     errors              the error family, and the warnings
     optional            optional libraries, imported on use
     threads             calls of one function on several threads, results in order

@@ -11,8 +11,8 @@ Reading order:
     translations/   fitted scikit-learn estimators as JAX functions
     asking/         a model asked: probes, calls on the host, labels
     structure/      a layer found in a model's trace, or declared
-    identity/       whether two models are the same, and whether one has changed
     base/           what all kinds of models share: source, trace, outputs, options
+    identity/       whether two models are the same, and whether one has changed
 """
 
 from xaijax.models.as_jax import as_jax as as_jax

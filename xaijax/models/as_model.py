@@ -22,7 +22,7 @@ from xaijax.models.base.recipe import Recipe
 from xaijax.models.base.source import Source
 from xaijax.models.base.trace import Selected, traced
 from xaijax.models.identity.fit_stamp import Stamp
-from xaijax.models.identity.known_functions import made_once
+from xaijax.models.identity.known_functions import StateAtTrace, made_once
 from xaijax.models.model import Model
 from xaijax.models.structure import declared
 from xaijax.models.structure.declared import FirstLayer
@@ -71,6 +71,10 @@ def as_model(
             Haiku function. An argument of the compiled function, never a constant in it. Arrays
             that a JAX function closes over are read once, when it is traced, as by `jax.jit`. To
             change arrays later, pass them here and use `Model.replace`.
+            All programs of a model (explanations, `predict`, labels, gradients, interactions) are
+            of one state of what f reads: the one at its first trace. If a global, a closed-over
+            value, a default, or an attribute that the code names has changed at a later trace,
+            InputError names it; make the model anew. A new model reads the new state.
         backend: where the model runs.
             "auto" (the default): an estimator runs in JAX if it has a translation
             (`register_translation`), and the two are compared on all rows that are explained. Where
@@ -177,8 +181,10 @@ def as_model(
     )
     if source.backend == "jax":
         use = precision, source.name, source.params is None, repr(chosen), repr(known)
-        whole = traced(head, precision, source.name)
-        apply = made_once(f, use, lambda: Selected(whole, select, precision))
+        read_as = f if source.again is None else source.again[0]
+        state_of_f = StateAtTrace(read_as, source.name)
+        whole = traced(head, precision, source.name, state_of_f)
+        apply = made_once(f, use, lambda: Selected(whole, select, precision, state_of_f))
         whole = apply.whole
         if source.own is not None:
             fields["comparison"] = Bridged(source.name, whole, source.params, source.own)

@@ -135,7 +135,15 @@ class Model:
             self.comparison.hold(rows, codes, COMPARED if of_first else 0, shared)
 
     def refuse_changed(self) -> None:
-        """Raise InputError if a translated estimator has changed since; asked before every use."""
+        """Raise InputError if a translated estimator has changed since; asked before every use.
+
+        Before its first use also if what a function reads has changed since an earlier model of it
+        was traced, whose programs this one shares.
+        """
+        state = getattr(self.apply, "state", None)
+        if state is not None and ("used",) not in self.compiled:
+            state.refuse_changed()
+            self.compiled["used",] = True
         if self.comparison is not None:
             self.comparison.refuse_changed()
 

@@ -40,6 +40,8 @@ class Asked(Coded, Protocol):
 
 def answered_by(model: Asked, X: Any) -> tuple[Any, Any]:
     """(which model answers, X as it takes them)."""
+    if model.loop == "jax" and model.reader is None:
+        model.refuse_changed()
     if is_tree(X):
         return coded_rows(model, X)
     if model.reader is None:

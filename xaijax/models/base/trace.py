@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from xaijax.core.errors import InputTypeError, ModelOutputError, XaiError
 from xaijax.models.base.library_errors import meaning_of
 from xaijax.models.base.outputs import check_traced_shape
+from xaijax.models.identity.known_functions import StateAtTrace
 
 MATMUL = {"float32": "highest", "tf32": "tensorfloat32", "float64": "highest"}
 DTYPES = {"float32": np.float32, "tf32": np.float32, "float64": np.float64}
@@ -19,8 +21,12 @@ DTYPES = {"float32": np.float32, "tf32": np.float32, "float64": np.float64}
 TracedFunction = Callable[[Any, Any], Any]  # (params, rows [R, *F]) -> [R] or [R, K]
 
 
-def traced(function: TracedFunction, precision: str, name: str) -> TracedFunction:
+def traced(
+    function: TracedFunction, precision: str, name: str, state: StateAtTrace | None = None
+) -> TracedFunction:
     """`function` with the wanted matrix precision, its answer checked and [R, 1] made [R].
+
+    state: of what the function reads, taken at the first trace and compared at every other.
 
     Raises, while it is traced: InputTypeError where the function cannot be traced,
     ModelOutputError where its answer is not [R] or [R, K] numbers, or where it takes one number of
@@ -30,6 +36,10 @@ def traced(function: TracedFunction, precision: str, name: str) -> TracedFunctio
     taken: list[int] = []  # a number of rows that was traced
 
     def whole(params: Any, rows: Any) -> Any:
+        with contextlib.nullcontext() if state is None else state.traced():
+            return answered(params, rows)
+
+    def answered(params: Any, rows: Any) -> Any:
         count = jax.tree.leaves(rows)[0].shape[0]
         try:
             with jax.default_matmul_precision(MATMUL[precision]):
@@ -70,9 +80,15 @@ class Selected:
     """`whole` with one column selected and the answer in the dtype of the precision."""
 
     def __init__(
-        self, whole: TracedFunction, select: Callable[[Any], Any] | None, precision: str
+        self,
+        whole: TracedFunction,
+        select: Callable[[Any], Any] | None,
+        precision: str,
+        state: StateAtTrace | None = None,
     ) -> None:
+        """state: that of `whole`, where it has one."""
         self.whole, self._select, self._precision = whole, select, precision
+        self.state = state
         self.answer_dtype: np.dtype | None = None  # of the function's own answer, once traced
 
     def __call__(self, params: Any, rows: Any) -> Any:

@@ -1,37 +1,145 @@
-"""What was made of a function before, where it would be made the same again.
+"""What a function read when JAX traced it, so that no program of another state is used.
 
-JAX knows a program by the Python object that it traced: the same object is not traced twice.
+JAX knows a program by the Python object that it traced: the same object is not traced twice. All
+programs of a model are of one state: that of its first trace. A later trace in another state is an
+error that names what has changed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.core.reads import Reads, changed, reads_of
 from xaijax.models.identity.function_state import state_of
 
+SHOWN = 5  # names in a message
 _Known = dict[Hashable, tuple[Hashable, "weakref.ref[Any]"]]
 _known: weakref.WeakKeyDictionary[Any, _Known] = weakref.WeakKeyDictionary()
+# By which state each Python function was last traced within a model.
+_traced_by: weakref.WeakKeyDictionary[Any, weakref.ref[StateAtTrace]] = weakref.WeakKeyDictionary()
+# Under another value of this JAX traces functions anew that it has traced before, those that the
+# user compiled or that a loop runs; earlier versions of JAX have none.
+_anew = jax.make_user_context(None) if hasattr(jax, "make_user_context") else None
+
+
+class StateAtTrace:
+    """What a model's function read when JAX first traced it; compared at every later trace."""
+
+    def __init__(self, f: Any, name: str) -> None:
+        """f: the function or module; name: of the model, for messages."""
+        self._f, self._name = f, name
+        self._reads: Reads | None = None
+        self._moved: set[str] = set()  # what a trace itself changes: a log, a counter
+        self._token: object = None  # of `_anew`
+        self.strict: Hashable | None = None  # `state_of` at the first trace
+
+    @property
+    def taken(self) -> bool:
+        """Whether a trace has taken the state."""
+        return self._reads is not None
+
+    def refuse_changed(self) -> None:
+        """Raise InputError where what the function reads has changed since the first trace."""
+        if self._reads is not None:
+            self._compare(reads_of(self._f))
+
+    @contextlib.contextmanager
+    def traced(self) -> Iterator[None]:
+        """Around each trace: compare the state, or take it at the first one."""
+        before = reads_of(self._f)
+        strict = None
+        if self._reads is None:
+            self._refuse_stale(before.arrays)
+            strict = state_of(self._f)
+            self._token = object() if self._elsewhere(before) else None
+        else:
+            self._compare(before)
+        with contextlib.nullcontext() if _anew is None else _anew(self._token):
+            yield
+        after = reads_of(self._f)
+        self._moved |= set(changed(before.facts, after.facts))
+        if self._reads is None:
+            self.strict = strict
+            for one in before.functions:  # which JAX may not trace again
+                _traced_by[one()] = weakref.ref(self)
+        self._reads = Reads(after.facts)
+
+    def _refuse_stale(self, arrays: list[tuple[str, np.ndarray]]) -> None:
+        """Raise InputError for an array that was written into after JAX read it.
+
+        JAX keeps what it made of an array of 64-bit numbers by the object, as long as a program
+        with it lives, and would give a new trace the old numbers.
+        """
+        if jax.config.jax_enable_x64:
+            return
+        for name, array in arrays:
+            if array.dtype.itemsize < 8 or array.ndim == 0 or array.dtype.kind not in "iuf":
+                continue
+            for kept in jax.make_jaxpr(lambda: jnp.asarray(array))().consts:  # noqa: B023
+                if not np.array_equal(np.asarray(kept), array.astype(kept.dtype), equal_nan=True):
+                    raise InputError(
+                        f"f= ({self._name}) reads the array {name}, which was written into after "
+                        f"JAX traced it. JAX would go on with the old numbers. Bind the name to a "
+                        f"copy ({name} = {name}.copy()), or give the array as params=."
+                    )
+
+    def _compare(self, now: Reads) -> None:
+        assert self._reads is not None
+        names = [one for one in changed(self._reads.facts, now.facts) if one not in self._moved]
+        if not names:
+            return
+        shown = ", ".join(one or "its code" for one in names[:SHOWN])
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        raise InputError(
+            f"f= ({self._name}) reads {shown}{more}, changed since JAX first traced this model. "
+            f"All programs of a model are of the state of its first trace. Make the model anew "
+            f"with as_model, and explainers of it; or give what changes as params= and use "
+            f"model.replace(params=...)."
+        )
+
+    def _elsewhere(self, now: Reads) -> bool:
+        """Whether JAX may have traced a function that this one calls in another state."""
+        if now.jitted:  # the user's own call may have
+            return True
+        for one in now.functions:
+            last = _traced_by.get(one())
+            other = None if last is None else last()
+            if last is not None and (other is None or other._differs(now)):
+                return True
+        return False
+
+    def _differs(self, now: Reads) -> bool:
+        return self._reads is None or bool(changed(self._reads.facts, now.facts))
 
 
 def made_once(f: Any, use: Hashable, make: Callable[[], Any]) -> Any:
-    """make(), or what it made of `f` before, where nothing that `f` reads has changed since.
+    """make(), or what it made of `f` before, where nothing that `f` reads has changed since JAX
+    traced that; as long as it was not traced, since it was made.
 
     It is known as long as a model holds it.
 
     Args:
-        f: the person's function, or any other object: then there is nothing that is known.
+        f: the user's function, or any other object: then there is nothing that is known.
         use: what else `make` depends on.
-        make: what asks `f` when it is called.
+        make: what asks `f` when it is called; its `state` is a `StateAtTrace`.
     """
     state = state_of(f)
     if state is None:
         return make()
     made = _known.setdefault(f, {})
     before, kept = made.get(use, (None, None))
-    found = None if kept is None or before != state else kept()
-    if found is None:
+    found = None if kept is None else kept()
+    if found is not None:
+        before = found.state.strict if found.state.taken else before
+    if found is None or before != state:
         found = make()
         made[use] = state, weakref.ref(found)
     return found

@@ -1,0 +1,577 @@
+"""What a function's answers depend on besides its arguments, as far as its code names it.
+
+Read are its code, defaults, closed-over values and globals, those of the functions that it calls,
+and the attributes that the code names of the user's own objects, classes and modules. Nothing is
+called: a property is read as the function that it is. Objects and modules of libraries are never
+enumerated, only named attributes of theirs are read. No more than `MOST` values are read, and of
+large arrays entries spread over them, so that reading takes milliseconds. What stays unread (what a
+file holds, say) is for others to compare by answers.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+import functools
+import hashlib
+import inspect
+import os
+import sys
+import sysconfig
+import types
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from xaijax.core.code_names import Names, digest_of_code, names_of
+
+MOST = 1 << 13  # values that are read of one function
+MANY = 1 << 20  # numbers and texts in one list, which count as one value
+DEEP = 24  # values within values
+WHOLE, SPREAD = 1 << 26, 1 << 16  # bytes of an array that are read; entries of a larger one
+# Whose functions, settings and modules do not change while a model lives.
+SETTLED = frozenset(
+    "jax jaxlib numpy math cmath functools operator itertools typing xaijax xaijax_kernels".split()
+)
+PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), slice, range)
+# Attributes by which objects of libraries hold a function that they wrap.
+_WRAPPED = ("__wrapped__", "__func__", "func", "fun", "_fun", "fn", "pyfunc", "fget")
+_MUTABLE = (list, dict, set, bytearray, collections.deque, np.ndarray)
+_MADE_IN = ("__init__", "__new__", "__post_init__", "__setattr__", "__setstate__", "setup")
+_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+JIT = type(jax.jit(lambda: None))
+
+
+@dataclass
+class Reads:
+    """What was read.
+
+    Attributes:
+        facts: by the name under which the code reads a value ("scale", "settings.factor"), what
+            was found; equal facts are equal values.
+        functions: the Python functions whose code was read, weakly.
+        jitted: whether one of them is compiled by `jax.jit` on the user's own account.
+        arrays: NumPy's arrays of numbers among the facts, by name.
+    """
+
+    facts: dict[str, Hashable] = field(default_factory=dict)
+    functions: list[weakref.ref[Any]] = field(default_factory=list)
+    jitted: bool = False
+    arrays: list[tuple[str, np.ndarray]] = field(default_factory=list)
+
+    def digests(self) -> dict[str, str]:
+        """The facts as hexadecimal digits, of `reads_of(..., portable=True)`."""
+        return {
+            name: hashlib.blake2b(repr(fact).encode(), digest_size=8).hexdigest()
+            for name, fact in self.facts.items()
+        }
+
+
+def reads_of(
+    function: Any, portable: bool = False, digest: Callable[[Any], bytes | None] | None = None
+) -> Reads:
+    """What the answers of a function, or of an object that is called, depend on.
+
+    Args:
+        function: the function or object.
+        portable: facts are the same in another process, and leave out what the code itself changes
+            (logs, counters, remembered answers); else JAX's arrays are compared as objects first.
+        digest: (fitted estimator) -> all that it holds, or None where that cannot be read.
+    """
+    reader = _Reader(portable, digest)
+    reader.read("", function, _NONE, 0)
+    reader.read_environment()
+    return Reads(
+        {name: tuple(facts) for name, facts in reader.facts.items()},
+        reader.functions,
+        reader.jitted,
+        reader.arrays,
+    )
+
+
+def changed(before: Mapping[str, Hashable], after: Mapping[str, Hashable]) -> list[str]:
+    """Names of what differs, in order."""
+    return [name for name in {**before, **after} if before.get(name) != after.get(name)]
+
+
+_NONE = Names(*(frozenset() for _ in range(7)), by_text=False)
+_EMPTY = object()
+
+
+class _Reader:
+    def __init__(self, portable: bool, digest: Callable[[Any], bytes | None] | None) -> None:
+        self.portable, self.digest = portable, digest
+        self.facts: dict[str, list[Hashable]] = {}
+        self.functions: list[weakref.ref[Any]] = []
+        self.jitted = False
+        self.arrays: list[tuple[str, np.ndarray]] = []
+        self._left = MOST
+        self._seen: dict[int, set[str]] = {}
+        self._held: list[Any] = []  # so that no other object gets the place of one seen
+        self._open: set[int] = set()  # containers that are being read
+        self._texts: set[str] = set()
+        self._reads_environment = False
+
+    def read(self, path: str, value: Any, names: Names, deep: int) -> None:
+        """Add the facts of a value that code with these names refers to."""
+        self._left -= 1
+        if self._left < 0 or deep > DEEP:
+            return
+        kind = type(value)
+        module = kind.__module__ if isinstance(kind.__module__, str) else ""
+        if isinstance(value, enum.Enum):
+            self._add(path, ("enum", kind.__qualname__, value.name))
+        elif kind in PLAIN or isinstance(value, np.generic | np.dtype):
+            if isinstance(value, str):
+                self._texts.add(value)
+            self._add(path, (kind.__qualname__, _short(repr(value))))
+        elif isinstance(value, jax.Array):
+            self._add(path, _digest(value) if self.portable else SameArray(value))
+        elif isinstance(value, np.ndarray):
+            self._read_array(path, value, names, deep)
+        elif isinstance(value, type):
+            self._read_class(path, value, names, deep)
+        elif isinstance(value, types.ModuleType):
+            self._read_module(path, value, names, deep)
+        elif isinstance(value, types.CellType):
+            self._read_cell(path, value, names, deep)
+        elif isinstance(value, types.FunctionType):
+            self._read_function(path, value, deep)
+        elif isinstance(value, types.MethodType):
+            inner = value.__func__
+            own = names_of(inner.__code__) if isinstance(inner, types.FunctionType) else _NONE
+            self.read(path, inner, names, deep + 1)
+            self.read(path, value.__self__, _both(names, own), deep + 1)
+        elif isinstance(value, functools.partial):
+            self.read(path, value.func, names, deep + 1)
+            self.read(path, (value.args, value.keywords), _names_within(value, names), deep + 1)
+        elif isinstance(value, types.BuiltinFunctionType):
+            self._add(path, ("builtin", value.__module__, value.__qualname__))
+            if value is os.getenv:
+                self._reads_environment = True
+        elif kind in (tuple, list, set, frozenset, collections.deque) or _is_mapping(value):
+            self._read_container(path, value, names, deep)
+        else:
+            self._read_object(path, value, names, deep, module)
+
+    def read_environment(self) -> None:
+        """The environment variables whose names stand in the code."""
+        if self._reads_environment:
+            for name in sorted(self._texts & os.environ.keys()):
+                self._add(f"os.environ[{name!r}]", ("text", os.environ[name]))
+
+    def _add(self, path: str, fact: Hashable) -> None:
+        self.facts.setdefault(path, []).append(fact)
+
+    def _known(self, value: Any, names: Iterable[str]) -> set[str]:
+        """Those of the names that were not read of this object yet."""
+        before = self._seen.get(id(value))
+        if before is None:
+            before = self._seen[id(value)] = set()
+            self._held.append(value)
+            fresh = {*names, ""}
+        else:
+            fresh = {*names} - before
+        before |= fresh
+        return fresh
+
+    def _read_array(self, path: str, array: np.ndarray, names: Names, deep: int) -> None:
+        if not array.dtype.hasobject:
+            self._add(path, _digest(array))
+            self.arrays.append((path, array))
+            return
+        self._add(path, ("objects", array.shape))
+        if self._known(array, ()):
+            for one in array.ravel()[: self._left + 1].tolist():
+                self.read(path, one, names, deep + 1)
+
+    def _read_container(self, path: str, value: Any, names: Names, deep: int) -> None:
+        if value is os.environ:
+            self._reads_environment = True
+            return
+        if id(value) in self._open:  # it holds itself
+            self._add(path, "again")
+            return
+        self._add(path, (type(value).__qualname__, len(value)))
+        self._open.add(id(value))
+        try:
+            self._read_entries(path, value, names, deep)
+        finally:
+            self._open.remove(id(value))
+
+    def _read_entries(self, path: str, value: Any, names: Names, deep: int) -> None:
+        flat = [*value, *value.values()] if isinstance(value, Mapping) else value
+        if len(value) <= MANY and all(type(one) in PLAIN for one in flat):
+            if len(value) < MOST:
+                self._texts |= {one for one in flat if type(one) is str}
+            text = map(repr, value.items() if isinstance(value, Mapping) else value)
+            ordered = sorted(text) if isinstance(value, set | frozenset) else text
+            self._add(path, _short(" ".join(ordered)))
+            return
+        if isinstance(value, set | frozenset):
+            kinds = (repr(one) if type(one) in PLAIN else type(one).__qualname__ for one in value)
+            self._add(path, _short(" ".join(sorted(kinds))))
+            return
+        if not isinstance(value, Mapping):
+            for one in _first(value, self._left + 1):
+                self.read(path, one, names, deep + 1)
+            return
+        if "__builtins__" in value and "__name__" in value:  # the globals of a module
+            self._read_named(path, value.get, names.attributes | names.texts, names, deep)
+            return
+        for key, one in _first(value.items(), self._left + 1):
+            plain = type(key) in PLAIN
+            self._add(path, _short(repr(key)) if plain else type(key).__qualname__)
+            self.read(path, one, names, deep + 1)
+
+    def _read_cell(self, path: str, cell: types.CellType, names: Names, deep: int) -> None:
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not filled yet
+            return
+        self.read(path, value, names, deep + 1)
+
+    def _read_function(self, path: str, function: Any, deep: int) -> None:
+        """A function of the user's, all of it; of a library's, what of the user's it wraps."""
+        if not self._known(function, ()):
+            return
+        inner = getattr(function, "__wrapped__", None)
+        code = function.__code__
+        if _of_library(function.__globals__.get("__name__")):
+            self._add(path, ("function", function.__module__, function.__qualname__))
+            if function is os.getenv:
+                self._reads_environment = True
+            if inner is not None:
+                self.read(path, inner, _NONE, deep + 1)
+            for cell in function.__closure__ or ():
+                held = _content(cell)
+                if callable(held) and not isinstance(held, type):
+                    self.read(path, held, _NONE, deep + 1)
+            return
+        names = names_of(code)
+        self.functions.append(weakref.ref(function))
+        self._texts |= names.texts
+        self._add(path, digest_of_code(code))
+        if inner is not None:
+            self.read(path, inner, names, deep + 1)
+        defaults = function.__defaults__ or ()
+        first = code.co_argcount - len(defaults)
+        given = zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)
+        for name, one in (*given, *(function.__kwdefaults__ or {}).items()):
+            self.read(_joined(path, name), one, names, deep + 1)
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            self._read_variable(path, name, _content(cell), names, deep)
+        wanted = names.globals | (names.texts if names.by_text else frozenset())
+        for name in sorted(wanted):
+            if name in function.__globals__:
+                self._read_variable(path, name, function.__globals__[name], names, deep)
+        for name in sorted(names.modules):
+            package = function.__globals__.get("__package__") or ""
+            for full in (name, f"{package}.{name}"):
+                if full in sys.modules:
+                    self.read(_joined(path, name), sys.modules[full], names, deep + 1)
+        for name, one in sorted(vars(function).items()):
+            if name in names.attributes and name not in ("__wrapped__", *names.assigned):
+                self.read(_joined(path, name), one, names, deep + 1)
+
+    def _read_variable(self, path: str, name: str, value: Any, names: Names, deep: int) -> None:
+        if value is _EMPTY or name in names.written:
+            return
+        if self._left_out(name, value, names):
+            return
+        self.read(_joined(path, name), value, names, deep + 1)
+
+    def _left_out(self, name: str, value: Any, names: Names) -> bool:
+        """Whether the code itself changes it, which makes it a log or a store of answers."""
+        return self.portable and name in names.changed and isinstance(value, _MUTABLE)
+
+    def _read_module(self, path: str, module: types.ModuleType, names: Names, deep: int) -> None:
+        self._add(path, ("module", module.__name__))
+        if module.__name__.partition(".")[0] not in SETTLED:
+            wanted = names.attributes | (names.texts if names.by_text else frozenset())
+            self._read_named(path, vars(module).get, wanted, names, deep, module)
+
+    def _read_named(
+        self,
+        path: str,
+        find: Callable[[str, Any], Any],
+        wanted: Iterable[str],
+        names: Names,
+        deep: int,
+        owner: Any = None,
+    ) -> None:
+        """Those of an owner's entries that the code names."""
+        for name in sorted(wanted if owner is None else self._known(owner, wanted)):
+            value = find(name, _EMPTY)
+            if value is not _EMPTY and not self._left_out(name, value, names):
+                self.read(_joined(path, name), value, names, deep + 1)
+
+    def _read_class(self, path: str, kind: type, names: Names, deep: int) -> None:
+        self._add(path, ("class", kind.__module__, kind.__qualname__))
+        if _of_library(kind.__module__):
+            if issubclass(kind, os._Environ):
+                self._reads_environment = True
+            return
+        self._read_members(path, kind, kind, names, deep)
+
+    def _read_object(self, path: str, value: Any, names: Names, deep: int, module: str) -> None:
+        kind = type(value)
+        if isinstance(value, JIT):
+            self.jitted |= not _of_library(getattr(value, "__module__", None))
+        if module.partition(".")[0] == "sklearn" and hasattr(value, "get_params"):
+            self._add(path, kind.__qualname__)
+            self._add(path, None if self.digest is None else self.digest(value))
+            return
+        if callable(state := getattr(kind, "state_dict", None)) and "torch" in sys.modules:
+            tensors: Any = state(value)
+            for name, one in sorted(tensors.items()):
+                if hasattr(one, "detach"):
+                    self._add(path, (name, _digest(one.detach().cpu())))
+        if "a tree" in self._known(value, ("a tree",)):
+            for leaf in _leaves(value)[: self._left + 1]:
+                self.read(path, leaf, names, deep + 1)
+        if not _of_library(kind.__module__):
+            self._add(path, ("object", kind.__module__, kind.__qualname__))
+            self._read_members(path, value, kind, names, deep)
+            return
+        before = self._left
+        self._add(path, ("object", kind.__module__, kind.__qualname__))
+        if _is_frame(module, value):
+            self._read_frame(path, value, names, deep)
+        own = _own(value)
+        for name in _WRAPPED:
+            inner = own.get(name, _EMPTY)
+            if callable(inner) and not isinstance(inner, type):
+                self.read(path, inner, names, deep + 1)
+        if isinstance(value, JIT):
+            self.read(path, getattr(value, "__wrapped__", None), names, deep + 1)
+        # A library's own attributes are read where they are plain; its objects lead anywhere.
+        wanted = names.attributes | (names.texts if names.by_text else frozenset())
+        simple = (*PLAIN, np.ndarray, np.generic, jax.Array, list, tuple, dict)
+        if isinstance(value, types.SimpleNamespace) or module == "argparse":
+            simple = (object,)
+        for name in sorted(self._known(value, wanted)):
+            one = own.get(name, _EMPTY)
+            if one is not _EMPTY and isinstance(one, simple):
+                self.read(_joined(path, name), one, names, deep + 1)
+        if not self.portable and before == self._left:
+            self._add(path, SameObject(value))
+
+    def _read_frame(self, path: str, frame: Any, names: Names, deep: int) -> None:
+        try:
+            self._add(path, _short(repr(list(getattr(frame, "columns", ())))))
+            self._read_array(path, np.asarray(frame), names, deep)
+        except Exception:  # a frame of a library that has no array of it
+            return
+
+    def _read_members(self, path: str, owner: Any, kind: type, names: Names, deep: int) -> None:
+        """What the code, and the methods that it names, read of an object or a class."""
+        wanted = set(names.attributes | (names.texts if names.by_text else frozenset()))
+        assigned, changes = set(names.assigned), set(names.changed)
+        for base in kind.__mro__:  # called by operators, and without a name
+            if not _of_library(base.__module__):
+                dunder = (one for one in vars(base) if one.startswith("__") and one.endswith("__"))
+                wanted |= {one for one in dunder if _functions(vars(base)[one])}
+        waiting, looked = set(wanted), set(wanted)
+        while waiting:
+            name = waiting.pop()
+            for function in _functions(_static(owner, kind, name)):
+                if _of_library(function.__globals__.get("__name__")):
+                    continue
+                own = names_of(function.__code__)
+                self._texts |= own.texts
+                if name not in _MADE_IN:
+                    assigned |= own.assigned
+                    changes |= own.changed
+                more = set(own.attributes | (own.texts if own.by_text else frozenset())) - looked
+                waiting |= more
+                looked |= more
+        sets = {"attributes": looked, "assigned": assigned, "changed": changes}
+        names = dataclasses.replace(names, **{name: frozenset(one) for name, one in sets.items()})
+        for name in sorted(self._known(owner, looked)):
+            found = _static(owner, kind, name)
+            functions = _functions(found)
+            for function in functions:
+                self.read(_joined(path, name), function, names, deep + 1)
+            if functions or name in assigned or name.startswith("__"):
+                continue
+            if isinstance(found, _DESCRIPTORS):
+                found = _EMPTY if isinstance(owner, type) else _value_of(found, owner)
+            if found is not _EMPTY and not self._left_out(name, found, names):
+                self.read(_joined(path, name), found, names, deep + 1)
+        if isinstance(owner, dict | list | tuple | set) and not isinstance(owner, type):
+            entries = [*owner.items()] if isinstance(owner, dict) else [*owner]
+            for one in entries[: self._left + 1]:
+                self.read(path, one, names, deep + 1)
+
+
+class SameArray:
+    """Equal to another of the same object, or of the same numbers."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SameArray):
+            return False
+        mine, theirs = self.value, other.value
+        if mine is theirs:
+            return True
+        if any(isinstance(one, Tracer) for one in (mine, theirs)):
+            return False
+        if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype):
+            return False
+        try:
+            return _digest(mine) == _digest(theirs)
+        except RuntimeError:  # one of them was deleted
+            return False
+
+    def __hash__(self) -> int:
+        return hash((self.value.shape, str(self.value.dtype)))
+
+
+class SameObject:
+    """Equal to another of the same object, as long as it lives."""
+
+    def __init__(self, value: Any) -> None:
+        try:
+            self.value: Callable[[], Any] = weakref.ref(value)
+        except TypeError:
+            self.value = lambda: value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SameObject):
+            return False
+        mine = self.value()
+        return mine is not None and mine is other.value()
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def _digest(array: Any) -> Hashable:
+    """Of an array's numbers; of a large one, entries spread over it."""
+    if isinstance(array, Tracer):
+        return "traced", str(array.aval)
+    if isinstance(array, jax.Array) and jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    array = np.asarray(array)
+    facts = array.dtype.str, array.shape
+    if array.nbytes > WHOLE:
+        places = np.linspace(0, array.size - 1, SPREAD).astype(np.int64)
+        array = array.reshape(-1)[places] if array.flags.c_contiguous else array.flat[places]
+    return *facts, hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).digest()
+
+
+def _short(text: str) -> str:
+    if len(text) <= 64:
+        return text
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return _EMPTY
+
+
+def _first(values: Iterable[Any], most: int) -> list[Any]:
+    return [one for _, one in zip(range(most), values, strict=False)]
+
+
+def _is_mapping(value: Any) -> bool:
+    root = str(type(value).__module__).partition(".")[0]
+    return isinstance(value, Mapping) and (root == "builtins" or root in sys.stdlib_module_names)
+
+
+def _is_frame(module: str, value: Any) -> bool:
+    return module.partition(".")[0] in ("pandas", "polars") and hasattr(value, "__array__")
+
+
+def _names_within(value: functools.partial[Any], names: Names) -> Names:
+    inner = value.func
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    own = names_of(inner.__code__) if isinstance(inner, types.FunctionType) else _NONE
+    return _both(names, own)
+
+
+def _both(one: Names, other: Names) -> Names:
+    sets = (f for f in Names.__dataclass_fields__ if f != "by_text")
+    joined: dict[str, Any] = {name: getattr(one, name) | getattr(other, name) for name in sets}
+    return Names(**joined, by_text=one.by_text or other.by_text)
+
+
+@functools.lru_cache(4096)
+def _of_library(module: Any) -> bool:
+    """Whether a module is Python's own or installed, and not the user's."""
+    if not isinstance(module, str):  # of a text that was executed
+        return False
+    root = module.partition(".")[0]
+    if root in SETTLED or root in sys.stdlib_module_names - {"__main__"} or root == "builtins":
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None:
+        return root != "__main__" and getattr(sys.modules.get(module), "__spec__", None) is not None
+    paths = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+    return any(file.startswith(path + os.sep) for path in paths if path)
+
+
+def _leaves(value: Any) -> list[Any]:
+    """Of a pytree; none of what is no pytree."""
+    try:
+        found = jax.tree.leaves(value)
+    except Exception:  # the class's own code, which may want more than an object at rest
+        return []
+    return [one for one in found if one is not value]
+
+
+def _own(value: Any) -> Mapping[str, Any]:
+    found = getattr(value, "__dict__", None)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _static(owner: Any, kind: type, name: str) -> Any:
+    """An attribute as it is kept, without a call of what computes it."""
+    try:
+        return inspect.getattr_static(owner, name)
+    except AttributeError:
+        return _EMPTY
+
+
+def _functions(found: Any) -> list[types.FunctionType]:
+    """The Python functions behind a method or a property."""
+    if isinstance(found, staticmethod | classmethod):
+        found = found.__func__
+    if isinstance(found, property):
+        inner = [found.fget]
+    elif isinstance(found, functools.cached_property):
+        inner = [found.func]
+    elif isinstance(found, functools.partialmethod):
+        inner = [found.func]
+    else:
+        inner = [found]
+        while not isinstance(inner[0], types.FunctionType):
+            wrapped = getattr(inner[0], "__wrapped__", None)
+            if wrapped is None or wrapped is inner[0]:
+                return []
+            inner = [wrapped]
+    return [one for one in inner if isinstance(one, types.FunctionType)]
+
+
+def _value_of(slot: Any, owner: Any) -> Any:
+    try:
+        return slot.__get__(owner, type(owner))
+    except AttributeError:
+        return _EMPTY
