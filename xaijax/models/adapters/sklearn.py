@@ -14,7 +14,7 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.base.outputs import check_raw
 from xaijax.models.base.source import Source
-from xaijax.models.identity.patched import of_sklearn
+from xaijax.models.identity.patched import is_own, of_sklearn
 from xaijax.models.translations.translated import check_version
 
 
@@ -68,8 +68,7 @@ def estimator(f: Any, params: Any, backend: str) -> Source:
 
 def told(f: Any) -> str:
     """The estimator's name, with the last step of a Pipeline."""
-    steps = getattr(f, "steps", None)
-    last = f" of {type(steps[-1][1]).__name__}" if steps else ""
+    last = f" of {type(f.steps[-1][1]).__name__}" if is_own(f, "Pipeline") else ""
     return f"{type(f).__name__}{last}"
 
 
@@ -159,4 +158,6 @@ def _both_classes(decision: Callable[..., Any], name: str) -> Callable[[Any], np
 
 def _feature_names(f: Any) -> tuple[str, ...] | None:
     names = getattr(f, "feature_names_in_", None)
-    return None if names is None else tuple(str(name) for name in names)
+    if not isinstance(names, (np.ndarray, list, tuple)):  # of other libraries it may be anything
+        return None
+    return tuple(str(name) for name in names)

@@ -26,6 +26,15 @@ def of_sklearn(kind: type) -> bool:
     return inside and getattr(module, kind.__name__, None) is kind
 
 
+def is_own(thing: Any, *names: str) -> bool:
+    """Whether the object is of a scikit-learn class of one of these names, or of a subclass of it.
+
+    Only then do its attributes mean what scikit-learn means by them: other libraries have `steps`
+    and `transformers_` too.
+    """
+    return any(base.__name__ in names and of_sklearn(base) for base in type(thing).__mro__)
+
+
 def patched(estimator: Any) -> str | None:
     """What was put over a method, of the estimator or of a part of it; None: nothing."""
     kinds: set[type] = set()

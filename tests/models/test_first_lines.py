@@ -1,0 +1,129 @@
+"""Models as people type them first: given to an explainer as they are, of any library."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import BaggingRegressor, StackingRegressor, VotingRegressor
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+
+import xaijax as xj
+
+rng = np.random.default_rng(0)
+X, BACKGROUND = rng.normal(size=(4, 3)), rng.normal(size=(5, 3))
+ROWS = rng.normal(size=(60, 3))
+TARGET = ROWS @ [1.0, -2.0, 0.5] + 0.1 * ROWS[:, 0] * ROWS[:, 1]
+CLOSE = 1e-5  # float32 answers of size 1, some tens of roundings of 6e-8
+
+
+def shapley(f, X, background):
+    """Values [N, F] or [N, F, K] of f(rows [M, F]), by the definition, in float64."""
+    N, F = X.shape
+    subsets = [frozenset(s) for r in range(F + 1) for s in itertools.combinations(range(F), r)]
+    v = {}
+    for kept in subsets:
+        mask = np.isin(np.arange(F), list(kept))
+        hybrids = np.where(mask, X[:, None], background[None]).reshape(-1, F)
+        answers = np.asarray(f(hybrids), np.float64)
+        v[kept] = answers.reshape(N, len(background), *answers.shape[1:]).mean(axis=1)
+    values = []
+    for i in range(F):
+        share = 0.0
+        for kept in subsets:
+            if i not in kept:
+                s = len(kept)
+                weight = math.factorial(s) * math.factorial(F - s - 1) / math.factorial(F)
+                share = share + weight * (v[kept | {i}] - v[kept])
+        values.append(share)
+    return np.stack(values, axis=1)
+
+
+class Scales(TransformerMixin, BaseEstimator):
+    """A transformer of somebody's own, with attributes named like scikit-learn's."""
+
+    def __init__(self, steps=100):
+        self.steps = steps
+
+    def fit(self, X, y=None):
+        self.transformers_ = "abc"
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def transform(self, X):
+        return 2.0 * np.asarray(X)
+
+
+class Fits(RegressorMixin, BaseEstimator):
+    """A regressor of somebody's own, likewise."""
+
+    def __init__(self, steps=100):
+        self.steps = steps
+
+    def fit(self, X, y):
+        self.estimators_, self.transformers_ = 7, [1]
+        self.coef_ = np.linalg.lstsq(X, y, rcond=None)[0]
+        return self
+
+    def predict(self, X):
+        return np.asarray(X) @ self.coef_
+
+
+class Loose:
+    """No scikit-learn at all."""
+
+    steps, transformers_, estimators_ = 100, ["a"], 3
+    feature_names_in_, n_features_in_ = 5, "many"
+
+    def predict(self, X):
+        return np.asarray(X) @ [1.0, 2.0, 3.0]
+
+
+FOREIGN = {
+    "a number of steps": Fits(),
+    "a list of steps": Fits(steps=[1, 2]),
+    "in a pipeline": make_pipeline(Scales(), LinearRegression()),
+    "last in a pipeline": make_pipeline(Scales(), Fits()),
+    "in a vote": VotingRegressor([("own", Fits()), ("linear", LinearRegression())]),
+    "in a bag": BaggingRegressor(Fits(), n_estimators=2, random_state=0),
+    "in a stack": StackingRegressor([("own", Fits())], cv=2),
+    "in columns": make_pipeline(
+        ColumnTransformer([("a", Scales(), [0, 1]), ("b", make_pipeline(Scales()), [2])]),
+        LinearRegression(),
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", ["auto", "host"])
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_foreign_attributes_are_not_read_as_scikit_learns(kind, backend):
+    fitted = FOREIGN[kind].fit(ROWS, TARGET)
+    explanation = xj.Explainer(xj.as_model(fitted, backend=backend), BACKGROUND)(X)
+    assert np.allclose(explanation.values, shapley(fitted.predict, X, BACKGROUND), atol=CLOSE)
+
+
+@pytest.mark.parametrize("backend", ["auto", "host"])
+def test_an_object_whose_attributes_mean_anything(backend):
+    explanation = xj.Explainer(xj.as_model(Loose(), backend=backend), BACKGROUND)(X)
+    wanted = (X - BACKGROUND.mean(axis=0)) * [1.0, 2.0, 3.0]  # of a linear function
+    assert np.allclose(explanation.values, wanted, atol=CLOSE)
+
+
+def test_players_of_columns_with_a_foreign_transformer():
+    class OneHotEncoder(Scales):  # a name that scikit-learn has too
+        pass
+
+    steps = Scales(), make_pipeline(Scales()), OneHotEncoder()
+    fitted = ColumnTransformer([(str(j), step, [j]) for j, step in enumerate(steps)]).fit(ROWS)
+    assert xj.players_of(fitted) == {"x0": [0], "x1": [1], "x2": [2]}
+
+
+@pytest.mark.parametrize("given", [Scales().fit(ROWS), Loose(), 3])
+def test_players_of_anything_else_is_refused(given):
+    if isinstance(given, Loose):
+        given.output_indices_ = {"a": slice(0, 1)}
+    with pytest.raises(xj.InputTypeError, match="column_transformer must be a fitted sklearn"):
+        xj.players_of(given)
