@@ -8,14 +8,17 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import BaggingRegressor, StackingRegressor, VotingRegressor
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import xaijax as xj
 
 rng = np.random.default_rng(0)
 X, BACKGROUND = rng.normal(size=(4, 3)), rng.normal(size=(5, 3))
 ROWS = rng.normal(size=(60, 3))
+LABELS = np.array(["lo", "hi"])[(ROWS[:, 0] + ROWS[:, 1] * ROWS[:, 2] > 0).astype(int)]
 TARGET = ROWS @ [1.0, -2.0, 0.5] + 0.1 * ROWS[:, 0] * ROWS[:, 1]
 CLOSE = 1e-5  # float32 answers of size 1, some tens of roundings of 6e-8
 
@@ -127,3 +130,51 @@ def test_players_of_anything_else_is_refused(given):
         given.output_indices_ = {"a": slice(0, 1)}
     with pytest.raises(xj.InputTypeError, match="column_transformer must be a fitted sklearn"):
         xj.players_of(given)
+
+
+def searched(kind=GridSearchCV, **options):
+    scaled = make_pipeline(StandardScaler(), LogisticRegression())
+    return kind(scaled, {"logisticregression__C": [0.1, 1.0]}, cv=2, **options).fit(ROWS, LABELS)
+
+
+@pytest.mark.parametrize("backend", ["auto", "jax", "host"])
+def test_a_search_is_explained_as_its_best_estimator(backend):
+    fitted = searched()
+    model = xj.as_model(fitted, backend=backend)
+    explanation = xj.Explainer(model, BACKGROUND)(X)
+    wanted = shapley(fitted.best_estimator_.predict_proba, X, BACKGROUND)
+    assert np.allclose(explanation.values, wanted, atol=CLOSE)
+    assert model.backend == ("host" if backend == "host" else "jax")
+    assert model.classes == ("hi", "lo") and list(model.labels(X)) == list(fitted.predict(X))
+
+
+def test_a_random_search_in_jax():
+    fitted = searched(RandomizedSearchCV, n_iter=1, random_state=0)
+    explanation = xj.Explainer(xj.as_model(fitted, output="lo", backend="jax"), BACKGROUND)(X)
+    wanted = shapley(lambda rows: fitted.predict_proba(rows)[:, 1], X, BACKGROUND)
+    assert np.allclose(explanation.values, wanted, atol=CLOSE)
+
+
+@pytest.mark.parametrize("backend", ["auto", "host"])
+def test_a_search_without_a_best_estimator_is_refused(backend):
+    with pytest.raises(xj.InputError, match="refit=False.*Say refit=True"):
+        xj.as_model(searched(refit=False), backend=backend)
+
+
+def test_a_search_that_is_fitted_again_is_another_model():
+    fitted = searched()
+    in_jax, on_host = xj.as_model(fitted), xj.as_model(fitted, backend="host")
+    in_jax.predict(X)
+    fitted.fit(ROWS, LABELS[::-1])
+    with pytest.raises(xj.InputError, match="has changed since"):
+        in_jax.predict(X)
+    assert np.array_equal(on_host.predict(X), fitted.best_estimator_.predict_proba(X))
+
+
+def test_times_of_a_search_are_no_part_of_the_model():
+    def known(fitted):
+        return xj.as_model(fitted, backend="host").identity((3,), np.dtype(np.float64))
+
+    other = GridSearchCV(LogisticRegression(), {"C": [0.5]}, cv=2).fit(ROWS, LABELS)
+    assert known(searched()) == known(searched()) != known(other)
+    assert known(other) is not None

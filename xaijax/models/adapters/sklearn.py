@@ -14,7 +14,7 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.base.outputs import check_raw
 from xaijax.models.base.source import Source
-from xaijax.models.identity.patched import is_own, of_sklearn
+from xaijax.models.identity.patched import chosen, is_own, of_sklearn
 from xaijax.models.translations.translated import check_version
 
 
@@ -31,6 +31,12 @@ def estimator(f: Any, params: Any, backend: str) -> Source:
     name = type(f).__name__
     if params is not None:
         raise InputError(f"params= goes with JAX functions; {name} holds its own. Leave it out.")
+    if is_own(f, "BaseSearchCV") and not f.refit:
+        raise InputError(
+            f"f= must be a search that keeps its best estimator, and {name} was made with "
+            f"refit={f.refit!r}. Say refit=True, or fit an estimator with the search's "
+            f"best_params_ and pass that."
+        )
     if not callable(getattr(f, "predict", None)):
         raise InputTypeError(
             f"f= must have a predict method; {name} has none. Pass a classifier, a regressor or a "
@@ -67,9 +73,9 @@ def estimator(f: Any, params: Any, backend: str) -> Source:
 
 
 def told(f: Any) -> str:
-    """The estimator's name, with the last step of a Pipeline."""
-    last = f" of {type(f.steps[-1][1]).__name__}" if is_own(f, "Pipeline") else ""
-    return f"{type(f).__name__}{last}"
+    """The estimator's name, with the last step of a Pipeline and what a search chose."""
+    inner = f.steps[-1][1] if is_own(f, "Pipeline") else chosen(f)
+    return type(f).__name__ if inner is f else f"{type(f).__name__} of {told(inner)}"
 
 
 def _check_fitted(f: Any, name: str) -> None:

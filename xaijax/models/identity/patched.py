@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 ROOT = "sklearn"
+# What a search keeps of the candidates and of its times, on which no answer depends.
+SEARCHED = ("cv_results_", "refit_time_")
 # The decorators of scikit-learn keep the function in one of these.
 _WRAPPED = ("fn", "fget", "func", "__func__", "__wrapped__")
 
@@ -33,6 +35,13 @@ def is_own(thing: Any, *names: str) -> bool:
     and `transformers_` too.
     """
     return any(base.__name__ in names and of_sklearn(base) for base in type(thing).__mro__)
+
+
+def chosen(estimator: Any) -> Any:
+    """The `best_estimator_` of a search of scikit-learn that has one; anything else as it is."""
+    while is_own(estimator, "BaseSearchCV") and hasattr(estimator, "best_estimator_"):
+        estimator = estimator.best_estimator_
+    return estimator
 
 
 def patched(estimator: Any) -> str | None:

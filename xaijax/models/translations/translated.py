@@ -18,7 +18,7 @@ from xaijax.models.asking.predict import run_jax
 from xaijax.models.base import options
 from xaijax.models.base.trace import DTYPES
 from xaijax.models.identity.fit_stamp import Stamp
-from xaijax.models.identity.patched import is_own, of_sklearn, patched
+from xaijax.models.identity.patched import chosen, is_own, of_sklearn, patched
 from xaijax.models.translations import families as families  # registers those of this library
 from xaijax.models.translations.agreed import Agreed
 from xaijax.models.translations.centre import Centre
@@ -397,6 +397,8 @@ def _parts(estimator: Any) -> list[Any]:
     steps = []
     if is_own(estimator, "ColumnTransformer"):
         steps += [step for _, step, *_ in getattr(estimator, "transformers_", ())]
+    if chosen(estimator) is not estimator:
+        steps.append(chosen(estimator))
     if is_own(estimator, "Pipeline"):
         steps += [step for _, step in estimator.steps]
     if any(of_sklearn(base) and _of_parts(base) for base in type(estimator).__mro__):
