@@ -6,8 +6,15 @@ import math
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
-from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import BaggingRegressor, StackingRegressor, VotingRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.decomposition import PCA
+from sklearn.ensemble import (
+    BaggingRegressor,
+    HistGradientBoostingRegressor,
+    StackingRegressor,
+    VotingRegressor,
+)
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import make_pipeline
@@ -130,6 +137,91 @@ def test_players_of_anything_else_is_refused(given):
         given.output_indices_ = {"a": slice(0, 1)}
     with pytest.raises(xj.InputTypeError, match="column_transformer must be a fitted sklearn"):
         xj.players_of(given)
+
+
+def with_gaps(rows):
+    found = rows.copy()
+    found[::3, 1] = np.nan
+    return found
+
+
+FILLED = make_pipeline(SimpleImputer(), LinearRegression())
+TREES = HistGradientBoostingRegressor(max_iter=3, min_samples_leaf=5)
+BY_COLUMN = ColumnTransformer([("fill", SimpleImputer(), [1])], remainder="passthrough")
+TAKING_NAN = {
+    "trees": TREES,
+    "an imputer": FILLED,
+    "scaled, then filled": make_pipeline(StandardScaler(), SimpleImputer(), LinearRegression()),
+    "scaled trees": make_pipeline(StandardScaler(), TREES),
+    "columns of trees": make_pipeline(BY_COLUMN, TREES),
+    "one filled column of trees": make_pipeline(
+        ColumnTransformer([("fill", SimpleImputer(), [0, 1, 2])]), LinearRegression()
+    ),
+    "a vote": VotingRegressor([("filled", FILLED), ("trees", TREES)]),
+    "a stack": StackingRegressor([("filled", FILLED)], cv=2),
+    "a bag": BaggingRegressor(FILLED, n_estimators=2, random_state=0),
+    "a search": GridSearchCV(FILLED, {"simpleimputer__strategy": ["mean", "median"]}, cv=2),
+    "another target": TransformedTargetRegressor(FILLED),
+}
+REFUSING_NAN = {
+    "a line": LinearRegression(),
+    "scaled": make_pipeline(StandardScaler(), LinearRegression()),
+    "filled too late": make_pipeline(PCA(2), SimpleImputer(), LinearRegression()),
+    "another column filled": make_pipeline(BY_COLUMN, LinearRegression()),
+    "another gap filled": make_pipeline(SimpleImputer(missing_values=-1), LinearRegression()),
+    "one of a vote": VotingRegressor([("filled", FILLED), ("line", LinearRegression())]),
+    "a stack that sees rows": StackingRegressor([("filled", FILLED)], cv=2, passthrough=True),
+    "somebody's own": Fits(),
+}
+
+
+@pytest.mark.parametrize("kind", TAKING_NAN)
+def test_a_model_that_says_so_takes_nan(kind):
+    fitted = TAKING_NAN[kind].fit(ROWS, TARGET)
+    rows, donors = with_gaps(X), with_gaps(BACKGROUND)
+    explanation = xj.Explainer(xj.as_model(fitted), donors)(rows)
+    assert np.allclose(explanation.values, shapley(fitted.predict, rows, donors), atol=CLOSE)
+
+
+@pytest.mark.parametrize("kind", REFUSING_NAN)
+def test_a_model_that_does_not_say_so_refuses_nan_before_it_is_asked(kind):
+    model = xj.as_model(REFUSING_NAN[kind].fit(ROWS, TARGET))
+    assert not model.allow_nan
+    with pytest.raises(xj.InputError, match="background contains NaN at row 0, column 1"):
+        xj.Explainer(model, with_gaps(BACKGROUND))(X)
+
+
+def test_what_is_said_of_nan_is_believed_rather_than_the_model():
+    trees = TREES.fit(ROWS, TARGET)
+    with pytest.raises(xj.InputError, match="contains NaN"):
+        xj.as_model(trees, allow_nan=False).predict(with_gaps(X))
+    assert np.isfinite(xj.as_model(FILLED.fit(ROWS, TARGET), allow_nan=True).predict(X)).all()
+    for function in (lambda rows: rows[:, 0], np.sum):
+        assert not xj.as_model(function, backend="host").allow_nan
+
+
+class Boosted:
+    """An estimator with the surface of a boosted library's."""
+
+    def __init__(self, **params):
+        self.params = params
+
+    def get_params(self):
+        return self.params
+
+    def predict(self, rows):
+        return np.nan_to_num(rows).sum(axis=1)
+
+
+@pytest.mark.parametrize("module", ["xgboost.sklearn", "lightgbm.sklearn", "catboost.core"])
+def test_boosted_trees_take_nan(module):
+    kind = type("Boosted", (Boosted,), {"__module__": module})
+    assert xj.as_model(kind()).allow_nan
+    assert not xj.as_model(kind(nan_mode="Forbidden")).allow_nan
+    told = kind()
+    told.missing = -1
+    assert not xj.as_model(told).allow_nan
+    assert not xj.as_model(Boosted()).allow_nan
 
 
 def searched(kind=GridSearchCV, **options):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.models.adapters.missing_values import takes_nan
 from xaijax.models.base.outputs import check_raw
 from xaijax.models.base.source import Source
 from xaijax.models.identity.patched import chosen, is_own, of_sklearn
@@ -68,6 +69,7 @@ def estimator(f: Any, params: Any, backend: str) -> Source:
         decide=decided,
         classes=classes,
         feature_names=_feature_names(f),
+        takes_nan=takes_nan(f),
         estimator=f,
     )
 
