@@ -16,6 +16,7 @@ from sklearn import ensemble, linear_model, naive_bayes, neighbors, neural_netwo
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
@@ -204,6 +205,21 @@ KINDS |= {
         ),
         THREE,
         GAPS,
+    ),
+    "search": Kind(
+        GridSearchCV(
+            make_pipeline(StandardScaler(), linear_model.LogisticRegression()),
+            {"logisticregression__C": [0.1, 1.0]},
+            cv=2,
+        ),
+        TWO,
+    ),
+    "search for trees behind a scaler": Kind(
+        make_pipeline(
+            StandardScaler(),
+            GridSearchCV(tree.DecisionTreeClassifier(random_state=0), {"max_depth": [2, 4]}, cv=2),
+        ),
+        THREE,
     ),
     "one-hot logistic": Kind(
         make_pipeline(_columns(ONE_HOT), linear_model.LogisticRegression()), TWO, FRAME

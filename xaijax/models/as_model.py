@@ -44,7 +44,7 @@ def as_model(
     feature_names: Iterable[str] | None = None,
     output_names: Iterable[str] | None = None,
     input_shape: tuple[int, ...] | None = None,
-    allow_nan: bool = False,
+    allow_nan: bool | None = None,
     deterministic: bool = True,
     thread_safe: bool = False,
     max_rows: int | None = None,
@@ -101,7 +101,9 @@ def as_model(
         output_names: names [K] of the outputs, or None.
         input_shape: tuple or None. The shape of one instance. None: [F]; of a network whatever its
             rows have; of an explainer what its background has.
-        allow_nan: True: rows may hold NaN.
+        allow_nan: bool or None. Whether rows may hold NaN. None: as the model itself says, by
+            scikit-learn's tags, for a Pipeline step by step up to its imputer. XGBoost, LightGBM
+            and CatBoost take NaN; functions and neural networks do not.
         deterministic: False says that the same rows may get different answers.
         thread_safe: True: a host model may be called from several threads. As many calls run at a
             time as this process has cores and the memory allows (set the rows of each by
@@ -164,7 +166,9 @@ def as_model(
         or _class_names(source, chosen),
         "input_shape": options.check_input_shape(input_shape),
         "network": source.network,
-        "allow_nan": options.check_flag("allow_nan", allow_nan),
+        "allow_nan": source.takes_nan
+        if allow_nan is None
+        else options.check_flag("allow_nan", allow_nan),
         "nonfinite": nonfinite,
         "deterministic": options.check_flag("deterministic", deterministic),
         "thread_safe": shared,

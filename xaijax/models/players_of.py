@@ -6,6 +6,7 @@ from typing import Any
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
+from xaijax.models.identity.patched import is_own
 
 
 @public
@@ -44,7 +45,7 @@ def players_of(column_transformer: Any) -> dict[str, list[int]]:
         {'x0': [0], 'x1': [1, 2, 3]}
     """
     slices = getattr(column_transformer, "output_indices_", None)
-    if slices is None:
+    if slices is None or not is_own(column_transformer, "ColumnTransformer"):
         raise InputTypeError(
             "column_transformer must be a fitted sklearn ColumnTransformer, got "
             f"{type(column_transformer).__name__}. Fit it first."
@@ -82,14 +83,14 @@ def _sources(columns: Any, names: list[Any]) -> list[str]:
 
 
 def _outputs_per_column(transformer: Any, inputs: int, outputs: int, key: str) -> list[int]:
-    steps = getattr(transformer, "steps", None)
-    parts = [step for _, step in steps] if steps is not None else [transformer]
+    is_chain = is_own(transformer, "Pipeline")
+    parts = [step for _, step in transformer.steps] if is_chain else [transformer]
     for part in parts:
-        if type(part).__name__ == "OneHotEncoder":
+        if is_own(part, "OneHotEncoder"):
             counts = _one_hot(part)
             if len(counts) == inputs and sum(counts) == outputs:
                 return counts
-    if inputs == outputs and not any(type(p).__name__ in ("PCA", "TruncatedSVD") for p in parts):
+    if inputs == outputs and not any(is_own(part, "PCA", "TruncatedSVD") for part in parts):
         return [1] * inputs
     raise InputError(
         f"column_transformer: the {outputs} outputs of {key!r} cannot be told apart by its "

@@ -4,6 +4,7 @@ Reading order:
 
     libraries    which adapter reads a model
     sklearn      scikit-learn estimators and Pipelines, as the host runs them
+    missing_values  whether a fitted estimator says that it takes NaN
     flax_linen   Flax linen: (module, variables), TrainState
     flax_nnx     Flax nnx modules
     haiku        Haiku's transformed functions

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.models.adapters.missing_values import takes_nan
 from xaijax.models.base.outputs import check_raw
 from xaijax.models.base.source import Source
-from xaijax.models.identity.patched import of_sklearn
+from xaijax.models.identity.patched import chosen, is_own, of_sklearn
 from xaijax.models.translations.translated import check_version
 
 
@@ -31,6 +32,12 @@ def estimator(f: Any, params: Any, backend: str) -> Source:
     name = type(f).__name__
     if params is not None:
         raise InputError(f"params= goes with JAX functions; {name} holds its own. Leave it out.")
+    if is_own(f, "BaseSearchCV") and not f.refit:
+        raise InputError(
+            f"f= must be a search that keeps its best estimator, and {name} was made with "
+            f"refit={f.refit!r}. Say refit=True, or fit an estimator with the search's "
+            f"best_params_ and pass that."
+        )
     if not callable(getattr(f, "predict", None)):
         raise InputTypeError(
             f"f= must have a predict method; {name} has none. Pass a classifier, a regressor or a "
@@ -62,15 +69,15 @@ def estimator(f: Any, params: Any, backend: str) -> Source:
         decide=decided,
         classes=classes,
         feature_names=_feature_names(f),
+        takes_nan=takes_nan(f),
         estimator=f,
     )
 
 
 def told(f: Any) -> str:
-    """The estimator's name, with the last step of a Pipeline."""
-    steps = getattr(f, "steps", None)
-    last = f" of {type(steps[-1][1]).__name__}" if steps else ""
-    return f"{type(f).__name__}{last}"
+    """The estimator's name, with the last step of a Pipeline and what a search chose."""
+    inner = f.steps[-1][1] if is_own(f, "Pipeline") else chosen(f)
+    return type(f).__name__ if inner is f else f"{type(f).__name__} of {told(inner)}"
 
 
 def _check_fitted(f: Any, name: str) -> None:
@@ -159,4 +166,6 @@ def _both_classes(decision: Callable[..., Any], name: str) -> Callable[[Any], np
 
 def _feature_names(f: Any) -> tuple[str, ...] | None:
     names = getattr(f, "feature_names_in_", None)
-    return None if names is None else tuple(str(name) for name in names)
+    if not isinstance(names, (np.ndarray, list, tuple)):  # of other libraries it may be anything
+        return None
+    return tuple(str(name) for name in names)

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.models.identity.patched import SEARCHED
+
 DEEPEST = 200  # objects within objects
 # What an answer does not depend on and people set between two calls; and the search tree of nearest
 # neighbours, which counts its visitors and is made of rows that are looked at themselves.
-_WITHOUT = ("n_jobs", "verbose", "_tree", "random_state", "_random_state")
+_WITHOUT = ("n_jobs", "verbose", "_tree", "random_state", "_random_state", *SEARCHED)
 _BARE, _POINTER = object.__basicsize__, 8  # bytes of an object that holds nothing, and of a pointer
 _HASHED = frozenset({type(None), bool, str, bytes})
 _PRINTED = frozenset({int, slice, np.ufunc})  # hash(-1) == hash(-2); slices have none

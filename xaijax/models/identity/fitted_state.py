@@ -4,8 +4,8 @@ Only what scikit-learn, NumPy, SciPy and Python itself define can be read whole:
 function or a class of somebody else's in it, wherever, has no digest. Nothing is called but the
 objects' own `__reduce_ex__`, by which pickle takes them apart, and nothing is built from it.
 
-Two things that change while nothing is fitted are left out: how often a search tree was visited,
-and where a generator of random numbers stands.
+Left out are two things that change while nothing is fitted, how often a search tree was visited and
+where a generator of random numbers stands, and the scores and times of a search for parameters.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+
+from xaijax.models.identity.patched import SEARCHED, is_own
 
 ROOTS = ("sklearn", "numpy", "scipy")  # whose classes and functions are known by name and version
 DEEPEST = 200  # objects within objects; also what ends a circle
@@ -115,6 +117,9 @@ def _of_object(thing: Any, depth: int) -> bytes:
         raise Unreadable from None
     if isinstance(kept, str):  # kept by name, as compiled functions are
         return _of_name(thing)
+    if is_own(thing, "BaseSearchCV"):
+        state = {name: one for name, one in kept[2].items() if name not in SEARCHED}
+        kept = (*kept[:2], state, *kept[3:])
     if type(thing).__module__ in _TREES and hasattr(thing, "get_tree_stats"):
         kept = (*kept[:2], _without_visits(thing, kept[2]), *kept[3:])
     parts = [_of_name(type(thing))]

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 ROOT = "sklearn"
+# What a search keeps of the candidates and of its times, on which no answer depends.
+SEARCHED = ("cv_results_", "refit_time_")
 # The decorators of scikit-learn keep the function in one of these.
 _WRAPPED = ("fn", "fget", "func", "__func__", "__wrapped__")
 
@@ -24,6 +26,22 @@ def of_sklearn(kind: type) -> bool:
     module = sys.modules.get(kind.__module__)
     inside = kind.__module__.partition(".")[0] == ROOT
     return inside and getattr(module, kind.__name__, None) is kind
+
+
+def is_own(thing: Any, *names: str) -> bool:
+    """Whether the object is of a scikit-learn class of one of these names, or of a subclass of it.
+
+    Only then do its attributes mean what scikit-learn means by them: other libraries have `steps`
+    and `transformers_` too.
+    """
+    return any(base.__name__ in names and of_sklearn(base) for base in type(thing).__mro__)
+
+
+def chosen(estimator: Any) -> Any:
+    """The `best_estimator_` of a search of scikit-learn that has one; anything else as it is."""
+    while is_own(estimator, "BaseSearchCV") and hasattr(estimator, "best_estimator_"):
+        estimator = estimator.best_estimator_
+    return estimator
 
 
 def patched(estimator: Any) -> str | None:

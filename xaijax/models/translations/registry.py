@@ -210,7 +210,7 @@ def translated(
 ) -> Any:
     """(the translation of a whole model, the sources of its columns); raises Untranslatable."""
     count = getattr(estimator, "n_features_in_", None)
-    if count is None:
+    if not isinstance(count, (int, np.integer)):
         raise Untranslatable("it does not say how many columns it was fitted on")
     names = names if names is not None and len(names) == count else None
     sources = tuple(

@@ -18,7 +18,7 @@ from xaijax.models.asking.predict import run_jax
 from xaijax.models.base import options
 from xaijax.models.base.trace import DTYPES
 from xaijax.models.identity.fit_stamp import Stamp
-from xaijax.models.identity.patched import of_sklearn, patched
+from xaijax.models.identity.patched import chosen, is_own, of_sklearn, patched
 from xaijax.models.translations import families as families  # registers those of this library
 from xaijax.models.translations.agreed import Agreed
 from xaijax.models.translations.centre import Centre
@@ -387,10 +387,21 @@ def _flat(parts: Any) -> Iterator[Any]:
         yield parts
 
 
+def _of_parts(kind: type) -> bool:
+    """Whether scikit-learn fits the `estimators_` of this class of its own."""
+    return kind.__module__.split(".")[1] in ("ensemble", "multiclass", "multioutput")
+
+
 def _parts(estimator: Any) -> list[Any]:
     """The estimator, the steps of a Pipeline or ColumnTransformer, the parts of an ensemble."""
-    steps = [step for _, step, *_ in getattr(estimator, "transformers_", ())]
-    steps += [step for _, step in getattr(estimator, "steps", ())]
-    steps += list(_flat(getattr(estimator, "estimators_", ())))
+    steps = []
+    if is_own(estimator, "ColumnTransformer"):
+        steps += [step for _, step, *_ in getattr(estimator, "transformers_", ())]
+    if chosen(estimator) is not estimator:
+        steps.append(chosen(estimator))
+    if is_own(estimator, "Pipeline"):
+        steps += [step for _, step in estimator.steps]
+    if any(of_sklearn(base) and _of_parts(base) for base in type(estimator).__mro__):
+        steps += list(_flat(getattr(estimator, "estimators_", ())))
     inner = [part for step in steps if hasattr(step, "_get_param_names") for part in _parts(step)]
     return [estimator, *inner]

@@ -1,4 +1,4 @@
-"""Pipelines and ColumnTransformers: translations one after another, and side by side.
+"""Pipelines, ColumnTransformers, searches: translations in a row, side by side, and chosen.
 
 Letters: R rows.
 """
@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax.models.identity.patched import chosen
 from xaijax.models.translations.columns import Columns
 from xaijax.models.translations.registry import (
     Head,
@@ -25,7 +26,7 @@ from xaijax.tables.coded_table import Untranslatable
 @translates("Pipeline", mixed=True)
 def pipeline(estimator: Any, columns: Columns) -> Translation:
     """The heads of the last step, on what the steps before it make."""
-    if asks_thresholds(estimator.steps[-1][1]):
+    if asks_thresholds(chosen(estimator.steps[-1][1])):
         try:
             return _chained(estimator, columns.for_thresholds())
         except Untranslatable:
@@ -62,6 +63,14 @@ def _chained(estimator: Any, columns: Columns) -> Translation:
 
     ties = None if own is None else undecided
     return Translation(params, heads, last.kind, True, last.outputs, ties)
+
+
+@translates(
+    "GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV", mixed=True
+)
+def search(estimator: Any, columns: Columns) -> Translation:
+    """What the search chose answers for it."""
+    return translation(estimator.best_estimator_, columns)
 
 
 @translates("ColumnTransformer", mixed=True)
