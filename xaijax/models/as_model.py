@@ -15,11 +15,12 @@ from xaijax.core.public import public
 from xaijax.core.travel import at_rest
 from xaijax.models.adapters.libraries import source as read
 from xaijax.models.adapters.sklearn import told
+from xaijax.models.asking.decided import Codes
 from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
-from xaijax.models.base.outputs import check_raw, selector
+from xaijax.models.base.outputs import check_labels, check_raw, is_label, selector
 from xaijax.models.base.recipe import Recipe
-from xaijax.models.base.source import Source
+from xaijax.models.base.source import DECIDED, Source
 from xaijax.models.base.trace import Selected, traced
 from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.identity.known_functions import StateAtTrace, made_once
@@ -31,6 +32,7 @@ from xaijax.models.translations.bridged import Bridged
 from xaijax.models.translations.centre import Centre
 from xaijax.models.translations.translated import Comparison, InJax, Made, head_of, in_jax
 from xaijax.tables.coded_table import Untranslatable
+from xaijax.tables.rows import rows_of
 
 
 @public
@@ -89,10 +91,14 @@ def as_model(
             "decision", scores; "label", the class labels of `predict`; "value", the answer of a
             regressor. Of any other model these words change no answer: they say what the answer is.
             A class label or an output's index: that column, [R]; where classes are known, a number
-            is read as a label. None: "proba" for classifiers, else "decision" or "label" if they
-            lack that; "value" for all other models. The column of a classifier without
-            predict_proba is its decision for that class (of two classes, the decision, negated for
-            the first).
+            is read as a label. The column of a classifier without predict_proba is its decision
+            for that class (of two classes, the decision, negated for the first); without any
+            scores, it is 1 where `predict` returns the label, else 0. A classifier of several
+            targets has the outputs "target: class", such as "0: yes".
+            None: of an estimator that is no regressor "proba", else "decision" (decision_function
+            or score_samples), if it has them. Otherwise "label" for classifiers, whose labels
+            `Explainer` takes only if they are 0 and 1, and an error for clusterers, whose labels
+            are no amounts. "value" for all other models.
         classes: labels of the columns, in order, at least two. An estimator brings its own.
         threshold: float or None. For models that give one score a row and do not decide themselves:
             a larger score is the second class, or 1, for `Model.labels`. Classifiers with `predict`
@@ -151,7 +157,7 @@ def as_model(
     source = read(f, params, state, backend)
     known = _known_classes(source, options.check_classes(classes))
     chosen = options.check_output_option(output, known)
-    chosen = source.default if chosen is None else chosen
+    chosen = _default(source, known) if chosen is None else chosen
     cut = _check_cut(source, chosen, known, options.check_threshold(threshold))
     shared = options.check_flag("thread_safe", thread_safe)
     _check_backend_options(source, backend == "host", precision, max_rows, timeout, shared)
@@ -178,7 +184,7 @@ def as_model(
         "name": source.name,
         "recipe": Recipe.of(as_model, source, given),
     }
-    head = _head(source, chosen)
+    head = _head(source, chosen, known)
     select = selector(chosen, known, source.name)
     fields["structure"] = declared.ready(
         structure, source.backend, source.params is not None, select, precision, source.name
@@ -194,7 +200,7 @@ def as_model(
             fields["comparison"] = Bridged(source.name, whole, source.params, source.own)
         return Model(loop="jax", apply=apply, scores=whole, params=source.params, **fields)
     fields["estimator"] = source.estimator
-    call = head if select is None else _selecting(head, select, source.name)
+    call = head if select is None else _selecting(head, select, source.name, chosen, known)
     host = Model(loop="host", call=call, scores=head, decide=source.decide, **fields)
     if backend == "host" or source.estimator is None:
         return host
@@ -208,6 +214,7 @@ def _translated(
     estimator, output = source.estimator, host.output
     stamp = Stamp(estimator)  # before it is read, so that no later state passes for this one
     word = output if output in WORDS else source.columns
+    one_each = source.decide is None or "label" in source.heads  # else there are several targets
 
     def made(centre: Centre | None = None) -> Made:
         names = host.feature_names
@@ -216,8 +223,8 @@ def _translated(
 
     def fields(found: InJax, whole: Callable[..., Any]) -> dict[str, Any]:
         """What a model has of its translation."""
-        decide = None
-        if found.decide is not None:
+        decide = None if one_each else source.decide  # which refuses
+        if found.decide is not None and one_each:
             own = traced(found.decide, host.precision, source.name)
             decide = Selected(own, None, host.precision)
         offset = None if found.offset is None else np.asarray(found.offset, np.float64)
@@ -255,7 +262,7 @@ def _translated(
         found,
         whole,
         head,
-        source.decide,
+        source.decide if one_each else None,
         host.classes,
         backend == "jax",
         source.name,
@@ -277,8 +284,28 @@ def _translated(
     )
 
 
-def _head(source: Source, output: Any) -> Callable[..., Any]:
+def _default(source: Source, classes: tuple[Any, ...] | None) -> str:
+    """The word of output=None."""
+    if source.default is None:
+        label = "<label>" if classes is None else repr(classes[0])
+        also = (
+            "output='label' with QII or AnchorExplainer, which ask for labels"
+            if "label" in source.heads
+            else "another of its classes"
+        )
+        raise InputError(
+            f"output= must be given for {source.name}: it has neither predict_proba nor "
+            f"decision_function, and a mean over the numbers of clusters or classes tells nothing. "
+            f"Say output={label}, which explains 1 where predict gives that label and else 0, or "
+            f"{also}."
+        )
+    return source.default
+
+
+def _head(source: Source, output: Any, classes: tuple[Any, ...] | None) -> Callable[..., Any]:
     word = output if output in WORDS else source.columns
+    if word == DECIDED and word not in source.heads:
+        return _decided(source, output, classes)
     if word not in source.heads:
         accepted = [repr(name) for name in WORDS if name in source.heads]
         raise InputError(
@@ -288,6 +315,25 @@ def _head(source: Source, output: Any) -> Callable[..., Any]:
     return source.heads[word]
 
 
+def _decided(
+    source: Source, output: Any, classes: tuple[Any, ...] | None
+) -> Callable[[Any], np.ndarray]:
+    """1 where a row's predicted label is the class, else 0, float64 [R, K]."""
+    decide = source.decide
+    if classes is None or decide is None:
+        raise InputError(
+            f"output={output!r} is a label of {source.name} only where its labels are known. Give "
+            f"all that its predict returns: classes=[...]."
+        )
+    codes = Codes(classes, name=source.name)
+
+    def columns(rows: Any) -> np.ndarray:
+        found = codes.of(check_labels(decide(rows), len(rows_of(rows)), source.name))
+        return (found[:, None] == np.arange(len(classes))).astype(np.float64)
+
+    return columns
+
+
 def _class_names(source: Source, output: Any) -> tuple[str, ...] | None:
     if output != "proba" or source.classes is None:
         return None
@@ -295,10 +341,16 @@ def _class_names(source: Source, output: Any) -> tuple[str, ...] | None:
 
 
 def _selecting(
-    head: Callable[..., Any], select: Callable[[Any], Any], name: str
+    head: Callable[..., Any],
+    select: Callable[[Any], Any],
+    name: str,
+    output: Any,
+    known: tuple[Any, ...] | None,
 ) -> Callable[[Any], Any]:
     def call(rows: Any) -> Any:
-        return select(check_raw(head(rows), len(rows), name))
+        raw = head(rows)
+        labels = None if known is None else is_label(raw, output, known, name)
+        return select(check_raw(raw, len(rows), name)) if labels is None else labels
 
     return call
 

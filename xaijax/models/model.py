@@ -28,7 +28,7 @@ from xaijax.models.asking.leaves import of_codes
 from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.rows import answered_by, parts
 from xaijax.models.base.options import WORDS, came
-from xaijax.models.base.outputs import check_finite, check_labels, check_output
+from xaijax.models.base.outputs import check_finite, check_labels, check_output, refuse_codes
 from xaijax.models.base.recipe import Recipe, reduced
 from xaijax.models.base.trace import Selected
 from xaijax.models.changes import checked_change
@@ -146,6 +146,14 @@ class Model:
             self.compiled["used",] = True
         if self.comparison is not None:
             self.comparison.refuse_changed()
+
+    def refuse_codes(self) -> None:
+        """Raise ModelOutputError where answers are class labels that are no amounts; asked by the
+        engine before anything is computed, and of unknown labels again with each answer.
+        """
+        known = self.classes or ("",)
+        if self.output == "label" and not any(isinstance(label, str) for label in known):
+            refuse_codes(self.classes, self.name)
 
     def coded(self, table: Any) -> Any:
         """The table that reads rows for this model, given the one that reads them for the host."""

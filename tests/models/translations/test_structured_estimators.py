@@ -54,7 +54,7 @@ KINDS: dict[str, tuple[Any, Any, str]] = {  # estimator, output, structure
         "trees",
     ),
     "decided forest": (
-        RandomForestClassifier(9, max_depth=5, random_state=1).fit(X, CLASS),
+        RandomForestClassifier(9, max_depth=5, random_state=1).fit(X, CLASS > 0),
         "label",
         "sum of products",
     ),

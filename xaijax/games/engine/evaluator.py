@@ -99,6 +99,7 @@ class Evaluator:
         they differ, or do not fit JAX, the estimator itself is asked from now on. hold: False: only
         the first rows and the first donors are compared.
         """
+        self.setting.model.refuse_codes()
         if not isinstance(self.setting.replacement.table, CodedTable):
             found = self.setting.replacement.table.encode(rows)
             if hold:

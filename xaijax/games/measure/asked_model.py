@@ -233,6 +233,10 @@ class AskedModel(Protocol):
         """Raise InputError if a translated estimator has changed since."""
         ...
 
+    def refuse_codes(self) -> None:
+        """Raise ModelOutputError where its answers are class labels other than 0 and 1."""
+        ...
+
     def of_codes(self, table: Any) -> AskedModel:
         """The one that is asked of what this table makes of codes."""
         ...

@@ -14,9 +14,17 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.adapters.missing_values import takes_nan
 from xaijax.models.base.outputs import check_raw
-from xaijax.models.base.source import Source
+from xaijax.models.base.source import DECIDED, Source
 from xaijax.models.identity.patched import chosen, is_own, of_sklearn
 from xaijax.models.translations.translated import check_version
+
+# The kinds of scikit-learn whose predict answers with codes: of clusters, or of in and out.
+CODES = ("clusterer", "outlier_detector", "density_estimator")
+METHODS = (
+    ("predict_proba", "proba"),
+    ("decision_function", "decision"),
+    ("score_samples", "decision"),
+)
 
 
 def is_estimator(f: Any) -> bool:
@@ -38,26 +46,38 @@ def estimator(f: Any, params: Any, backend: str) -> Source:
             f"refit={f.refit!r}. Say refit=True, or fit an estimator with the search's "
             f"best_params_ and pass that."
         )
-    if not callable(getattr(f, "predict", None)):
+    predicts = callable(getattr(f, "predict", None))
+    if not predicts and not _scores_alone(f):
         raise InputTypeError(
             f"f= must have a predict method; {name} has none. Pass a classifier, a regressor or a "
             f"Pipeline that ends in one."
         )
     _check_fitted(f, name)
-    classes = _classes(f, name)
-    looks = classes is not None or callable(getattr(f, "predict_proba", None))
-    classifier = _is_kind(f, "is_classifier", looks)
-    heads = _heads(f, classifier, _is_kind(f, "is_regressor", not classifier))
-    decided = f.predict if classifier else None
+    kind = _kind(f)
+    classes = _classes(f, kind)
+    heads = _heads(f, kind)
+    looks = kind is None and (classes is not None or "proba" in heads)
+    decided = f.predict if predicts and (looks or kind in ("classifier", *CODES)) else None
+    if decided is not None and not looks:
+        del heads["value"]  # a class, or the number of a cluster, is no amount
+    several = _targets_of(f, kind) is not None or _is_multilabel(f)
+    if several:
+        del heads["label"]
     if classes is not None:
         heads = {word: _of_classes(f, name, classes, head) for word, head in heads.items()}
         decided = decided and _of_classes(f, name, classes, decided)
-    default = _default(heads, classifier, name)
+    default = _default(heads, kind, decided is not None)
     reason = "backend='host' was said" if backend == "host" else ""
-    if backend != "host" and classifier and default == "decision":
+    if backend != "host" and kind == "classifier" and default == "decision":
         reason = "without predict_proba the decision is explained"
-    columns = "proba" if "proba" in heads else default
-    if columns == "decision" and classes is not None and len(classes) == 2:
+    columns = "proba" if "proba" in heads else "decision" if "decision" in heads else "value"
+    if decided is not None and columns == "value":
+        columns = DECIDED
+    if several and decided is not None:
+        if columns == DECIDED:
+            heads[DECIDED] = _of_targets(f, decided)
+        decided = _refused(name)
+    if columns == "decision" and classes is not None and len(classes) == 2 and not several:
         heads["columns"], columns = _both_classes(heads["decision"], name), "columns"
     return Source(
         backend="host",
@@ -96,24 +116,113 @@ def _check_fitted(f: Any, name: str) -> None:
     check_version(f, name)
 
 
-def _is_kind(f: Any, test: str, otherwise: bool) -> bool:
-    """scikit-learn's is_classifier or is_regressor; `otherwise` for what only looks like one."""
+def _scores_alone(f: Any) -> bool:
+    """Whether f is a density: it scores rows, and neither predicts nor transforms."""
+    return callable(getattr(f, "score_samples", None)) and not hasattr(f, "transform")
+
+
+def _kind(f: Any) -> str | None:
+    """What scikit-learn's tags say that f is, a "classifier" say; None: nothing says it."""
     base = sys.modules.get("sklearn.base")
     if base is not None and isinstance(f, base.BaseEstimator):
-        return bool(getattr(base, test)(f))
-    return otherwise
+        from sklearn.utils import get_tags  # noqa: PLC0415
+
+        return get_tags(f).estimator_type
+    said = getattr(f, "_estimator_type", None)
+    return said if isinstance(said, str) else None
 
 
-def _classes(f: Any, name: str) -> tuple[Any, ...] | None:
-    found = getattr(f, "classes_", None)
-    if found is None:
+def _last(f: Any) -> Any:
+    """The last step of scikit-learn's Pipeline; anything else as it is."""
+    while is_own(f, "Pipeline"):
+        f = f.steps[-1][1]
+    return f
+
+
+def _classes(f: Any, kind: str | None) -> tuple[Any, ...] | None:
+    """The labels that predict returns, in the order of the columns; None: they are not known.
+
+    Of several targets: a text "target: class" for each column.
+    """
+    if kind == "outlier_detector":
+        return -1, 1
+    if kind == "clusterer":
+        return _clusters(_last(f))
+    targets = _targets_of(f, kind)
+    if targets is not None:
+        return tuple(f"{t}: {label}" for t, labels in enumerate(targets) for label in labels)
+    found = _found_classes(f, kind)
+    plain = isinstance(found, list | tuple) and not any(np.ndim(item) for item in found)
+    flat = plain or getattr(found, "ndim", 0) == 1
+    return tuple(np.asarray(found).tolist()) or None if flat else None
+
+
+def _found_classes(f: Any, kind: str | None) -> Any:
+    # CatBoost's regressors have classes_ too, an empty array.
+    return getattr(f, "classes_", None) if kind in (None, "classifier") else None
+
+
+def _clusters(f: Any) -> tuple[Any, ...] | None:
+    labels = getattr(f, "labels_", None)
+    if labels is None:
         return None
-    if isinstance(found, list) and any(isinstance(item, np.ndarray) for item in found):
+    some = np.arange(len(getattr(f, "cluster_centers_", ())))  # MiniBatchKMeans may have empty ones
+    return tuple(np.union1d(some, np.asarray(labels)).tolist())
+
+
+def _targets_of(f: Any, kind: str | None) -> list[list[Any]] | None:
+    """The labels of each of several targets that have a column; None: there is one target."""
+    found = _found_classes(f, kind)
+    if not isinstance(found, list) or not any(isinstance(item, np.ndarray) for item in found):
+        return None
+    targets = [np.asarray(labels).tolist() for labels in found]
+    order = getattr(_last(f), "order_", None)
+    if order is None:
+        return targets
+    # ClassifierChain: in the order of the chain, and the columns are of the second class each.
+    return [targets[list(order).index(t)][1:2] for t in range(len(targets))]
+
+
+def _is_multilabel(f: Any) -> bool:
+    """Whether predict says of each label by itself whether it is on, [R, K]."""
+    last = _last(f)
+    read = getattr(getattr(last, "_label_binarizer", None), "y_type_", "")
+    return bool(getattr(last, "multilabel_", False)) or str(read).startswith("multilabel")
+
+
+def _of_targets(f: Any, decided: Callable[..., Any]) -> Callable[[Any], np.ndarray]:
+    """1 where the class of a target is predicted, else 0, a column for each."""
+
+    def columns(rows: Any) -> np.ndarray:
+        answer = np.asarray(decided(rows))
+        targets = _targets_of(f, _kind(f))
+        assert targets is not None  # a multilabel estimator has a score
+        own = [answer[:, t] == label for t, labels in enumerate(targets) for label in labels]
+        return np.stack(own, axis=1).astype(np.float64)
+
+    return columns
+
+
+def _side_by_side(head: Callable[..., Any]) -> Callable[[Any], Any]:
+    """The answers for several targets, which scikit-learn gives as a list, in one array."""
+
+    def joined(rows: Any) -> Any:
+        answer = head(rows)
+        return np.concatenate(answer, axis=1) if isinstance(answer, list) else answer
+
+    return joined
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    """What stands for `predict` of several targets where one class a row is wanted."""
+
+    def decide(*_: Any) -> Any:
         raise InputError(
-            f"f= must predict one target; {name} predicts {len(found)}. Explain one at a time: "
-            f"f.estimators_[i], or a function that returns its column, with backend='host'."
+            f"{name} predicts several targets, and one class for each row is needed. Take one: "
+            f"as_model(lambda X: f.predict(X)[:, 0], backend='host', output='label')."
         )
-    return tuple(np.asarray(found).tolist())
+
+    return decide
 
 
 def _of_classes(
@@ -122,7 +231,7 @@ def _of_classes(
     """One of f's methods, refused once f knows other classes: columns would be those of others."""
 
     def asked(rows: Any) -> Any:
-        now = _classes(f, name)
+        now = _classes(f, _kind(f))
         if repr(now) != repr(classes):  # by their text: a NaN among them equals itself
             raise InputError(
                 f"{name} has changed since it was wrapped: its classes were {list(classes)}, and "
@@ -133,25 +242,32 @@ def _of_classes(
     return asked
 
 
-def _heads(f: Any, classifier: bool, regressor: bool) -> dict[str, Callable[..., Any]]:
+def _heads(f: Any, kind: str | None) -> dict[str, Callable[..., Any]]:
     heads: dict[str, Callable[..., Any]] = {}
-    # Which of the two exist may depend on the fit, so attributes are asked, not classes.
-    for word, method in (("proba", "predict_proba"), ("decision", "decision_function")):
-        if callable(getattr(f, method, None)):
-            heads[word] = getattr(f, method)
-    if not regressor:
-        heads["label"] = f.predict
-    if not classifier:
+    several = _targets_of(f, kind) is not None
+    # Which of them exist may depend on the fit, so attributes are asked, not classes.
+    for method, word in METHODS:
+        found = getattr(f, method, None)
+        fits = method != "score_samples" or kind in (None, *CODES)
+        if word not in heads and callable(found) and fits:
+            heads[word] = _side_by_side(found) if several else found
+    if callable(getattr(f, "predict", None)):
         heads["value"] = f.predict
+        if kind in (None, "classifier", *CODES):
+            heads["label"] = f.predict
     return heads
 
 
-def _default(heads: dict[str, Callable[..., Any]], classifier: bool, name: str) -> str:
-    if not classifier:
+def _default(heads: dict[str, Callable[..., Any]], kind: str | None, decides: bool) -> str | None:
+    """The word of output=None; None: one must be said."""
+    if kind not in (None, "classifier", *CODES):
         return "value"
-    if "proba" not in heads and "decision" not in heads:
-        return "label"
-    return "proba" if "proba" in heads else "decision"
+    for word in ("proba", "decision"):
+        if word in heads:
+            return word
+    if not decides:
+        return "value"
+    return "label" if "label" in heads and kind not in CODES else None
 
 
 def _both_classes(decision: Callable[..., Any], name: str) -> Callable[[Any], np.ndarray]:

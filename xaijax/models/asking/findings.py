@@ -18,7 +18,7 @@ from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.probe import probe_determinism, probe_neighbours
 from xaijax.models.asking.row_count import AnsweredBefore, RowCounts, probe_row_counts
 from xaijax.models.asking.same_program import Kept, Traceable, facts_of, kept_of
-from xaijax.models.base.outputs import output_names_for
+from xaijax.models.base.outputs import output_names_for, refuse_codes
 from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.identity.identity import program_digest
 from xaijax.models.structure.agreement import Agreement, by_structure, compare, sensitivity
@@ -218,6 +218,8 @@ def _changed(estimator: Any, before: Stamp) -> bool:
 def answer_host(model: HostModel, rows: Any, first: int, outputs: int) -> np.ndarray:
     """The model's answer to one call as float64 [R, K], K as on the probe rows."""
     values = call_host(model, rows, first)
+    if model.output == "label":
+        refuse_codes(values, model.name)
     values = values[:, None] if values.ndim == 1 else values
     if values.shape[1] != outputs:
         raise ModelOutputError(
@@ -238,6 +240,8 @@ def _probed(model: Any, evaluate: Any, rows: Any) -> tuple[np.ndarray, np.ndarra
 def _findings(
     model: Any, answer: np.ndarray, dtype: Any, jaxpr: Any, noise: np.ndarray | None, seconds: float
 ) -> Probe:
+    if model.output == "label":
+        refuse_codes(answer, model.name)
     scalar = answer.ndim == 1 or answer.shape[1] == 1
     outputs = 1 if scalar else answer.shape[1]
     names = output_names_for(model.output_names, model.classes, None if scalar else outputs)

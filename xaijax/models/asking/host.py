@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from xaijax.core.errors import ModelOutputError
-from xaijax.models.base.outputs import check_labels, check_raw
+from xaijax.models.base.outputs import check_labels, check_raw, refuse_codes
 
 
 class HostModel(Protocol):
@@ -54,11 +53,7 @@ def call_host_raw(
     if model.output == "label":
         labels = check_labels(raw, count, where)
         if labels.dtype.kind not in "biuf":
-            raise ModelOutputError(
-                f"{where} returned class labels that are no numbers (such as {labels[0]!r}), so "
-                f"there is no value to explain. Say output='proba', 'decision' or a class label "
-                f"in as_model; model.labels(X) gives the labels."
-            )
+            refuse_codes(labels, where)
     return check_raw(raw, count, where)
 
 

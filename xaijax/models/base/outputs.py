@@ -93,9 +93,12 @@ def selector(
 
     def select(values: Any) -> Any:
         if classes is not None and values.ndim == 1:
+            if values.dtype.kind in "iub" and isinstance(output, Real):  # labels, not scores
+                return (values == output).astype("float32")
             raise InputError(
                 f"output={output!r} selects a class's column, but {_subject(where)} returned one "
-                f"number per row. Say output='proba', 'decision' or 'value'."
+                f"number per row. Return a column per class, [R, K], or the class labels "
+                f"themselves (as whole numbers); or leave classes= and output= out."
             )
         columns = values.shape[1] if values.ndim == 2 else 1
         if classes is not None and columns != len(classes):
@@ -112,6 +115,48 @@ def selector(
         return values if values.ndim == 1 else values[:, index]
 
     return select
+
+
+def is_label(raw: Any, output: Any, classes: tuple[Any, ...], where: str) -> np.ndarray | None:
+    """1 where the class labels [R] of a host model are this one, else 0, float64 [R].
+
+    None: the answer is not one label of `classes` per row.
+    """
+    array = _squeezed(_as_array(raw, 0, where))
+    if array.ndim != 1:
+        return None
+    if array.dtype.kind in "biuf":
+        numbers = [label for label in classes if isinstance(label, Real)]
+        known = bool(np.isin(array, numbers).all())
+    else:
+        known = set(array.tolist()) <= set(classes)
+    return (array == output).astype(np.float64) if known else None
+
+
+def refuse_codes(labels: Any, where: str) -> None:
+    """Raise ModelOutputError for class labels other than 0 and 1, of which no mean is explained.
+
+    labels: some of them, or all classes. NaN is passed on.
+    """
+    array = np.asarray(labels)
+    numbers = array.dtype.kind in "biuf"
+    bad = (array != 0) & (array != 1) & (array == array) if numbers else np.ones(len(array), bool)
+    if not bad.any():
+        return
+    label = came(array[bad].tolist()[0])
+    if numbers and not np.isin(array[bad] % 1, 0).all():
+        raise ModelOutputError(
+            f"{_subject(where)} returned {label} where output='label' wants class labels. If these "
+            f"are amounts or scores, say output='value'."
+        )
+    kind = "that are no amounts (only 0 and 1 are)" if numbers else "that are no numbers"
+    raise ModelOutputError(
+        f"{_subject(where)} returned class labels {kind}, such as {label}, so there is no "
+        f"mean to explain. Say output={label} in as_model (of a function with classes=[...], all "
+        f"of its labels) to explain 1 where that label is returned and else 0; or output='proba' "
+        f"or 'decision' where the model has scores. QII and AnchorExplainer take the labels as "
+        f"they are."
+    )
 
 
 def output_names_for(

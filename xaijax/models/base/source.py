@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+DECIDED = "decided"  # a column for each class: 1 where `decide` answers with it, else 0
+
 
 @dataclass(frozen=True)
 class Source:
@@ -19,8 +21,8 @@ class Source:
     reason: str
     name: str
     heads: Mapping[str, Callable[..., Any]]
-    default: str  # the head of output=None
-    columns: str  # the head from which a class label or an output index selects
+    default: str | None  # the head of output=None; None: there is none, one must be chosen
+    columns: str  # the head from which a class label or an output index selects, or DECIDED
     params: Any = None
     decide: Callable[..., Any] | None = None  # rows -> the model's own class labels [R]
     classes: tuple[Any, ...] | None = None

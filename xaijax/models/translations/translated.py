@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.models.asking.predict import run_jax
 from xaijax.models.base import options
+from xaijax.models.base.source import DECIDED
 from xaijax.models.base.trace import DTYPES
 from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.identity.patched import chosen, is_own, of_sklearn, patched
@@ -70,6 +72,8 @@ def in_jax(
     if "decision" in heads and classes is not None and len(classes) == 2:
         decision = heads["decision"]
         heads["columns"] = lambda params, rows: _both(decision(params, rows))
+    if decide is not None and classes is not None and not heads.keys() & METHODS.keys():
+        heads[DECIDED] = lambda params, rows: jax.nn.one_hot(decide(params, rows), len(classes))
     offset = centre.answer if centre is not None and centre.taken else None
     return InJax(found, reader, heads, decide, offset)
 

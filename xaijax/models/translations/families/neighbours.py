@@ -25,6 +25,8 @@ from xaijax_kernels.neighbours import nearest
 @translates("KNeighborsClassifier")
 def classifier(estimator: Any, columns: Columns) -> Translation:
     """Shares of the classes among the neighbours; the largest decides, ties to the lowest."""
+    if isinstance(estimator.classes_, list):
+        raise Untranslatable("it predicts several targets")
     K = len(estimator.classes_)
     votes = np.eye(K)[np.asarray(estimator._y).ravel()]
     params, mean, undecided = _neighbours(estimator, votes, columns)

@@ -88,12 +88,18 @@ def _takes_nan(estimator: Any) -> bool:
 
 
 def _mean(estimators: Any, columns: Columns, classes: Any, whole: Any) -> Translation:
-    """The mean over trees of class shares [R, K], or of targets [R] or [R, K]."""
+    """The mean over trees of class shares [R, K], or of targets [R] or [R, K].
+
+    classes: None of a regressor; a list of arrays where there are several targets.
+    """
     # [m, targets, classes] of each tree
     values, T = [np.asarray(one.tree_.value, np.float64) for one in estimators], len(estimators)
+    several = isinstance(classes, list)  # of the classes of several targets
     if classes is None:
         less = columns.taken_from_answers().reshape(1, -1)
         values = [(value[:, :, 0] - less) / T for value in values]
+    elif several:
+        values = [_of_targets(value, [len(labels) for labels in classes], T) for value in values]
     else:
         shares = [value[:, 0] for value in values]
         totals = [share.sum(axis=1, keepdims=True) for share in shares]
@@ -104,11 +110,19 @@ def _mean(estimators: Any, columns: Columns, classes: Any, whole: Any) -> Transl
     trees = _trees(estimators, values, columns)
     params, head = _summed(trees, columns, _takes_nan(whole))
     if classes is not None:
-        heads = {"proba": head, "label": then(head, place)}
+        heads = {"proba": head} if several else {"proba": head, "label": then(head, place)}
     else:
         single = trees[0].value.shape[1] == 1
         heads = {"value": then(head, lambda x: x[:, 0] if single else x)}
     return Translation(params, heads, "trees", _takes_nan(whole))
+
+
+def _of_targets(value: np.ndarray, counts: list[int], T: int) -> np.ndarray:
+    """The class shares of all targets side by side, [m, targets, classes] -> [m, K], over T."""
+    own = [value[:, t, :count] for t, count in enumerate(counts)]
+    totals = [share.sum(axis=1, keepdims=True) for share in own]
+    whole = zip(own, totals, strict=True)
+    return np.concatenate([a / np.where(total == 0, 1, total) / T for a, total in whole], axis=1)
 
 
 def _of_two(
