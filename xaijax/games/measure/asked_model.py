@@ -233,6 +233,10 @@ class AskedModel(Protocol):
         """Raise InputError if a translated estimator has changed since."""
         ...
 
+    def row_dtype(self, shape: tuple[int, ...], given: np.dtype) -> np.dtype:
+        """In JAX: the dtype in which it takes rows [R, *shape] of the dtype given."""
+        ...
+
     def of_codes(self, table: Any) -> AskedModel:
         """The one that is asked of what this table makes of codes."""
         ...
