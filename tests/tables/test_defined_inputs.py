@@ -12,6 +12,7 @@ import tracemalloc
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import oracles
@@ -53,7 +54,7 @@ DEFINED = [
     Defined("5", IMAGES[:2], IMAGES[2:], model={"input_shape": (2, 2)}),
     Defined("15", BOOLS, B > 0, kinds=("numpy", "jax"), stats={"input_dtype": "bool"}),
     Defined("15 bool beside float", MIXED, MIXED[::-1], backends=("jax",)),
-    Defined("16", LARGE, np.zeros((1, 2), np.int64), model={"precision": "float32"},
+    Defined("16", LARGE, np.zeros((1, 2), np.float32), model={"precision": "float32"},
         backends=("jax",), warns="X: 2 whole numbers change in float32"),
     Defined("16 frame", pd.DataFrame(LARGE).assign(c=0.5), np.zeros((1, 3), np.float32),
         backends=("jax",), warns="X: 2 whole numbers change in float32"),
@@ -340,3 +341,166 @@ def test_missing_numbers_where_they_are_allowed(backend):
     filled = explain(backend, np.nan_to_num(rows, nan=7), np.nan_to_num(background, nan=7))
     np.testing.assert_allclose(explanation.values, filled.values, rtol=0, atol=ATOL[backend])
     assert explanation.stats["model_rows"] == 3 * 5 * 2**4 - 2**3
+
+
+TABLE = np.random.default_rng(2).normal(size=(7, 3))
+
+
+def digits(X, table):
+    """What is only right of whole numbers: a look-up, and a remainder of numbers of 31 bits."""
+    return table[X % 7].sum((1, 2)) + ((X[:, 0] + X[:, 1]) % 3) * (X[:, 2] % 2)
+
+
+def whole(dtype, largest, rows):
+    """Rows [rows, 4] of whole numbers from 0 to the largest."""
+    return np.random.default_rng(rows).integers(0, largest, (rows, 4), dtype, endpoint=True)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "largest", "background"),
+    [
+        ("int64", 6, 6),
+        ("int8", 60, 60),
+        ("uint8", 120, 120),
+        ("int64", 2**30 - 1, 2**30 - 1),  # more digits than the codes, which are float32
+        ("int64", 2**30 - 1, 6),
+        ("int32", 6, 2**30 - 1),
+    ],
+)
+def test_whole_numbers_reach_a_jax_function_as_such(dtype, largest, background):
+    rows, donors = whole(dtype, largest, 3), whole(dtype, background, 2)
+    table = jnp.asarray(TABLE, jnp.float32)
+    model = xj.as_model(lambda X: digits(X, table))
+    explanation = xj.Explainer(model, donors)(rows)
+    weight = oracles.shapley_weight(4)
+    values, base, _ = oracles.explain(
+        lambda X: digits(X.astype(np.int64), TABLE), rows, donors, weight
+    )
+    # Sums of 12 float32 numbers of at most 3, and of one of 2.
+    np.testing.assert_allclose(explanation.values, values, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(explanation.base_values, base, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        model.predict(rows), digits(rows.astype(np.int64), TABLE), rtol=0, atol=1e-5
+    )
+
+
+def test_whole_numbers_of_a_frame_and_of_a_baseline_of_each():
+    rows = whole("int64", 6, 3)
+    table = jnp.asarray(TABLE, jnp.float32)
+    model = xj.as_model(lambda X: digits(X, table))
+    wanted = xj.Explainer(model, np.ones((1, 4), int))(rows).values
+    frame = pd.DataFrame(rows, columns=list("abcd"))
+    ones = pd.DataFrame(np.ones((1, 4), int), columns=list("abcd"))
+    np.testing.assert_array_equal(xj.Explainer(model, ones)(frame).values, wanted)
+    each = xj.Explainer(model, xj.Baseline(np.ones_like))
+    np.testing.assert_allclose(each(rows).values, wanted, rtol=0, atol=1e-5)
+    # A numbering for each instance.
+    own = xj.Explainer(model, np.ones((1, 4), int), players=np.tile(np.arange(4), (3, 1)))
+    np.testing.assert_allclose(own(rows).values, wanted, rtol=0, atol=1e-5)
+
+
+def test_bools_stay_bools():
+    rows, donors = BOOLS[:3], B > 0
+
+    def of(X):
+        return 1.0 * (X[:, 0] & ~X[:, 1]) + (X[:, 2] ^ X[:, 3])
+
+    explanation = xj.Explainer(xj.as_model(of), donors)(rows)
+    values, _, _ = oracles.explain(of, rows, donors, oracles.shapley_weight(4))
+    np.testing.assert_allclose(explanation.values, values, rtol=0, atol=1e-6)
+
+
+def test_whole_numbers_beside_floats_are_floats():
+    """The dtype of a hybrid is NumPy's of both, whatever was explained before."""
+    rows, donors = whole("int64", 6, 3), whole("int64", 6, 2)
+    seen = []
+
+    def of(X):
+        seen.append(X.dtype)
+        return (X[:, 0] // 2) * X[:, 1] + X[:, 2] / 2 + X[:, 3]
+
+    def exact(X):
+        return (X[:, 0] // 2) * X[:, 1] + X[:, 2] / 2 + X[:, 3]
+
+    model, weight = xj.as_model(of), oracles.shapley_weight(4)
+    explainer = xj.Explainer(model, donors)
+    first = explainer(rows).values
+    assert set(map(str, seen)) == {"int32"}
+    seen.clear()
+    halves = explainer(rows + 0.5).values
+    assert set(map(str, seen)) == {"float32"}
+    np.testing.assert_array_equal(explainer(rows).values, first)
+    for given, found in ((rows, first), (rows + 0.5, halves)):
+        values, _, _ = oracles.explain(exact, given * 1.0, donors * 1.0, weight)
+        np.testing.assert_allclose(found, values, rtol=0, atol=1e-5)
+    seen.clear()
+    beside = xj.Explainer(model, donors.astype(np.float32))(rows).values
+    assert set(map(str, seen)) <= {"float32"}
+    np.testing.assert_allclose(beside, first, rtol=0, atol=1e-5)
+
+
+def test_whole_numbers_to_a_network_have_the_values_of_floats():
+    rows, donors = whole("int64", 6, 5), whole("int64", 6, 4)
+    weights = np.random.default_rng(3).normal(size=(4, 6)).astype(np.float32)
+    model = xj.as_model(lambda X: jnp.tanh(X @ weights).sum(axis=1))
+    own = xj.Explainer(model, donors)(rows)
+    floats = xj.Explainer(model, donors.astype(np.float32))(rows.astype(np.float32))
+    np.testing.assert_array_equal(own.values, floats.values)
+    assert own.stats["structure"] == floats.stats["structure"] == "first layer"
+
+
+def test_whole_numbers_to_a_convolution_are_floats():
+    """lax takes rows and weights of one dtype only."""
+    images, ones = whole("uint8", 255, 6).reshape(6, 1, 2, 2), jnp.ones((1, 1, 2, 2))
+
+    def of(X):
+        return jax.lax.conv(X, ones, (1, 1), "VALID").sum((1, 2, 3)) ** 2 / 1000
+
+    model = xj.as_model(of, input_shape=(1, 2, 2))
+    own = xj.Explainer(model, images[:2])(images[2:])
+    floats = xj.Explainer(model, images[:2].astype(np.float32))(images[2:].astype(np.float32))
+    np.testing.assert_array_equal(own.values, floats.values)
+    np.testing.assert_array_equal(model.predict(images), model.predict(images.astype(np.float32)))
+
+
+@pytest.mark.parametrize("where", ["X", "background", "predict"])
+def test_whole_numbers_beyond_those_of_jax_are_refused(where):
+    calls = []
+
+    def of(X):
+        calls.append(X.shape)
+        return X[:, 0] % 2 + X[:, 1]
+
+    model, small, large = xj.as_model(of), np.ones((2, 2), np.int64), np.full((1, 2), 2**31)
+    with pytest.raises(xj.InputError, match=r"2147483648 at row 0, column 0, beyond int32"):
+        if where == "predict":
+            model.predict(large)
+        else:
+            xj.Explainer(model, large if where == "background" else small)(large)
+
+
+@pytest.mark.parametrize("method", ["expected", "anchors", "qii"])
+def test_other_methods_take_whole_numbers(method):
+    rows = whole("int64", 6, 12)
+    table = jnp.asarray(TABLE, jnp.float32)
+    if method == "expected":  # between whole numbers there are floats only
+
+        def smooth(X):
+            return X[:, 0] * X[:, 1] + jnp.sin(X).sum(axis=1)
+
+        model = xj.as_model(smooth)
+        given = [rows, rows.astype(np.float32)]
+        own, floats = (xj.GradientExplainer(model, one[:4])(one[4:]) for one in given)
+        np.testing.assert_array_equal(own.values, floats.values)
+    elif method == "anchors":
+        model = xj.as_model(lambda X: digits(X, table), threshold=0.0)
+        rules = xj.AnchorExplainer(model, rows).explain(rows[:2])
+        assert len(rules) == 2
+    else:
+        model = xj.as_model(lambda X: digits(X, table))
+        qii = xj.QII(
+            model, rows, quantity="individual", pool=rows[:3], outcome="score", bounds=(-20, 20)
+        )
+        found = qii.explain(rows[:2])
+        wanted = digits(rows[:2], TABLE) - digits(rows[:3], TABLE).mean()
+        np.testing.assert_allclose(found.values.sum(axis=1), wanted, rtol=0, atol=1e-4)

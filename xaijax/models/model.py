@@ -26,7 +26,7 @@ from xaijax.models.asking.host import call_host, guarded
 from xaijax.models.asking.labels import decide, named
 from xaijax.models.asking.leaves import of_codes
 from xaijax.models.asking.predict import run_jax
-from xaijax.models.asking.rows import answered_by, parts
+from xaijax.models.asking.rows import answered_by, parts, row_dtype
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_finite, check_labels, check_output, refuse_codes
 from xaijax.models.base.recipe import Recipe, reduced
@@ -159,6 +159,10 @@ class Model:
         """The table that reads rows for this model, given the one that reads them for the host."""
         reader = self.settled().reader
         return table if reader is None else CodedTable(table, reader)
+
+    def row_dtype(self, shape: tuple[int, ...], given: np.dtype) -> np.dtype:
+        """In JAX: the dtype in which it takes rows [R, *shape] of the dtype given."""
+        return row_dtype(self, shape, given)
 
     def of_codes(self, table: Any) -> Model:
         """The model that the engine asks, of what the table makes of codes."""

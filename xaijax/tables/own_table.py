@@ -22,7 +22,7 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import Table
+from xaijax.tables.table import FloatTable, Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class OwnTable:
 
     def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> Any:
         """Rows as the table within reads them, as many as there are numberings."""
-        rows = self.inner.read(X, name, allow_nan, owner)
+        rows = self._read(X, name, allow_nan, owner)
         found = len(rows_of(rows))
         if self._of_each and found != len(self.owner):
             raise InputError(
@@ -78,6 +78,27 @@ class OwnTable:
                 f"{found:,} rows. Give players [N, *F] of these rows, or [*F] for all of them."
             )
         return rows
+
+    def _read(self, X: Any, name: str, allow_nan: bool, owner: str) -> Any:
+        if self.stand_ins is not None and isinstance(self.inner, FloatTable):
+            return self.inner.read(X, name, allow_nan, owner, alone=True)
+        return self.inner.read(X, name, allow_nan, owner)
+
+    def holding(self, rows: Any) -> OwnTable:
+        """The table of these rows and of what stands in for them; see `FloatTable.holding`."""
+        if not isinstance(self.inner, FloatTable):
+            return self
+        if self.stand_ins is None:
+            inner = self.inner.holding(rows)
+        else:
+            inner = self.inner.holding(rows, self._stood_in(rows), alone=True)
+        if inner.codes_per_column != self.inner.codes_per_column:
+            raise InputError(
+                f"X or background holds whole numbers with more digits than {inner.dtype} has, in "
+                "which rows with players or baselines of their own are put together. Say "
+                "precision='float64' in as_model, or number the values from 0."
+            )
+        return replace(self, inner=inner)
 
     def encode(self, rows: Any) -> tuple[OwnTable, np.ndarray]:
         """Codes of all N instances, as `read` gave them."""
@@ -135,7 +156,7 @@ class OwnTable:
     def _stood_in(self, rows: Any) -> Any:
         assert self.stand_ins is not None
         name = "what the function of Baseline returned"
-        found = self.inner.read(self.stand_ins(rows_of(rows).copy()), name, self.allow_nan, "X")
+        found = self._read(self.stand_ins(rows_of(rows).copy()), name, self.allow_nan, "X")
         given, made = len(rows_of(rows)), len(rows_of(found))
         if made != given:
             raise InputError(f"{name} has {made:,} rows; X has {given:,}. Return one for each.")

@@ -3,7 +3,8 @@
 A hybrid takes each column from one row or another, so it can be made of codes that stand for the
 values, and is turned back only at the model's door. Three kinds, one for each way rows come:
 
-- `FloatTable`: arrays for JAX models; the code of a value is the value itself.
+- `FloatTable`: arrays for JAX models; the code of a value is the value itself. A whole number of
+  more digits than a code has is two codes.
 - `WordTable`: arrays for host models; the codes are the value's bits, so any dtype comes through.
 - `FrameTable` (`frame_table.py`): data frames for host models; a code is a place in a list of
   the column's distinct values.
@@ -19,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputTypeError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.tables.frames import frame_numbers
 from xaijax.tables.rows import rows_of
 
@@ -93,6 +94,11 @@ class MappedRows:
         """Of the map."""
         return self.array.shape
 
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the rows once they are converted."""
+        return self[:0].dtype
+
     def then(self, convert: Callable[[np.ndarray], np.ndarray]) -> MappedRows:
         """The same rows, converted once more."""
         return MappedRows(self.array, lambda part: convert(self._convert(part)))
@@ -125,6 +131,8 @@ def read_array(
     checks.rows_of(array, name, shape, owner)
     wanted = array.dtype if dtype is None else dtype
     checks.finite(array, name, allow_nan, wanted)
+    if wanted.kind in "iu":
+        _refuse_beyond(array, wanted, name)
     changed = sum(checks.changed_numbers(one, wanted) for one in columns)
     if changed:
         checks.warn(
@@ -142,6 +150,23 @@ def read_array(
     return one_nan(array.astype(wanted))
 
 
+def _refuse_beyond(array: np.ndarray, dtype: np.dtype, name: str) -> None:
+    """Raise InputError for whole numbers that the dtype does not have."""
+    limits = np.iinfo(dtype)
+    if array.dtype.kind == "b" or np.can_cast(array.dtype, dtype):
+        return
+    for first, part in checks.chunks(array):
+        if len(wrong := np.argwhere((part < limits.min) | (part > limits.max))):
+            place = tuple(int(i) for i in wrong[0])
+            column = ", ".join(map(str, place[1:]))
+            raise InputError(
+                f"{name} holds {part[place]} at row {first + place[0]}, column {column}, beyond "
+                f"{dtype}, in which JAX holds the whole numbers of {array.dtype}. Turn 64-bit JAX "
+                "on (jax.config.update('jax_enable_x64', True)), number the values from 0, or give "
+                f"{name} as floats (.astype('float32'))."
+            )
+
+
 def _is_mapped(array: Any) -> bool:
     while isinstance(array, np.ndarray):
         if isinstance(array, np.memmap):
@@ -151,33 +176,141 @@ def _is_mapped(array: Any) -> bool:
 
 
 class FloatTable:
-    """Arrays, or frames of numbers, for a JAX model."""
+    """Arrays, or frames of numbers, for a JAX model.
 
-    codes_per_column = 1
+    Rows reach the model in the dtype that NumPy gives to all of them together: whole numbers where
+    the background and X are whole numbers, floats where one of them is. So a hybrid has the dtype
+    of `np.where(kept, x, donor)`. Codes are floats in either case, as the engine's sums are.
+    """
 
     def __init__(
-        self, shape: tuple[int, ...], dtype: np.dtype, feature_names: tuple[str, ...] | None
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        feature_names: tuple[str, ...] | None,
+        whole: np.dtype | None = None,
+        takes: Callable[[np.dtype], np.dtype] | None = None,
+        wide: bool = False,
+        base: FloatTable | None = None,
     ) -> None:
+        """dtype: of the codes. whole: in which the model is given rows, of whole numbers or bools;
+        None: it is given floats. takes: (dtype of rows) -> that in which the model takes them;
+        None: as floats. wide: whether each number is two codes. base: the table of the background
+        alone; None: this one.
+        """
         self.shape = shape
         self.dtype = dtype
         self.feature_names = feature_names
+        self.whole = whole
+        self.codes_per_column = 2 if wide else 1
+        self._takes, self._base = takes, base or self
+
+    @property
+    def key(self) -> Any:
+        """Equal for tables that make the same rows of codes."""
+        return "numbers", self.shape, str(self.rows_dtype), self.codes_per_column
+
+    @property
+    def rows_dtype(self) -> np.dtype:
+        """In which rows reach the model."""
+        return self.dtype if self.whole is None else self.whole
 
     def read(
-        self, X: Any, name: str, allow_nan: bool, owner: str = "the background"
+        self,
+        X: Any,
+        name: str,
+        allow_nan: bool,
+        owner: str = "the background",
+        alone: bool = False,
     ) -> np.ndarray | MappedRows:
-        """float32 (or the model's dtype) [M, *shape]; see `read_array`."""
+        """[M, *shape] in the dtype of the model's floats, or of its whole numbers where X and the
+        background are such; see `read_array`. alone: whatever the background is.
+        """
+        labels, wanted = self.feature_names, self.dtype
+        if self._takes is not None and (alone or self._base.whole is not None):
+            wanted = self._takes(dtype_of(X, name))
+        return read_array(X, name, self.shape, allow_nan, wanted, labels, owner)
+
+    def holding(self, *rows: Any, alone: bool = False) -> FloatTable:
+        """The table of these rows and the background, whatever others were asked about before.
+
+        alone: of the rows without the background. Raises InputError for whole numbers that no
+        dtype of JAX holds.
+        """
+        return (
+            self if self._takes is None else self._base.joined(*rows, alone=alone, base=self._base)
+        )
+
+    def joined(self, *rows: Any, alone: bool = False, base: FloatTable | None = None) -> FloatTable:
+        """The same as `holding`; base: None: the background is among the rows."""
+        if self._takes is None:
+            return self
+        dtypes = [one.dtype for one in rows] + [self.rows_dtype] * (not alone)
+        common = self._takes(np.result_type(*dtypes))
+        whole = common if common.kind in "biu" else None
+        wide = self.codes_per_column == 2 and not alone
+        if whole is not None and whole.kind in "iu":
+            for one in rows:
+                array = one.array if isinstance(one, MappedRows) else one
+                _refuse_beyond(array, whole, "X or background")
+                wide |= checks.changed_numbers(array, self.dtype) > 0
+        wide &= whole is not None
         labels = self.feature_names
-        return read_array(X, name, self.shape, allow_nan, self.dtype, labels, owner)
+        return FloatTable(self.shape, self.dtype, labels, whole, self._takes, wide, base)
+
+    def like(self, rows: np.ndarray, name: str) -> np.ndarray:
+        """The rows in the dtype in which others reach the model: floats only if they are whole
+        numbers where the others are; InputTypeError where they are not.
+        """
+        if self.whole is None or rows.dtype.kind != "f":
+            return rows
+        if (rows != np.rint(rows)).any():
+            raise InputTypeError(
+                f"{name} holds fractions, but the rows explained are {self.whole}. Give data= and "
+                "X as floats too (.astype('float32')), or whole numbers here."
+            )
+        return rows.astype(self.whole)
 
     def encode(self, rows: Any) -> tuple[FloatTable, Any]:
-        """Values [M, F]; compare them by their bits."""
-        return self, rows.then(_flat) if isinstance(rows, MappedRows) else _flat(rows)
+        """Values [M, F], or parts of them [M, 2 F]; compare them by their bits."""
+        return self, rows.then(self._coded) if isinstance(rows, MappedRows) else self._coded(rows)
 
-    def decode(self, codes: np.ndarray) -> np.ndarray:
-        """[M, *shape]."""
-        return codes.reshape(len(codes), *self.shape)
+    def _coded(self, rows: np.ndarray) -> np.ndarray:
+        flat = _flat(rows)
+        if self.codes_per_column == 1:
+            return flat.astype(self.dtype, copy=False)
+        high = flat >> self._digits
+        if checks.changed_numbers(high, self.dtype):
+            raise InputError(
+                f"X or background holds whole numbers beyond 2**{2 * self._digits}. Say "
+                "precision='float64' in as_model, or number the values from 0."
+            )
+        low = flat & ((1 << self._digits) - 1)
+        return np.stack([high, low], axis=2).reshape(len(flat), -1).astype(self.dtype)
 
-    asked = decode
+    @property
+    def _digits(self) -> int:
+        return int(np.finfo(self.dtype).nmant) + 1
+
+    def decode(self, codes: Any) -> Any:
+        """[M, *shape] as the model takes them, of codes of any shape; traced by JAX, or NumPy's."""
+        if self.whole is None:
+            return codes.reshape(len(codes), *self.shape)
+        if self.codes_per_column == 2:
+            parts = codes.reshape(len(codes), -1, 2).astype(self.whole)
+            codes = (parts[..., 0] << self._digits) + parts[..., 1]
+        return codes.reshape(len(codes), *self.shape).astype(self.whole)
+
+    def asked(self, codes: np.ndarray) -> np.ndarray:
+        """Floats [M, *shape], of which the engine's model makes whole numbers; parts: [M, 2 F]."""
+        return codes if self.codes_per_column == 2 else codes.reshape(len(codes), *self.shape)
+
+
+def dtype_of(X: Any, name: str) -> np.dtype:
+    """The dtype of rows, an array or a frame of numbers, that holds all of their columns."""
+    if rows_of(X).is_frame:
+        return np.result_type(*(one.dtype for one in frame_numbers(X, name, None, "")))
+    return checks.as_array(X, name).dtype
 
 
 class WordTable:

@@ -29,7 +29,8 @@ from xaijax.games.measure.replacement import Replacement
 from xaijax.games.measure.score import Score
 from xaijax.players.players import Players
 from xaijax.tables.coded_table import CodedTable, Untranslatable
-from xaijax.tables.table import Table
+from xaijax.tables.own_table import OwnTable
+from xaijax.tables.table import FloatTable, Table
 from xaijax_kernels.engine.tiles import SMALLEST_TILE
 
 PROBE_ROWS = 32
@@ -54,6 +55,7 @@ class Evaluator:
         """
         before_jax()
         self._offsets = offsets and score is None
+        self._given = model, replacement  # as of the background's dtype
         asked = model.settled().of_codes(replacement.table)
         self.setting = Setting(asked, replacement, players, limits, score)
         self._limits = limits  # as given
@@ -101,6 +103,7 @@ class Evaluator:
         """
         self.setting.model.refuse_codes()
         if not isinstance(self.setting.replacement.table, CodedTable):
+            self._take(rows)
             found = self.setting.replacement.table.encode(rows)
             if hold:
                 self.setting.model.hold(rows, found[1], of_first=False)
@@ -128,6 +131,24 @@ class Evaluator:
                 self._held |= hold
                 return table, codes
             model = held
+
+    def _take(self, rows: Any) -> None:
+        """Ask the model in the dtype that these rows and the donors have together; which one that
+        is does not depend on the rows that were explained before.
+        """
+        model, donors = self._given
+        if not isinstance(donors.table, FloatTable | OwnTable):
+            return
+        table = donors.table.holding(rows)
+        if getattr(table, "key", None) == getattr(self.setting.replacement.table, "key", None):
+            return
+        if table.codes_per_column == donors.table.codes_per_column:
+            donors = replace(donors, table=table)
+        else:
+            donors = donors.held_by(table)
+        asked = model.settled().of_codes(table)
+        limits = self._limits
+        self._use(replace(self.setting, model=asked, replacement=donors, limits=limits))
 
     @property
     def is_settled(self) -> bool:

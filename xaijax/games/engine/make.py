@@ -54,7 +54,7 @@ def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:
         width=widest_layer(probe.jaxpr, probe.rows, NAMED),
         itemsize=codes.itemsize,
         platform=setting.devices[0].platform,
-        shape=setting.replacement.table.shape,
+        shape=setting.replacement.table.asked(codes[:1]).shape[1:],
         P=setting.players.count,
         outputs=probed.outputs,
         dtype=codes.dtype.name,

@@ -237,6 +237,10 @@ class AskedModel(Protocol):
         """Raise ModelOutputError where its answers are class labels other than 0 and 1."""
         ...
 
+    def row_dtype(self, shape: tuple[int, ...], given: np.dtype) -> np.dtype:
+        """In JAX: the dtype in which it takes rows [R, *shape] of the dtype given."""
+        ...
+
     def of_codes(self, table: Any) -> AskedModel:
         """The one that is asked of what this table makes of codes."""
         ...

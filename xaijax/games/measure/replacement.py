@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -23,7 +24,7 @@ from xaijax.tables.frame_table import FrameTable
 from xaijax.tables.frames import frame_labels, same_labels
 from xaijax.tables.rows import rows_of
 from xaijax.tables.series import is_labelled, row_of_numbers
-from xaijax.tables.table import FloatTable, Table, WordTable
+from xaijax.tables.table import FloatTable, Table, WordTable, dtype_of
 from xaijax.tables.tree import is_tree
 from xaijax.tables.tree_table import TreeTable
 
@@ -137,6 +138,11 @@ class Replacement:
         table, codes = self.table.host.encode(self.rows)
         return replace(self, table=table, codes=codes[self.row], rows=None)
 
+    def held_by(self, table: Table) -> Replacement:
+        """The same rows in codes of another table of them."""
+        codes = table.encode(self.table.decode(self.codes))[1]
+        return replace(self, table=table, codes=codes)
+
     def for_model(self, model: AskedModel) -> Replacement:
         """The same rows for what a translated estimator's model settled to (`Model.settled`).
 
@@ -216,6 +222,8 @@ def _replacement(
     model: AskedModel, table: Table, rows: Any, weights: tuple[np.ndarray, float | None], kind: str
 ) -> Replacement:
     w, total = weights
+    if isinstance(table, FloatTable):
+        table = table.joined(rows)
     kept = rows if isinstance(table, CodedTable) else None
     try:
         table, codes = table.encode(rows)
@@ -283,7 +291,10 @@ def table_of(model: AskedModel, background: Any, name: str = "background") -> Ta
         checks.unique_names(names or (), "feature_names")
         if as_given:
             return _read_for(model, WordTable(shape, array.dtype, names))
-    return FloatTable(shape, _numbers_of(model), names)
+    numbers = _numbers_of(model)
+    takes = partial(model.row_dtype, shape)
+    own = takes(dtype_of(background, name))
+    return FloatTable(shape, numbers, names, own if own.kind in "biu" else None, takes)
 
 
 def _numbers_of(model: AskedModel) -> np.dtype:

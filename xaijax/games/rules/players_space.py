@@ -25,7 +25,7 @@ from xaijax.games.rules.spaces import SPACES
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.coded_table import read_by
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import Table
+from xaijax.tables.table import FloatTable, Table
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,8 @@ class PlayerSpace:
         wanted = 1 if function is None else len(rows_of(rows))
         if len(rows_of(read)) != wanted:
             raise InputError(f"{name} has {len(rows_of(read)):,} rows; {wanted:,} are needed.")
+        if isinstance(table, FloatTable):
+            read = table.like(read, name)
         table, codes = table.encode(read)
         return table, Others(codes, np.ones(1) if function is None else None)
 

@@ -29,6 +29,7 @@ from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.coded_table import read_by
 from xaijax.tables.fingerprints import fingerprints
 from xaijax.tables.rows import rows_of
+from xaijax.tables.table import FloatTable
 from xaijax_kernels.rules.candidates import rule_keys
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, keys_of
 
@@ -144,6 +145,8 @@ class SampledGame:
         rows = self._table.read(
             made, "perturbation", self.evaluator.setting.model.allow_nan, "the data"
         )
+        if isinstance(table := self.questions.table_of_rows, FloatTable):
+            rows = table.like(rows, "what the sampler of perturbation= made")
         self._refuse_broken(rows, who, kept)
         return rows
 

@@ -169,7 +169,8 @@ class Problem:
 
     def model_identity(self) -> str | None:
         """Of the model as it is given these rows; None: it cannot be known again."""
-        return self.model.identity(self.table.shape, getattr(self.table, "dtype", None))
+        own = getattr(self.table, "dtype", None)
+        return self.model.identity(self.table.shape, getattr(self.table, "rows_dtype", own))
 
     def plain_rows(self, rows: Any) -> Any:
         """The rows as the model takes them, array or frame, all that was rounded being rounded."""

@@ -15,7 +15,9 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.asking.host import read_only
 from xaijax.models.base.trace import DTYPES
+from xaijax.models.structure.split import GivenSplit
 from xaijax.tables.own_table import OwnTable
+from xaijax.tables.table import FloatTable
 from xaijax.tables.tree_table import TreeTable
 
 
@@ -44,7 +46,7 @@ Kind = TypeVar("Kind", bound=Coded)
 class OfCodes:
     """A model's function, given codes [R, C] in place of rows."""
 
-    def __init__(self, function: Callable[..., Any], table: TreeTable | OwnTable) -> None:
+    def __init__(self, function: Callable[..., Any], table: Any) -> None:
         self._function, self._rows = function, table.decode
 
     @property
@@ -69,23 +71,36 @@ class OfWords(OfCodes):
 
 def of_codes(model: Kind, table: Any) -> Kind:
     """The model as a function of what a table asks with (`Table.asked`): of the codes of a tree, in
-    JAX also of rows with players of their own. What is compiled is kept by the model it is of.
+    JAX also of whole numbers, and of rows with players of their own. What is compiled is kept by
+    the model it is of.
     """
     if isinstance(table, OwnTable) and not table.in_jax:
         table = table.inner
-    if not isinstance(table, TreeTable | OwnTable):
+    whole = table if isinstance(table, FloatTable) and table.whole is not None else None
+    if whole is None and not isinstance(table, TreeTable | OwnTable):
         return model
     changes: dict[str, Any] = {"input_shape": None, "feature_names": None, "allow_nan": True}
-    if isinstance(table, TreeTable) or isinstance(table.inner, TreeTable):
+    if isinstance(getattr(table, "inner", table), TreeTable):
         _refuse_tree(model)
     if isinstance(table, OwnTable):
         changes["structure"] = "plain"  # a structure looks at columns, which are of codes here
+    elif whole is not None and model.structure is not None:
+        changes["structure"] = _of_whole(model.structure, whole)
     wrapped = OfCodes if model.loop == "jax" else OfWords
     for name in ("apply", "call", "scores", "decide"):
         if (own := getattr(model, name)) is not None:
             changes[name] = wrapped(own, table)
     kept = model.compiled.setdefault(("codes", table.key), {})
     return dataclasses.replace(cast(Any, model), compiled=kept, **changes)
+
+
+def _of_whole(structure: Any, table: FloatTable) -> Any:
+    """A declared structure of whole numbers, for their codes."""
+    if table.codes_per_column == 2:
+        return "plain"  # a structure is one of single numbers
+    if isinstance(structure, GivenSplit):
+        return dataclasses.replace(structure, first=OfCodes(structure.first, table))
+    return structure
 
 
 def _refuse_tree(model: Coded) -> None:

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import InputError
+from xaijax.core.forks import before_jax
 from xaijax.models.asking.leaves import Coded, coded_rows
 from xaijax.models.base.trace import DTYPES
 from xaijax.tables.coded_table import Untranslatable
 from xaijax.tables.frames import copied_frame
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import MappedRows, read_array
+from xaijax.tables.table import MappedRows, dtype_of, read_array
 from xaijax.tables.tree import is_tree
+
+PROBE_ROWS = 32  # as many as the probe traces
 
 
 class Asked(Coded, Protocol):
@@ -35,6 +40,10 @@ class Asked(Coded, Protocol):
     @property
     def sent_away(self) -> bool: ...
     def settled(self, rows: tuple[Any, ...] = ()) -> Any: ...
+    @property
+    def apply(self) -> Any: ...
+    @property
+    def params(self) -> Any: ...
     def refuse_changed(self) -> None: ...
 
 
@@ -66,7 +75,9 @@ def answered_by(model: Asked, X: Any) -> tuple[Any, Any]:
 
 def jax_rows(model: Asked, X: Any) -> np.ndarray | MappedRows:
     """X checked and copied in the dtype of a JAX model, [R, *F]; a memory map stays one."""
-    dtype = np.dtype(DTYPES[model.precision])
+    rows = rows_of(X)
+    shape = (rows.width,) if rows.is_frame else checks.as_array(X, "X").shape[1:]
+    dtype = row_dtype(model, shape, dtype_of(X, "X"))
     return read_array(
         X,
         "X",
@@ -77,6 +88,34 @@ def jax_rows(model: Asked, X: Any) -> np.ndarray | MappedRows:
         "the model",
         _of_any_shape(model),
     )
+
+
+def row_dtype(model: Asked, shape: tuple[int, ...], given: np.dtype) -> np.dtype:
+    """The dtype in which rows [R, *shape] reach a JAX model: whole numbers and bools as they are,
+    as JAX holds them, and floats in the model's precision.
+
+    Whole numbers become floats for a function that JAX can trace with floats only: a convolution
+    takes rows and weights of one dtype.
+    """
+    floats = np.dtype(DTYPES[model.precision])
+    if given.kind not in "biu":
+        return floats
+    whole = np.dtype(jax.dtypes.canonicalize_dtype(given))
+    key = "rows", shape, whole.name
+    if key not in model.compiled:
+        fails = _fails(model, shape, whole)
+        model.compiled[key] = floats if fails and not _fails(model, shape, floats) else whole
+    return model.compiled[key]
+
+
+def _fails(model: Asked, shape: tuple[int, ...], dtype: np.dtype) -> bool:
+    """Whether JAX cannot trace the model with rows of this dtype."""
+    before_jax()
+    try:
+        jax.eval_shape(model.apply, model.params, jax.ShapeDtypeStruct((PROBE_ROWS, *shape), dtype))
+    except Exception:  # what is wrong with it is said by the probe
+        return True
+    return False
 
 
 def host_rows(model: Asked, X: Any) -> Any:

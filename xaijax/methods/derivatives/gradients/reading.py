@@ -27,7 +27,14 @@ WHOLE = np.dtype("i4")
 class WholeTable(FloatTable):
     """Arrays of whole numbers, tokens say, for a model that embeds them."""
 
-    def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> np.ndarray:
+    def read(
+        self,
+        X: Any,
+        name: str,
+        allow_nan: bool,
+        owner: str = "the background",
+        alone: bool = False,
+    ) -> np.ndarray:
         """int32 [M, *shape]."""
         array = checks.rows_of(checks.as_array(X, name), name, self.shape, owner)
         if array.dtype.kind not in "iu":
@@ -46,10 +53,11 @@ def donors_of(
 ) -> Replacement:
     """Read `background=` and `weights=`; X: the instances, for a `Baseline` of each.
 
-    embedded: an array of whole numbers stays one.
+    embedded: an array of whole numbers stays one. Else rows are floats, since a line goes through
+    what lies between whole numbers.
     """
     if not embedded:
-        return replacement_of(model, background, weights, X)
+        return _of_floats(replacement_of(model, background, weights, X))
     given, kind = background, "rows"
     if isinstance(background, Baseline):
         kind = "baseline" if background.of_each is None else "function"
@@ -60,7 +68,7 @@ def donors_of(
                 "none between two of them. Give one row, of padding say, as row[None]."
             )
     if is_tree(given) or np.asarray(given).dtype.kind not in "iu":
-        return replacement_of(model, background, weights, X)
+        return _of_floats(replacement_of(model, background, weights, X))
     if kind != "rows" and weights is not None:
         raise InputError("weights belong to background rows; a Baseline is one row.")
     array = np.asarray(given)
@@ -71,6 +79,13 @@ def donors_of(
     own, total = checks.row_weights(weights, len(codes))
     row = np.flatnonzero(own > 0)
     return Replacement(table, codes[row], own[row], total, row, len(codes), kind)
+
+
+def _of_floats(donors: Replacement) -> Replacement:
+    table = donors.table
+    if not isinstance(table, FloatTable) or table.whole is None:
+        return donors
+    return donors.held_by(FloatTable(table.shape, table.dtype, table.feature_names))
 
 
 def _whole(rows: Any) -> bool:
