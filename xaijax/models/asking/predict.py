@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from xaijax.core.compiler import compile_sound
 from xaijax.core.forks import before_jax
 from xaijax.models.base.trace import TracedFunction
 
@@ -21,11 +22,12 @@ def run_jax(
     """function(params, rows) for rows [R, *F] (or a memory map of them), as NumPy [R] or [R, K].
 
     Rows are padded to a power of two by repeating the last row, so at most ten shapes compile. The
-    jitted function is kept in `compiled` and serves every params of the same shapes.
+    programs are kept in `compiled` and serve every params of the same shapes.
     """
     before_jax()
-    run = compiled.setdefault(("predict", key), None) or jax.jit(function)
-    compiled["predict", key] = run
+    programs = compiled.setdefault(("predict", key), {})
+    leaves, tree = jax.tree.flatten(params)
+    own = tree, *((jax.typeof(leaf), getattr(leaf, "sharding", None)) for leaf in leaves)
     per_row = max(1, int(np.prod(rows.shape[1:])))
     limit = _LARGEST
     while limit > _SMALLEST and limit * per_row > _ELEMENTS:
@@ -35,6 +37,10 @@ def run_jax(
         part = rows[start : start + limit]
         size = max(_SMALLEST, 1 << (len(part) - 1).bit_length())
         padding = np.broadcast_to(part[-1:], (size - len(part), *part.shape[1:]))
-        answer = run(params, np.concatenate([part, padding]))
+        filled = np.concatenate([part, padding])
+        name = (filled.shape, filled.dtype.name, own)
+        if name not in programs:
+            programs[name] = compile_sound(jax.jit(function).lower(params, filled))
+        answer = programs[name](params, filled)
         answers.append(np.asarray(answer)[: len(part)])
     return np.concatenate(answers)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, jaxpr_as_fun
 
+from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import NonDeterministicModelError
 from xaijax.models.asking.probe import (
     Evaluate,
@@ -110,7 +111,7 @@ class RowCounts:
         places = np.arange(rows) % len(given)
         leaves = [_bare(leaf) for leaf in jax.tree.leaves((params, given[places]))]
         # Compiled first, then called: within a trace a jitted function would become a part of it.
-        program = jax.jit(jaxpr_as_fun(trace)).lower(*leaves).compile()
+        program = compile_sound(jax.jit(jaxpr_as_fun(trace)).lower(*leaves))
         with jax.ensure_compile_time_eval():  # numbers, whatever is traced around it
             found = np.array(program(*leaves)[0])
         gap = gap_of(answer[places], found, answer)
