@@ -18,6 +18,7 @@ from often import some_slow
 
 import xaijax as xj
 from xaijax.core import compiler
+from xaijax.games.engine.compiled import Compiled
 
 F, H = 5, 128
 RNG = np.random.default_rng(0)
@@ -175,3 +176,113 @@ ENTRY %main (x: f32[1024,5]) -> f32[1024] {
 def test_a_product_with_a_repeated_number_is_seen(operand: str, kind: str, wrong: bool) -> None:
     text = FUSED.replace("OPERAND", operand).replace("KIND", kind)
     assert compiler.repeats_an_operand(text) == wrong
+
+
+def smooth(number: int) -> Callable[[Any, Any], Any]:
+    """A model of which no other test has programs."""
+    return lambda xp, x: xp.tanh(x @ W[:, :4]).prod(axis=1) + x[:, 0] * x[:, 1] * number
+
+
+def made_wrong(monkeypatch: pytest.MonkeyPatch, always: bool) -> list[Any]:
+    """Programs that hold a whole model are off by 1 percent; always: in blocks as well. The list
+    fills with their calls.
+    """
+    program, calls = Compiled.program, []
+
+    def wrong(self: Compiled, recipe: Any) -> Any:
+        call = program(self, recipe)
+        if recipe.key[0] != "run":
+            return call
+
+        def run(*given: Any) -> Any:
+            calls.append(recipe.name)
+            values, bad = call(*given)
+            return (values * 1.01, bad) if always or not recipe.key[-1] else (values, bad)
+
+        return run
+
+    monkeypatch.setattr(Compiled, "program", wrong)
+    return calls
+
+
+@pytest.mark.parametrize("estimator", ["exact", "permutation"])
+def test_a_wrong_program_is_left_for_blocks_of_few_rows(
+    monkeypatch: pytest.MonkeyPatch, estimator: str
+) -> None:
+    made_wrong(monkeypatch, always=False)
+    f = smooth(2 if estimator == "exact" else 3)
+    budget = {} if estimator == "exact" else {"budget": 10}
+    explainer = xj.Explainer(
+        xj.as_model(in_jax(f), structure="plain"), B, estimator=estimator, **budget
+    )
+    with pytest.warns(xj.XaiWarning, match="XLA's compiler for cpu.*jaxlib") as told:
+        got = explainer(X)
+    assert len(told) == 1
+    again = explainer(X)  # the warning is given once
+    np.testing.assert_array_equal(again.values, got.values)
+    if estimator == "exact":
+        close(got.values, truth(f, X, B))
+    else:
+        sums = got.base_values.ravel() + got.values.sum(axis=1).ravel()
+        close(sums, f(np, X.astype(np.float64)))
+
+
+def test_a_program_that_stays_wrong_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    made_wrong(monkeypatch, always=True)
+    explainer = xj.Explainer(xj.as_model(in_jax(smooth(4)), structure="plain"), B)
+    with pytest.raises(xj.ModelOutputError, match="another version of jaxlib"):
+        explainer(X)
+
+
+def test_a_program_that_turns_wrong_is_found_by_f_of_x(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values and base value are off by the same share, so that they add up to what it answers."""
+    program, calls = Compiled.program, []
+
+    def wrong(self: Compiled, recipe: Any) -> Any:
+        call = program(self, recipe)
+        if recipe.key[0] != "run":
+            return call
+
+        def run(*given: Any) -> Any:
+            values, bad = call(*given)
+            calls.append(recipe.name)
+            return (values if len(calls) == 1 else values * 1.01), bad
+
+        return run
+
+    monkeypatch.setattr(Compiled, "program", wrong)
+    explainer = xj.Explainer(xj.as_model(in_jax(smooth(6)), structure="plain"), B)
+    with pytest.raises(xj.ModelOutputError, match="another answer to X row"):
+        explainer(X)
+
+
+def test_predict_is_held_against_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = xj.as_model(in_jax(smooth(7)))
+    model.probe(B)
+    compiled = compiler.compile_sound
+    monkeypatch.setattr(
+        "xaijax.models.asking.predict.compile_sound",
+        lambda lowered: lambda *given: compiled(lowered)(*given) * 1.01,
+    )
+    with pytest.raises(xj.ModelOutputError, match="asked for 4096 than when it is asked for 32"):
+        model.predict(ROWS)
+
+
+def test_a_sound_program_is_asked_once_more_than_the_run_asks_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls, program = [], Compiled.program
+
+    def counted(self: Compiled, recipe: Any) -> Any:
+        call = program(self, recipe)
+        return call if recipe.key[0] != "run" else lambda *a: calls.append(recipe.name) or call(*a)
+
+    monkeypatch.setattr(Compiled, "program", counted)
+    model = xj.as_model(in_jax(smooth(5)), structure="plain")
+    explainer = xj.Explainer(model, B)
+    first = explainer(X).stats["model_calls"]
+    assert len(calls) == first + len(set(calls))
+    calls.clear()
+    assert explainer(X).stats["model_calls"] == len(calls) == first
+    calls.clear()
+    assert xj.Explainer(model, B)(X).stats["model_calls"] == len(calls) == first

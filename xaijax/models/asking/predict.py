@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from xaijax.core.compiler import compile_sound
+from xaijax.core.errors import ModelOutputError
 from xaijax.core.forks import before_jax
 from xaijax.models.base.trace import TracedFunction
 
@@ -41,6 +42,29 @@ def run_jax(
         name = (filled.shape, filled.dtype.name, own)
         if name not in programs:
             programs[name] = compile_sound(jax.jit(function).lower(params, filled))
+            if key == "apply":
+                _hold(compiled, programs[name], params, filled)
         answer = programs[name](params, filled)
         answers.append(np.asarray(answer)[: len(part)])
     return np.concatenate(answers)
+
+
+def _hold(compiled: dict[Any, Any], program: Any, params: Any, rows: np.ndarray) -> None:
+    """Raise ModelOutputError where a new program answers rows otherwise than the probe's program,
+    of a model that was probed with such rows.
+    """
+    few = compiled.get(("probe", rows.shape[1:], rows.dtype.name))
+    look = None if few is None else few["probe"][3]
+    if few is None or look is None or look.asked is None:
+        return
+    small, count = few["probe"][0], few["probe"][4]
+    place = np.linspace(0, len(rows) - 1, count).astype(np.int64)
+    own, found = np.asarray(small(params, rows[place])), np.asarray(program(params, rows))[place]
+    gap = look.gap(own.reshape(count, -1), found.reshape(count, -1))
+    if gap is not None:
+        raise ModelOutputError(
+            f"{look.name} gives other answers to the same rows when it is asked for {len(rows)} "
+            f"than when it is asked for {count}: by up to {gap[0]:.3g}. Either a row's answer "
+            "depends on the rows beside it, and must not, or XLA's compiler makes a wrong program: "
+            "use another version of jaxlib, or say backend='host' in as_model."
+        )
