@@ -3,6 +3,7 @@
 Reading order:
 
     compilation_cache   compiled programs kept in a folder, for the next process
+    compiler            programs compiled without a known fault of the compiler
     travel              recipes by which explainers and models reach other processes
     public              the door of public callables: an unknown keyword is refused before any work
     long_runs           what takes long, told of before it starts

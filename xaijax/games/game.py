@@ -18,7 +18,7 @@ import numpy as np
 from xaijax.core.errors import ModelOutputError
 from xaijax.games.asking.questions import Count, Questions
 from xaijax.games.asking.refuse import coalition_text, table_limits
-from xaijax.games.asking.whole_rows import refuse_other, widen
+from xaijax.games.asking.whole_rows import refuse_other, refuse_wrong_program, widen
 from xaijax.games.engine.evaluator import PROBE_ROWS, Evaluator
 from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.probed import Probed
@@ -197,7 +197,11 @@ class Game:
 
     def refuse_other(self, full: np.ndarray) -> None:
         """Raise ModelOutputError where f(x) as it was found, [N, K], is not the model's own."""
-        if self.structure is not None and self.quantity.linear and self.setting.score is None:
+        if not self.quantity.linear or self.setting.score is not None:
+            return
+        if self.structure is None:
+            refuse_wrong_program(self.ask, full)
+        else:
             refuse_other(self.ask, self.structure, full)
 
     def widen(self) -> None:

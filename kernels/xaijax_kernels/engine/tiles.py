@@ -236,6 +236,17 @@ class Traced:
         return one_output(self.closed, params, rows, column[:, 0].astype(jnp.int32))
 
 
+def in_blocks(apply: Callable[[Any, jax.Array], jax.Array], size: int) -> Callable[..., jax.Array]:
+    """`apply`, one block of `size` rows after another; for R rows, a multiple of that."""
+
+    def whole(params: Any, rows: jax.Array) -> jax.Array:
+        parts = rows.reshape(-1, size, *rows.shape[1:])
+        out = jax.lax.map(lambda part: apply(params, part), parts)
+        return out.reshape(len(rows), *out.shape[2:])
+
+    return whole
+
+
 def over_tiles(
     function: Callable[..., Any], mesh: Mesh, split: tuple[bool, ...]
 ) -> Callable[..., Any]:

@@ -178,6 +178,29 @@ def refuse_other(ask: Asked, structure: str, full: np.ndarray) -> None:
         _refuse(probed, structure, f"X row {n}", full[n], whole.answers[n])
 
 
+def refuse_wrong_program(ask: Asked, full: np.ndarray) -> None:
+    """Raise ModelOutputError where f(x) of the instances, as the run found it [N, K], is not what
+    the probe's program answers; asked for as many instances as the probe has rows, in one call.
+    """
+    probed, look = ask.probed, ask.probed.findings.look
+    if look is None or look.asked is None or full.shape[1] != look.answer.shape[1]:
+        return
+    model, rows = ask.setting.model, probed.findings.rows
+    place = np.linspace(0, ask.N - 1, rows).astype(np.int64)
+    asked = ask.setting.replacement.table.asked(np.asarray(ask.codes[place]))
+    assert probed.findings.programs is not None
+    own = np.asarray(probed.findings.programs["probe"][0](model.params, asked)).reshape(rows, -1)
+    gap = look.gap(own, full[place])
+    if gap is not None:
+        raise ModelOutputError(
+            f"{model.name} gives another answer to X row {int(place[gap[1]])} in the program of "
+            f"{rows} rows than in the one that answered its hybrids: by up to {gap[0]:.3g}. Either "
+            "a row's answer depends on the rows beside it, and must not, or XLA's compiler makes "
+            "one of the two programs wrong: use another version of jaxlib, or say backend='host' "
+            "in as_model."
+        )
+
+
 def widen(ask: Asked) -> None:
     """Allow each row what its answer goes by rounding."""
     for first in range(0, ask.N, ROWS):

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import MemoryPlanError
 from xaijax.core.once import shapes_of
 from xaijax.games.engine.clock import Clock
@@ -68,7 +69,7 @@ class Compiled:
             jitted = jax.jit(
                 recipe.function, donate_argnums=recipe.donate, out_shardings=recipe.results
             )
-            compiled = jitted.lower(*recipe.arguments).compile()
+            compiled = compile_sound(jitted.lower(*recipe.arguments))
             self.kept[recipe.name] = Program(compiled, program_bytes(compiled))
             self.clock.compile_seconds += time.perf_counter() - started
         program = self.kept[recipe.name]

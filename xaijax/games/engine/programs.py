@@ -6,28 +6,43 @@ columns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax.core.checks import warn
+from xaijax.core.errors import ModelOutputError
 from xaijax.core.once import shapes_of
 from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax.games.engine.placement import Placement
 from xaijax.games.engine.plan import LEAST_DONORS, Sizes, bucket, capacity
+from xaijax.games.measure.asked_model import Look
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.seeds import runs_of_tile
-from xaijax_kernels.engine.tiles import SMALLEST_TILE, TileShape, Traced, over_tiles, run_tiles
+from xaijax_kernels.engine.tiles import (
+    SMALLEST_TILE,
+    TileShape,
+    Traced,
+    in_blocks,
+    over_tiles,
+    run_tiles,
+)
 from xaijax_kernels.engine.turns import counted_on
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.structures.base import Structure
 from xaijax_kernels.structures.listed_means import ListShape, listed_means
 
+PROBE_ROWS = 32  # as the model was probed with
+IN_BLOCKS = "in blocks of the probe's rows"  # among a model's programs, where larger ones are wrong
+_JAXLIB = f"jaxlib {version('jaxlib')}"
 MOST_ANSWERS = 1 << 23  # numbers of a dispatch, where a row has more answers than scores
 OF_PAIRS = ("corners", "structured", "mixed")  # kinds of slots that pairs have
 NAMES_LIST = ("list", "mixed", "rows")  # kinds of slots that name coalitions of a list
@@ -49,18 +64,19 @@ class Programs:
         score: Score | None = None,
         outputs: int = 1,
         structure: Structure | None = None,
-        look: Callable[[Any, int], None] | None = None,
+        look: Look | None = None,
     ) -> None:
         """listed: coalitions of the list that slots may name at most; outputs: A.
 
-        look(trace, rows): sees the model's trace before any program is made of it.
+        look: sees the model's trace before any program is made of it, and the answers of programs.
 
         structure: what is known of the model; None: nothing.
         """
         self.sizes, self.compiled, self.listed = sizes, compiled, listed
         self.mesh, self.same, self.split = placement.mesh, placement.same, placement.split
         self.results = placement.results
-        self.params = placement.params(params)
+        self._placed = placement.params
+        self.params = self._placed(params)
         # The padding is never asked: slots name donors by their number.
         padded = bucket(len(donors), LEAST_DONORS) - len(donors)
         donors = np.pad(donors, ((0, padded), (0, 0)), mode="edge")
@@ -111,8 +127,86 @@ class Programs:
         key = (kind, bits, scored, capacity(coalitions, self.listed))
         if key not in self._runs:
             recipe = self.run_recipe(kind, scored, bits, coalitions)
+            fresh = self.compiled.lacks(recipe)
             self._runs[key] = self.compiled.program(recipe)
+            if fresh:
+                self._hold(kind, scored, bits, coalitions)
         return self._runs[key]
+
+    def _hold(self, kind: str, scored: bool, bits: int | None, coalitions: int) -> None:
+        """Ask a new program for the probe's rows. Where its answers are not the probe's, the model
+        is asked in blocks of as many rows as the probe has, with a warning; raises ModelOutputError
+        where that does not help.
+
+        Programs of a structure are not looked at: f(x) by them is compared with the model's own in
+        every run. Nor is what a score makes of answers, or where the device makes the slots.
+        """
+        look = self._look
+        if look is None or look.asked is None or bits is not None or self.seeded(kind):
+            return
+        if scored and self._score is not None:
+            return
+        gap = self._gap(look, kind, scored, coalitions)
+        if gap is None:
+            return
+        name, rows = look.name, self.sizes.tile.rows
+        where = f"{self.mesh.devices.flat[0].platform} (jax {jax.__version__}, {_JAXLIB})"
+        told = (
+            f"{name} gave other answers to the {PROBE_ROWS} rows of the probe in a program of "
+            f"{rows} rows than in one of {PROBE_ROWS}: by up to {gap[0]:.3g}."
+        )
+        if not self._in_blocks:
+            self.compiled.kept[IN_BLOCKS] = True
+            recipe = self.run_recipe(kind, scored, bits, coalitions)
+            key = (kind, bits, scored, capacity(coalitions, self.listed))
+            self._runs = {key: self.compiled.program(recipe)}
+            if self._gap(look, kind, scored, coalitions) is None:
+                warn(
+                    f"{told} XLA's compiler for {where} makes the larger program wrong, so the "
+                    f"model is asked in blocks of {PROBE_ROWS} rows, which takes longer. Use "
+                    "another version of jaxlib."
+                )
+                return
+        raise ModelOutputError(
+            f"{told} Either a row's answer depends on the rows beside it (on a statistic of the "
+            f"batch), and must not, or XLA's compiler for {where} makes a wrong program of it: use "
+            "another version of jaxlib, or say backend='host' in as_model."
+        )
+
+    def _gap(
+        self, look: Look, kind: str, scored: bool, coalitions: int
+    ) -> tuple[float, int] | None:
+        """How the answers to the probe's rows, mixed in one tile of each device, differ from the
+        probe's.
+        """
+        assert look.asked is not None
+        params, rows = look.asked
+        s, tile, T = self.sizes, self.shape(kind, scored), self.tiles(scored)
+        codes = rows.reshape(len(rows), -1)[: min(s.instances, len(self.donors))]
+        # An instance beside itself as donor: each hybrid of them is that row.
+        own = np.random.default_rng(0).integers(len(codes), size=tile.slots)
+        slots = np.zeros((T, tile.slots, 3 + -(-tile.P // 32)), np.int32)
+        slots[:, :, 1] = slots[:, :, 2] = own
+        x, donors = (codes[np.arange(n) % len(codes)] for n in (s.instances, len(self.donors)))
+        words = np.zeros((capacity(coalitions, self.listed), slots.shape[2] - 3), np.uint32)
+        values, _ = self.run(kind, scored, None, coalitions)(
+            self._placed(params),
+            *jax.device_put((x, donors), self.same),
+            self.players,
+            np.ones(self.mesh.size, np.int32),
+            slots,
+            jax.device_put(words, self.same) if kind in NAMES_LIST else None,
+            None,
+            None,
+        )
+        found = np.asarray(values)[:: T // self.mesh.size]
+        which = np.tile(own.repeat(1 << tile.slot_bits), self.mesh.size)
+        return look.gap(look.answer[which], found.reshape(len(which), -1))
+
+    @property
+    def _in_blocks(self) -> bool:
+        """Whether the model is asked in blocks of as many rows as the probe has."""
+        return IN_BLOCKS in self.compiled.kept
 
     def run_recipe(
         self, kind: str, scored: bool = True, bits: int | None = None, coalitions: int = 1
@@ -159,7 +253,7 @@ class Programs:
             pairs,
         )
         return Recipe(
-            ("run", kind, tile, score, known),
+            ("run", kind, tile, score, known, self._in_blocks),
             run,
             arguments,
             what=f"a dispatch of {self.tiles(scored)} tiles of {tile.rows} rows",
@@ -172,6 +266,9 @@ class Programs:
         """The model for one tile of rows."""
         tile = self.sizes.tile
         rows = jax.ShapeDtypeStruct((tile.rows, *tile.instance_shape), self.donors.dtype)
+        if self._in_blocks:
+            apply = in_blocks(self._apply, math.gcd(tile.rows, PROBE_ROWS))
+            return self.compiled.trace((IN_BLOCKS,), apply, self.params, rows)
         return self.compiled.trace(("model",), self._apply, self.params, rows, self._look)
 
     def mean_tables(self, means: MeansShape, arguments: tuple[Any, ...]) -> Recipe:

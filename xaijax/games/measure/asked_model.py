@@ -27,6 +27,35 @@ class Agreement(Protocol):
         ...
 
 
+class Look(Protocol):
+    """What the probe's trace and answers say of other programs of the same JAX model."""
+
+    @property
+    def name(self) -> str:
+        """Of the model, for messages."""
+        ...
+
+    @property
+    def asked(self) -> tuple[Any, np.ndarray] | None:
+        """(parameters, the probe's rows) of the model that answered last; None: none did."""
+        ...
+
+    @property
+    def answer(self) -> np.ndarray:
+        """The probe's answers, [r, K]; where some were asked."""
+        ...
+
+    def gap(self, wanted: np.ndarray, found: np.ndarray) -> tuple[float, int] | None:
+        """(largest difference, first place) of two answers [n, K] to the same rows by different
+        programs; None: they agree.
+        """
+        ...
+
+    def __call__(self, trace: Any, rows: int) -> None:
+        """Refuse another trace, for so many rows, whose answers differ."""
+        ...
+
+
 class Findings(Protocol):
     """What the probe found."""
 
@@ -86,8 +115,8 @@ class Findings(Protocol):
         ...
 
     @property
-    def look(self) -> Callable[[Any, int], None] | None:
-        """(trace, rows): refuses another trace whose answers differ."""
+    def look(self) -> Look | None:
+        """At other programs; None: they are not looked at."""
         ...
 
     @property

@@ -14,8 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import jaxpr_as_fun
 
 from xaijax.core.checks import shown, whole_number
+from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError, ModelOutputError
 from xaijax.core.public import public
 from xaijax.players.index import IndexLike, index_weights, named, quoted
@@ -106,11 +108,22 @@ def shapley_values(
             found = over_orders(ask, own, donors, parts, drawn)
         return found.reshape(-1, P, found.shape[-1])[:N]
 
-    found = with_smaller_tangents(partial(by_steps, rows=ROWS), partial(by_steps, rows=BACK))(
-        x, background
-    )
+    run = with_smaller_tangents(partial(by_steps, rows=ROWS), partial(by_steps, rows=BACK))
+    found = _run(run, x, background)
     found = found[..., 0] if single else found
     return found[0] if one else found
+
+
+def _run(run: Callable[..., jax.Array], x: jax.Array, background: jax.Array) -> jax.Array:
+    """run(x, background): by a program of its own, unless something in it is traced by the caller,
+    whose program it then becomes a part of.
+    """
+    closed = jax.make_jaxpr(run)(x, background)
+    if any(isinstance(one, jax.core.Tracer) for one in (x, background, *closed.consts)):
+        return run(x, background)
+    program = compile_sound(jax.jit(jaxpr_as_fun(closed)).lower(x, background))
+    with jax.ensure_compile_time_eval():  # numbers, whatever is traced around it
+        return program(x, background)[0]
 
 
 def _rows(x: Any, background: Any) -> tuple[jax.Array, jax.Array, bool]:

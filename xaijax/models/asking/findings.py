@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import ModelOutputError
 from xaijax.models.asking.host import HostModel, call_host, call_host_raw
 from xaijax.models.asking.predict import run_jax
@@ -127,7 +128,7 @@ def _traced(model: Traceable, shape: tuple[int, ...], dtype: np.dtype) -> Kept:
         if model.structure is None and model.deterministic:
             layer = find(apply, model.params, rows(PROBE_ROWS), traced.jaxpr, look)
         own = (traced.jaxpr.jaxpr, layer, look, PROBE_ROWS, digest)
-        programs["probe"] = (lowered.compile(), *own)
+        programs["probe"] = (compile_sound(lowered), *own)
         programs["closed"] = traced.jaxpr
     return programs
 

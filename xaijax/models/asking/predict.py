@@ -7,6 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from xaijax.core.compiler import compile_sound
+from xaijax.core.errors import ModelOutputError
 from xaijax.core.forks import before_jax
 from xaijax.models.base.trace import TracedFunction
 
@@ -21,11 +23,12 @@ def run_jax(
     """function(params, rows) for rows [R, *F] (or a memory map of them), as NumPy [R] or [R, K].
 
     Rows are padded to a power of two by repeating the last row, so at most ten shapes compile. The
-    jitted function is kept in `compiled` and serves every params of the same shapes.
+    programs are kept in `compiled` and serve every params of the same shapes.
     """
     before_jax()
-    run = compiled.setdefault(("predict", key), None) or jax.jit(function)
-    compiled["predict", key] = run
+    programs = compiled.setdefault(("predict", key), {})
+    leaves, tree = jax.tree.flatten(params)
+    own = tree, *((jax.typeof(leaf), getattr(leaf, "sharding", None)) for leaf in leaves)
     per_row = max(1, int(np.prod(rows.shape[1:])))
     limit = _LARGEST
     while limit > _SMALLEST and limit * per_row > _ELEMENTS:
@@ -35,6 +38,33 @@ def run_jax(
         part = rows[start : start + limit]
         size = max(_SMALLEST, 1 << (len(part) - 1).bit_length())
         padding = np.broadcast_to(part[-1:], (size - len(part), *part.shape[1:]))
-        answer = run(params, np.concatenate([part, padding]))
+        filled = np.concatenate([part, padding])
+        name = (filled.shape, filled.dtype.name, own)
+        if name not in programs:
+            programs[name] = compile_sound(jax.jit(function).lower(params, filled))
+            if key == "apply":
+                _hold(compiled, programs[name], params, filled)
+        answer = programs[name](params, filled)
         answers.append(np.asarray(answer)[: len(part)])
     return np.concatenate(answers)
+
+
+def _hold(compiled: dict[Any, Any], program: Any, params: Any, rows: np.ndarray) -> None:
+    """Raise ModelOutputError where a new program answers rows otherwise than the probe's program,
+    of a model that was probed with such rows.
+    """
+    few = compiled.get(("probe", rows.shape[1:], rows.dtype.name))
+    look = None if few is None else few["probe"][3]
+    if few is None or look is None or look.asked is None:
+        return
+    small, count = few["probe"][0], few["probe"][4]
+    place = np.linspace(0, len(rows) - 1, count).astype(np.int64)
+    own, found = np.asarray(small(params, rows[place])), np.asarray(program(params, rows))[place]
+    gap = look.gap(own.reshape(count, -1), found.reshape(count, -1))
+    if gap is not None:
+        raise ModelOutputError(
+            f"{look.name} gives other answers to the same rows when it is asked for {len(rows)} "
+            f"than when it is asked for {count}: by up to {gap[0]:.3g}. Either a row's answer "
+            "depends on the rows beside it, and must not, or XLA's compiler makes a wrong program: "
+            "use another version of jaxlib, or say backend='host' in as_model."
+        )

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, jaxpr_as_fun
 
+from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import NonDeterministicModelError
 from xaijax.models.asking.probe import (
     Evaluate,
@@ -97,6 +98,29 @@ class RowCounts:
         """The model, with these parameters, gave this answer to the probe's rows."""
         self._known = params, rows, answer
 
+    @property
+    def name(self) -> str:
+        """Of the model, for messages."""
+        return self._name
+
+    @property
+    def asked(self) -> tuple[Any, np.ndarray] | None:
+        """(parameters, the probe's rows) of the model that answered last; None: none did."""
+        return None if self._known is None else self._known[:2]
+
+    @property
+    def answer(self) -> np.ndarray:
+        """The probe's answers, [r, K]; where some were asked."""
+        assert self._known is not None
+        return self._known[2].reshape(len(self._known[1]), -1)
+
+    def gap(self, wanted: np.ndarray, found: np.ndarray) -> tuple[float, int] | None:
+        """(largest difference, first place) of two answers [n, K] to the same rows by different
+        programs; None: they agree.
+        """
+        answer = self.answer
+        return gap_of(wanted, found.astype(answer.dtype), answer)
+
     def __call__(self, trace: Any, rows: int) -> None:
         """Look at the trace for another number of rows, before it is run.
 
@@ -110,7 +134,7 @@ class RowCounts:
         places = np.arange(rows) % len(given)
         leaves = [_bare(leaf) for leaf in jax.tree.leaves((params, given[places]))]
         # Compiled first, then called: within a trace a jitted function would become a part of it.
-        program = jax.jit(jaxpr_as_fun(trace)).lower(*leaves).compile()
+        program = compile_sound(jax.jit(jaxpr_as_fun(trace)).lower(*leaves))
         with jax.ensure_compile_time_eval():  # numbers, whatever is traced around it
             found = np.array(program(*leaves)[0])
         gap = gap_of(answer[places], found, answer)

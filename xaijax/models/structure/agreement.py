@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax.core.compiler import compile_sound
 from xaijax.core.once import shapes_of
 from xaijax.models.base.trace import MATMUL
 from xaijax_kernels.structures.base import Structure
@@ -162,10 +163,11 @@ def sensitivity(
                     most = jnp.fmax(most, jnp.abs(answer(by * EPS[model.precision]) - still))
             return most
 
-    key = ("sensitivity", structure)
-    if (run := programs.get(key)) is None:
-        run = programs.setdefault(key, jax.jit(moved))
     flat = rows.reshape(len(rows), -1)
+    key = ("sensitivity", structure, flat.shape)
+    if (run := programs.get(key)) is None:
+        made = compile_sound(jax.jit(moved).lower(model.params, flat))
+        run = programs.setdefault(key, made)
     return OF_MOVED * np.asarray(run(model.params, flat)).astype(np.float64)
 
 
@@ -195,10 +197,11 @@ def _by_structure(
         usable = jnp.isfinite(x).all(axis=1) & jnp.isfinite(other).all(axis=1)
         return structure.head(params, hidden), usable
 
-    key = ("difference", structure)
+    key = ("difference", structure, flat.shape, kept.shape)
     # Once for all explainers of a program; not even to be made for each call, of a third of a ms.
     if (run := programs.get(key)) is None:
-        run = programs.setdefault(key, jax.jit(mixed))
+        made = compile_sound(jax.jit(mixed).lower(model.params, flat, donors, kept))
+        run = programs.setdefault(key, made)
     return run(model.params, flat, donors, kept)
 
 

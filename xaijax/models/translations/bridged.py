@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.probe import gap_of
@@ -70,5 +71,10 @@ class Bridged:
         """What JAX makes of the module, [M] or [M, K]."""
         if hasattr(rows, "shape"):
             return run_jax(self.compiled, "head", self.head, self.params, rows)
-        run = self.compiled.setdefault("tree", jax.jit(self.head))
-        return np.asarray(run(self.params, rows))[:count]
+        name = (
+            "tree",
+            *((np.shape(leaf), str(np.asarray(leaf).dtype)) for leaf in jax.tree.leaves(rows)),
+        )
+        if name not in self.compiled:
+            self.compiled[name] = compile_sound(jax.jit(self.head).lower(self.params, rows))
+        return np.asarray(self.compiled[name](self.params, rows))[:count]
