@@ -8,6 +8,7 @@ import decimal
 import functools
 import operator
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -93,3 +94,60 @@ def test_objects_of_python_are_read_by_their_dict_alone() -> None:
     stamp = Stamp([LinearRegression(), Slotted(0.0), functools.partial(max)])
     found = {kind.__name__: bare for kind, (_, bare) in stamp._kinds.items()}
     assert found == {"LinearRegression": True, "Slotted": False, "partial": False}
+
+
+class Formula:
+    """A fitted model with a module, its user's variables, and many objects within objects."""
+
+    def __init__(self, many: int = 0) -> None:
+        self.module, self.variables, self.frame = np, globals(), sys._getframe()
+        self.many = [[object(), {"n": n}] for n in range(many)]
+        self.weights = np.ones(3)
+
+
+def test_modules_and_the_variables_of_a_caller_are_not_enumerated(monkeypatch):
+    """The broken version walked through NumPy at every call, for seconds."""
+    estimator = Formula()
+    before = Stamp(estimator)
+    assert len(before._seen) == 1
+    monkeypatch.setitem(globals(), "unrelated", 1)
+    assert Stamp(estimator) == before
+    estimator.weights[1] = 2.0
+    assert Stamp(estimator) != before
+
+
+def test_no_more_of_a_foreign_object_is_read_than_a_bound(monkeypatch):
+    """What is read stays told apart, however much follows."""
+    monkeypatch.setattr("xaijax.models.identity.fit_stamp.MOST", 100)
+    estimator = Formula(10_000)
+    before = Stamp(estimator)
+    assert len(before._seen) <= 101
+    assert Stamp(estimator) == before
+    estimator.many[5][1]["n"] = -5
+    assert Stamp(estimator) != before
+
+
+def test_no_more_bytes_of_foreign_arrays_are_read_than_a_bound(monkeypatch):
+    monkeypatch.setattr("xaijax.models.identity.fit_stamp.BYTES", 1000)
+    monkeypatch.setattr("xaijax.models.identity.fit_stamp.SPREAD", 11)
+    estimator = Formula()
+    estimator.weights = np.ones(10_001)
+    before = Stamp(estimator)
+    estimator.weights[3000] = 2.0  # of 11 entries spread over it: 0, 1000, 2000, ...
+    assert Stamp(estimator) != before
+    kept = LinearRegression()
+    kept.coef_ = np.ones(10_001)
+    before = Stamp(kept)
+    kept.coef_[3001] = 2.0  # scikit-learn's are read whole
+    assert Stamp(kept) != before
+
+
+def test_a_formula_of_statsmodels_costs_milliseconds():
+    pandas = pytest.importorskip("pandas")
+    formulas = pytest.importorskip("statsmodels.formula.api")
+    rows = pandas.DataFrame({"a": [1.0, 2.0, 3.0, 5.0], "y": [1.0, 2.0, 2.0, 4.0]})
+    fitted = formulas.ols("y ~ np.sin(a)", rows).fit()
+    before = Stamp(fitted)
+    assert len(before._seen) < 1000
+    fitted._results.params = fitted._results.params + 1.0
+    assert Stamp(fitted) != before

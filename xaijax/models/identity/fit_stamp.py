@@ -2,7 +2,9 @@
 
 Cheap, since it is taken at every call: Python's own 64-bit hash of all that it holds,
 for this process only. `fitted_state.py` digests what a ledger keeps, which nobody may forge. What
-cannot be looked into, a function say, is told by its identity.
+cannot be looked into, a function say, is told by its identity, and so are modules and the variables
+of whoever wrote a formula. Within objects of other libraries no more than `MOST` things and `BYTES`
+of arrays are read; what is left is compared by answers only.
 """
 
 from __future__ import annotations
@@ -17,6 +19,11 @@ import numpy as np
 from xaijax.models.identity.patched import SEARCHED
 
 DEEPEST = 200  # objects within objects
+# Within objects of classes that are not of `READ_WHOLE`: things, and bytes of arrays, that are
+# read; of later arrays, entries spread over them.
+MOST, BYTES, SPREAD = 1 << 13, 1 << 28, 1 << 12
+READ_WHOLE = ("sklearn", "numpy", "scipy")
+NAMESPACES = ("EvalEnvironment", "LayeredMapping")  # of patsy and formulaic: a caller's variables
 # What an answer does not depend on and people set between two calls; and the search tree of nearest
 # neighbours, which counts its visitors and is made of rows that are looked at themselves.
 _WITHOUT = ("n_jobs", "verbose", "_tree", "random_state", "_random_state", *SEARCHED)
@@ -29,7 +36,14 @@ _NUMBERS = (float, complex, np.generic, np.dtype)  # where NaN equals NaN
 _ANSWERS = ("predict", "predict_proba", "decision_function", "transform", "kneighbors")
 # Where one stands is no part of a fit: scikit-learn keeps NumPy's own, of which everybody draws.
 _GENERATORS = (np.random.RandomState, np.random.Generator, np.random.BitGenerator)
-_BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_BY_IDENTITY = (
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.ModuleType,
+    types.FrameType,
+)
 
 
 @functools.cache
@@ -52,6 +66,8 @@ class Stamp:
         self._seen: dict[int, int] = {}
         self._kinds: dict[type, tuple[int, bool]] = {}
         self._ways: dict[type, Callable[[Any, int], int]] = {}
+        self._foreign = 0  # objects of other libraries that are being read, one within another
+        self._left, self._bytes = MOST, BYTES
         self._found = self._of(estimator, 0)
 
     def __eq__(self, other: object) -> bool:
@@ -67,6 +83,10 @@ class Stamp:
         kind = type(thing)
         if kind in _HASHED:
             return hash((kind, thing))
+        if self._foreign:
+            self._left -= 1
+            if self._left < 0:
+                return hash(("unread", kind.__qualname__))
         if kind in _PRINTED:
             return hash((kind, repr(thing)))
         way = self._ways.get(kind)
@@ -102,8 +122,12 @@ class Stamp:
         return self._of_object
 
     def _of_pairs(self, pairs: Any, depth: int) -> int:
+        if "__builtins__" in pairs and "__name__" in pairs:  # the variables of a module
+            return self._of_identity(pairs)
         own: list[Any] = ["pairs"]
         for key, value in pairs.items():
+            if self._foreign and self._left < 0:
+                break
             if isinstance(key, str) and key in _WITHOUT:
                 continue
             own.append(key if type(key) is str else self._of(key, depth + 1))
@@ -118,6 +142,10 @@ class Stamp:
             return hash((facts, *(self._of(one, depth + 1) for one in array.ravel().tolist())))
         if array.dtype.names:  # what lies between the fields is not set
             array = array.astype(_packed(array.dtype))
+        if self._foreign:
+            self._bytes -= array.nbytes
+            if self._bytes < 0 and array.size > SPREAD:
+                array = array.flat[np.linspace(0, array.size - 1, SPREAD).astype(np.int64)]
         return hash((facts, array.tobytes()))
 
     def _of_object(self, thing: Any, depth: int) -> int:
@@ -126,6 +154,16 @@ class Stamp:
         self._seen[id(thing)] = len(self._seen)
         self._held.append(thing)
         kind = type(thing)
+        if kind.__name__ in NAMESPACES:
+            return self._of_identity(thing)
+        foreign = kind.__module__.partition(".")[0] not in READ_WHOLE
+        self._foreign += foreign
+        try:
+            return self._of_contents(thing, kind, depth)
+        finally:
+            self._foreign -= foreign
+
+    def _of_contents(self, thing: Any, kind: type, depth: int) -> int:
         found = self._of_pairs(vars(thing), depth) if hasattr(thing, "__dict__") else 0
         of_kind, all_in_dict = self._kinds.get(kind) or self._of_kind(kind)
         if all_in_dict:
