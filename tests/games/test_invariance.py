@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import eight_devices
 import games
+import jax.numpy as jnp
 import numpy as np
 import often
 import pytest
@@ -73,6 +74,62 @@ def test_one_output_at_the_default_tile_keeps_its_bits(kind):
         explainer = xj.Explainer(model, donors, batch_size=batch_size)
         assert same_bits(explainer(X, progress=False).values, whole.values)
         assert same_bits(explainer(X[order], progress=False).values, whole.values[order])
+
+
+WALKED = {"estimator": "permutation", "budget": 4 * (64 - 1)}
+BASES = {
+    "walks of a linear function": (64, lambda X: X @ jnp.sin(jnp.arange(64.0)), WALKED),
+    "corners of a layer": (6, lambda X: jnp.tanh(X @ A[:6, :3]).sum(1), {}),
+    "tables of a layer": (6, lambda X: jnp.tanh(X @ A[:6, :3]).sum(1), {"link": np.cbrt}),
+    "corners of rows": (6, lambda X: games.smooth(A, X), {}),
+    "tables of rows": (6, lambda X: games.smooth(A, X), {"link": np.cbrt}),
+    "a list": (6, lambda X: games.smooth(A, X), {"estimator": "kernel", "budget": 40}),
+}
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_a_base_value_is_one_number(name):
+    """The mean over the background, in float64 from float32 answers, whatever x is."""
+    F, f, options = BASES[name]
+    rng = np.random.default_rng(5)
+    donors = (rng.integers(0, 3, (23, F)) * 0.3 + 1).astype(np.float32)
+    X = (rng.integers(0, 3, (40, F)) * 0.3 + 1).astype(np.float32)
+    X[:5] = rng.random((5, F)) + 1  # differ from every donor in every column
+    X[7] = donors[4]
+    weights = rng.random(23)
+    explainer = xj.Explainer(xj.as_model(f), donors, weights=weights, **options)
+    base = explainer(X, progress=False).base_values
+    assert len(np.unique(base)) == 1
+    assert explainer(X[-1:], progress=False).base_values[0] == base[0]
+    link = options.get("link", lambda v: v)
+    answers = np.asarray(f(jnp.asarray(donors)), np.float64)
+    wanted = link(weights @ answers / weights.sum())
+    # A float32 sum of F terms: all but one in 1e13 are within 8 sqrt(F) roundings of their size.
+    assert abs(base[0] - wanted) < 8 * np.sqrt(F) * 2**-24 * np.abs(donors).sum(axis=1).max()
+
+
+def test_a_base_value_of_one_output_is_that_of_every_row_with_this_output():
+    X, donors = data("few")
+    X, weights = X[:40], np.random.default_rng(5).random(B)
+    explainer = xj.Explainer(model_of("jax"), donors, weights=weights)
+    columns = np.arange(40) % 3
+    base = explainer(X, progress=False, outputs=columns).base_values
+    assert [len(np.unique(base[columns == k])) for k in range(3)] == [1, 1, 1]
+
+
+def test_a_base_value_is_one_number_of_exact_and_sampled_rows():
+    """The sums of sampled rows take weights in float32, those of exact ones in float64."""
+    rng, few = np.random.default_rng(5), 8
+    donors = rng.random((few, 14)).astype(np.float32)
+    X = rng.random((6, 14)).astype(np.float32)
+    donors[:, 4:] = 0.5
+    X[:3, 4:] = 0.5  # 16 corners of a pair, and all of the others
+    model = xj.as_model(games.smooth, params=games.weights(14), structure="plain")
+    explainer = xj.Explainer(model, donors, weights=rng.random(few), budget=120)
+    got = explainer(X, progress=False)
+    assert got.stats["exact_rows"].tolist() == [True] * 3 + [False] * 3
+    assert len(np.unique(got.base_values)) == 1
+    assert (got.stats["efficiency_residual"] <= got.stats["efficiency_bound"]).all()
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from xaijax.estimators.driver import METHODS, default_budget, sampled
 from xaijax.games.game import Game, Survey
 from xaijax.methods.explainer.choice import Choice, choose
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.methods.explainer.record import Answer, explanation
+from xaijax.methods.explainer.record import Answer, explanation, with_one_base
 from xaijax.players.index import Index, named
 from xaijax.results.explanation import Explanation
 
@@ -91,7 +91,7 @@ def _answer(
     exact = Answer.of_exact(explainer._enumerated(game, own)) if len(own) else None
     if choice.sampler is None or not len(others):
         assert exact is not None
-        return exact
+        return with_one_base(game, choice, exact)
     runs = [sampled(game, others, choice.sampler, index, choice.budget, seed) for seed in seeds]
     values = np.stack([run.values for run in runs])
     drawn = replace(
@@ -101,4 +101,5 @@ def _answer(
         dof=np.full(len(others), RUNS - 1.0),
         coalitions=np.sum([run.coalitions for run in runs], axis=0),
     )
-    return drawn if exact is None else Answer.mixed(choice.exact, exact, drawn)
+    whole = drawn if exact is None else Answer.mixed(choice.exact, exact, drawn)
+    return with_one_base(game, choice, whole)

@@ -18,7 +18,7 @@ import numpy as np
 from xaijax.core.errors import ModelOutputError
 from xaijax.games.asking.questions import Count, Questions
 from xaijax.games.asking.refuse import coalition_text, table_limits
-from xaijax.games.asking.whole_rows import refuse_other, refuse_wrong_program, widen
+from xaijax.games.asking.whole_rows import refuse_other, refuse_wrong_program, scored, widen
 from xaijax.games.engine.evaluator import PROBE_ROWS, Evaluator
 from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.probed import Probed
@@ -65,6 +65,8 @@ class Game:
         self.evaluator, self.quantity = evaluator, quantity
         self.ask = Questions(evaluator, rows, progress, asks=asks, encoded=encoded, own=own)
         self.structure: str | None = None  # what answered instead of the whole model, if anything
+        self._closed = False  # whether a closed form answered
+        self._own_base = False  # whether the model's own answers gave the base value
         self.largest = np.zeros(len(self.ask.codes), np.int64)  # players that differ, once surveyed
 
     @property
@@ -160,19 +162,22 @@ class Game:
         for stretch in self.stretches(ways, chosen, weights.order):
             run = partial(self._add, ways, totals, *stretch)
             backend, _ = self.ask.with_less_where_memory_is_short(backend, run)
-        self.structure = ways[-1].structure
+        self.structure, self._closed = ways[-1].structure, not ways[0].asks_hybrids
         if self.setting.offset is not None:  # each row is a mean
             totals.empty += self.setting.offset
             totals.full += self.setting.offset
-        if self._same_without_x:
+        if self.quantity.groups is not None and self.shares_base:
             totals.empty[:] = totals.empty[:1]
         factors = self.quantity.combine
         return totals.combined(factors) if isinstance(factors, np.ndarray) else totals
 
     def _totals(self, n: int, weights: Weights) -> Totals:
-        random = self.probed.findings.noise is not None
         donors = self.setting.replacement.weights
-        return Totals(n, self.P, self.outputs, weights, donors, random)
+        return Totals(n, self.P, self.outputs, weights, donors, self._random)
+
+    @property
+    def _random(self) -> bool:
+        return self.probed.findings.noise is not None
 
     def _add(
         self,
@@ -187,11 +192,14 @@ class Game:
         n, groups = len(here), self.quantity.groups
         own = totals.stretch(first, first + n) if groups is None else totals.like(n)
         own.clear()
+        if groups is None and ways[0].structure is None and not self._random:
+            own.keep_donors(shared=self.shares_base)
         stretch, left = Stretch(backend, here, differs), np.arange(n)
         for way in ways:
             places = left[way.takes(stretch)[left]]
             if len(places):
                 left = np.setdiff1d(left, places[way.add(stretch, places, own)])
+        own.add_donors()
         if groups is not None:
             totals.add(groups[:, here], own)
 
@@ -212,22 +220,13 @@ class Game:
         """(the value with nothing replaced, as the model itself answers whole rows [N, K], how far
         rounding may take a structure's from it [N, K]); None where the model itself answered.
         """
-        if self.structure is None:
+        if self.structure is None and not self._own_base:
             return None
-        chosen, score, whole = (
-            self.quantity.asked(self.N),
-            self.setting.score,
-            self.ask.whole,
-        )
-        answers, allowed = whole.answers[chosen], whole.allowed[chosen]
-        if score is not None:
-            if score.of_classes:  # numbers of two classes are further apart than half of 1
-                same = (allowed < 0.5) & (answers == np.rint(answers))
-                allowed = np.where(same, 0.0, allowed)
-            moved = [np.asarray(score(answers + by, answers)) for by in (0, allowed, -allowed)]
-            with np.errstate(invalid="ignore"):
-                allowed = np.fmax(abs(moved[1] - moved[0]), abs(moved[2] - moved[0]))
-            answers = moved[0]
+        chosen, whole = self.quantity.asked(self.N), self.ask.whole
+        own = whole.answers[chosen], whole.allowed[chosen]
+        answers, allowed = scored(self.setting.score, *own)
+        if self._own_base:  # values are next to the structure's
+            allowed = allowed + whole.base_allowed
         means, slack = (self.quantity.mean([(chosen, a[:, None])]) for a in (answers, allowed))
         value = self._whole(means)
         most = np.zeros_like(value)
@@ -290,14 +289,27 @@ class Game:
         )
         return found.reshape(own.shape)
 
+    def base(self) -> np.ndarray | None:
+        """The value with nothing kept of every instance [K], by the model's own answers, where a
+        structure answers hybrids: its sums of parts of a row and of a donor round the donor's
+        answer by the row. None: a closed form or the model itself answered, or it is not the same
+        for all.
+        """
+        one = self.shares_base and self.quantity.groups is None and not self.quantity.reads_full
+        if not one or self._closed or not (self.ask.structured or self.ask.walks):
+            return None
+        self._own_base = True
+        return self.quantity.of(self.ask.whole.base[None, None], None, lambda _: "nothing")[0, 0]
+
     @property
-    def _same_without_x(self) -> bool:
-        """Whether all groups have one mean where nothing is kept of x. Not where columns are always
-        kept, nor where each row has a baseline of its own.
+    def shares_base(self) -> bool:
+        """Whether all instances, or groups, have one mean where nothing is kept of x. Not where
+        columns are always kept, nor where each row has a baseline of its own. The answers of a
+        random model differ by chance from instance to instance.
         """
         score = self.setting.score
         reads_own = self.setting.fixed or (score is not None and score.reads_own)
-        return self.quantity.groups is not None and not reads_own
+        return not reads_own and (self.quantity.groups is not None or not self._random)
 
     def _measured(
         self, means: np.ndarray, C: int, kept_of: Callable[[int], np.ndarray]
@@ -307,7 +319,7 @@ class Game:
         With nothing kept all rows x are the same hybrids, so the groups' means are equal: made so
         to the last bit.
         """
-        if self._same_without_x:
+        if self.quantity.groups is not None and self.shares_base:
             for c in range(C) if C <= self.P + 2 else (0,):  # of a table the first
                 if not kept_of(c).any():
                     means[:, c] = means[:1, c]

@@ -57,6 +57,8 @@ def tables_of_pairs(
     bits = differs @ (np.int64(1) << np.arange(P))  # [N, B]
     for n in range(N):
         out[n] = _one_table(runs, start[n], bits[n], weights, P)
+        # In the donors' order, whichever players differ: it is one number for all instances.
+        out[n, 0] = (weights[:, None] * values[start[n]]).sum(axis=0)
     return out
 
 

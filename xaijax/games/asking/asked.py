@@ -28,6 +28,16 @@ class WholeRows(Protocol):
         """How far rounding may take the structure's from them."""
         ...
 
+    @property
+    def base(self) -> np.ndarray:
+        """The mean score of the donors, by the model's own answers, [K]."""
+        ...
+
+    @property
+    def base_allowed(self) -> np.ndarray:
+        """How far rounding may take the structure's mean from it, [K]."""
+        ...
+
 
 class Asked(Protocol):
     """What `questions.Questions` tells and answers."""

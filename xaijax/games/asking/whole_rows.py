@@ -18,6 +18,7 @@ from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.core.once import once
 from xaijax.games.asking.asked import Asked
 from xaijax.games.engine.probed import Probed
+from xaijax.games.measure.score import Score
 
 Ends = tuple[np.ndarray, np.ndarray]  # the smallest and the largest answer, [K] each
 Both = tuple[np.ndarray, np.ndarray]  # the structure's answers to rows and the model's, [R, K] each
@@ -32,6 +33,8 @@ class WholeAnswers:
 
     answers: np.ndarray  # the model's own
     allowed: np.ndarray  # how far rounding may take the structure's from them
+    base: np.ndarray  # [K], the mean score of the donors, by the model's own answers
+    base_allowed: np.ndarray  # [K], how far rounding may take the structure's mean from it
 
 
 def whole_answers(ask: Asked) -> WholeAnswers:
@@ -39,27 +42,46 @@ def whole_answers(ask: Asked) -> WholeAnswers:
 
     ask: the questions of these games (`questions.Questions`), of a model with a structure.
     """
-    ends, both = _of_donors(ask.probed)
+    ends, both, base, allowed = _of_donors(ask.probed)
     donors = ask.setting.replacement.codes
     if ask.codes.shape != donors.shape or not np.array_equal(ask.codes, donors):
         both = None  # of QII's whole data the instances are the donors, and may be asked already
     found = _checked(ask.probed, ask.codes, lambda n: f"X row {n}", ends, both)
     if not ask.probed.known.by_columns:
         _hold_players(ask, ends)
-    return WholeAnswers(ask.with_offset(found.answers), found.allowed)
+    return WholeAnswers(ask.with_offset(found[0]), found[1], ask.with_offset(base), allowed)
 
 
 @once
-def _of_donors(probed: Probed) -> tuple[Ends, Both | None]:
-    """(the smallest and the largest of the donors' answers, what both answer to the donors).
+def _of_donors(probed: Probed) -> tuple[Ends, Both | None, np.ndarray, np.ndarray]:
+    """(the smallest and the largest of the donors' answers, what both answer to the donors, the
+    mean score of the model's answers [K], and how far rounding may take the structure's from it).
 
     Answers that take more than one part in SHARE of the memory are not kept: None.
     """
     replacement = probed.setting.replacement
     named, both = replacement.row, _asked(probed, replacement.codes)
-    _checked(probed, replacement.codes, lambda b: f"background row {int(named[b])}", None, both)
+    own, allowed = _checked(
+        probed, replacement.codes, lambda b: f"background row {int(named[b])}", None, both
+    )
     kept = 2 * both[1].nbytes <= probed.setting.max_memory // SHARE
-    return _ends(both[1]), both if kept else None
+    scores, allowed = scored(probed.setting.score, own, allowed)
+    weights = replacement.weights
+    return _ends(own), both if kept else None, weights @ scores, weights @ allowed
+
+
+def scored(
+    score: Score | None, answers: np.ndarray, allowed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(scores of answers [R, A], how far they go where these go by `allowed`); [R, K] each."""
+    if score is None:
+        return answers, allowed
+    if score.of_classes:  # numbers of two classes are further apart than half of 1
+        same = (allowed < 0.5) & (answers == np.rint(answers))
+        allowed = np.where(same, 0.0, allowed)
+    moved = [np.asarray(score(answers + by, answers)) for by in (0, allowed, -allowed)]
+    with np.errstate(invalid="ignore"):
+        return moved[0], np.fmax(abs(moved[1] - moved[0]), abs(moved[2] - moved[0]))
 
 
 def _ends(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -81,8 +103,9 @@ def _checked(
     named: Callable[[int], str],
     ends: Ends | None,
     both: Both | None,
-) -> WholeAnswers:
-    """The model's own answers to these rows; raises where the structure gives others.
+) -> tuple[np.ndarray, np.ndarray]:
+    """(the model's own answers to these rows, how far rounding may take the structure's from them);
+    raises where the structure gives others.
 
     ends: the smallest and the largest of the donors' answers, by which an answer's spread is told,
     so that it does not hang on what else is explained; None: these are the donors. both: what both
@@ -108,7 +131,7 @@ def _checked(
             _refuse(probed, probed.known.name, named(first + n), found[n], own[n])
         answers.append(own)
         allowed.append(slack)
-    return WholeAnswers(np.concatenate(answers), np.concatenate(allowed))
+    return np.concatenate(answers), np.concatenate(allowed)
 
 
 def _pieces(R: int) -> list[slice]:

@@ -108,6 +108,9 @@ class Totals:
         # A random model answers x anew beside each donor: then f(x) is the mean of its answers.
         self._P, self._weights = P, weights
         self._w, self._random = donor_weights, random
+        # Scores with nothing kept, of each instance or, where they are the same, of all; they are
+        # added up in the donors' order by `add_donors`. None: each is added when it comes.
+        self._of_donors: np.ndarray | None = None  # [N or 1, B, K]
 
     def stretch(self, first: int, last: int) -> Totals:
         """The same sums for the instances [first, last), sharing memory."""
@@ -140,6 +143,17 @@ class Totals:
         one.add(factors[None], self)
         return one
 
+    def keep_donors(self, shared: bool) -> None:
+        """From now on keep the scores with nothing kept; shared: they are the same for all."""
+        N, K = self.empty.shape
+        self._of_donors = np.zeros((1 if shared else N, len(self._w), K))
+        self._met = np.zeros(len(self._w), bool)
+
+    def add_donors(self) -> None:
+        """Add up what was kept."""
+        if self._of_donors is not None:
+            self.empty += (self._w[:, None] * self._of_donors).sum(axis=1)
+
     def clear(self) -> None:
         """Back to zero, in place."""
         for sums in (self.phi, self.empty, self.full, self.span, self.summed):
@@ -148,7 +162,7 @@ class Totals:
     def add_pairs(self, pairs: Pairs, lo: int, hi: int, k: int, sums: np.ndarray) -> None:
         """sums [hi - lo, K, M + 3] of the pairs [lo, hi), all with k players that differ."""
         instance, w = pairs.instance[lo:hi], self._w[pairs.donor[lo:hi]]
-        np.add.at(self.empty, instance, w[:, None] * sums[:, :, -3])
+        self._add_empty(instance, pairs.donor[lo:hi], sums[:, :, -3])
         self._add_full(instance, w, sums[:, :, -2])
         np.maximum.at(self.span, instance, sums[:, :, -1].max(axis=1))
         np.maximum.at(self.summed, instance, 2.0**k)
@@ -184,8 +198,19 @@ class Totals:
         np.maximum.at(self.span, instance, span.max(axis=1))
         np.maximum.at(self.summed, instance, 2.0**k)
         lowest, highest = high == 0, high == (1 << (k - low)) - 1
-        np.add.at(self.empty, instance[lowest], w[lowest, None] * first[lowest])
+        self._add_empty(instance[lowest], pairs.donor[pair[lowest]], first[lowest])
         self._add_full(instance[highest], w[highest], last[highest])
+
+    def _add_empty(self, instance: np.ndarray, donor: np.ndarray, first: np.ndarray) -> None:
+        if self._of_donors is None:
+            np.add.at(self.empty, instance, self._w[donor, None] * first)
+        else:
+            if len(self._of_donors) < len(self.empty):  # the first to come counts for all
+                _, place = np.unique(donor, return_index=True)
+                place = place[~self._met[donor[place]]]
+                instance, donor, first = np.zeros_like(place), donor[place], first[place]
+                self._met[donor] = True
+            self._of_donors[instance, donor] = first
 
     def _add_full(self, instance: np.ndarray, w: np.ndarray, full: np.ndarray) -> None:
         if self._random:

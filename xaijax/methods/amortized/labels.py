@@ -21,7 +21,7 @@ from xaijax.estimators.driver import Sampled, sampled
 from xaijax.games.game import Game
 from xaijax.methods.explainer.choice import Choice, tell_long, tell_unmet
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.methods.explainer.record import Answer, explanation
+from xaijax.methods.explainer.record import Answer, explanation, with_one_base
 from xaijax.methods.progress import progress_bar
 from xaijax.players.index import named
 from xaijax.results.explanation import Explanation
@@ -67,6 +67,7 @@ def _answer(explainer: Explainer, game: Game, choice: Choice, seed: int) -> Answ
     whole = Sampled(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
     tell_unmet(whole, choice)
     drawn = Answer.of_sampled(whole)
-    if not len(own):
-        return drawn
-    return Answer.mixed(choice.exact, Answer.of_exact(explainer._enumerated(game, own)), drawn)
+    if len(own):
+        exact = Answer.of_exact(explainer._enumerated(game, own))
+        drawn = Answer.mixed(choice.exact, exact, drawn)
+    return with_one_base(game, choice, drawn)

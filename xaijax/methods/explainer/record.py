@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import jax
@@ -101,11 +101,30 @@ def answered(
     exact = Answer.of_exact(enumerated(own)) if len(own) else None
     if choice.sampler is None or not len(others):
         assert exact is not None
-        return exact
+        return with_one_base(game, choice, exact)
     part = sampled(game, others, choice.sampler, index, choice.budget, seed, choice.rule)
     tell_unmet(part, choice)
     drawn = Answer.of_sampled(part)
-    return drawn if exact is None else Answer.mixed(choice.exact, exact, drawn)
+    whole = drawn if exact is None else Answer.mixed(choice.exact, exact, drawn)
+    return with_one_base(game, choice, whole)
+
+
+def with_one_base(game: Game, choice: Choice, answer: Answer) -> Answer:
+    """The same with one base value for all instances, or for those of one output of `outputs=`:
+    sums in the dtype of the model, or by a structure, round it in more than one way.
+    """
+    base, score = game.base(), game.setting.score
+    chosen = game.ask.own if score is not None and score.chooses else None
+    if base is not None:
+        return replace(answer, base=np.broadcast_to(base, answer.base.shape).copy())
+    if chosen is None and not game.shares_base:
+        return answer
+    exact_first = np.argsort(~choice.exact, kind="stable")  # their sums are of float64
+    names = np.zeros(len(answer.base)) if chosen is None else chosen[:, 0]
+    _, first, place = np.unique(names[exact_first], return_index=True, return_inverse=True)
+    one = np.empty_like(answer.base)
+    one[exact_first] = answer.base[exact_first][first[place]]
+    return replace(answer, base=one)
 
 
 class Asked(Protocol):
@@ -354,6 +373,7 @@ def rounding(
     single = model.backend == "jax" and model.precision != "float64"
     unit = 0.5 * np.finfo(np.float32 if single else np.float64).eps
     u = np.where(exact, unit, 0.5 * np.finfo(np.float64).eps)
+    level_u = unit if exact.any() else u  # the base value of exact instances counts for all
     P = answer.values.shape[1] if values is None else values
     level = np.maximum(np.abs(answer.base - offset), np.abs(answer.full - offset)).max(axis=1)
     added = 8.0 * 0.5 * np.finfo(np.float64).eps * np.abs(offset).max()
@@ -362,4 +382,4 @@ def rounding(
     double = 0.5 * np.finfo(np.float64).eps  # of what is summed on the host, all sets at most
     added = added + 16 / 3 * math.sqrt(2.0 ** min(P, 24) * P) * double * answer.span
     lost = 2.0 * P * (answer.summed + 2.0) * np.finfo(np.float32).smallest_normal
-    return u * (16 / 3 * spread * answer.span + 8.0 * level) + added + lost
+    return u * 16 / 3 * spread * answer.span + level_u * 8.0 * level + added + lost

@@ -96,7 +96,13 @@ def values_of(game: Game, replaced: np.ndarray) -> np.ndarray:
 def ends(game: Game) -> tuple[np.ndarray, np.ndarray]:
     """(Q(all replaced), Q(nothing replaced)); [N, K] each."""
     Q = game.values(np.repeat([[False], [True]], game.P, axis=1), distinct=True)
-    return Q[:, 0], Q[:, 1]
+    return one_base(game, Q[:, 0]), Q[:, 1]
+
+
+def one_base(game: Game, found: np.ndarray) -> np.ndarray:
+    """Q(all replaced) [N, K] as it was found, or what `Game.base` says of all instances."""
+    base = game.base()
+    return found if base is None else np.broadcast_to(base, found.shape).copy()
 
 
 def tables(game: Game, subtract: bool) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -123,7 +129,8 @@ def explained(game: Game, index: QiiIndex, subtract: bool, ready: Callable[[], N
         assert index.weights is not None
         totals = game.index(Weights.semivalue(kept_weights(index.weights)))
         errors = noise_errors(game, _squares(index, game.P))
-        return Influences(totals.phi, totals.empty, totals.full, errors, totals.span)
+        base = one_base(game, totals.empty)
+        return Influences(totals.phi, base, totals.full, errors, totals.span)
     parts, margins = [], []
     with naming_samples(game.quantity, "index"):
         for v, base, full in tables(game, subtract):
@@ -132,6 +139,7 @@ def explained(game: Game, index: QiiIndex, subtract: bool, ready: Callable[[], N
             margins.append(margin)
             parts.append((values, base, full, np.abs(v).max(axis=(1, 2)), v[:, -1]))
     values, base, full, span, total = (np.concatenate(one) for one in zip(*parts, strict=True))
+    base = one_base(game, base) if subtract else base
     stats = {"margin": np.concatenate(margins)} if index.simple else {}
     if not subtract:
         stats["total"] = total[:, 0]
