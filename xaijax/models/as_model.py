@@ -13,6 +13,7 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.travel import at_rest
+from xaijax.models.adapters.functions import on_one_device
 from xaijax.models.adapters.libraries import source as read
 from xaijax.models.adapters.sklearn import told
 from xaijax.models.asking.decided import Codes
@@ -155,6 +156,7 @@ def as_model(
     classes, feature_names, output_names = (given[name] for name in names)
     _check_choices(backend, precision, nonfinite)
     source = read(f, params, state, backend)
+    source = dataclasses.replace(source, params=on_one_device(source.params))
     known = _known_classes(source, options.check_classes(classes))
     chosen = options.check_output_option(output, known)
     chosen = _default(source, known) if chosen is None else chosen

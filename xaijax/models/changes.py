@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import jax
 
 from xaijax.core.errors import InputError
-from xaijax.models.adapters.functions import checked_params
+from xaijax.models.adapters.functions import checked_params, on_one_device
 from xaijax.models.base import options
 
 
@@ -49,7 +49,7 @@ def _checked_params(model: Changed, params: Any) -> Any:
             f"params= cannot be replaced: {model.name} was made without. Make the model anew "
             f"with as_model(f, params=...)."
         )
-    params = checked_params(params)
+    params = on_one_device(checked_params(params))
     old, new = (jax.eval_shape(lambda tree: tree, tree) for tree in (model.params, params))
     if jax.tree.structure(old) != jax.tree.structure(new):
         raise InputError(

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxpr_as_fun
-from jax.sharding import Mesh
+from jax.sharding import AbstractMesh, AxisType, Mesh, use_abstract_mesh
 from jax.sharding import PartitionSpec as Spec
 
 from xaijax_kernels.engine.hybrids import hybrid_rows, slot_players
@@ -39,6 +39,7 @@ SMALLEST_OF_WIDE = 32
 TURN_OPERATIONS = 2e9
 _LARGEST_OF_CHEAP = 1 << 19
 _LARGEST = {"cpu": 1 << 14, "gpu": 1 << 17, "tpu": 1 << 16}
+_NOWHERE = AbstractMesh((), ())
 
 
 def widest_layer(jaxpr: Any, rows: int, apart: Container[str] = ()) -> int:
@@ -210,6 +211,42 @@ def run_tiles(
     return on_one_device(params, x, donors, players, masks, own, pairs, tiles, slots)
 
 
+def without_places(given: Any) -> Any:
+    """Shapes and dtypes of a pytree of arrays, without the devices that hold them.
+
+    The type of a placed array names its mesh. Only axes that are explicit are kept, since a model
+    may read them.
+    """
+    return jax.tree.map(_bare, given)
+
+
+def traced(function: Callable[..., Any], *given: Any, mesh: Mesh | None = None) -> Any:
+    """The closed jaxpr of function(*given), which fits every mesh.
+
+    A jitted step (`jax.nn.relu` is one) that is traced with placed arrays, or inside a loop over
+    tiles, fits no other mesh than theirs. JAX makes the rules of derivatives when they are first
+    taken, and keeps them with the trace: one whose derivatives are taken over tiles fits only their
+    `mesh`.
+    """
+    bare = without_places(given)
+    if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(bare)):  # explicit axes
+        return jax.make_jaxpr(function)(*bare)
+    inside = _NOWHERE
+    if mesh is not None and mesh.size > 1:  # as `over_tiles` runs it
+        names = dict.fromkeys(mesh.axis_names, AxisType.Manual)
+        inside = mesh.abstract_mesh.update_axis_types(names)
+    with use_abstract_mesh(inside):
+        return jax.make_jaxpr(function)(*bare)
+
+
+def _bare(leaf: Any) -> Any:
+    own = leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)
+    mesh = getattr(own.sharding, "mesh", _NOWHERE)
+    if AxisType.Explicit in mesh.axis_types:
+        return leaf
+    return jax.ShapeDtypeStruct(own.shape, own.dtype, weak_type=own.weak_type)
+
+
 class Traced:
     """A model, or its head, traced for rows of one shape: here, and in no program again."""
 
@@ -219,9 +256,12 @@ class Traced:
         params: Any,
         rows: jax.ShapeDtypeStruct,
         look: Callable[[Any, int], None] | None = None,
+        mesh: Mesh | None = None,
     ) -> None:
-        """look(trace, R): sees the trace before it is used."""
-        self.closed = jax.make_jaxpr(apply)(params, rows)
+        """look(trace, R): sees the trace before it is used. mesh: over which derivatives are taken,
+        see `traced`.
+        """
+        self.closed = traced(apply, params, rows, mesh=mesh)
         if look is not None:
             look(self.closed, len(rows))
         self._flat = jaxpr_as_fun(self.closed)

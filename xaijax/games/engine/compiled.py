@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import MemoryPlanError
@@ -96,14 +97,17 @@ class Compiled:
         params: Any,
         rows: jax.ShapeDtypeStruct,
         look: Callable[[Any, int], None] | None = None,
+        mesh: Mesh | None = None,
     ) -> Traced:
         """A model, or its head, traced for such rows: one trace for all programs; [R, K] comes out.
 
-        look(trace, rows): sees the trace before any program is made of it.
+        look(trace, rows): sees the trace before any program is made of it. mesh: of a program that
+        takes derivatives, see `tiles.traced`.
         """
-        own = ("trace", *key, rows.shape, rows.dtype.name)
+        place = () if mesh is None or mesh.size == 1 else (mesh.abstract_mesh,)
+        own = ("trace", *key, rows.shape, rows.dtype.name, *place)
         if own not in self.kept:
-            self.kept[own] = Traced(apply, params, rows, look)
+            self.kept[own] = Traced(apply, params, rows, look, mesh)
         return self.kept[own]
 
     def head(self, structure: Structure, params: Any, rows: int, dtype: Any) -> Traced:

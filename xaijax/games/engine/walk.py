@@ -17,7 +17,13 @@ from xaijax.games.engine.dispatch import Dispatches
 from xaijax.games.engine.placement import Placement
 from xaijax.games.engine.plan import bucket
 from xaijax.games.measure.asked_model import AskedModel
-from xaijax_kernels.engine.tiles import SMALLEST_TILE, TILES_PER_DISPATCH, tile_rows, widest_layer
+from xaijax_kernels.engine.tiles import (
+    SMALLEST_TILE,
+    TILES_PER_DISPATCH,
+    tile_rows,
+    traced,
+    widest_layer,
+)
 from xaijax_kernels.structures.base import Structure
 from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
 from xaijax_kernels.structures.named import NAMED
@@ -162,7 +168,7 @@ class WalkBackend:
         structure = self._structure
         hidden = shapes_of(structure.of, model.params).width
         probe = jax.ShapeDtypeStruct((PROBE_ROWS, hidden), dtype)
-        jaxpr = jax.make_jaxpr(structure.head)(model.params, probe).jaxpr
+        jaxpr = traced(structure.head, model.params, probe).jaxpr
         width = max(hidden, outputs, widest_layer(jaxpr, PROBE_ROWS, NAMED))
         return tile_rows(width, dtype.itemsize, platform)
 

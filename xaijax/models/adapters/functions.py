@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.asking.host import read_only
@@ -61,6 +62,22 @@ def checked_params(params: Any) -> Any:
     return jax.tree.map(
         lambda leaf: read_only(leaf.copy()) if isinstance(leaf, np.ndarray) else leaf, params
     )
+
+
+def on_one_device(params: Any) -> Any:
+    """The pytree with arrays that several devices hold whole taken from one of them, uncopied.
+
+    An array that is sharded stays where it is, and so do all others beside it.
+    """
+    leaves = [leaf for leaf in jax.tree.leaves(params) if isinstance(leaf, jax.Array)]
+    if not all(leaf.sharding.is_fully_replicated for leaf in leaves):
+        return params
+
+    def held(leaf: Any) -> Any:
+        whole = isinstance(leaf, jax.Array) and isinstance(leaf.sharding, NamedSharding)
+        return leaf.addressable_data(0) if whole else leaf
+
+    return jax.tree.map(held, params)
 
 
 def _source(

@@ -25,6 +25,7 @@ from xaijax.models.identity.identity import program_digest
 from xaijax.models.structure.agreement import Agreement, by_structure, compare, sensitivity
 from xaijax.models.structure.declared import PLAIN, declared
 from xaijax.models.structure.found import find
+from xaijax_kernels.engine.tiles import traced as trace_without_places
 from xaijax_kernels.structures.base import Structure
 
 PROBE_ROWS = 32
@@ -119,7 +120,7 @@ def _traced(model: Traceable, shape: tuple[int, ...], dtype: np.dtype) -> Kept:
         None if traced.jaxpr.effects else digest,
         sum(getattr(one, "nbytes", 0) for one in traced.jaxpr.consts),
         model.scores,
-        lambda count: jax.make_jaxpr(apply)(model.params, rows(count)),
+        lambda count: trace_without_places(apply, model.params, rows(count)),
     )
     if "probe" not in programs:
         layer = None

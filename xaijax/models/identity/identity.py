@@ -25,6 +25,7 @@ import jax
 import numpy as np
 
 from xaijax.models.identity.fitted_state import Unreadable, digest_of, library_versions
+from xaijax_kernels.engine.tiles import without_places
 
 ROWS = 2  # that a program is traced for
 LARGE = 16  # entries of a constant, above which a program's text leaves them out
@@ -133,7 +134,7 @@ def _add_array(found: Any, leaf: Any) -> None:
 def _traced(function: Any, params: Any, shape: tuple[int, ...], dtype: Any) -> bytes:
     """The program, whose text holds its constants, the constants once more, and the parameters."""
     rows = jax.ShapeDtypeStruct((ROWS, *shape), dtype)
-    traced = jax.jit(function).trace(params, rows)
+    traced = jax.jit(function).trace(without_places(params), rows)
     constants = list(_constants(traced.jaxpr))
     text = traced.lower().as_text()
     _refuse_calls(text)

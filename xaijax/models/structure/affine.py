@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.models.structure.column_map import MOVES
+from xaijax_kernels.engine.tiles import traced
 from xaijax_kernels.structures.base import Affine
 
 # Affine in what is moved or converted; the indices of moves must be constants. Not what has another
@@ -32,9 +33,9 @@ def affine(
 
     A row's answer is taken to depend on that row alone, as the probe made sure.
     """
-    traced = jax.make_jaxpr(head)(params, jax.ShapeDtypeStruct((R, width), dtype))
-    inputs = [False] * (len(traced.jaxpr.invars) - 1) + [True]
-    if not all(_outputs(traced.jaxpr, inputs) or [False]):
+    jaxpr = traced(head, params, jax.ShapeDtypeStruct((R, width), dtype)).jaxpr
+    inputs = [False] * (len(jaxpr.invars) - 1) + [True]
+    if not all(_outputs(jaxpr, inputs) or [False]):
         return None
     some = np.random.default_rng(0).normal(size=(R, width)).astype(dtype)
 

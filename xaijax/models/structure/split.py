@@ -16,7 +16,7 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
-from xaijax_kernels.engine.tiles import multiplications
+from xaijax_kernels.engine.tiles import multiplications, traced
 from xaijax_kernels.structures.summed import Summed
 
 PROBE_ROWS = 32
@@ -119,7 +119,7 @@ class GivenSplit:
     def shaped(self, params: Any, rows: np.ndarray, name: str) -> DeclaredSplit:
         """For rows [R, *F]; raises InputError where `first` does not give numbers for each."""
         few = jax.ShapeDtypeStruct((PROBE_ROWS, *rows.shape[1:]), rows.dtype)
-        trace = jax.make_jaxpr(self.first)(params, few)
+        trace = traced(self.first, params, few)
         outputs: list[Any] = list(trace.out_avals)
         good = len(outputs) == 1 and outputs[0].shape[:1] == (PROBE_ROWS,)
         if not good or outputs[0].dtype != rows.dtype or 0 in outputs[0].shape:

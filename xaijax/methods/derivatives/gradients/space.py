@@ -16,9 +16,11 @@ from typing import Any, Protocol
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.engine.compiled import columns
+from xaijax.games.engine.placement import placed
 from xaijax.games.engine.probed import Probed
 from xaijax.methods.derivatives.gradients.slopes import refuse_model
 from xaijax.tables.table import Table
@@ -118,7 +120,12 @@ def trace_of(probed: Probed, rows: int) -> Traced:
     assert apply is not None
     given = jax.ShapeDtypeStruct((rows, *table.shape), codes.dtype)
     params, look = setting.model.params, probed.findings.look
-    return probed.compiled.trace(("model",), apply, params, given, look)
+    return probed.compiled.trace(("model",), apply, params, given, look, _mesh(probed))
+
+
+def _mesh(probed: Probed) -> Mesh:
+    """Of the programs that take derivatives."""
+    return placed(probed.setting.devices, probed.setting.model.params).mesh
 
 
 def whole_model(probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
@@ -200,10 +207,11 @@ class Between:
     def head(self, probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
         """See `Space.head`."""
         kept, params = probed.compiled.kept, probed.setting.model.params
-        name = "trace", "head", self.key, rows
+        mesh = _mesh(probed)
+        name = "trace", "head", self.key, rows, mesh.abstract_mesh
         if name not in kept:
             made = self.shapes(params, rows, probed.setting.replacement.codes)
-            kept[name] = Traced(self._pair.inner.apply, params, made)
+            kept[name] = Traced(self._pair.inner.apply, params, made, mesh=mesh)
         return kept[name]
 
     def shapes(self, params: Any, rows: int, codes: np.ndarray) -> Any:
