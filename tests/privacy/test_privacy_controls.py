@@ -122,7 +122,7 @@ def _without_clipping(counted):
 
     def count(self):
         self._problem.ready()
-        self._problem.evaluator.measure(Score(Column(-1, -1e6, 1e6)))
+        self._problem.evaluator.measure(Score(Column(-1)))
         return counted(self)
 
     return count

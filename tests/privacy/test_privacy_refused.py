@@ -329,6 +329,7 @@ def test_a_missing_extra_is_named(monkeypatch):
         xj.privacy.release(explanation, 1.0)
 
 
+@pytest.mark.filterwarnings("ignore:scores of outcome='score' lie outside")  # cut on purpose
 def test_scores_of_no_width_are_refused():
     model = xj.as_model(scores)
     qii = xj.QII(model, WIDE, quantity="rate", outcome="score", bounds=(0.5, 0.5 + 1e-9))

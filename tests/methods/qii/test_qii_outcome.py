@@ -147,6 +147,75 @@ def spike(answers, own):
     return 1000.0 * answers[:, 0]
 
 
+CUT = pytest.warns(xj.XaiWarning, match=r"bounds=\(0, 1\) and were cut to them.*Say bounds=")
+CALLS = {
+    "unary": lambda q, x: q.unary(x),
+    "influence": lambda q, x: q.influence([0], x),
+    "marginal": lambda q, x: q.marginal(0, [1], x),
+    "explain": lambda q, x: q.explain(x),
+    "game": lambda q, x: q.game(x),
+}
+
+
+@BACKENDS
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_cut_that_changes_a_score_warns(backend, call):
+    """Of a hybrid alone too: here no row of the data is out of the bounds."""
+    model = xj.as_model(lambda r: r[:, 0] * r[:, 1], backend=backend)
+    data = np.array([[2.0, 0.4], [0.4, 2.0]])  # .8 each; the hybrids are 4 and .16
+    given = {"quantity": "individual", "outcome": "score"}
+    with CUT:
+        call(xj.QII(model, data, **given), data)
+    call(xj.QII(model, data, bounds=(0, 4), **given), data)  # no warning: an error here
+
+
+@BACKENDS
+@pytest.mark.parametrize("quantity", ["rate", "disparity"])
+def test_a_cut_of_the_datas_quantities_warns(backend, quantity):
+    model = xj.as_model(lambda r: r[:, 0] + 399.0, backend=backend)
+    given = {"quantity": quantity, "outcome": "score"}
+    given |= {"members": D[:, 1] > 0} if quantity == "disparity" else {}
+    for samples in (None, 9):
+        with CUT:
+            assert not xj.QII(model, D, samples=samples, **given).unary().values.any()
+        assert xj.QII(model, D, samples=samples, bounds=(390, 410), **given).unary().values.any()
+
+
+@BACKENDS
+def test_scores_at_their_bounds_and_a_rounding_beyond_are_not_cut(backend):
+    model = xj.as_model(lambda r: (r[:, 0] > 0) * (1.0 + 2.0**-22), backend=backend)
+    given = {"quantity": "individual", "outcome": "score"}
+    values = xj.QII(model, D, **given).unary(D[:3]).values
+    rate = (D[:, 0] > 0).mean()
+    np.testing.assert_allclose(values[:, 0], (D[:3, 0] > 0) - rate, atol=1e-6)  # float32
+
+
+def test_the_values_of_cut_scores_are_those_of_the_definition():
+    model = xj.as_model(lambda r: r[:, 0])
+    with pytest.warns(xj.XaiWarning, match=r"bounds=\(-0.5, 0.5\)"):
+        found = xj.QII(model, D, quantity="individual", outcome="score", bounds=(-0.5, 0.5)).unary(
+            D[:4]
+        )
+    cut = np.clip(D[:, 0], -0.5, 0.5)
+    np.testing.assert_allclose(found.values[:, 0], cut[:4] - cut.mean(), atol=2e-6)  # float32
+
+
+def test_a_cut_answer_that_is_not_finite_is_refused():
+    model = xj.as_model(lambda r: jnp.where(r[:, 0] > 1, jnp.nan, 399.0))
+    with pytest.raises(M, match="returned nan"), CUT:
+        xj.QII(model, D, quantity="individual", outcome="score").unary()
+
+
+def test_one_column_at_a_time_as_captum_does_it():
+    """docs/coming_from.md: FeatureAblation is f(x) minus f(x with the column's baseline)."""
+    model = xj.as_model(lambda r: 100 * r[:, 0] * r[:, 1] + r[:, 2])
+    blank = xj.Baseline(np.zeros(3))
+    qii = xj.QII(model, D, quantity="individual", outcome="score", bounds=(-1e3, 1e3), pool=blank)
+    product = 100 * D[:5, 0] * D[:5, 1]
+    expected = np.stack([product, product, D[:5, 2]], axis=1)
+    np.testing.assert_allclose(qii.unary(D[:5]).values, expected, atol=1e-3)  # float32 of 1e3
+
+
 @pytest.mark.slow
 @BACKENDS
 def test_a_score_out_of_its_bounds_is_refused(backend):

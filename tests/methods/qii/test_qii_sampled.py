@@ -266,6 +266,7 @@ def test_a_sampled_ratio_that_divides_by_nothing_names_the_set():
             ask()
 
 
+@pytest.mark.filterwarnings("ignore:scores of outcome='score' lie outside")  # cut on purpose
 def test_a_group_has_a_draw_before_the_first_look(monkeypatch):
     """Stretches of one draw, and bounds so near that a single draw would be enough to stop."""
     monkeypatch.setattr(draws, "ROWS_OF_CHUNK", 1)

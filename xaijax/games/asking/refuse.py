@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError, ModelOutputError
 from xaijax.games.asking.asked import AskedGame
 from xaijax.games.engine.loop import Backend, Check, Stream
@@ -99,13 +100,15 @@ def refuse_bad_answers(
     masks: np.ndarray | None = None,
     scored: bool = True,
 ) -> Check:
-    """Refuse answers that are not finite, scores out of bounds, and say for which coalition.
+    """Refuse answers that are not finite, scores out of bounds, and say for which coalition; warn
+    where scores were cut to their bounds.
 
     rows: the game's instances that the stream numbers from 0; masks: the list it names; scored:
     False where the answers are the model's own.
     """
     score = setting.score if scored else None
     limited = score is not None and score.bounds is not None
+    own = score is not None and limited and not score.cuts
     passed_on = setting.model.nonfinite == "propagate"
 
     def check(stream: Stream, answers: Any) -> None:
@@ -122,15 +125,17 @@ def refuse_bad_answers(
             )
 
         if score is not None and limited:
-            bad = _out_of_bounds(score, values)
-            if len(bad):
+            bad = _out_of_bounds(score, values.astype(answers.values.dtype))
+            if len(bad) and score.cuts:
+                _tell_cut(score)
+            elif len(bad):
                 raise ModelOutputError(score.complaint(values[bad[0]], where(int(bad[0]))))
         bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
         if passed_on or not len(bad):
             return  # only the padding
         raise ModelOutputError(
             f"the model returned {values[bad[0]][~np.isfinite(values[bad[0]])][0]} for "
-            f"{where(int(bad[0]))}. Mend the model{' or the score of quantity=' * limited}, or say "
+            f"{where(int(bad[0]))}. Mend the model{' or the score of quantity=' * own}, or say "
             'nonfinite="propagate" in as_model.'
         )
 
@@ -143,10 +148,25 @@ def refuse_bad_scores(setting: Setting, scores: np.ndarray, donors: np.ndarray) 
     if score is None or score.bounds is None:
         return
     bad = _out_of_bounds(score, scores)
-    if len(bad):
+    if len(bad) and score.cuts:
+        _tell_cut(score)
+    elif len(bad):
         donor = int(setting.replacement.row[donors[bad[0]]])
         where = f"background row {donor}, with everything replaced"
         raise ModelOutputError(score.complaint(scores[bad[0]], where))
+
+
+def _tell_cut(score: Score) -> None:
+    """Warn of scores that were cut. No number of a row is told: bounds of private releases must not
+    be made of the data.
+    """
+    assert score.bounds is not None
+    low, high = score.bounds
+    checks.warn(
+        f"scores of outcome='score' lie outside of bounds=({low:g}, {high:g}) and were cut to "
+        "them, so the values are those of the cut scores. Say bounds=(low, high) that hold every "
+        "score, or make the model with output='proba'."
+    )
 
 
 def _out_of_bounds(score: Score, values: np.ndarray) -> np.ndarray:

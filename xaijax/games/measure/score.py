@@ -28,14 +28,15 @@ class Score:
     of_classes: bool = False  # whether answers are the numbers of classes
     made_of_own: Callable[[np.ndarray], np.ndarray] | None = None  # f(x) [N, A] -> [N, 1]
     chooses: bool = False  # whether it is the one answer whose number stands beside the row
+    cuts: bool = False  # whether what leaves the bounds is cut to them, and marked for `kept`
     slack: float = 0.0  # how far rounding may take a score, or the sum; see `fitted`
 
     def __call__(self, answers: Any, own: Any) -> Any:
         """[R, A] -> [R, K]; an answer that is not finite has a score that is NaN, unless another
         one is chosen.
 
-        What leaves the bounds by rounding alone is cut to them, what leaves them further stays as
-        it is, for `kept` to tell.
+        What leaves the bounds by rounding alone is cut to them. What leaves them further stays as
+        it is, or with `cuts` a few roundings beyond the bound; either way `kept` tells it.
         """
         xp = answers.__array_namespace__()
         scores = self.function(answers, own)
@@ -44,7 +45,10 @@ class Score:
         scores = scores[:, None] if scores.ndim == 1 else scores
         if self.bounds is not None:
             inside = scores.clip(*self.bounds)
-            scores = xp.where(abs(scores - inside) <= self.slack, inside, scores)
+            beyond = scores
+            if self.cuts:
+                beyond = inside + xp.sign(scores - inside) * (2 * self._reach(scores))
+            scores = xp.where(abs(scores - inside) <= self.slack, inside, beyond)
         sound = xp.all(xp.isfinite(answers), axis=1, keepdims=True)
         return xp.where(sound, scores, xp.asarray(np.nan, dtype=answers.dtype))
 
@@ -54,10 +58,16 @@ class Score:
         kept = xp.isfinite(scores)
         if self.bounds is not None:
             low, high = self.bounds
-            kept &= (scores >= low - self.slack) & (scores <= high + self.slack)
+            reach = self._reach(scores) if self.cuts else self.slack
+            kept &= (scores >= low - reach) & (scores <= high + reach)
         if self.distribution:
             kept &= abs(scores.sum(axis=1, keepdims=True) - 1) <= self.slack
         return kept
+
+    def _reach(self, scores: Any) -> float:
+        """Two roundings of the larger bound, in the dtype of the scores."""
+        assert self.bounds is not None
+        return 2 * float(jnp.finfo(scores.dtype).eps) * max(map(abs, self.bounds))
 
     def beside(self, answers: int) -> int:
         """Numbers of f(x) that it looks at, of a model of so many answers."""

@@ -51,14 +51,12 @@ class Within:
 
 @dataclass(frozen=True)
 class Column:
-    """The column of the positive class, cut to [low, high].
+    """The column of the positive class.
 
     A lone column s stands for it by `lone`: (0, 1) is s itself, (1, -1) is 1 - s, (0, -1) is -s.
     """
 
     place: int  # where there are several columns; -1: the last
-    low: float
-    high: float
     classes: int | None = None  # how many several columns must be; None: any number
     lone: tuple[float, float] | None = (0.0, 1.0)  # None: a lone column is not that class's
     positive: Any = None  # for messages
@@ -72,7 +70,7 @@ class Column:
             assert self.lone is not None
             shift, factor = self.lone
             column = answers if self.lone == (0.0, 1.0) else shift + factor * answers
-        return column.clip(self.low, self.high)
+        return column
 
     def refuse(self, answers: int) -> None:
         """Raise InputError or ModelOutputError where A columns do not hold the class."""

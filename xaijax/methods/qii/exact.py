@@ -18,7 +18,7 @@ import numpy as np
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.asking.long_runs import tell_long_run
 from xaijax.games.game import Game
-from xaijax.games.measure.scores import Agrees, Chances, Column, IsClass
+from xaijax.games.measure.scores import Agrees, Chances, IsClass
 from xaijax.games.ways.totals import Weights
 from xaijax.methods.qii.difference import kept_weights, of_replaced
 from xaijax.methods.qii.index import QiiIndex
@@ -216,7 +216,8 @@ def _largest(game: Game, v: np.ndarray, full: np.ndarray) -> np.ndarray:
 
 def _bound(game: Game) -> float | None:
     """The largest |score| of a row; None for a score of the user's own."""
-    function = None if game.setting.score is None else game.setting.score.function
-    if isinstance(function, Column):
-        return max(abs(function.low), abs(function.high))
+    score = game.setting.score
+    if score is not None and score.cuts and score.bounds is not None:
+        return max(map(abs, score.bounds))
+    function = None if score is None else score.function
     return 1.0 if isinstance(function, IsClass | Agrees | Chances) else None

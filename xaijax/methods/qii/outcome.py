@@ -112,8 +112,8 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
         count = None if classes is None else len(classes)
         whole = Score(Chances(count), outputs=None, bounds=(0.0, 1.0), distribution=True)
         return Outcome(outcome, model, (0.0, 1.0), lambda _: whole, classes, False)
-    asked, function = column_of(model, positive, (low, high))
-    column = Score(function)
+    asked, function = column_of(model, positive)
+    column = Score(function, bounds=(low, high), cuts=True)
     return Outcome(outcome, asked, (low, high), lambda _: column, classes, False)
 
 
@@ -179,17 +179,16 @@ def _bounds(bounds: Any) -> tuple[float, float]:
     return low, high
 
 
-def column_of(model: Any, positive: Any, bounds: tuple[float, float]) -> tuple[Any, Column]:
-    """(the model to ask, the column of `positive` cut to bounds); positive is known to be a class.
+def column_of(model: Any, positive: Any) -> tuple[Any, Column]:
+    """(the model to ask, the column of `positive`); positive is known to be a class.
 
     A model of which one column was selected is asked for all of them; without classes and without
     `positive` that column is what is meant. What there is no column for the model's first probe
     tells, see `Column.refuse`.
     """
-    low, high = bounds
     classes, output = model.classes, model.output
     if classes is None and positive is None:
-        return model, Column(-1, low, high)
+        return model, Column(-1)
     if classes is None:
         label = positive
         whole = " The model has no classes, so it is the number of a column."
@@ -198,7 +197,7 @@ def column_of(model: Any, positive: Any, bounds: tuple[float, float]) -> tuple[A
         label = classes[-1] if positive is None else positive
         place, count = classes.index(label), len(classes)
     lone = _lone(model, place, count)
-    return model.unselected(), Column(place, low, high, count, lone, label, output)
+    return model.unselected(), Column(place, count, lone, label, output)
 
 
 def _lone(model: Any, place: int, count: int | None) -> tuple[float, float] | None:

@@ -76,8 +76,9 @@ class QII:
         positive: a class label. None: the model's last class, or else the last in order of the
             labels seen on the data. For scores without classes: a column number; None: the last, or
             the one `as_model` selected. "actual" and "average" do not use it; "proba" refuses it.
-        bounds: (low, high) that scores are cut to. Scores of a function of yours are not cut: one
-            that lies outside raises ModelOutputError.
+        bounds: (low, high) that scores are cut to, with an XaiWarning where that changes one (but
+            none in a private release). Scores of a function of yours are not cut: one that lies
+            outside raises ModelOutputError.
         members: the group: bool [D], {column: value}, or a function of the data that returns
             bool [D]. The original rows decide who is a member, also when the column that tells it
             is replaced. A pandas Series is matched by its index.
