@@ -7,7 +7,7 @@ import numbers
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import jax
@@ -70,6 +70,29 @@ def yes_or_no(value: Any, name: str) -> bool:
     return value
 
 
+def listed(value: Any, name: str, of: str = "names") -> list[Any]:
+    """The entries of a list, a tuple or another sequence in one order.
+
+    Refuses what has no order (a set), what has two parts (a dict, a frame) and single texts.
+    """
+    flat = np.ndim(value) == 1 if hasattr(value, "__array__") else isinstance(value, Iterable)
+    if not flat or isinstance(value, str | bytes | Mapping | Set):
+        got = f" {value!r:.60}" if isinstance(value, str | bytes) else ""
+        raise InputTypeError(
+            f"{name} must be a list of {of}, got {type(value).__name__}{got}. Write it as a list: "
+            "[...]."
+        )
+    return list(value)
+
+
+def functions(owner: Any, *fields: str) -> None:
+    """Raise InputTypeError if one of these fields of `owner` is no function."""
+    for field in fields:
+        given = getattr(owner, field)
+        if not callable(given):
+            raise InputTypeError(f"{field} must be a function, got {type(given).__name__}.")
+
+
 def as_array(
     X: Any,
     name: str,
@@ -120,7 +143,8 @@ def as_array(
 def real_numbers(given: Any, name: str) -> np.ndarray:
     """As float64, any shape; an array of it is not copied.
 
-    Complex numbers are refused: NumPy would keep their real parts, with a warning of its own.
+    Complex numbers are refused: NumPy would keep their real parts, with a warning of its own. So
+    are texts and dates, which NumPy would read as numbers.
 
     Raises:
         InputTypeError: no array of real numbers.
@@ -128,11 +152,13 @@ def real_numbers(given: Any, name: str) -> np.ndarray:
     try:
         array = np.asarray(given)
         objects = array.flat if array.dtype.kind == "O" else ()
+        if array.dtype.kind in "SUmM" or any(isinstance(one, str | bytes) for one in objects):
+            raise TypeError("texts or dates")
         if array.dtype.kind != "c" and not any(
             isinstance(one, complex | np.complexfloating) for one in objects
         ):
             return np.asarray(array, np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(
             f"{name}: got {type(given).__name__}, which is no array of numbers."
         ) from error

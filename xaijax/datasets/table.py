@@ -72,6 +72,6 @@ def read(file: TableFile, **options: Any) -> tuple[DataFrame, Found]:
 
 def choose(parameter: str, value: str, accepted: tuple[str, ...]) -> str:
     """Return the value, or refuse one that is not among the accepted."""
-    if value not in accepted:
+    if not isinstance(value, str) or value not in accepted:
         raise InputError(f"{parameter}={value!r} is not one of {', '.join(map(repr, accepted))}")
     return value

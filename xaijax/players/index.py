@@ -96,8 +96,8 @@ KNOWN = {
 
 
 def named(name: object) -> Index:
-    """The index of this name; of any other thing, only what it is called is known."""
-    found = KNOWN.get(name) if isinstance(name, str) else None
+    """The index of this name, in any case; of another thing, only what it is called is known."""
+    found = KNOWN.get(name.lower()) if isinstance(name, str) else None
     return found or Index(str(name))
 
 
@@ -184,10 +184,10 @@ def index_weights(index: IndexLike, P: int) -> tuple[np.ndarray, str]:
         suffix = "" if index.normalised else ", not normalised"
         return size_limited_weights(P, index.k, index.normalised), f"size <= {index.k}{suffix}"
     if isinstance(index, str):
-        weights = named(index).weights
-        if weights is None:
+        known = named(index)
+        if known.weights is None:
             raise InputError(f"index must be {accepted}, got {index!r}.")
-        return weights(P), index
+        return known.weights(P), known.name
     if not callable(index):
         raise InputTypeError(f"index must be {accepted}, got {type(index).__name__}.")
     try:

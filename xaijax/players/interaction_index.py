@@ -122,8 +122,9 @@ INTERACTIONS = {
 
 
 def interaction_index(index: object) -> InteractionIndex:
-    """The index of this name; raises InputError or InputTypeError for another."""
-    return INTERACTIONS[checks.one_of(index, "index", list(INTERACTIONS))]
+    """The index of this name, in any case; raises InputError or InputTypeError for another."""
+    name = index.lower() if isinstance(index, str) and index.lower() in INTERACTIONS else index
+    return INTERACTIONS[checks.one_of(name, "index", list(INTERACTIONS))]
 
 
 def checked_order(order: object, P: int) -> int:

@@ -49,7 +49,7 @@ def set_of_players(S: Any, names: Sequence[str], argument: str = "S") -> np.ndar
                 f"[{P}], or the players in it."
             )
         return mask.copy()
-    if isinstance(S, str) or not isinstance(S, Iterable):
+    if isinstance(S, str) or not isinstance(S, Iterable) or (dtype is not None and np.ndim(S) != 1):
         raise InputTypeError(
             f"{argument} must be a set of players (places or names) or a bool mask [{P}], got "
             f"{S!r}. For one player say [{S!r}]."

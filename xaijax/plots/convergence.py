@@ -112,6 +112,8 @@ def _checked(explanations: Any) -> list[Any]:
         raise InputTypeError(
             f"explanations: got {type(explanations).__name__}; pass a list of explanations."
         )
+    if not len(explanations):
+        raise InputError("explanations: got none; pass those of 2 different budgets at least.")
     return list(explanations)
 
 

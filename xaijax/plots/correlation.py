@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xaijax.core.checks import yes_or_no
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.plots import style
@@ -54,6 +55,7 @@ def correlation(explanation: Explanation, ax: Axes | None = None, colorbar: bool
         >>> [cell.get_text() for cell in axes.texts]
         ['1.00', '0.60', '0.60', '1.00']
     """
+    yes_or_no(colorbar, "colorbar")
     style.check(explanation, 1)
     matrix, names = explanation.stats.get("correlation"), explanation.provenance.get("columns")
     if matrix is None or names is None:

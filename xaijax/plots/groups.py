@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core import checks
+from xaijax.core.errors import InputError
 from xaijax.core.intervals import half_widths
 from xaijax.core.public import public
 from xaijax.plots import style
@@ -97,11 +98,7 @@ def groups(
 
 def _groups(groups: Any, N: int) -> tuple[list[str], np.ndarray]:
     """The names of the groups, and the place of each instance's [N]."""
-    if isinstance(groups, str) or np.ndim(groups) != 1:
-        raise InputTypeError(
-            f"groups: got {type(groups).__name__}; pass the group of each instance."
-        )
-    given = [str(one) for one in np.asarray(groups, dtype=object)]
+    given = [str(one) for one in checks.listed(groups, "groups", "the group of each instance")]
     if len(given) != N:
         raise InputError(f"groups: got {len(given):,} for {N:,} instances; pass one for each.")
     names, codes = np.unique(given, return_inverse=True)

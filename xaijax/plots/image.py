@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xaijax.core.checks import yes_or_no
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.plots import pixels, style
@@ -74,6 +75,8 @@ def image(
         >>> axes.images[0].get_array().tolist()
         [[1.0, -2.0], [0.0, 0.5]]
     """
+    yes_or_no(colorbar, "colorbar")
+    yes_or_no(outline, "outline")
     style.check(explanation, 1)
     if len(explanation) > 1:
         raise InputError(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xaijax.core.checks import yes_or_no
 from xaijax.core.public import public
 from xaijax.plots import style
 from xaijax.plots.names import shorten
@@ -56,6 +57,7 @@ def interactions(
         >>> [cell.get_text() for cell in axes.texts]
         ['+2', '+2', '+2', '+2']
     """
+    yes_or_no(colorbar, "colorbar")
     found = of_pairs(interactions, max_display, output, "interactions")
     one = len(found) == 1
     matrix = found.matrix[0] if one else np.abs(found.matrix).mean(axis=0)

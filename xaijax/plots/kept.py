@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.plots import pixels, style
@@ -70,7 +71,7 @@ def kept(
             raise InputError("players: they are of an image; words are one for each player.")
         axes = _sentence(words, rule.features, ax)
     else:
-        axes = _image(np.asarray(image), players, rule.features, ax)
+        axes = _image(checks.as_array(image, "image"), players, rule.features, ax)
     said = "" if rule.accepted else ", not accepted"
     title = f"{rule.prediction}: precision {rule.precision:.0%}{said}"
     axes.set_title(
@@ -80,7 +81,8 @@ def kept(
 
 
 def _sentence(words: Any, features: Sequence[int], ax: Any) -> Axes:
-    count = len(words) if isinstance(words, Sequence | np.ndarray) else 0
+    words = checks.listed(words, "words", "words")
+    count = len(words)
     shown = read(words, count)
     if max(features, default=-1) >= count:
         raise InputError(

@@ -184,7 +184,7 @@ def numbering(players: Any, H: int, W: int, n: int = 0, N: int = 1) -> np.ndarra
     """Whose pixels are, int [H, W], of instance n of N; -1: nobody's. None where none was given."""
     if players is None:
         return None
-    given = np.asarray(players)
+    given = checks.as_array(players, "players")
     if given.dtype.kind not in "iu":
         raise InputTypeError(f"players: got dtype {given.dtype}; whole numbers [H, W] are needed.")
     if given.ndim > 2 and given.shape[:-1] in ((H, W), (N, H, W)) and given.shape != (N, H, W):

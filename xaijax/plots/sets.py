@@ -37,8 +37,10 @@ def of_one_output(given: Any, output: int | str | None, plot: str) -> Interactio
         given = given[:, :, output]
         if given.output_names is not None:
             raise InputTypeError(f"output: got {output!r}; pass one name or position.")
-    elif output is not None and output != given.provenance.get("selected_output"):
-        raise InputError(f"output: got {output!r}, but there is one output; leave output out.")
+    elif output is not None:
+        chosen = given.provenance.get("selected_output")
+        if not (isinstance(output, str) and output == chosen):
+            raise InputError(f"output: got {output!r}, but there is one output; leave output out.")
     if not np.isfinite(given.values).all():
         raise InputError("interactions: some values are not finite; draw the other instances.")
     return given

@@ -81,7 +81,8 @@ def one_output(explanation: Shown, output: int | str | None, plot: str) -> Any:
         InputError: K outputs and none chosen, one output and another chosen, or an unknown one.
     """
     if explanation.output_names is None:
-        if output is not None and output != explanation.provenance.get("selected_output"):
+        chosen = explanation.provenance.get("selected_output")
+        if output is not None and not (isinstance(output, str) and output == chosen):
             raise InputError(
                 f"output: got {output!r}, but the explanation has one output; leave output out."
             )

@@ -146,8 +146,8 @@ def chosen_instance(explanation: Explanation, instance: int | str | None, plot: 
                 f"{len(explanation):,}; choose one, explanation[0], or say instance=."
             )
         instance = 0
-    if not isinstance(instance, str) and np.ndim(instance) > 0 or isinstance(instance, slice):
-        raise InputTypeError(f"instance: got {instance!r}; pass one position or name.")
+    if not isinstance(instance, str | int | np.integer):
+        raise InputTypeError(f"instance: got {instance!r:.60}; pass one position or name.")
     return explanation[instance]
 
 

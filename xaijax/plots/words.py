@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core import checks
+from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.plots import style
 from xaijax.plots.names import shorten
@@ -22,8 +21,7 @@ LONGEST = 24  # characters of a word
 
 def read(words: Any, count: int) -> list[str | None]:
     """The words of so many players, each cut to what can be drawn; None is left out."""
-    if isinstance(words, str) or not isinstance(words, Sequence | np.ndarray):
-        raise InputTypeError(f"words: got {type(words).__name__}; pass a list of {count}.")
+    words = checks.listed(words, "words", f"{count} words")
     if len(words) != count:
         raise InputError(f"words: got {len(words):,} for {count:,} players; pass one for each.")
     short = iter(shorten([" ".join(str(one).split()) for one in words if one is not None], LONGEST))

@@ -61,6 +61,8 @@ def subsample(data: Rows, rate: float) -> Subsample:
     rows: Any = data
     if not rows_of(data).is_frame:
         rows = checks.as_array(data, "data")
+        if not rows.ndim:
+            raise InputTypeError(f"data must be rows [N, F], got {type(data).__name__}.")
     if len(rows) < 2:
         raise InputError(f"data has {len(rows)} rows; at least 2 are needed to draw from.")
     count = max(1, round(float(rate) * len(rows)))

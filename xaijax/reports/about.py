@@ -16,7 +16,7 @@ def model_name(model: Model | str | None) -> str | None:
     Raises:
         InputTypeError: neither a text nor what `as_model` made.
     """
-    name = getattr(model, "name", model)
+    name = getattr(model, "name", None) if hasattr(model, "probe") else model
     if name is not None and not isinstance(name, str):
         raise InputTypeError(
             f"model: got {type(model).__name__}; pass its name as a text, what xaijax.as_model "

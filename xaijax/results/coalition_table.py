@@ -100,7 +100,9 @@ class CoalitionTable:
                 f"values must be [N, 2^P] or [2^P] with N and P at least 1, got {np.shape(values)}."
             )
         checks.finite(table, "values", False)
-        names = [f"player {j}" for j in range(P)] if player_names is None else list(player_names)
+        names = [f"player {j}" for j in range(P)]
+        if player_names is not None:
+            names = checks.listed(player_names, "player_names")
         if len(names) != P or len(set(map(str, names))) != P:
             raise InputError(f"player_names must be {P} different names, got {names}.")
         table.flags.writeable = False

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from xaijax.core.checks import real_numbers
+from xaijax.core.checks import listed, real_numbers, shown
 from xaijax.core.errors import InputError, InputTypeError
 
 
@@ -62,8 +62,7 @@ def names(name: str, given: Any, size: int | None, unique: bool) -> tuple[str, .
     """The names of one axis as texts; size None: the axis does not exist."""
     if given is None:
         return None
-    if isinstance(given, str):
-        raise InputTypeError(f"{name}: got the single string {given!r}; pass a sequence of names.")
+    given = listed(given, name)
     if size is None:
         raise InputError(f"{name}: values [N, P] have one output; pass None or values [N, P, K].")
     result = tuple(str(one) for one in given)
@@ -73,6 +72,25 @@ def names(name: str, given: Any, size: int | None, unique: bool) -> tuple[str, .
         twice = next(one for one in result if result.count(one) > 1)
         raise InputError(f"{name}: {twice!r} is there more than once; names must differ.")
     return result
+
+
+def facts(name: str, given: Any) -> Mapping[str, Any]:
+    """A mapping whose keys are texts."""
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise InputTypeError(
+            f"{name}: got {type(given).__name__} {given!r:.60}; pass a dict whose keys are texts."
+        )
+    return given
+
+
+def not_negative(name: str, array: np.ndarray, meaning: str) -> np.ndarray:
+    """The array, none of whose numbers is negative; NaN stands for an unknown one."""
+    if (array < 0).any():
+        raise InputError(
+            f"{name}: got {shown(array[array < 0][0])}; {meaning} is at least 0, or NaN where it "
+            "is unknown."
+        )
+    return array
 
 
 def per_instance(value: Any, N: int) -> bool:

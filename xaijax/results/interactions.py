@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import intervals
+from xaijax.core.checks import listed
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.players.interaction_index import checked_order, interaction_index
@@ -103,7 +104,7 @@ class Interactions:
             raise InputError(
                 f"values: got shape {values.shape}; accepted are [N, M] and [N, M, K]."
             )
-        given = () if self.feature_names is None else self.feature_names
+        given = () if self.feature_names is None else listed(self.feature_names, "feature_names")
         sets = set_keys.checked(self.sets, values.shape[1], len(given))
         P = len(given) or 1 + max(place for S in sets for place in S)
         largest = max(map(len, sets))

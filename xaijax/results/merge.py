@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.results.explanation import Explanation
@@ -102,11 +103,7 @@ def merge(explanations: Iterable[Merged]) -> Merged:
     """
     if isinstance(explanations, Explanation | Interactions):
         raise InputTypeError("explanations: got one Explanation; pass a list of them.")
-    if not isinstance(explanations, Iterable):
-        raise InputTypeError(
-            f"explanations: got {type(explanations).__name__}; pass a list of Explanations."
-        )
-    parts = list(explanations)
+    parts: list[Merged] = checks.listed(explanations, "explanations", "Explanations")
     if not parts:
         raise InputError("explanations: got none; pass at least one Explanation.")
     for part in parts:

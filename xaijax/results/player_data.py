@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
+from xaijax.core.checks import leaves_of
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.results.freeze import check_shape, read_only
 from xaijax.results.selection import Selection
@@ -17,18 +17,28 @@ from xaijax.tables.rows import rows_of
 def frozen_rows(data: Any, N: int) -> Any:
     """Arrays of N rows as views that cannot be written; a frame as it is."""
     rows = rows_of(data)
-    if rows.kind == "tree":
-        data = jax.tree.map(lambda leaf: read_only(np.asarray(leaf)), data)
-        shape: tuple[int, ...] = (len(rows),)
-    elif rows.is_frame:
-        shape = data.shape
-    else:
-        data = read_only(np.asarray(data))
-        shape = data.shape
-        if data.dtype.kind == "c":
-            raise InputTypeError(f"data is complex ({data.dtype}); real numbers are needed.")
-    check_shape("data (its first axis)", shape[:1], (N,))
-    return data
+    if rows.is_frame:
+        check_shape("data (its first axis)", data.shape[:1], (N,))
+        return data
+    leaves, structure = leaves_of(data, "data") if rows.kind == "tree" else ([data], None)
+    leaves = [_frozen_leaf(leaf, N) for leaf in leaves]
+    if not leaves:
+        raise InputTypeError(f"data: got an empty {type(data).__name__}, which holds no instances.")
+    return leaves[0] if structure is None else structure.unflatten(leaves)
+
+
+def _frozen_leaf(leaf: Any, N: int) -> np.ndarray:
+    """One array of the instances [N, *F]."""
+    try:
+        array = read_only(np.asarray(leaf))
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(
+            f"data: got {type(leaf).__name__}, which is no array of rows of one length: {error}."
+        ) from error
+    if array.dtype.kind == "c":
+        raise InputTypeError(f"data is complex ({array.dtype}); real numbers are needed.")
+    check_shape("data (its first axis)", array.shape[:1], (N,))
+    return array
 
 
 def take_rows(data: Any, rows: Selection) -> Any:

@@ -26,6 +26,7 @@ from xaijax.results.files import rules_json
 from xaijax.results.files.npz import file_to_read, write_atomically
 from xaijax.results.files.rules_json import plain, plain_predicate
 from xaijax.results.rule_html import rule_html, rules_card, rules_html
+from xaijax.results.selection import resolve, take
 from xaijax.tables.rows import rows_of
 
 AS_IT_IS = ("as it is",)  # in place of categories: a player of a sampler without bins
@@ -255,13 +256,16 @@ class Rules(Sequence[Rule]):
     def __getitem__(
         self, key: int | np.integer | slice | Sequence[int] | np.ndarray
     ) -> Rule | Rules:
-        """A rule; of a slice, a list of positions or a bool mask: Rules."""
-        if isinstance(key, int | np.integer):
-            return self.rules[key]
-        if isinstance(key, slice):
-            return replace(self, rules=self.rules[key])
-        places = np.arange(len(self))[np.asarray(key)]
-        return replace(self, rules=tuple(self.rules[i] for i in places))
+        """A rule; of a slice, a list of positions or a bool mask: Rules.
+
+        Raises:
+            InputError: a position out of range, or a mask of another length.
+            InputTypeError: a key of another type.
+        """
+        places, single = resolve(key, len(self), None, "instance")
+        if single is not None:
+            return self.rules[single]
+        return replace(self, rules=take(self.rules, places))
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.rules)

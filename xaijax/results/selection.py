@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 
+_T = TypeVar("_T")
 Selection = slice | np.ndarray  # a slice stays one, so that slicing copies nothing
 
 AXES = ("instance", "player", "output")
@@ -55,13 +56,13 @@ def resolve(
                 f"{axis} slice {key!r}: slices take integers; pass a list of names instead."
             ) from error
         return key, None
-    if _is_scalar(key):
-        position = _position(key, size, names, axis)
-        return np.array([position], dtype=np.intp), position
     try:
-        array = np.asarray(key)
+        array = None if isinstance(key, str) else np.asarray(key)
     except (TypeError, ValueError) as error:
         raise InputTypeError(f"{axis} key of type {type(key).__name__} is not accepted.") from error
+    if array is None or array.ndim == 0:
+        position = _position(key, size, names, axis)
+        return np.array([position], dtype=np.intp), position
     if array.ndim != 1:
         raise InputTypeError(
             f"{axis} key of type {type(key).__name__} with {array.ndim} axes is not accepted; "
@@ -74,15 +75,11 @@ def resolve(
     return np.array([_position(k, size, names, axis) for k in key], dtype=np.intp), None
 
 
-def take(names: tuple[str, ...], selection: Selection) -> tuple[str, ...]:
-    """The selected names."""
+def take(names: tuple[_T, ...], selection: Selection) -> tuple[_T, ...]:
+    """The selected names, or other entries."""
     if isinstance(selection, slice):
         return names[selection]
     return tuple(names[i] for i in selection)
-
-
-def _is_scalar(key: Any) -> bool:
-    return isinstance(key, str) or np.ndim(key) == 0
 
 
 def _position(key: Any, size: int, names: Sequence[str] | None, axis: str) -> int:

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core.errors import InputError
-from xaijax.results.freeze import check_shape, floats, names, read_only
+from xaijax.core.checks import as_array, listed, yes_or_no
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.results.freeze import check_shape, facts, floats, names, not_negative, read_only
 from xaijax.results.player_data import frozen_rows
 from xaijax.results.selection import resolve, take
 
@@ -28,14 +29,18 @@ def shared_fields(one: Any, values: np.ndarray, features: Any, P: int) -> dict[s
     if std_errors is not None:
         std_errors = floats("std_errors", std_errors)
         check_shape("std_errors", std_errors.shape, values.shape)
-    if features is None or len(features) == 0:
+        not_negative("std_errors", std_errors, "a standard error")
+    features = [] if features is None else listed(features, "feature_names")
+    if not features:
         features = tuple(f"player {j}" for j in range(P))
     outputs = one.output_names
     if K is not None and outputs is None:
         outputs = tuple(f"output {k}" for k in range(K))
-    present = one.present
+    exact, stats, present = one.exact, facts("stats", one.stats), one.present
     if present is not None:
-        present = read_only(np.asarray(present, bool))
+        present = read_only(as_array(present, "present", ""))
+        if present.dtype.kind != "b":
+            raise InputTypeError(f"present: got dtype {present.dtype}; a bool mask is needed.")
         check_shape("present", present.shape, (N, P))
     return {
         "values": values,
@@ -47,9 +52,9 @@ def shared_fields(one: Any, values: np.ndarray, features: Any, P: int) -> dict[s
         "instance_names": None
         if one.instance_names is None
         else names("instance_names", one.instance_names, N, unique=False),
-        "exact": bool(one.exact),
-        "stats": MappingProxyType({key: read_only(value) for key, value in one.stats.items()}),
-        "provenance": MappingProxyType(dict(one.provenance)),
+        "exact": yes_or_no(bool(exact) if isinstance(exact, np.bool_) else exact, "exact"),
+        "stats": MappingProxyType({key: read_only(value) for key, value in stats.items()}),
+        "provenance": MappingProxyType(dict(facts("provenance", one.provenance))),
         "present": present,
     }
 

@@ -51,7 +51,7 @@ class RunDirectory:
     @classmethod
     def made(cls, out: Any) -> RunDirectory:
         """The folder `out`, made where there is none; raises InputError for one of other files."""
-        path = as_path(out)
+        path = as_path(out, "out")
         if path.exists() and not path.is_dir():
             raise InputError(f"out: {path} is a file; give the name of a directory.")
         if path.is_dir() and not (path / MANIFEST).exists():

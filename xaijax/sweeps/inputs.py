@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import leaves_of
 from xaijax.core.errors import InputError, InputTypeError, XaiError, XaiWarning
 from xaijax.federated.in_process.explainer import FederatedExplainer
 from xaijax.games.measure.replacement import Baseline
@@ -67,7 +68,7 @@ def source_of(X: Any, background: Any) -> Source:
     Raises InputError, InputTypeError for what is none of these, and for no rows.
     """
     if isinstance(X, str | os.PathLike) and str(X).endswith(".npy"):
-        X = np.load(X, mmap_mode="r", allow_pickle=False)
+        X = _opened(os.fspath(X))
     if isinstance(X, str | os.PathLike) or _are_names(X) or parquet.is_dataset(X):
         found: Source = parquet.source_of(X, *wanted_of(background), background)
     elif X is None:
@@ -75,12 +76,36 @@ def source_of(X: Any, background: Any) -> Source:
     elif _reopened(X):
         found = _Mapped(X)
     else:
-        if not (rows_of(X).is_frame or rows_of(X).kind != "array" or hasattr(X, "shape")):
+        if rows_of(X).kind == "array" and not hasattr(X, "shape"):
             X = checks.as_array(X, "X")
+        _refuse_no_rows(X)
         found = Held(X)
     if not found.rows:
         raise InputError("X has 0 rows; at least 1 is needed.")
     return found
+
+
+def _opened(path: str) -> np.ndarray:
+    """The array of a .npy file, as a memory map."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(
+            f"X: {path} is no .npy file of numbers that can be read: {error}. Write it with "
+            "numpy.save."
+        ) from error
+
+
+def _refuse_no_rows(X: Any) -> None:
+    """Raise for arrays without an axis of rows, and for containers that hold none."""
+    if rows_of(X).is_frame:
+        return
+    leaves = leaves_of(X, "X")[0] if rows_of(X).kind == "tree" else [X]
+    if not leaves or not all(getattr(leaf, "ndim", 0) for leaf in leaves):
+        raise InputTypeError(
+            f"X must be rows [N, F], a frame, files, or several arrays of N rows; got "
+            f"{type(X).__name__} {X!r:.60}."
+        )
 
 
 def background_of(given: dict[str, Any]) -> Any:

@@ -239,6 +239,13 @@ def batches(
         (array([7, 8]), array([3., 2.]))
     """
     given = checked_options(explainer, options)
+    if columns is not None:
+        columns = checks.listed(columns, "columns")
+        if not columns or not all(isinstance(one, str) for one in columns):
+            raise InputTypeError(
+                f"columns must be None or the names of one column at least, got {columns!r:.80}."
+            )
+        checks.unique_names(columns, "columns")
     errors = checks.yes_or_no(errors, "errors")
     kind, own = wanted_of(background_of(made_of(explainer)))
     return Batches(Recipe.of(explainer, given), own if columns is None else columns, kind, errors)

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core.checks import whole_number, yes_or_no
 from xaijax.core.errors import InputError, SweepIncompleteError
 from xaijax.core.public import public, public_class
 from xaijax.results.explanation import Explanation
+from xaijax.results.files.npz import as_path
 from xaijax.results.rules import Rules
 from xaijax.sweeps import exports
 from xaijax.sweeps.directory import RunDirectory
@@ -62,7 +64,7 @@ class Run:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = as_path(path, "out")
         self._directory = RunDirectory(self.path)
         found = self._directory.manifest
         if found is None:
@@ -82,6 +84,7 @@ class Run:
 
     def range_of(self, part: int) -> tuple[int, int]:
         """(first, last + 1) of the rows of a part, among those that are asked."""
+        self._refuse_part(part)
         first = part * self.rows_per_part
         return first, min(first + self.rows_per_part, self._distinct)
 
@@ -111,6 +114,7 @@ class Run:
         Raises:
             SweepIncompleteError: parts are missing. InputError: the parts hold rules.
         """
+        yes_or_no(lazy, "lazy")
         self._refuse_incomplete()
         self._refuse_kind(Explanation)
         return joined(self, lazy, self.path, self._place)
@@ -175,6 +179,7 @@ class Run:
 
     def explanation_of(self, number: int) -> Explanation:
         """The explanation of one part, as it was written; its stats say where and when."""
+        self._refuse_part(number)
         found = self._directory.read(number)
         if not isinstance(found, Explanation):
             raise InputError(f"{self.path} holds rules: say run.rules().")
@@ -224,6 +229,10 @@ class Run:
                 f"{self.path} lacks {len(missing):,} of {self.parts:,} parts ({some}).{told} Call "
                 "xaijax.sweep again, which answers what is missing."
             )
+
+    def _refuse_part(self, number: Any) -> None:
+        if whole_number(number, "part", least=0) >= self.parts:
+            raise InputError(f"part {number}: {self.path} has {self.parts:,} parts, from 0.")
 
     def _refuse_kind(self, wanted: type) -> None:
         if not isinstance(self._directory.read(0), wanted):

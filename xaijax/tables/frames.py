@@ -16,7 +16,12 @@ _NESTED = ("object", "list", "array", "struct")
 
 
 def frame_labels(frame: Any, name: str) -> tuple[str, ...]:
-    """Column names as text, each once, at least one."""
+    """Column names as text, each once, at least one; refuses columns of several levels."""
+    if getattr(frame.columns, "nlevels", 1) > 1:
+        raise InputError(
+            f"{name} has columns of several levels (a MultiIndex), and a column needs one name. "
+            f'Flatten them first: {name}.columns = ["_".join(map(str, c)) for c in {name}.columns].'
+        )
     labels = tuple(map(str, rows_of(frame).labels))
     if not labels:
         raise InputError(f"{name} has 0 columns; at least 1 is needed.")

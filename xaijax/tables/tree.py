@@ -99,6 +99,17 @@ def _quoted(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))
 
 
+def _is_none(node: Any) -> bool:
+    return node is None
+
+
+def _containers(node: Any) -> list[Any]:
+    """The entries of a container that are containers themselves, of any depth."""
+    inner = jax.tree.leaves(node, is_leaf=lambda one: one is not node)
+    found = [one for one in inner if one is not None and not jax.tree_util.all_leaves([one])]
+    return found + [deeper for one in found for deeper in _containers(one)]
+
+
 def arrays_of(given: Any, argument: str) -> tuple[list[str], list[np.ndarray], Any]:
     """(names, arrays, structure) of a tree of arrays of numbers with one number of rows.
 
@@ -108,6 +119,12 @@ def arrays_of(given: Any, argument: str) -> tuple[list[str], list[np.ndarray], A
     names = leaf_names(given)
     if not leaves:
         raise InputError(f"{argument} is a {type(given).__name__} without arrays.")
+    empty = [node for node in _containers(given) if not jax.tree.leaves(node, is_leaf=_is_none)]
+    if empty:
+        raise InputError(
+            f"{argument} holds an empty {type(empty[0]).__name__} where an array is needed whose "
+            "first axis is rows."
+        )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.results.files.npz import as_path
 
 START = "0" * 64  # what stands before the first entry
 TAIL = "torn"  # the event that says that the last line of a killed process was cut off
@@ -88,7 +89,9 @@ def verify_audit(path: str | Path, secret: bytes) -> tuple[int, str]:
 
         The only entry says that the guest was started.
     """
-    whole, _ = _lines(Path(path))
+    if not isinstance(secret, bytes):
+        raise InputTypeError(f"secret must be bytes, got {type(secret).__name__}.")
+    whole, _ = _lines(as_path(path))
     return _verified(whole, _key(secret), str(path))[:2]
 
 

@@ -29,6 +29,7 @@ from xaijax.federated.wire import psi
 from xaijax.federated.wire.messages import LARGEST, VERSION, numbers
 from xaijax.federated.wire.party import Names, Refused, check_version, handled
 from xaijax.federated.wire.tokens import KEY, NONCE, KeyPair, identifiers_of, split_tokens
+from xaijax.results.files.npz import as_path
 from xaijax.tables.rows import rows_of
 
 
@@ -118,7 +119,7 @@ class Guest:
         self._aligned = _listed(aligned, self._row_of)
         self._aligned_with: dict[Names, tuple[bytes, ...]] = {}  # by private set intersection
         self._intersections: dict[Names, psi.Intersection] = {}
-        folder = None if state is None else Path(state)
+        folder = None if state is None else as_path(state, "state")
         if folder is not None:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._counts = QueryCounts(folder and folder / "queries.sqlite", self._secret)

@@ -36,6 +36,7 @@ from xaijax.federated.wire.party import Transport
 from xaijax.federated.wire.tokens import identifiers_of
 from xaijax.players.index import IndexLike
 from xaijax.results.explanation import Explanation
+from xaijax.results.files.npz import as_path
 from xaijax.tables.rows import rows_of
 
 BATCH = 256
@@ -156,7 +157,7 @@ class Host:
             )
             for name, one in transports.items()
         }
-        folder = None if answers is None else Path(answers)
+        folder = None if answers is None else as_path(answers, "answers")
         self._answers = {
             name: Answers(folder and folder / f"{place}.answers", name, self._identifiers)
             for place, name in enumerate(transports)

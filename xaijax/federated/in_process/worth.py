@@ -37,13 +37,20 @@ def guest_worth(
     several: whether the reference has more than one row.
     """
     parties, reference = off
+    if not isinstance(refitted, Mapping | None):
+        raise InputTypeError(
+            f'refitted must be a dict {{"guest": model}} or None, got {type(refitted).__name__}.'
+        )
     given = dict(refitted or {})
     _refuse(given, parties, several)
-    X = X if rows_of(X).is_frame else np.asarray(X)
-    truth = np.asarray(y)
-    if truth.shape != X.shape[:1]:
+    X = X if rows_of(X).is_frame else checks.as_array(X, "X")
+    try:
+        truth = np.asarray(y)
+    except ValueError as error:
+        raise InputTypeError(f"y must be an array with one entry per row of X; {error}.") from error
+    if truth.ndim != 1 or truth.shape != X.shape[:1]:
         raise InputError(
-            f"y must have shape ({len(X)},), one entry per row of X; got {truth.shape}."
+            f"y must have shape {X.shape[:1]}, one entry per row of X; got {truth.shape}."
         )
     score = _score_of(metric, truth)
     if model.predict(X[:1]).ndim == 2:
@@ -127,7 +134,7 @@ def _accuracy(y: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _some(values: Sequence[Any] | np.ndarray) -> str:
-    return ", ".join(repr(one) for one in np.unique(values).tolist()[:3])
+    return ", ".join(map(repr, list(dict.fromkeys(np.asarray(values).tolist()))[:3]))
 
 
 def _off(X: Any, columns: tuple[int, ...], reference: Any) -> Any:

@@ -57,13 +57,18 @@ def split_logistic(
     c = checks.as_array(coefficients, "coefficients").astype(np.float64)
     if c.ndim != 1:
         raise InputError(f"coefficients must be [F], got shape {c.shape}. Say model.coef_[0].")
+    start = checks.real_numbers(intercept, "intercept")
+    if start.ndim or not np.isfinite(start):
+        raise InputError(
+            f"intercept must be one finite number, got {intercept!r:.60}. Say model.intercept_[0]."
+        )
     parties = split_parties(guests, len(c))
     own = Part("linear", {"weights": c[list(parties.host)]})
     parts = {
         name: Part("linear", {"weights": c[list(places)]})
         for name, places in parties.guests.items()
     }
-    join = {"intercept": np.array(intercept, np.float64)}
+    join = {"intercept": start}
     return split_of(own, parts, parties.guests, parties.host, "logistic", join)
 
 

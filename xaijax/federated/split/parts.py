@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, ModelOutputError
+from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.public import public_class
 from xaijax.results.files.npz import as_path, file_to_read
 from xaijax.results.files.untrusted_zip import Members
@@ -116,7 +116,11 @@ class Part:
 
     def __post_init__(self) -> None:
         checks.one_of(self.kind, "kind", list(KINDS))
-        held = {name: np.asarray(one) for name, one in self.arrays.items()}
+        if not isinstance(self.arrays, Mapping):
+            raise InputTypeError(
+                f'arrays must be a dict {{"name": array}}, got {type(self.arrays).__name__}.'
+            )
+        held = {n: checks.as_array(one, f"arrays: {n!r}") for n, one in self.arrays.items()}
         object.__setattr__(self, "arrays", held)
         for name, one in held.items():
             if one.dtype.kind not in "iuf" or (name != "threshold" and not np.isfinite(one).all()):
@@ -213,6 +217,16 @@ class FunctionPart:
     columns: int
     width: int = 1
     kind: str = "function"
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputTypeError(
+                f"function must be a function of rows, got {type(self.function).__name__}."
+            )
+        checks.whole_number(self.columns, "columns")
+        checks.whole_number(self.width, "width")
+        if not isinstance(self.kind, str):
+            raise InputTypeError(f"kind must be a text, got {type(self.kind).__name__}.")
 
     def answers(self, rows: np.ndarray) -> np.ndarray:
         """The function's answers.

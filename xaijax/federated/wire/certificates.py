@@ -5,15 +5,21 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from xaijax.core.checks import listed, unique_names, yes_or_no
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.federated.wire.messages import INSTALL
 from xaijax.federated.wire.tls import Tls
+from xaijax.results.files.npz import as_path
 
+AUTHORITY = "authority"
+PARTY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # 64: the longest common name
 DAYS = 30
 BEFORE = datetime.timedelta(hours=1)  # clocks differ: good from then on
 
@@ -39,6 +45,9 @@ def make_certificates(
         {name: `Tls`}. The files are authority.pem, and NAME.pem and NAME.key of each name.
 
     Raises:
+        InputError: a name that is empty, longer than 64 characters or no name of a file (a name
+            holds letters, digits, ".", "-" and "_"), that occurs twice, or "authority".
+        InputTypeError: names that are no texts, or another argument of another kind.
         ImportError: the extra [federated] is not installed.
 
     Example:
@@ -53,9 +62,11 @@ def make_certificates(
         >>> tls["shop"].certificate.name
         'shop.pem'
     """
+    names = _checked(names)
+    yes_or_no(expired, "expired")
+    place = as_path(folder, "folder")
     x509 = require("cryptography.x509", INSTALL)
     ec = require("cryptography.hazmat.primitives.asymmetric.ec", INSTALL)
-    place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     title = _name(x509, "xaijax trial authority")
@@ -83,6 +94,24 @@ def make_certificates(
         _write(place / f"{name}.key", _private_pem(own))
         found[name] = Tls(place / "authority.pem", place / f"{name}.pem", place / f"{name}.key")
     return found
+
+
+def _checked(names: Any) -> list[str]:
+    """Names of parties that can be names of files, each once."""
+    given = listed(names, "names")
+    if not given:
+        raise InputError("names must hold the name of one party at least, got none.")
+    for name in given:
+        if not isinstance(name, str):
+            raise InputTypeError(f"names must hold texts, got {type(name).__name__} {name!r:.60}.")
+        if not PARTY.fullmatch(name) or name == AUTHORITY:
+            raise InputError(
+                f"names: {name!r:.80} cannot name a party: its files are NAME.pem and NAME.key. "
+                "Use 1 to 64 letters, digits, '.', '-' and '_', with a letter or digit first, and "
+                f"not {AUTHORITY!r}."
+            )
+    unique_names(given, "names")
+    return given
 
 
 def _name(x509: Any, text: str) -> Any:

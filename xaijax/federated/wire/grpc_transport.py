@@ -11,7 +11,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from xaijax.core.errors import FederatedPeerLost, FederatedProtocolError, InputError
+from xaijax.core.errors import FederatedPeerLost, FederatedProtocolError, InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.core.public import public, public_class
 from xaijax.federated.wire.messages import INSTALL, LARGEST, METHODS
@@ -99,6 +99,13 @@ def serve(party: Party, address: str, tls: Tls) -> Server:
     """
     grpc = require("grpc", INSTALL)
     host, _ = host_and_port(address)
+    if not hasattr(party, "handle"):
+        raise InputTypeError(f"party must be a Guest or an Arbiter, got {type(party).__name__}.")
+    if not isinstance(tls, Tls):
+        raise InputTypeError(
+            "tls: certificates are needed, xaijax.federated.Tls(authority, certificate, key); got "
+            f"{type(tls).__name__}."
+        )
     authority, certificate, key = tls.read()
     credentials = grpc.ssl_server_credentials(
         [(key, certificate)], root_certificates=authority, require_client_auth=True

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import FederatedProtocolError, InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.federated.wire.messages import INSTALL
@@ -37,11 +38,8 @@ def identifiers_of(identifiers: Any, name: str, least: int = 1) -> tuple[bytes, 
     Raises InputTypeError and InputError for others, for duplicates, and for fewer than `least`. The
     text says at which place, and never the identifier.
     """
-    if isinstance(identifiers, str | bytes) or not isinstance(identifiers, Iterable):
-        raise InputTypeError(
-            f"{name} must be a list of texts or whole numbers, got {type(identifiers).__name__}."
-        )
-    found = tuple(_bytes(one, place, name) for place, one in enumerate(identifiers))
+    given = checks.listed(identifiers, name, "texts or whole numbers")
+    found = tuple(_bytes(one, place, name) for place, one in enumerate(given))
     if len(found) < least:
         raise InputError(f"{name} has {len(found)} entries; at least {least} are needed.")
     first: dict[bytes, int] = {}

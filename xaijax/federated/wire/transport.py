@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xaijax.core.errors import FederatedPeerLost
+from xaijax.core.errors import FederatedPeerLost, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.federated.wire.messages import LARGEST
 from xaijax.federated.wire.party import Party, handled
@@ -33,6 +33,12 @@ class InMemory:
     """
 
     def __init__(self, party: Party, name: str = "host") -> None:
+        if not hasattr(party, "handle"):
+            raise InputTypeError(
+                f"party must be a Guest or an Arbiter, got {type(party).__name__}."
+            )
+        if not isinstance(name, str):
+            raise InputTypeError(f"name must be a text, got {type(name).__name__}.")
         self._party: Party | None = party
         self._names = (name,)
 

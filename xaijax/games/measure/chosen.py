@@ -59,8 +59,14 @@ def read_outputs(
     """
     if isinstance(outputs, str) and outputs == PREDICTED:
         return None
-    array = outputs if hasattr(outputs, "__array__") else np.asarray(outputs, dtype=object)
-    array = np.asarray(array)
+    try:
+        array = outputs if hasattr(outputs, "__array__") else np.asarray(outputs, dtype=object)
+        array = np.asarray(array)
+    except ValueError as error:
+        raise InputTypeError(
+            f"outputs= must be 'predicted' or one output for each of the {N} instances; got "
+            f"{type(outputs).__name__}, which is no array: {error}."
+        ) from error
     if array.shape != (N,):
         raise InputError(
             f"outputs= must be 'predicted' or one output for each of the {N} instances; got "

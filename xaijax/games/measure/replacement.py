@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 
 from xaijax.core import checks
@@ -101,7 +100,8 @@ class Baseline:
         if is_labelled(self.row):
             return row_of_numbers(self.row, name)
         if is_tree(self.row) or isinstance(self.row, Mapping | tuple):
-            return jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.row)
+            leaves, structure = checks.leaves_of(self.row, name)
+            return structure.unflatten([np.asarray(leaf)[None] for leaf in leaves])
         return checks.as_array(self.row, name)[None]
 
 
@@ -243,7 +243,9 @@ def _refuse_several(model: AskedModel, background: Any) -> None:
         return
     if model.network or model.input_shape is not None or is_tree(background.row):
         return
-    if not rows_of(background.row).is_frame and (axes := np.ndim(background.row)) > 1:
+    if rows_of(background.row).is_frame or isinstance(background.row, Mapping | tuple):
+        return
+    if (axes := np.ndim(background.row)) > 1:
         shape = np.shape(background.row)
         raise InputError(
             f"background: Baseline(row) has {axes} axes, shape {shape}; a row of a table has one. "

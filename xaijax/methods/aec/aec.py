@@ -46,6 +46,9 @@ from xaijax_kernels.collinearity.effects import (
 SOLVERS = ("sklearn", "newton")
 
 
+MOST_DECIMALS = 300  # NumPy's rounding multiplies by 10^decimals, below the largest float64
+
+
 @public_class
 class AEC(BaseEstimator):
     """Rank the columns of a table for a target by their additive effects of collinearity (AEC).
@@ -229,7 +232,11 @@ class AEC(BaseEstimator):
             given = checks.shown(self.standardize)
             raise InputTypeError(f"standardize must be True or False, got {given}.")
         if self.decimals is not None:
-            checks.whole_number(self.decimals, "decimals", least=0)
+            if checks.whole_number(self.decimals, "decimals", least=0) > MOST_DECIMALS:
+                raise InputError(
+                    f"decimals must be at most {MOST_DECIMALS}, got {self.decimals}: a float64 "
+                    "has no more. None rounds nothing."
+                )
         if self.bootstrap is not None:
             checks.whole_number(self.bootstrap, "bootstrap", least=2)
         if checks.whole_number(self.seed, "seed", least=0) >= LARGEST_SEED:

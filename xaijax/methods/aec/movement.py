@@ -189,8 +189,9 @@ def _names(X: Any, y: Any) -> tuple[str, ...]:
         for j, name in enumerate(names):  # a text that is missing is for the ranker to judge
             checks.finite(given.column(j), f"X, column {name!r},", False, remedy=FILL)
     rows = len(X)
-    if not hasattr(y, "__len__") or len(y) != rows:
-        given = len(y) if hasattr(y, "__len__") else type(y).__name__
+    sized = hasattr(y, "__len__") and getattr(y, "ndim", 1) > 0
+    if not sized or len(y) != rows:
+        given = len(y) if sized else type(y).__name__
         raise InputError(f"y has {given} entries, but X has {rows:,} rows: give [{rows}].")
     return names
 

@@ -123,7 +123,13 @@ class Chunks:
 
     def _read(self) -> Iterator[Table]:
         names = None
-        for place, chunk in enumerate(self._chunks()):
+        given = self._chunks()
+        if not isinstance(given, Iterable):
+            raise InputTypeError(
+                f"chunks: the function returned {type(given).__name__}; it must return an iterator "
+                "of tuples (X, y) or (X, y, sample_weight)."
+            )
+        for place, chunk in enumerate(given):
             if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
                 raise InputTypeError(
                     f"chunks: item {place} is a {type(chunk).__name__}; each item must be a tuple "
@@ -283,7 +289,7 @@ def _repeatable(chunks: Any) -> Callable[[], Iterable[Any]]:
     if callable(chunks):
         started: Callable[[], Any] = chunks
         return started
-    if not isinstance(chunks, Iterable):
+    if not isinstance(chunks, Iterable) or hasattr(chunks, "__array__"):
         raise InputTypeError(
             f"chunks must give tuples (X, y) or (X, y, sample_weight), got "
             f"{type(chunks).__name__}: pass a list of them, an object that can be iterated over "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +29,8 @@ class Split:
 
 def read_hidden(hidden: Any) -> tuple[int, ...]:
     """Widths of layers, whole numbers of at least 1."""
-    if not isinstance(hidden, Iterable) or isinstance(hidden, str):
-        raise InputTypeError(
-            f"hidden must be widths of layers, such as (256, 256), got {hidden!r}."
-        )
-    return tuple(checks.whole_number(one, "hidden") for one in hidden)
+    widths = checks.listed(hidden, "hidden", "widths of layers, such as [256, 256]")
+    return tuple(checks.whole_number(one, "hidden") for one in widths)
 
 
 def read_recipe(steps: Any, batch: Any, learning_rate: Any, seed: int) -> Recipe:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from xaijax.core import checks, html
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.travel import travelling_class
 from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Progress, Rows
 from xaijax.games.measure.replacement import Baseline
@@ -155,7 +155,9 @@ class AnchorExplainer:
             devices=devices,
             tile=tile,
         )
-        self.target = None if target is None else str(target)
+        if not isinstance(target, str | None):
+            raise InputTypeError(f"target must be a text or None, got {type(target).__name__}.")
+        self.target = target
         self._choice = auto_search(self._problem.space, model)
 
     _repr_html_ = html.shown("_problem.model", "_problem.names")

@@ -266,9 +266,7 @@ def _names(given: Any, table: Any, data: Any) -> tuple[str, ...]:
     labels = table.feature_names or tuple(column_labels(table.shape))
     if given is None:
         return tuple(labels)
-    if isinstance(given, str):
-        raise InputTypeError(f"feature_names must be a list of names, got {given!r}.")
-    names = tuple(str(one) for one in given)
+    names = tuple(str(one) for one in checks.listed(given, "feature_names"))
     checks.unique_names(names, "feature_names")
     if len(names) != len(labels):
         raise InputError(

@@ -6,6 +6,7 @@ G instances at a time, D donors at a time.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +24,7 @@ from xaijax.core.public import public
 from xaijax.players.index import IndexLike, index_weights, named, quoted
 from xaijax_kernels.games.differentiable import exact, over_orders, with_smaller_tangents
 
+UNTRACEABLE = (jax.errors.JAXTypeError, jax.errors.JAXIndexError)
 MOST_PLAYERS = 12  # 2^12 hybrids of each pair
 ROWS = 1 << 13  # model rows of a step: enough for a processor's cores, little to keep
 BACK = ROWS // 4  # of a step of the derivative, which keeps what each layer of f answers
@@ -89,6 +91,7 @@ def shapley_values(
     if not callable(f):
         way = " Say xaijax.as_jax(model)." if hasattr(f, "probe") else ""
         raise InputTypeError(f"f must be a JAX function of rows, got {type(f).__name__}.{way}")
+    _refuse_arity(f, ("rows",) if params is None else ("params", "rows"))
     x, background, one = _rows(x, background)
     N, shape = len(x), background.shape[1:]
     P = math.prod(shape)
@@ -126,11 +129,26 @@ def _run(run: Callable[..., jax.Array], x: jax.Array, background: jax.Array) -> 
         return program(x, background)[0]
 
 
+def _refuse_arity(f: Callable[..., Any], takes: tuple[str, ...]) -> None:
+    """Raise InputTypeError if f cannot be called with these arguments."""
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):  # a compiled function may have none
+        return
+    try:
+        signature.bind(*takes)
+    except TypeError as error:
+        raise InputTypeError(
+            f"f is called as f({', '.join(takes)}), which {signature} does not accept: {error}. "
+            "params= is for a function of (params, rows)."
+        ) from None
+
+
 def _rows(x: Any, background: Any) -> tuple[jax.Array, jax.Array, bool]:
     """(x [N, *F], background [B, *F], whether x was one row)."""
     try:
         x, background = jnp.asarray(x), jnp.asarray(background)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(f"x and background must be arrays of numbers; {error}.") from error
     if background.ndim < 2 or 0 in background.shape:
         raise InputError(
@@ -183,12 +201,17 @@ def _asked(
     R = 7  # no number of outputs that f would have by chance, whatever the rows
     try:
         out = jax.eval_shape(whole, jax.ShapeDtypeStruct((R, math.prod(shape)), dtype))
-    except jax.errors.TracerArrayConversionError as error:
+    except UNTRACEABLE as error:
         raise InputTypeError(
-            "f must be a function that JAX traces, and it makes NumPy arrays of its rows. Write it "
-            "with jax.numpy, or give xaijax.as_jax(xaijax.as_model(f, backend='host')), which has "
-            "no derivative."
+            "f must be a function that JAX traces, and it makes NumPy arrays, Python numbers or "
+            f"decisions of its rows ({type(error).__name__}). Write it with jax.numpy (jnp.where "
+            "for a decision), or give xaijax.as_jax(xaijax.as_model(f, backend='host')), which "
+            "has no derivative."
         ) from error
+    except Exception as error:
+        takes = "(rows)" if params is None else "(params, rows)"
+        error.add_note(f"xaijax: raised by f{takes} when JAX traces it, rows [{R}, *F]")
+        raise
     single = getattr(out, "ndim", 0) == 1
     numbers = hasattr(out, "dtype") and jnp.issubdtype(out.dtype, jnp.floating)
     if not numbers or out.ndim not in (1, 2) or out.shape[0] != R:

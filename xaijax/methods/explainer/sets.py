@@ -74,6 +74,8 @@ class SetsAsked:
         self.explainer, self.index = explainer, interaction_index(index)
         self.order, self.P = checked_order(order, P), P
         self.sampler = SAMPLERS_OF[checks.yes_or_no(unbiased, "unbiased")]
+        if unbiased:
+            self._refuse_unbiased()
 
     @property
     def of(self) -> OfSets:
@@ -200,6 +202,21 @@ class SetsAsked:
                 "max_memory=."
             )
 
+    def _refuse_unbiased(self) -> None:
+        """Raise InputError for an index or an order that is never sampled so."""
+        if self.index.sampled and named(self.index.singles).draws_sets:
+            raise InputError(
+                f"unbiased=True needs coalitions of every size, and index={self.index.name!r} "
+                "draws hardly any but the middle ones. Say index='sii' or 'k-sii', or leave "
+                "unbiased= out."
+            )
+        if not self.index.sampled or self.order != SAMPLED_ORDER:
+            raise InputError(
+                "unbiased=True chooses how interactions are sampled, and only index='sii' and "
+                f"'k-sii' at order={SAMPLED_ORDER} are; got index={self.index.name!r}, "
+                f"order={self.order}. Leave unbiased= out."
+            )
+
     def _refuse_unsampled(self, game: Game, survey: Survey, fits: np.ndarray) -> None:
         name = self.explainer.estimator
         if name in SAMPLES_NONE:
@@ -211,13 +228,6 @@ class SetsAsked:
             raise InputError(
                 "interactions of a random model are enumerated, not sampled. Say "
                 "estimator='exact', or unite columns with players=."
-            )
-        unbiased = self.sampler == SAMPLERS_OF[True]
-        if unbiased and self.index.sampled and named(self.index.singles).draws_sets:
-            raise InputError(
-                f"unbiased=True needs coalitions of every size, and index={self.index.name!r} "
-                "draws hardly any but the middle ones. Say index='sii' or 'k-sii', or leave "
-                "unbiased= out."
             )
         if self.index.sampled and self.order == SAMPLED_ORDER and game.P > 1:
             return

@@ -39,7 +39,7 @@ def qii_index(index: Any, P: int, threshold: Any, absolute: Any, otherwise: str 
     if isinstance(index, str) and named(index).simple:
         _small(P, f"index={index!r}", otherwise)
         bound = None if threshold is None else checks.positive(threshold, "threshold")
-        return QiiIndex(index, simple=True, threshold=bound, absolute=absolute)
+        return QiiIndex(named(index).name, simple=True, threshold=bound, absolute=absolute)
     simple, semivalues = ", ".join(quoted("simple")), ", ".join(quoted("weights"))
     if threshold is not None or absolute:
         raise InputError(f"threshold= and absolute= go with index={simple}. Leave them out.")

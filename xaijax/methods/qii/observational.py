@@ -22,7 +22,10 @@ def _pair(members: Any, outcomes: Any) -> tuple[np.ndarray, np.ndarray]:
     """Both as bool [N], neither constant."""
     found = []
     for name, given in (("members", members), ("outcomes", outcomes)):
-        array = np.asarray(given)
+        try:
+            array = np.asarray(given)
+        except ValueError as error:
+            raise InputTypeError(f"{name} must be True or False for each row; {error}.") from error
         if array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all():
             array = array.astype(bool)
         if array.dtype.kind != "b":

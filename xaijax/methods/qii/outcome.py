@@ -7,6 +7,7 @@ Letters: R rows, K scores or columns.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -70,6 +71,10 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
     the model or the quantity does not have, bounds out of order.
     """
     checks.one_of(outcome, "outcome", OUTCOMES)
+    if not isinstance(positive, str | bool | numbers.Real | np.generic | None):
+        raise InputTypeError(
+            f"positive must be one label of the model, got {type(positive).__name__}."
+        )
     low, high = _bounds(bounds)
     if (low, high) != (0.0, 1.0) and outcome != "score" and interest.score is None:
         raise InputError(
@@ -171,7 +176,7 @@ def positive_of(model: Any, classes: tuple[Any, ...] | None, positive: Any, data
 
 def _bounds(bounds: Any) -> tuple[float, float]:
     try:
-        low, high = checks.real_numbers(list(bounds), "bounds").tolist()
+        low, high = checks.real_numbers(checks.listed(bounds, "bounds", "numbers"), "").tolist()
     except (TypeError, ValueError):
         raise InputTypeError(f"bounds must be two numbers (low, high), got {bounds!r}.") from None
     if not np.isfinite([low, high]).all() or low >= high:

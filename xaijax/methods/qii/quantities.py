@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.games.measure.score import RowScore
@@ -81,8 +82,12 @@ class Interest:
     words: str = ""
 
     def __post_init__(self) -> None:
-        if self.whom not in WHOM:
-            raise InputError(f"whom must be one of {list(WHOM)}, got {self.whom!r}.")
+        for field in ("name", "words"):
+            if not isinstance(getattr(self, field), str):
+                got = type(getattr(self, field)).__name__
+                raise InputTypeError(f"{field} must be a text, got {got}.")
+        checks.one_of(self.whom, "whom", list(WHOM))
+        checks.yes_or_no(self.agrees, "agrees")
         if self.score is not None and not callable(self.score):
             raise InputTypeError(f"score must be a function, got {type(self.score).__name__}.")
         if self.agrees and self.score is not None:

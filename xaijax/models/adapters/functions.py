@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
+from xaijax.core.checks import leaves_of
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.asking.host import read_only
 from xaijax.models.base.options import WORDS, came
@@ -52,6 +53,7 @@ def checked_params(params: Any) -> Any:
 
     Raises InputTypeError where a leaf is neither an array nor a number.
     """
+    leaves_of(params, "params=")  # refuses keys that do not sort
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         array = hasattr(leaf, "shape") and hasattr(leaf, "dtype")
         if not array and not isinstance(leaf, (bool, int, float, complex)):

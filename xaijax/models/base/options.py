@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
+from xaijax.core.checks import listed
 from xaijax.core.errors import InputError, InputTypeError
 
 WORDS = ("proba", "decision", "label", "value")
@@ -97,11 +97,7 @@ def check_names(name: str, value: Any) -> tuple[str, ...] | None:
     """Distinct strings as a tuple, or None."""
     if value is None:
         return None
-    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise InputTypeError(
-            f"{name}= must be a list of strings or None; got {type(value).__name__} {came(value)}."
-        )
-    names = list(value)
+    names = listed(value, f"{name}=", "strings")
     for item in names:
         if not isinstance(item, str):
             raise InputTypeError(
@@ -119,12 +115,8 @@ def check_classes(value: Any) -> tuple[Any, ...] | None:
     """At least two distinct class labels (strings, numbers or bools) as a tuple, or None."""
     if value is None:
         return None
-    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise InputTypeError(
-            f"classes= must be a list of class labels, in the order of the model's columns, or "
-            f"None; got {type(value).__name__} {came(value)}."
-        )
-    labels = tuple(item.item() if isinstance(item, np.generic) else item for item in value)
+    given = listed(value, "classes=", "class labels, in the order of the model's columns")
+    labels = tuple(item.item() if isinstance(item, np.generic) else item for item in given)
     for label in labels:
         if not isinstance(label, (str, Real)):
             raise InputTypeError(

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.models.base.options import came
@@ -56,6 +57,9 @@ class FirstLayer:
 
     weights: Callable[..., tuple[Any, Any]]
     head: Callable[..., Any]
+
+    def __post_init__(self) -> None:
+        checks.functions(self, "weights", "head")
 
 
 @dataclass(frozen=True)

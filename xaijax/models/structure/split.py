@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax_kernels.engine.tiles import multiplications, traced
@@ -65,6 +66,9 @@ class Split:
 
     first: Callable[..., Any]
     rest: Callable[..., Any]
+
+    def __post_init__(self) -> None:
+        checks.functions(self, "first", "rest")
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,8 @@ def read(
             raise refused(source, error) from error
 
 
-def as_path(path: str | os.PathLike[str]) -> Path:
-    """`path` as a Path.
+def as_path(path: str | os.PathLike[str], name: str = "path") -> Path:
+    """`path` as a Path; name: of the argument, for messages.
 
     Raises:
         InputError: no file can have this name.
@@ -76,21 +76,21 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     given = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(given, str):
         raise InputTypeError(
-            f"path: got {type(path).__name__}; accepted are str, and os.PathLike of text."
+            f"{name}: got {type(path).__name__}; accepted are str, and os.PathLike of text."
         )
     if "\0" in given:
-        raise InputError(f"path: {given!r} has a null character, which no file name has.")
+        raise InputError(f"{name}: {given!r} has a null character, which no file name has.")
     try:
         os.lstat(given)
     except UnicodeEncodeError as error:
         raise InputError(
-            f"path: {given[:60]!r} has the character {given[error.start]!r}, which this system's "
+            f"{name}: {given[:60]!r} has the character {given[error.start]!r}, which this system's "
             "file names cannot have. Give another name."
         ) from None
     except OSError as error:  # nothing there, or no way to look: who opens it says so
         if error.errno == errno.ENAMETOOLONG:
             raise InputError(
-                f"path: {given[:60]!r}... has {len(given):,} characters, more than this system "
+                f"{name}: {given[:60]!r}... has {len(given):,} characters, more than this system "
                 "takes in a name or a path. Give a shorter one."
             ) from None
     return Path(given)

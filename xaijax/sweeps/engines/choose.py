@@ -70,7 +70,8 @@ def ray(num_cpus: float = 1, num_gpus: float = 0) -> Ray:
         >>> import xaijax as xj
         >>> executor = xj.engines.ray(num_cpus=2)
     """
-    return Ray(checks.positive(num_cpus, "num_cpus"), float(num_gpus))
+    gpus = 0.0 if type(num_gpus) is int and num_gpus == 0 else checks.positive(num_gpus, "num_gpus")
+    return Ray(checks.positive(num_cpus, "num_cpus"), gpus)
 
 
 @public

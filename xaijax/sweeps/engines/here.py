@@ -44,7 +44,7 @@ class Here:
 
         thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True)
         thread.start()
-        thread.join(seconds)
+        thread.join(min(seconds, threading.TIMEOUT_MAX))
         if not found:
             raise TimeoutError(
                 f"{task.where()}, took more than timeout={seconds:g} seconds. The parts before are "
