@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.extend.core import jaxpr_as_fun
 
 from xaijax.core.checks import shown, whole_number
@@ -122,7 +123,7 @@ def _run(run: Callable[..., jax.Array], x: jax.Array, background: jax.Array) -> 
     whose program it then becomes a part of.
     """
     closed = jax.make_jaxpr(run)(x, background)
-    if any(isinstance(one, jax.core.Tracer) for one in (x, background, *closed.consts)):
+    if any(isinstance(one, Tracer) for one in (x, background, *closed.consts)):
         return run(x, background)
     program = compile_sound(jax.jit(jaxpr_as_fun(closed)).lower(x, background))
     with jax.ensure_compile_time_eval():  # numbers, whatever is traced around it

@@ -92,5 +92,5 @@ def _boosted_takes(estimator: Any) -> bool:
     other = getattr(estimator, "missing", None)
     if isinstance(other, (int, float)) and other == other:
         return False
-    asked = getattr(estimator, "get_params", None)
+    asked: Any = getattr(estimator, "get_params", None)
     return not callable(asked) or asked().get("nan_mode") != "Forbidden"
