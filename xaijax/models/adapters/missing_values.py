@@ -92,5 +92,7 @@ def _boosted_takes(estimator: Any) -> bool:
     other = getattr(estimator, "missing", None)
     if isinstance(other, (int, float)) and other == other:
         return False
-    asked: Any = getattr(estimator, "get_params", None)
-    return not callable(asked) or asked().get("nan_mode") != "Forbidden"
+    if not hasattr(estimator, "get_params"):
+        return True
+    settings: dict[str, Any] = estimator.get_params()
+    return settings.get("nan_mode") != "Forbidden"
