@@ -44,6 +44,7 @@ from xaijax.certainty.background_spread import background_spread as background_s
 from xaijax.certainty.compare import compare as compare
 from xaijax.certainty.judge import judge as judge
 from xaijax.core.compilation_cache import enable_compilation_cache as enable_compilation_cache
+from xaijax.core.elsewhere import absent as _absent
 from xaijax.core.errors import BudgetExceededError as BudgetExceededError
 from xaijax.core.errors import EnumerationLimitError as EnumerationLimitError
 from xaijax.core.errors import FederatedPeerLost as FederatedPeerLost
@@ -123,7 +124,7 @@ def __getattr__(name: str) -> Any:
 
         globals()[name] = found
         return found
-    raise AttributeError(f"module 'xaijax' has no attribute {name!r}")
+    raise _absent(__name__, name)
 
 
 def __dir__() -> list[str]:

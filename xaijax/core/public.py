@@ -9,6 +9,7 @@ from collections.abc import Callable
 from textwrap import indent
 from typing import Any, TypeVar
 
+from xaijax.core.elsewhere import answer_names_of_others
 from xaijax.core.errors import InputTypeError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -99,6 +100,7 @@ def public_class(cls: _C) -> _C:
         ):
             shown = cls.__name__ if key.startswith("_") else f"{cls.__name__}.{key}"
             setattr(cls, key, public(member, shown))
+    answer_names_of_others(cls)
     return cls
 
 

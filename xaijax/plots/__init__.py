@@ -35,6 +35,8 @@ Reading order:
     colours        colours of all pictures, light or dark
 """
 
+from typing import TYPE_CHECKING
+
 from xaijax.plots.background_spread import background_spread as background_spread
 from xaijax.plots.bar import bar as bar
 from xaijax.plots.beeswarm import beeswarm as beeswarm
@@ -59,6 +61,9 @@ from xaijax.plots.scatter import scatter as scatter
 from xaijax.plots.tokens import tokens as tokens
 from xaijax.plots.waterfall import waterfall as waterfall
 from xaijax.plots.worth import worth as worth
+
+if not TYPE_CHECKING:  # a checker shall see the names that there are
+    from xaijax.core.elsewhere import of_plots as __getattr__  # noqa: F401
 
 __all__ = [
     "background_spread",
