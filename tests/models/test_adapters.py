@@ -362,7 +362,8 @@ def test_what_an_object_says_of_its_kind_goes_before_its_looks():
 def test_catboost_regressors(loss):
     catboost = pytest.importorskip("catboost")
     target = X[:, 0] if loss == "RMSE" else X[:, :2]
-    fitted = catboost.CatBoostRegressor(iterations=3, verbose=0, loss_function=loss).fit(X, target)
+    given = {"iterations": 3, "verbose": 0, "allow_writing_files": False}
+    fitted = catboost.CatBoostRegressor(loss_function=loss, **given).fit(X, target)
     model = as_model(fitted)
     assert (model.output, model.classes) == ("value", None)
     np.testing.assert_array_equal(model.predict(X), fitted.predict(X))
