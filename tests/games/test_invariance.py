@@ -76,6 +76,24 @@ def test_one_output_at_the_default_tile_keeps_its_bits(kind):
         assert same_bits(explainer(X[order], progress=False).values, whole.values[order])
 
 
+@pytest.mark.parametrize(("H", "F", "donors"), [(4, 30, 5), (3, 12, 11), (7, 12, 50)])
+def test_walks_by_a_narrow_layer_change_no_bit(H, F, donors):
+    """A compiled loop over few units is one over pairs, whose last few it rounds in another way."""
+    rng = np.random.default_rng(100 * H + F)
+    W = jnp.asarray(rng.normal(size=(F, H)) / np.sqrt(F), jnp.float32)
+    V = jnp.asarray(rng.normal(size=H), jnp.float32)
+    B, X = (rng.normal(size=(n, F)).astype(np.float32) for n in (donors, 40))
+    options = {"estimator": "permutation", "budget": 4 * F}
+    model = xj.as_model(lambda X: jnp.tanh(X @ W) @ V)
+    explainer = xj.Explainer(model, B, **options)
+    whole = explainer(X, progress=False)
+    assert whole.stats["structure"] == "first layer"
+    for rows in (slice(20, 40), slice(3, 31), slice(39, 40)):
+        assert same_bits(explainer(X[rows], progress=False).values, whole.values[rows])
+    fewer = xj.Explainer(model, B, batch_size=256, **options)
+    assert same_bits(fewer(X, progress=False).values, whole.values)
+
+
 WALKED = {"estimator": "permutation", "budget": 4 * (64 - 1)}
 BASES = {
     "walks of a linear function": (64, lambda X: X @ jnp.sin(jnp.arange(64.0)), WALKED),

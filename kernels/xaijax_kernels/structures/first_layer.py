@@ -25,6 +25,9 @@ from xaijax_kernels.engine.turns import counted_on, tile_by_tile
 from xaijax_kernels.structures.base import Layer
 
 UNROLL = 16  # steps of the sum that are written out in one loop body
+# A loop over pairs is compiled in vectors of them, and what is left of its end in another way, so
+# that a pair's bits would depend on its place: a whole number of vectors has no such end.
+VECTORS = 16
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,14 @@ class WalkShape:
         return -(-self.P // self.block)
 
     @property
+    def pairs(self) -> int:
+        """Pairs of a tile, and what fills the last vector of them up."""
+        return -(-self.instances * self.donors // VECTORS) * VECTORS
+
+    @property
     def used_rows(self) -> int:
-        """Rows of one call of the head that are read."""
-        return 2 * self.block * self.instances * self.donors
+        """Rows of one call of the head that are made."""
+        return 2 * self.block * self.pairs
 
     @property
     def rows(self) -> int:
@@ -75,7 +83,7 @@ def walk_tiles(
     [t, 0, s - 1] keeps the first s players of the order, entry [t, 1, s - 1] the others.
     """
     G, B, L = shape.instances, shape.donors, shape.block
-    padding = shape.blocks * L - shape.P
+    padding, filled = shape.blocks * L - shape.P, shape.pairs - G * B
 
     def on_one_device(params, x, donors, donor_weights, orders, tiles, work):
         known = structure(params)
@@ -91,13 +99,15 @@ def walk_tiles(
             order, kept, other = orders[one[0]], x[one[2:]], donors[one[1]]
             w = donor_weights[one[1]]
             start = layer(other)  # [B, H]
-            # A sum and not a product: the few rows of a tile would be rounded by their place in it.
-            own = jnp.sum(kept[:, :, None] * weight[None], axis=1) + bias
+            # A sum and not a product, and a row after the other: the few rows of a tile would be
+            # rounded by their place in it.
+            own = jax.lax.map(lambda row: jnp.sum(row[:, None] * weight, axis=0), kept) + bias
             ends = start[None] + own[:, None]  # [G, B, H], layer(x) + layer(b)
             change = (kept[:, None] - other[None])[:, :, order].reshape(G * B, -1)
-            change = jnp.pad(change.T, ((0, padding), (0, 0))).reshape(shape.blocks, L, G * B)
+            change = jnp.pad(change.T, ((0, padding), (0, filled)))
+            change = change.reshape(shape.blocks, L, shape.pairs)
             rows = jnp.pad(weight[order], ((0, padding), (0, 0))).reshape(shape.blocks, L, -1)
-            ends = ends.reshape(G * B, -1)
+            ends = jnp.pad(ends.reshape(G * B, -1), ((0, filled), (0, 0)))
 
             def step(hidden, term):
                 difference, row = term
@@ -106,10 +116,11 @@ def walk_tiles(
 
             def block(hidden, terms):
                 hidden, prefixes = jax.lax.scan(step, hidden, terms, unroll=min(UNROLL, L))
-                both = jnp.stack([prefixes, ends - prefixes])  # [2, L, G B, H]
+                both = jnp.stack([prefixes, ends - prefixes])  # [2, L, pairs, H]
                 both = both.reshape(shape.used_rows, -1)
                 both = jnp.pad(both, ((0, shape.rows - shape.used_rows), (0, 0)))
                 out = head(params, both)[: shape.used_rows].astype(shape.dtype)
+                out = out.reshape(2, L, shape.pairs, shape.outputs)[:, :, : G * B]
                 out = out.reshape(2, L, G, B, shape.outputs)
                 sums = compensated(
                     lambda b: w[b] * jax.lax.dynamic_index_in_dim(out, b, 3, keepdims=False),
@@ -120,6 +131,7 @@ def walk_tiles(
                 return hidden, (*sums, any_bad(jnp.isfinite(out)))
 
             begin = jnp.broadcast_to(start[None], (G, B, start.shape[-1])).reshape(G * B, -1)
+            begin = jnp.pad(begin, ((0, filled), (0, 0)))
             _, (high, low, bad) = jax.lax.scan(block, begin, (change, rows))
             whole = (2, shape.blocks * L, G, shape.outputs)
             return (
