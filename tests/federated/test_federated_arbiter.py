@@ -184,7 +184,7 @@ def test_mutated_messages_to_an_arbiter() -> None:
 def test_arbiters_that_are_refused() -> None:
     transport = {"shop": fd.InMemory(fd.Guest(X[:, GUEST], names(N), None, policy=POLICY))}
     for given, words in (
-        ((f, 7, {"shop": GUEST}, transport), "as_model"),
+        ((3, 7, {"shop": GUEST}, transport), "as_model"),
         ((model, 7, {"shop": GUEST}, {}), "one to each"),
         ((model, 7, {"bank": GUEST}, transport), "one to each"),
         ((model, 3, {"shop": [7]}, transport), "guests"),

@@ -213,7 +213,7 @@ def test_parts_and_models_that_are_refused() -> None:
         (lambda: fd.split_trees(X, y, {"shop": [9]}), "guests"),
         (lambda: fd.split_neighbours(X, y, {"shop": [0]}, k=51), "k=51"),
         (lambda: fd.split_logistic(np.ones((1, 4)), 0.0, {"shop": [0]}), r"model.coef_\[0\]"),
-        (lambda: fd.SplitModel(max, 3, {"shop": 1}), "as_model"),
+        (lambda: fd.SplitModel(3, 3, {"shop": 1}), "as_model"),
         (lambda: fd.SplitModel(logistic().joint, 3, {}), "widths must be"),
     ):
         with pytest.raises((xj.InputError, xj.InputTypeError), match=words):

@@ -34,7 +34,9 @@ PARTS = {
     "privacy": Part(3, ("core", "tables", "results")),
     "estimators": Part(3, ("core", "tables", "players", "games", "kernels")),
     "reports": Part(4, ("core", "results", "plots")),
-    "methods": Part(4, ("core", "tables", "players", "results", "games", "estimators", "kernels")),
+    "methods": Part(
+        4, ("core", "tables", "players", "results", "models", "games", "estimators", "kernels")
+    ),
     "certainty": Part(
         5, ("core", "tables", "players", "results", "games", "estimators", "methods", "kernels")
     ),

@@ -383,3 +383,48 @@ class TestKeras:
             as_model(both).predict(swapped)
         found = xj.Explainer(as_model(both), {n: leaf[:3] for n, leaf in rows.items()})(rows)
         assert found.values.shape == (20, F + 2, K)
+
+
+def test_a_recurrent_nnx_module_that_counts_its_draws():
+    nnx = pytest.importorskip("flax.nnx")
+
+    class Last(nnx.Module):
+        def __init__(self, rngs):
+            self.cells = nnx.RNN(nnx.LSTMCell(2, 3, rngs=rngs), rngs=rngs)
+            self.out = nnx.Linear(3, K, rngs=rngs)
+
+        def __call__(self, rows):
+            return self.out(self.cells(rows)[:, -1])
+
+    module = Last(nnx.Rngs(0))
+    rows = NARROW.reshape(10, 4, 2)
+    model = as_model(module)
+    found = model.predict(rows)
+    np.testing.assert_allclose(found, np.asarray(module(jnp.asarray(rows))), **CLOSE)
+    assert np.array_equal(found, model.predict(rows))
+    explanation = xj.Explainer(module, rows[:1], players=np.arange(8).reshape(4, 2) // 2)(rows[1:3])
+    total = explanation.base_values + explanation.values.sum(axis=1)
+    np.testing.assert_allclose(total, found[1:3], rtol=1e-5, atol=1e-5)
+
+
+def test_a_linen_module_that_writes_a_cache():
+    nn = pytest.importorskip("flax.linen")
+
+    class Counts(nn.Module):
+        @nn.compact
+        def __call__(self, rows):
+            calls = self.variable("cache", "calls", lambda: jnp.zeros(()))
+            calls.value += 1.0
+            return nn.Dense(K)(rows)
+
+    module = Counts()
+    variables = module.init(KEY, jnp.zeros((1, F)))
+    wanted = np.asarray(module.apply(variables, NARROW, mutable=["cache"])[0])
+    np.testing.assert_allclose(as_model((module, variables)).predict(NARROW), wanted, **CLOSE)
+
+
+def test_predict_of_a_keras_model_is_the_model(keras):
+    module = keras.Sequential([keras.layers.Input((F,)), keras.layers.Dense(K, "tanh")])
+    found, wanted = as_model(module.predict), as_model(module)
+    assert repr(found) == repr(wanted)
+    assert np.array_equal(found.predict(NARROW), wanted.predict(NARROW))

@@ -149,3 +149,57 @@ class TestThroughTorchax:
             ModelOutputError, match="differs from the module's own answers by up.*0.1"
         ):
             explain(X)
+
+
+class Answers(dict):
+    """What Hugging Face's modules answer with: fields by name and by attribute."""
+
+    __getattr__ = dict.get
+
+
+class Classifier(torch.nn.Module):
+    """Logits of {"ids", "mask"}, given as keywords, among other answers."""
+
+    def __init__(self, fields=("loss", "logits")) -> None:
+        super().__init__()
+        self.table, self.last, self.fields = torch.nn.Embedding(9, H), torch.nn.Linear(H, K), fields
+
+    def forward(self, ids=None, mask=None):
+        mask = torch.ones_like(ids) if mask is None else mask
+        own = self.table(ids) * mask[..., None]
+        found = {"loss": None, "logits": self.last(own.mean(dim=1)), "states": own}
+        return Answers({field: found[field] for field in self.fields})
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_logits_of_inputs_by_name(several):
+    torch.manual_seed(0)
+    module = Classifier()
+    ids, mask = RNG.integers(1, 9, (6, L)), RNG.integers(0, 2, (6, L))
+    rows = {"ids": ids, "mask": mask} if several else ids
+    given = {name: torch.from_numpy(one) for name, one in (("ids", ids), ("mask", mask))}
+    with torch.no_grad():
+        wanted = module(**given if several else {"ids": given["ids"]})["logits"].numpy()
+    assert np.allclose(as_model(module).predict(rows), wanted, **CLOSE)
+    first, last = ({n: r[part] for n, r in rows.items()} if several else rows[part]
+                   for part in (slice(0, 2), slice(2, 4)))  # fmt: skip
+    explanation = xj.Explainer(module, first)(last)
+    total = explanation.base_values + explanation.values.sum(axis=1)
+    assert np.allclose(total, wanted[2:4], rtol=1e-4, atol=1e-4)
+
+
+def test_answers_without_logits_are_refused():
+    with pytest.raises(ModelOutputError, match="answers with a Answers with states, which has no"):
+        as_model(Classifier(("states",))).predict(RNG.integers(1, 9, (3, L)))
+
+
+def test_a_module_of_hugging_face():
+    hugging = pytest.importorskip("transformers", reason="needs transformers")
+    sizes = {"vocab_size": 9, "hidden_size": 8, "intermediate_size": 8, "num_labels": K}
+    sizes |= {"num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 8}
+    module = hugging.BertForSequenceClassification(hugging.BertConfig(**sizes)).eval()
+    ids, mask = RNG.integers(1, 9, (6, L)), np.ones((6, L), int)
+    with torch.no_grad():
+        wanted = module(torch.from_numpy(ids)).logits.numpy()
+    found = as_model(module).predict({"input_ids": ids, "attention_mask": mask})
+    assert np.allclose(found, wanted, **CLOSE)

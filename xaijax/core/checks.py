@@ -114,8 +114,7 @@ def as_array(
                 f"Fill them first ({name}.filled(value))."
             )
         X = X.data
-    if type(X).__module__.startswith("torch"):
-        raise InputTypeError(f"{name} is a torch tensor; say {name}.numpy().")
+    X = from_torch(X)
     try:
         array = np.asarray(X)
     except (ValueError, TypeError, RuntimeError) as error:
@@ -138,6 +137,19 @@ def as_array(
             f"{name} has dtype {array.dtype}; numbers are needed. {remedy}".rstrip()
         )
     return array
+
+
+def from_torch(X: Any) -> Any:
+    """A tensor of PyTorch as a NumPy array, without a copy where it is on the CPU; anything else as
+    it is, a sparse tensor too. Narrow floats, which NumPy lacks, become float32.
+    """
+    if not (type(X).__module__.startswith("torch") and hasattr(X, "detach")):
+        return X
+    X = X.detach().cpu()
+    try:
+        return X.float().numpy() if "bfloat16" in str(X.dtype) else X.numpy()
+    except (TypeError, RuntimeError):  # `as_array` says what it cannot read
+        return X
 
 
 def real_numbers(given: Any, name: str) -> np.ndarray:

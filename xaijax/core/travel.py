@@ -23,6 +23,7 @@ from typing import Any, Generic, TypeVar
 import jax
 import numpy as np
 
+from xaijax.core.checks import from_torch
 from xaijax.core.errors import InputTypeError
 from xaijax.core.optional import require
 from xaijax.core.public import public_class
@@ -135,11 +136,15 @@ def opened(make: Any, parts: Mapping[str, bytes], changes: Mapping[str, bytes]) 
     return made.replace(**then) if then else made
 
 
-def travels(cls: Kind) -> Kind:
+def _as_given(name: str, value: Any) -> Any:
+    return value
+
+
+def travels(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> Kind:
     """Objects of the class are pickled as a recipe: the class and the arguments that made them.
 
     Rows given are copied, so that the recipe stays what the object was made of. A subclass has no
-    recipe.
+    recipe. read: (name, argument) -> what the class is made with, and what the recipe holds.
     """
     make: Callable[..., None] = cls.__init__
     signature = inspect.signature(make)
@@ -152,7 +157,7 @@ def travels(cls: Kind) -> Kind:
             make(self, *args, **kwargs)  # which says what is wrong
             return
         arguments = list(bound.arguments.items())[1:]
-        given = {name: one if name in ROWS else at_rest(one) for name, one in arguments}
+        given = {n: one if n in ROWS else read(n, at_rest(one)) for n, one in arguments}
         make(self, **given)
         if type(self) is cls:
             vars(self)["made of"] = {name: _copied(one) for name, one in given.items()}
@@ -165,9 +170,9 @@ def travels(cls: Kind) -> Kind:
     return cls
 
 
-def travelling_class(cls: Kind) -> Kind:
-    """`public_class` of an explainer that travels."""
-    return travels(public_class(cls))
+def travelling_class(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> Kind:
+    """`public_class` of an explainer that travels; read: as of `travels`."""
+    return travels(public_class(cls), read)
 
 
 def made_of(one: Any) -> dict[str, Any]:
@@ -188,6 +193,7 @@ def at_rest(value: Any) -> Any:
 
 def _copied(value: Any) -> Any:
     """Rows and lists as they are now; a memory map stays on disk."""
+    value = from_torch(value)
     if isinstance(value, np.memmap):
         return value
     if isinstance(value, np.ndarray) or (hasattr(value, "columns") and hasattr(value, "dtypes")):

@@ -42,6 +42,8 @@ class Model(Protocol):
     def probe(self, rows: Any) -> Any: ...
 
 
+# A `Model`, or whatever `as_model` takes without options.
+AnyModel: TypeAlias = Any
 Frame: TypeAlias = "pandas.DataFrame | polars.DataFrame"
 Rows: TypeAlias = "ArrayLike | Frame"
 Progress: TypeAlias = "bool | None"

@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import FederatedProtocolError, InputError, InputTypeError
+from xaijax.core.errors import FederatedProtocolError, InputError
 from xaijax.core.public import public_class
-from xaijax.core.typing import Model
+from xaijax.core.typing import AnyModel
 from xaijax.federated.guest.sessions import LIFETIME
 from xaijax.federated.in_process.parties import parties_of
 from xaijax.federated.wire.messages import LARGEST, VERSION, numbers, rows_of
 from xaijax.federated.wire.party import Names, Refused, Transport, ask, check_version, handled
 from xaijax.federated.wire.tokens import SESSION, split_tokens
+from xaijax.models import model_of
 from xaijax.players.players import column_labels
 
 MOST_RUNS = 8  # of one host; the oldest gives way
@@ -48,7 +49,8 @@ class Arbiter:
     arbiter sees all rows that are explained; it keeps those of a run in memory only.
 
     Args:
-        model: `xaijax.Model`, made by `as_model`, on rows [R, F] of all columns.
+        model: a `Model` of `as_model`, or what `as_model` takes without options, on rows [R, F] of
+            all columns.
         columns: int, at least 2: F.
         guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
             Each party needs at least one.
@@ -83,18 +85,14 @@ class Arbiter:
 
     def __init__(
         self,
-        model: Model,
+        model: AnyModel,
         columns: int,
         guests: Mapping[str, Iterable[int | str]],
         transports: Mapping[str, Transport],
         hosts: Sequence[str] = (),
         deadline: float = 30.0,
     ) -> None:
-        if not hasattr(model, "predict"):
-            raise InputTypeError(
-                f"model must come from xaijax.as_model, got {type(model).__name__}."
-            )
-        self._model, self._F = model, checks.whole_number(columns, "columns", least=2)
+        self._model, self._F = model_of(model), checks.whole_number(columns, "columns", least=2)
         self._parties = parties_of(guests, column_labels((self._F,)))
         if set(transports) != set(self._parties.guests) or not transports:
             raise InputError(

@@ -17,6 +17,9 @@ Reading order:
 
 from xaijax.models.as_jax import as_jax as as_jax
 from xaijax.models.as_model import as_model as as_model
+from xaijax.models.as_model import explainer_class as explainer_class
+from xaijax.models.as_model import gradient_class as gradient_class
+from xaijax.models.as_model import model_of as model_of
 from xaijax.models.asking.host import call_host as call_host
 from xaijax.models.asking.host import call_host_raw as call_host_raw
 from xaijax.models.asking.probe import probe_determinism as probe_determinism

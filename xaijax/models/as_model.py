@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import jax
 import numpy as np
 
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
-from xaijax.core.travel import at_rest
+from xaijax.core.travel import Kind, at_rest, travelling_class
+from xaijax.models.adapters.flax_linen import is_linen
 from xaijax.models.adapters.functions import on_one_device
 from xaijax.models.adapters.libraries import source as read
 from xaijax.models.adapters.sklearn import told
@@ -66,8 +67,11 @@ def as_model(
     Args:
         f: the model, a function of rows [R, *F]. One of: a JAX function f(X), or f(params, X) with
             `params`, written for a batch; any NumPy callable, with backend="host"; a fitted
-            scikit-learn estimator or Pipeline, or another object with `predict`; a module of a
-            neural library, or the path of an ONNX file (docs/networks.md has each in five lines).
+            scikit-learn estimator or Pipeline, or another object with `predict`; its method
+            `predict_proba`, `decision_function` or `predict`, which is the estimator with that
+            output, or its `transform`, `score_samples` or `predict_log_proba`, called on the host;
+            a booster of XGBoost or LightGBM; a module of a neural library, or the path of an ONNX
+            file (docs/networks.md has each in five lines).
             A module is read in inference form and is not changed. A `Model` comes back as it is,
             if no option is given.
         params: pytree of arrays or None; the variables of a Flax linen module, the params of a
@@ -310,8 +314,9 @@ def _head(source: Source, output: Any, classes: tuple[Any, ...] | None) -> Calla
         return _decided(source, output, classes)
     if word not in source.heads:
         accepted = [repr(name) for name in WORDS if name in source.heads]
+        given = source.name if source.method is None else f"{source.name}.{source.method}"
         raise InputError(
-            f"output={output!r} is not available for {source.name}; accepted: "
+            f"output={output!r} is not available for {given}; accepted: "
             f"{', '.join(accepted)}, or one of its class labels or output indices."
         )
     return source.heads[word]
@@ -443,3 +448,38 @@ def _check_no_options(given: dict[str, Any]) -> None:
                 f"{name}= was given for f= that already is a Model. Say model.replace({name}=...) "
                 f"where it takes that, or make the model anew from the function."
             )
+
+
+def model_of(given: Any, name: str = "model") -> Model:
+    """What an explainer was given as its model: a `Model` as it is, else as_model(given).
+
+    Raises what `as_model` raises, with the argument's own name.
+    """
+    try:
+        return as_model(given)
+    except (InputError, InputTypeError) as error:
+        told = str(error)
+        told = f"{name} {told[3:]}" if told.startswith("f= ") else f"{name}: {told}"
+        raise type(error)(told) from None
+
+
+def explainer_class(cls: Kind) -> Kind:
+    """`travelling_class` of an explainer: its `model` may be whatever `as_model` takes."""
+    return travelling_class(cls, _read_model)
+
+
+def gradient_class(cls: Kind) -> Kind:
+    """The same where `model` may also be a pair (embed, head)."""
+    return travelling_class(cls, _read_pair)
+
+
+def _read_model(name: str, value: Any) -> Any:
+    return model_of(value) if name == "model" else value
+
+
+def _read_pair(name: str, value: Any) -> Any:
+    if name != "model" or type(value) is not tuple or len(value) != 2:
+        return value if type(value) is tuple else _read_model(name, value)
+    if is_linen(value) and isinstance(value[1], Mapping):  # a module and its variables
+        return model_of(value)
+    return value[0], model_of(value[1], "model: head of (embed, head)")

@@ -105,6 +105,7 @@ KINDS: tuple[type[GivenRows], ...] = (PandasRows, PolarsRows, TreeRows)
 
 def rows_of(given: Any) -> GivenRows:
     """The rows, to be asked whatever holds them; no row is read or copied."""
+    given = checks.from_torch(given)
     if not isinstance(given, np.ndarray):
         for kind in KINDS:
             if kind.holds(given):

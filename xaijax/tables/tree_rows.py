@@ -33,10 +33,10 @@ class TreeRows(GivenRows):
 
     @cached_property
     def _leaves(self) -> list[np.ndarray]:
-        return [np.asarray(leaf) for leaf in jax.tree.leaves(self.given)]
+        return [np.asarray(checks.from_torch(leaf)) for leaf in jax.tree.leaves(self.given)]
 
     def _of_each(self, made: Any) -> Any:
-        return jax.tree.map(lambda leaf: made(np.asarray(leaf)), self.given)
+        return jax.tree.map(lambda leaf: made(np.asarray(checks.from_torch(leaf))), self.given)
 
     def __len__(self) -> int:
         return len(self._leaves[0])

@@ -43,7 +43,7 @@ class TreeTable:
     def of(cls, given: Any, name: str, dtype: np.dtype | None) -> TreeTable:
         """The table of rows like these, of the argument `name`."""
         names, arrays, structure = arrays_of(given, name)
-        leaves = jax.tree.leaves(given)
+        leaves = map(checks.from_torch, jax.tree.leaves(given))
         kinds = [
             _kept(leaf.dtype, array.dtype, dtype)
             for leaf, array in zip(leaves, arrays, strict=True)

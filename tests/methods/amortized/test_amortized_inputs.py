@@ -46,7 +46,7 @@ quiet = pytest.mark.filterwarnings(
         ({"hidden": 8}, xj.InputTypeError, "hidden must be widths"),
         ({"hidden": "8"}, xj.InputTypeError, "hidden must be widths"),
         ({"seed": -1}, xj.InputError, "seed"),
-        ({"network": jnp.tanh}, xj.InputTypeError, "network must come from xaijax.as_model"),
+        ({"network": 3}, xj.InputTypeError, "network must be a Model of xaijax.as_model"),
         ({"layers": (8,)}, xj.InputTypeError, "no keyword 'layers'"),
     ],
 )

@@ -114,8 +114,8 @@ def test_rows(rows, error, text):
 
 
 def test_models():
-    with pytest.raises(T, match="model must come from xaijax.as_model, got function"):
-        xj.AnchorExplainer(lambda r: r, DATA)
+    with pytest.raises(T, match="model must be a Model of xaijax.as_model, a function"):
+        xj.AnchorExplainer(3, DATA)
     random = xj.as_model(lambda r: r[:, 0], output="label", deterministic=False)
     with pytest.raises(E, match="declared deterministic=False"):
         xj.AnchorExplainer(random, DATA)

@@ -28,7 +28,7 @@ IDS = np.array([[1, 2, 3]])
 WRONG = {
     "host": (xj.InputError, "runs on the host.*as_jax", {"model": HOST}),
     "labels": (xj.InputError, "labels, which have no gradient", {"model": LABELS}),
-    "a function": (xj.InputTypeError, "must come from xaijax.as_model", {"model": f}),
+    "no model": (xj.InputTypeError, "model must be a Model of xaijax.as_model", {"model": 3}),
     "path": (xj.InputError, "path must be one of", {"path": "direct"}),
     "several baselines": (
         xj.InputError,
@@ -66,7 +66,7 @@ WRONG = {
     ),
     "three": (xj.InputError, r"pair \(embed, head\)", {"model": (f, MODEL, MODEL)}),
     "embed a model": (xj.InputTypeError, "embed of", {"model": (MODEL, MODEL)}),
-    "head a function": (xj.InputTypeError, "must come from", {"model": (f, f)}),
+    "head no model": (xj.InputTypeError, r"model: head of \(embed, head\)", {"model": (f, 3)}),
     "head on the host": (xj.InputError, "on the host", {"model": (f, HOST)}),
     "embed of another shape": (
         xj.InputError,

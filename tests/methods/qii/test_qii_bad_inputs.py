@@ -40,7 +40,7 @@ GAP = {"quantity": "disparity", "members": MASK}
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
-        ({"model": lambda r: r}, T, "model must come from"),
+        ({"model": 3}, T, "model must be a Model of"),
         ({"data": D[0]}, E, "data has shape .*one row"),
         ({"data": D[:0]}, E, "data has 0 rows"),
         ({"data": NAN}, E, "data contains NaN at row 1, column 1"),

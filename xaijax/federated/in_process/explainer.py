@@ -12,9 +12,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from xaijax.core import checks, html
-from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError
-from xaijax.core.travel import travelling_class
-from xaijax.core.typing import ArrayLike, Devices, Estimator, Model, Progress, Rows
+from xaijax.core.errors import EnumerationLimitError, InputError
+from xaijax.core.typing import AnyModel, ArrayLike, Devices, Estimator, Progress, Rows
 from xaijax.estimators.exact import Estimate
 from xaijax.estimators.least_squares import least_squares
 from xaijax.federated.in_process.arguments import END_WEIGHT, end_weight_of, parties_in
@@ -27,6 +26,7 @@ from xaijax.games.game import Game
 from xaijax.games.measure.replacement import Baseline
 from xaijax.games.planned import Planned, tables
 from xaijax.methods.explainer.explainer import Explainer
+from xaijax.models import explainer_class
 from xaijax.players.index import IndexLike
 from xaijax.results.explanation import Explanation
 from xaijax.results.guest_worth import GuestWorth
@@ -37,7 +37,7 @@ from xaijax.tables.rows import rows_of
 Told = TypeVar("Told", Explanation, Interactions)
 
 
-@travelling_class
+@explainer_class
 class FederatedExplainer:
     """Values of the host's columns one by one, and of each guest's columns as one player.
 
@@ -52,7 +52,8 @@ class FederatedExplainer:
     `interaction_` is the difference.
 
     Args:
-        model: `xaijax.Model`, made by `as_model`.
+        model: a `Model` of `as_model`, or what `as_model` takes without options: a function of
+            rows, a fitted estimator or its `predict_proba`, a module.
         background: rows [B, F] that the reference is made of: an array, or a frame for a host
             model.
         guests: {"name": [columns]}, columns by name or position. All others are the host's. A guest
@@ -107,7 +108,7 @@ class FederatedExplainer:
 
     def __init__(
         self,
-        model: Model,
+        model: AnyModel,
         background: Rows,
         guests: Mapping[str, Sequence[str | int]],
         reference: Literal["median", "na"] | Rows = "median",
@@ -124,11 +125,6 @@ class FederatedExplainer:
         tolerance: float | None = None,
         tile: int | None = None,
     ) -> None:
-        if not hasattr(model, "probe"):
-            raise InputTypeError(
-                f"model must come from xaijax.as_model, got {type(model).__name__}. Say "
-                "xaijax.FederatedExplainer(xaijax.as_model(f), background, guests)."
-            )
         self.model = model
         source, self._reference_kind = reference_of(reference, background, model.allow_nan)
         if weights is not None and self._reference_kind != "rows":
@@ -298,7 +294,7 @@ class FederatedExplainer:
         X: Rows,
         y: ArrayLike,
         metric: Literal["accuracy"] | Callable[[Any, Any], Any] = "accuracy",
-        refitted: Mapping[str, Model] | None = None,
+        refitted: Mapping[str, AnyModel] | None = None,
         progress: Progress = None,
     ) -> GuestWorth:
         """What the columns of each party are worth: to the answers, and to the model's score.

@@ -13,6 +13,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.federated.in_process.parties import HOST, Parties, without
+from xaijax.models import model_of
 from xaijax.results.explanation import Explanation
 from xaijax.results.guest_worth import GuestWorth
 from xaijax.tables.rows import rows_of
@@ -43,6 +44,7 @@ def guest_worth(
         )
     given = dict(refitted or {})
     _refuse(given, parties, several)
+    given = {name: model_of(one, f"refitted[{name!r}]") for name, one in given.items()}
     X = X if rows_of(X).is_frame else checks.as_array(X, "X")
     try:
         truth = np.asarray(y)
@@ -91,11 +93,6 @@ def _refuse(given: Mapping[str, Any], parties: Parties, several: bool) -> None:
             "worth switches a guest off by one reference row, but reference= has several. Say "
             "reference='median' or a row."
         )
-    for name, other in given.items():
-        if not hasattr(other, "probe"):
-            raise InputTypeError(
-                f"refitted[{name!r}] must come from xaijax.as_model, got {type(other).__name__}."
-            )
 
 
 def _spread(size: np.ndarray) -> np.ndarray:

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.federated.split.parts import Part, load_arrays, save_arrays
-from xaijax.models import Model, as_model
+from xaijax.models import Model, as_model, model_of
 
 OWN, JOIN = "own.", "join."  # in the file of a host's side
 
@@ -62,8 +62,9 @@ class SplitModel:
     columns, its answer, and the host computes the rest of these and of its own columns.
 
     Args:
-        model: `xaijax.Model`, made by `as_model`, on rows [R, H + sum of widths]: the host's
-            columns, then each guest's answer in the order of `widths`.
+        model: a `Model` of `as_model`, or what `as_model` takes without options, on rows
+            [R, H + sum of widths]: the host's columns, then each guest's answer in the order of
+            `widths`.
         columns: int: H.
         widths: {"guest": how many numbers its answer has}.
         origin: how the model was made, for `save`. None for a model that you made; it cannot be
@@ -87,10 +88,7 @@ class SplitModel:
     origin: tuple[Part, str, Mapping[str, np.ndarray]] | None = None
 
     def __post_init__(self) -> None:
-        if not hasattr(self.model, "probe"):
-            raise InputTypeError(
-                f"model must come from xaijax.as_model, got {type(self.model).__name__}."
-            )
+        object.__setattr__(self, "model", model_of(self.model))
         checks.whole_number(self.columns, "columns")
         if not isinstance(self.widths, Mapping) or not self.widths:
             raise InputError(

@@ -14,10 +14,10 @@ import jax
 import numpy as np
 
 from xaijax.core import checks, html
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.intervals import checked_level
 from xaijax.core.public import public_class
-from xaijax.core.typing import Model, Progress, Rows
+from xaijax.core.typing import AnyModel, Progress, Rows
 from xaijax.methods.amortized import files
 from xaijax.methods.amortized.arguments import read_hidden, read_recipe, read_share, read_split
 from xaijax.methods.amortized.calling import answered
@@ -28,6 +28,7 @@ from xaijax.methods.amortized.questions import Question, count_of, refuse_other
 from xaijax.methods.amortized.record import explanation, warn_below
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.progress import read_progress
+from xaijax.models import model_of
 from xaijax.results.explanation import Explanation
 
 
@@ -92,16 +93,11 @@ class AmortizedExplainer:
         explainer: Explainer,
         hidden: Sequence[int] = (256, 256),
         seed: int = 0,
-        network: Model | None = None,
+        network: AnyModel | None = None,
     ) -> None:
         self.hidden = read_hidden(hidden)
         self.seed = checks.whole_number(seed, "seed", least=0)
-        if network is not None and not hasattr(network, "probe"):
-            raise InputTypeError(
-                f"network must come from xaijax.as_model, got {type(network).__name__}. Say "
-                "network=xaijax.as_model(module)."
-            )
-        self.network = network
+        self.network = None if network is None else model_of(network, "network")
         self._question: Question | None = Question(explainer)
         self._fitted: Fitted | None = None
         self._predictor: Predictor | None = None
@@ -216,7 +212,7 @@ class AmortizedExplainer:
         return explanation(question, found, rows, answers, share, self._so_far, self.seed)
 
     def with_explainer(
-        self, explainer: Explainer, network: Model | None = None
+        self, explainer: Explainer, network: AnyModel | None = None
     ) -> AmortizedExplainer:
         """A copy that asks this explainer: for what was loaded, or for better fallback rows.
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from xaijax.core import checks, html
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.core.travel import travelling_class
-from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Progress, Rows
+from xaijax.core.typing import AnyModel, ArrayLike, Devices, PlayerSpec, Progress, Rows
 from xaijax.games.measure.replacement import Baseline
 from xaijax.methods.anchors.choice import SEARCHES, auto_search, refuse_search
 from xaijax.methods.anchors.evaluate import evaluated, measured_again
@@ -23,11 +22,12 @@ from xaijax.methods.anchors.record import found_rules
 from xaijax.methods.anchors.run import explained
 from xaijax.methods.anchors.settings import Settings, fraction, settings_of
 from xaijax.methods.anchors.widening import refuse_widening
+from xaijax.models import explainer_class
 from xaijax.results.plan import Plan
 from xaijax.results.rules import Rule, Rules
 
 
-@travelling_class
+@explainer_class
 class AnchorExplainer:
     """IF-THEN rules, called anchors, that hold a model's prediction; for many instances at once.
 
@@ -43,8 +43,9 @@ class AnchorExplainer:
     `explain` searches for the rule of largest coverage whose precision reaches a threshold.
 
     Args:
-        model: `xaijax.Model`, made by `as_model`, deterministic. A classifier; with `tolerance`, a
-            model of one number a row.
+        model: a `Model` of `as_model`, or what `as_model` takes without options: a function of
+            rows, a fitted estimator or its `predict_proba`, a module. It is
+            deterministic, and a classifier; with `tolerance`, a model of one number a row.
         data: rows [B, F] that the rows z are made of: an array, or a frame for a host model. Also
             images [B, *F], and several arrays as of `Explainer`: whole numbers go by equality.
         feature_names: names [F] of an array's columns, or None. None: those of the frame, or x0,
@@ -119,7 +120,7 @@ class AnchorExplainer:
 
     def __init__(
         self,
-        model: Model,
+        model: AnyModel,
         data: Rows,
         feature_names: Iterable[str] | None = None,
         categories: Sequence[Any] | Mapping[Any, Any] | None = None,

@@ -52,11 +52,6 @@ class Problem:
         **options: Any,
     ) -> None:
         """Arguments as of `AnchorExplainer`; options: of the `Evaluator`."""
-        if not hasattr(model, "probe"):
-            raise InputTypeError(
-                f"model must come from xaijax.as_model, got {type(model).__name__}. Say "
-                "xaijax.AnchorExplainer(xaijax.as_model(f), data)."
-            )
         if not model.deterministic:
             raise InputError(
                 "model: rules are about one answer per row, and the model is declared "

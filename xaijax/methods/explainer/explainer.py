@@ -14,9 +14,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from xaijax.core import checks, html
-from xaijax.core.errors import InputTypeError
-from xaijax.core.travel import travelling_class
-from xaijax.core.typing import ArrayLike, Devices, Model, Outputs, PlayerSpec, Progress, Rows
+from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
 from xaijax.estimators.exact import Estimate, exact
 from xaijax.estimators.stopping.narrow import narrow
 from xaijax.estimators.stopping.top import Top
@@ -37,6 +35,7 @@ from xaijax.methods.explainer.planning import plan_enumerated, planned_of
 from xaijax.methods.explainer.record import Answer, answered, explanation
 from xaijax.methods.explainer.sets import SetsAsked
 from xaijax.methods.progress import progress_bar
+from xaijax.models import explainer_class
 from xaijax.players.index import IndexLike, index_weights, named
 from xaijax.results.explanation import Explanation
 from xaijax.results.interactions import Interactions
@@ -44,7 +43,7 @@ from xaijax.results.plan import Plan
 from xaijax.tables.rows import rows_of
 
 
-@travelling_class
+@explainer_class
 class Explainer:
     """How much each player moves a model's answer, for all instances of a batch at once.
 
@@ -58,7 +57,8 @@ class Explainer:
     are: this is the interventional (marginal) value, which asks what the model does with a column.
 
     Args:
-        model: `xaijax.Model`, made by `as_model`.
+        model: a `Model` of `as_model`, or what `as_model` takes without options: a function of
+            rows, a fitted estimator or its `predict_proba`, a module.
         background: rows [B, *F] that the values of absent players come from: an array, a frame for
             a host model, or several arrays [B, ...] in a dict, tuple or other pytree, as the model
             takes them; or a `Baseline`: one row, or one for each instance. A JAX model gets whole
@@ -139,7 +139,7 @@ class Explainer:
 
     def __init__(
         self,
-        model: Model,
+        model: AnyModel,
         background: Rows | Baseline,
         players: PlayerSpec | None = None,
         index: IndexLike = "shapley",
@@ -159,11 +159,6 @@ class Explainer:
         self.seed = checks.whole_number(seed, "seed", least=0)
         self.tolerance = None if tolerance is None else checks.positive(tolerance, "tolerance")
         self.quantity = quantity_of(link)
-        if not hasattr(model, "probe"):
-            raise InputTypeError(
-                f"model must come from xaijax.as_model, got {type(model).__name__}. Say "
-                "xaijax.Explainer(xaijax.as_model(f), background)."
-            )
         self.model = model
         limits = limits_of(batch_size, max_memory, devices, tile)
         self._given = background, weights, players, index, limits

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game
@@ -82,11 +82,6 @@ class Problem:
         **options: Any,
     ) -> None:
         """Arguments as of `QII`; options: of `limits_of`."""
-        if not hasattr(model, "probe"):
-            raise InputTypeError(
-                f"model must come from xaijax.as_model, got {type(model).__name__}. Say "
-                "xaijax.QII(xaijax.as_model(f), data)."
-            )
         self.interest = interest_of(quantity)
         self.outcome = outcome_of(model, self.interest, outcome, positive, bounds)
         self.measured, self.words = measured_of(self.interest, self.outcome.kind)

@@ -12,8 +12,7 @@ import numpy as np
 
 from xaijax.core import checks, html
 from xaijax.core.errors import InputError
-from xaijax.core.travel import travelling_class
-from xaijax.core.typing import ArrayLike, Devices, Model, PlayerSpec, Rows
+from xaijax.core.typing import AnyModel, ArrayLike, Devices, PlayerSpec, Rows
 from xaijax.games.measure.replacement import Baseline
 from xaijax.methods.qii import exact
 from xaijax.methods.qii import lists as ask
@@ -25,6 +24,7 @@ from xaijax.methods.qii.quantities import Interest
 from xaijax.methods.qii.record import done
 from xaijax.methods.qii.sampled import sampled_index
 from xaijax.methods.qii.whole_table import kept_table
+from xaijax.models import explainer_class
 from xaijax.players.index import SizeLimited
 from xaijax.players.sets import player_place, set_of_players
 from xaijax.results.coalition_table import CoalitionTable
@@ -33,7 +33,7 @@ from xaijax.results.plan import Plan
 from xaijax.results.subsample import Subsample
 
 
-@travelling_class
+@explainer_class
 class QII:
     """How much inputs influence a model's decisions: quantitative input influence (QII).
 
@@ -47,7 +47,8 @@ class QII:
     the players that are REPLACED here; the sets of `Explainer` list those that are kept.
 
     Args:
-        model: `xaijax.Model`, made by `as_model`.
+        model: a `Model` of `as_model`, or what `as_model` takes without options: a function of
+            rows, a fitted estimator or its `predict_proba`, a module.
         data: rows [D, *F] that quantities of the data are about: an array or a frame; or what
             `xaijax.privacy.subsample` drew of them, for a private release.
         players: None (each column is a player), or groups of columns as of `Explainer`.
@@ -130,7 +131,7 @@ class QII:
 
     def __init__(
         self,
-        model: Model,
+        model: AnyModel,
         data: Rows | Subsample,
         players: PlayerSpec | None = None,
         pool: Rows | Baseline | Callable[[np.random.Generator, int], Rows] | None = None,

@@ -87,7 +87,12 @@ def _of_train_state(state: Any) -> Source:
 def _source(
     name: str, apply: Callable[..., Any], mode: dict[str, bool], variables: Any, again: Any
 ) -> Source:
+    # What an answer writes into other collections, a cache say, is dropped.
+    written = [key for key in variables if key not in ("params", "batch_stats")]
+
     def head(variables: Any, rows: Any) -> Any:
+        if written:
+            return apply(variables, rows, mutable=written, **mode)[0]
         return apply(variables, rows, **mode)
 
     return module_source("a Flax module, traced by JAX", name, head, variables, again=again)

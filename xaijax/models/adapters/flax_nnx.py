@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import jax
+
 from xaijax.models.adapters.functions import checked_params
 from xaijax.models.adapters.modules import (
     in_inference,
@@ -23,7 +25,8 @@ def is_nnx(f: Any) -> bool:
 
 def nnx_module(f: Any, params: Any, state: Any, backend: str) -> Source:
     """A callable nnx module, written for a batch. Its params are the state of a clone in inference
-    mode, without its streams of random numbers; the module itself is not touched.
+    mode, without its streams of random numbers; the module itself is not touched. What an answer
+    writes, as the counters of streams that an RNN asks for its first carry, is dropped.
     """
     refuse_options("Flax nnx", backend, params, state)
     from flax import nnx  # noqa: PLC0415
@@ -42,7 +45,8 @@ def nnx_module(f: Any, params: Any, state: Any, backend: str) -> Source:
     mode = in_inference(f)
 
     def head(arrays: Any, rows: Any) -> Any:
-        return nnx.merge(graph, streams, arrays)(rows, **mode)
+        own = jax.tree.map(lambda leaf: leaf, streams)  # made in this trace, which may write them
+        return nnx.merge(graph, own, arrays)(rows, **mode)
 
     read = checked_params(arrays)
     reason = "a Flax nnx module in inference mode, traced by JAX"

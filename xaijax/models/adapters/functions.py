@@ -107,7 +107,7 @@ def _check_arity(f: Callable[..., Any], names: tuple[str, ...]) -> None:
     except TypeError as exc:
         wanted = ", ".join(names)
         remedy = (
-            "To explain a function of parameters and rows, give params=."
+            "To explain a function of parameters and rows, give params= to as_model."
             if names == ("X",)
             else "Leave params= out for a function of the rows alone."
         )

@@ -13,7 +13,7 @@ from xaijax.models.adapters.functions import plain_function
 from xaijax.models.adapters.haiku import haiku_function, is_haiku
 from xaijax.models.adapters.keras import is_keras, keras_model
 from xaijax.models.adapters.onnx import is_onnx, onnx_file
-from xaijax.models.adapters.sklearn import estimator, is_estimator
+from xaijax.models.adapters.sklearn import estimator, estimator_method, is_estimator, owner_of
 from xaijax.models.adapters.torch import is_torch, torch_module
 from xaijax.models.base.options import came
 from xaijax.models.base.source import Source
@@ -37,18 +37,26 @@ def source(f: Any, params: Any, state: Any, backend: str) -> Source:
 
     Raises InputError and InputTypeError for a model that none of them takes.
     """
+    owner = getattr(f, "__self__", None)
+    if is_keras(owner) and getattr(f, "__name__", None) == "predict":
+        f = owner  # the same answers, in one call for all rows and traced where Keras runs on JAX
     for takes, read in ADAPTERS:
         if takes(f):
             return read(f, params, state, backend)
     if state is not None:
         raise InputTypeError("state= goes with Equinox modules and Haiku functions. Leave it out.")
     if isinstance(f, type):
-        raise InputTypeError(f"f= must be a model; got the class {f.__name__}. Pass an instance.")
+        raise InputTypeError(
+            f"f= must be an instance of a model; got the class {f.__name__}. Pass an instance."
+        )
     if is_estimator(f):
         return estimator(f, params, backend)
+    if (owner := owner_of(f)) is not None:
+        return estimator_method(f, owner, params, backend)
     if not callable(f):
         raise InputTypeError(
-            f"f= must be a function of rows, a fitted estimator, a module of Flax, Equinox, Haiku, "
-            f"Keras or PyTorch, or the path of an ONNX file; got {type(f).__name__} {came(f)}."
+            f"f= must be a Model of xaijax.as_model, a function of rows, a fitted estimator or its "
+            f"method, a module of Flax, Equinox, Haiku, Keras or PyTorch, or the path of an ONNX "
+            f"file; got {type(f).__name__} {came(f)}."
         )
     return plain_function(f, params, backend)

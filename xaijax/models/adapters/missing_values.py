@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
+from xaijax.models.adapters.boosted import BOOSTED, library_of
 from xaijax.models.identity.patched import chosen, is_own
 
-BOOSTED = ("xgboost", "lightgbm", "catboost")
 # Meta-estimators that hand rows on as they are, by the attribute that holds what they fitted.
 _HANDED_ON = {
     "estimators_": (
@@ -34,12 +33,6 @@ _HANDED_ON = {
 }
 # Transformers that take NaN and make no NaN of it.
 _FILL = ("SimpleImputer", "KNNImputer", "IterativeImputer", "MissingIndicator", "OneHotEncoder")
-
-
-def library_of(thing: Any, libraries: Iterable[str]) -> str | None:
-    """The first of these libraries that a class of the object comes from; None: none of them."""
-    roots = [base.__module__.partition(".")[0] for base in type(thing).__mro__]
-    return next((root for root in roots if root in libraries), None)
 
 
 def takes_nan(estimator: Any) -> bool:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,19 +13,24 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.models.adapters.boosted import BOOSTED, booster_heads, library_of, margin_of
 from xaijax.models.adapters.missing_values import takes_nan
 from xaijax.models.base.outputs import check_raw
 from xaijax.models.base.source import DECIDED, Source
 from xaijax.models.identity.patched import chosen, is_own, of_sklearn
 from xaijax.models.translations.translated import check_version
 
+# What each word of `output=` asks, and methods that answer and have no word.
+METHODS = {
+    "proba": "predict_proba",
+    "decision": "decision_function",
+    "label": "predict",
+    "value": "predict",
+}
+_OTHERS = ("score_samples", "transform", "predict_log_proba")
+_ON_HOST = (*BOOSTED, "statsmodels")
 # The kinds of scikit-learn whose predict answers with codes: of clusters, or of in and out.
 CODES = ("clusterer", "outlier_detector", "density_estimator")
-METHODS = (
-    ("predict_proba", "proba"),
-    ("decision_function", "decision"),
-    ("score_samples", "decision"),
-)
 
 
 def is_estimator(f: Any) -> bool:
@@ -35,8 +41,51 @@ def is_estimator(f: Any) -> bool:
     return not callable(f) and callable(getattr(f, "predict", None))
 
 
-def estimator(f: Any, params: Any, backend: str) -> Source:
-    """A fitted estimator: its predict_proba, decision_function and predict by `output=`."""
+def owner_of(method: Any) -> Any:
+    """The estimator of which this is a bound method that answers; None: it is of none.
+
+    Of an object that only looks like an estimator it is so where that has `fit`, or comes of a
+    library whose models JAX cannot trace: a method of anything else may be a JAX function.
+    """
+    owner = getattr(method, "__self__", None)
+    if not inspect.ismethod(method) or method.__name__ not in (*METHODS.values(), *_OTHERS):
+        return None
+    base = sys.modules.get("sklearn.base")
+    if base is not None and isinstance(owner, base.BaseEstimator):
+        return owner
+    known = callable(getattr(owner, "fit", None)) or library_of(owner, _ON_HOST)
+    return owner if known and is_estimator(owner) else None
+
+
+def estimator_method(method: Any, owner: Any, params: Any, backend: str) -> Source:
+    """A bound method of a fitted estimator: the estimator with that answer, in JAX where it has a
+    translation; what `output=` has no word for is called on the host.
+    """
+    name = method.__name__
+    if name in METHODS.values() and getattr(owner, name) == method:
+        return estimator(owner, params, backend, name)
+    told = f"{type(owner).__name__}.{name}"
+    if params is not None:
+        raise InputError(f"params= goes with JAX functions; {told} holds its own. Leave it out.")
+    if backend == "jax":
+        raise InputError(f"backend='jax' is not available for {told}. Leave backend= out.")
+    _check_fitted(owner, type(owner).__name__)
+    return Source(
+        backend="host",
+        reason="backend='host' was said" if backend == "host" else "a method of an estimator",
+        name=told,
+        heads={"value": method},
+        default="value",
+        columns="value",
+        feature_names=_feature_names(owner),
+        takes_nan=takes_nan(owner),
+    )
+
+
+def estimator(f: Any, params: Any, backend: str, method: str | None = None) -> Source:
+    """A fitted estimator: its predict_proba, decision_function and predict by `output=`; method:
+    that one alone.
+    """
     name = type(f).__name__
     if params is not None:
         raise InputError(f"params= goes with JAX functions; {name} holds its own. Leave it out.")
@@ -55,20 +104,29 @@ def estimator(f: Any, params: Any, backend: str) -> Source:
     _check_fitted(f, name)
     kind = _kind(f)
     classes = _classes(f, kind)
-    heads = _heads(f, kind)
+    boosters = booster_heads(f)
+    heads = boosters or _heads(f, kind)
     looks = kind is None and (classes is not None or "proba" in heads)
     decided = f.predict if predicts and (looks or kind in ("classifier", *CODES)) else None
-    if decided is not None and not looks:
+    if decided is not None and (not looks or method is not None):
         del heads["value"]  # a class, or the number of a cluster, is no amount
     several = _targets_of(f, kind) is not None or _is_multilabel(f)
     if several:
         del heads["label"]
+    if method is not None:
+        heads = {word: head for word, head in heads.items() if METHODS[word] == method}
+        if not heads:
+            _refused(name)()
+    heads = {word: _as_trained(f, head) for word, head in heads.items()}
+    decided = decided and _as_trained(f, decided)
     if classes is not None:
         heads = {word: _of_classes(f, name, classes, head) for word, head in heads.items()}
         decided = decided and _of_classes(f, name, classes, decided)
     default = _default(heads, kind, decided is not None)
+    if method is not None or boosters is not None:
+        default = next(iter(heads))
     reason = "backend='host' was said" if backend == "host" else ""
-    if backend != "host" and kind == "classifier" and default == "decision":
+    if backend != "host" and kind == "classifier" and default == "decision" and method is None:
         reason = "without predict_proba the decision is explained"
     columns = "proba" if "proba" in heads else "decision" if "decision" in heads else "value"
     if decided is not None and columns == "value":
@@ -91,6 +149,7 @@ def estimator(f: Any, params: Any, backend: str) -> Source:
         feature_names=_feature_names(f),
         takes_nan=takes_nan(f),
         estimator=f,
+        method=method,
     )
 
 
@@ -246,16 +305,40 @@ def _heads(f: Any, kind: str | None) -> dict[str, Callable[..., Any]]:
     heads: dict[str, Callable[..., Any]] = {}
     several = _targets_of(f, kind) is not None
     # Which of them exist may depend on the fit, so attributes are asked, not classes.
-    for method, word in METHODS:
+    for word, method in (
+        ("proba", "predict_proba"),
+        ("decision", "decision_function"),
+        ("decision", "score_samples"),
+    ):
         found = getattr(f, method, None)
         fits = method != "score_samples" or kind in (None, *CODES)
         if word not in heads and callable(found) and fits:
             heads[word] = _side_by_side(found) if several else found
+    if kind == "classifier" and "decision" not in heads and (margin := margin_of(f)) is not None:
+        heads["decision"] = margin
     if callable(getattr(f, "predict", None)):
         heads["value"] = f.predict
         if kind in (None, "classifier", *CODES):
             heads["label"] = f.predict
     return heads
+
+
+def _as_trained(f: Any, head: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a network of skorch, or of a Pipeline that ends in one, with floats as its module
+    has them: PyTorch multiplies no other. They are copied, since it knows no read-only memory.
+    """
+    found = chosen(f)
+    net = found.steps[-1][1] if is_own(found, "Pipeline") else found
+    if library_of(net, ("skorch",)) is None:
+        return head
+
+    def asked(rows: Any) -> Any:
+        if isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
+            own = next((str(one.dtype) for one in net.module_.parameters()), "float32")
+            rows = rows.astype(own.removeprefix("torch."))
+        return head(rows)
+
+    return asked
 
 
 def _default(heads: dict[str, Callable[..., Any]], kind: str | None, decides: bool) -> str | None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import dataclasses
 import importlib.util
+import inspect
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.core.optional import require
 from xaijax.models.adapters.modules import (
     in_inference,
@@ -47,6 +49,7 @@ def torch_module(f: Any, params: Any, state: Any, backend: str) -> Source:
     )
     module = copy.deepcopy(f).eval()
     mode = in_inference(f.forward)
+    keywords = _keywords(f)
     held = next((one for one in module.parameters() if one.is_floating_point()), torch.empty(0))
 
     def tensor(leaf: Any) -> Any:
@@ -54,8 +57,13 @@ def torch_module(f: Any, params: Any, state: Any, backend: str) -> Source:
         return given.to(held.device, held.dtype if given.is_floating_point() else None)
 
     def called(rows: Any) -> np.ndarray:
+        given = jax.tree.map(tensor, rows)
         with torch.inference_mode():
-            answers = module(jax.tree.map(tensor, rows), **mode)
+            if isinstance(given, Mapping) and keywords(given):
+                answers = module(**given, **mode)
+            else:
+                answers = module(given, **mode)
+        answers = _logits(answers, torch.Tensor, name)
         return (
             answers.float().cpu().numpy() if answers.is_floating_point() else answers.cpu().numpy()
         )
@@ -66,6 +74,35 @@ def torch_module(f: Any, params: Any, state: Any, backend: str) -> Source:
     if importlib.util.find_spec("torchax") is not None:
         reason += "; backend='jax' traces it by torchax"
     return module_source(reason, name, called, backend="host", again=(module, None, None))
+
+
+def _keywords(f: Any) -> Callable[[Mapping[Any, Any]], bool]:
+    """Which rows in a dict are inputs by their names: a Hugging Face module's, and those of all
+    modules that take several inputs, each by the name of its key.
+    """
+    hugging = sys.modules.get("transformers")
+    if hugging is not None and isinstance(f, getattr(hugging, "PreTrainedModel", ())):
+        return lambda rows: True
+    kinds = inspect.signature(f.forward).parameters
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in kinds.values()):
+        return lambda rows: all(isinstance(key, str) for key in rows)
+    return lambda rows: len(kinds) > 1 and set(rows) <= set(kinds)
+
+
+def _logits(answers: Any, kind: type, name: str) -> Any:
+    """The tensor that a module answers with: its own, or the logits of several."""
+    if isinstance(answers, kind):
+        return answers
+    found = getattr(answers, "logits", None)
+    if found is None and isinstance(answers, Mapping):
+        found = answers.get("logits")
+    if isinstance(found, kind):
+        return found
+    fields = f" with {', '.join(map(str, answers))}" if isinstance(answers, Mapping) else ""
+    raise ModelOutputError(
+        f"{name} answers with a {type(answers).__name__}{fields}, which has no logits. Pass a "
+        "torch.nn.Module whose forward returns one tensor, [R] or [R, K]."
+    )
 
 
 def _traced(module: Any, mode: dict[str, bool], called: Any, name: str) -> Source:

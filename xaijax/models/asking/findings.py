@@ -190,9 +190,11 @@ def sensitivity_of(model: Any, structure: Structure, rows: np.ndarray) -> np.nda
 def probe_host(model: HostModel, rows: Any) -> Probe:
     """Call the model on a few rows, an array or a frame, and probe it."""
 
+    names: list[str] = []  # of the columns, of a model that answers with a frame
+
     def evaluate(some: Any) -> np.ndarray:
         try:
-            return call_host_raw(model, some)
+            return call_host_raw(model, some, names=names)
         except Exception as error:
             error.add_note(
                 "xaijax: these are the rows of the probe, the first of the background (pool, data) "
@@ -206,7 +208,8 @@ def probe_host(model: HostModel, rows: Any) -> Probe:
     if model.deterministic:
         probe_row_counts(evaluate, rows, answer, model.name)
         again = AnsweredBefore(model.name, answer)
-    found = _findings(model, answer, answer.dtype, None, noise, 0.0)
+    told = tuple(names) if len(set(names)) == len(names) else ()
+    found = _findings(model, answer, answer.dtype, None, noise, 0.0, told)
     changed: Callable[[], bool] | None = None
     if model.estimator is not None and Stamp(model.estimator) == before:
         changed = functools.partial(_changed, model.estimator, before)
@@ -240,12 +243,20 @@ def _probed(model: Any, evaluate: Any, rows: Any) -> tuple[np.ndarray, np.ndarra
 
 
 def _findings(
-    model: Any, answer: np.ndarray, dtype: Any, jaxpr: Any, noise: np.ndarray | None, seconds: float
+    model: Any,
+    answer: np.ndarray,
+    dtype: Any,
+    jaxpr: Any,
+    noise: np.ndarray | None,
+    seconds: float,
+    told: tuple[str, ...] = (),
 ) -> Probe:
+    """told: the names that the answer itself brings."""
     if model.output == "label":
         refuse_codes(answer, model.name)
     scalar = answer.ndim == 1 or answer.shape[1] == 1
     outputs = 1 if scalar else answer.shape[1]
-    names = output_names_for(model.output_names, model.classes, None if scalar else outputs)
+    own = model.output_names or (told if len(told) == outputs else None)
+    names = output_names_for(own, model.classes, None if scalar else outputs)
     names = None if scalar else names  # one output has no axis to name
     return Probe(outputs, scalar, names, str(dtype), jaxpr, noise=noise, compile_seconds=seconds)

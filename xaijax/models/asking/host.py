@@ -43,13 +43,22 @@ def call_host(model: HostModel, rows: Any, start: int = 0, stop: int | None = No
 
 
 def call_host_raw(
-    model: HostModel, rows: Any, start: int = 0, stop: int | None = None
+    model: HostModel,
+    rows: Any,
+    start: int = 0,
+    stop: int | None = None,
+    names: list[str] | None = None,
 ) -> np.ndarray:
-    """Like `call_host`, in the dtype that the model returned (for probes of its rounding)."""
+    """Like `call_host`, in the dtype that the model returned (for probes of its rounding).
+
+    names: where the columns' names of an answer that is a frame are written.
+    """
     assert model.call is not None
     count = len(rows)
     where = f"{model.name}, rows {start}:{start + count if stop is None else stop},"
     raw = guarded(model.call, rows, start, stop, model.timeout, model.name)
+    if names is not None and hasattr(raw, "columns"):
+        names[:] = map(str, raw.columns)
     if model.output == "label":
         labels = check_labels(raw, count, where)
         if labels.dtype.kind not in "biuf":

@@ -14,8 +14,7 @@ import numpy as np
 from xaijax.core import checks, html
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.long_runs import tell
-from xaijax.core.travel import travelling_class
-from xaijax.core.typing import ArrayLike, Devices, Model, Outputs, PlayerSpec, Progress, Rows
+from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
 from xaijax.games.asking.long_runs import minute
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.limits import limits_of
@@ -47,6 +46,7 @@ from xaijax.methods.derivatives.gradients.slopes import (
 )
 from xaijax.methods.derivatives.gradients.space import Between, OfCodes, Pair, space_of
 from xaijax.methods.progress import progress_bar
+from xaijax.models import gradient_class
 from xaijax.players.players import OwnPlayers, Players, column_labels
 from xaijax.results.explanation import Explanation
 from xaijax.results.plan import Plan
@@ -60,7 +60,7 @@ MOST_ROWS = 1 << 20  # gradient rows of one instance by quadrature
 FEW = 32  # instances that the probe is shown
 
 
-@travelling_class
+@gradient_class
 class GradientExplainer:
     """Integrated or expected gradients: the model's slopes on the way from a baseline to each row.
 
@@ -78,11 +78,12 @@ class GradientExplainer:
     one derivative for each place on the way, whatever the number of players.
 
     Args:
-        model: `xaijax.Model` of `as_model`, traced by JAX. Or a pair (embed, head) for rows of
-            tokens: head a `Model` of arrays of numbers, embed a function of jax.numpy that makes
-            such arrays of rows, with the axes of a row in front: ids [R, L] -> [R, L, D]. Lines
-            then run between embedded rows, and a token's value is the sum over its D numbers.
-            Where the model has params, embed takes them first: embed(params, rows).
+        model: a `Model` of `as_model` that JAX traces, or what `as_model` takes without options: a
+            function of rows, a module. Or a pair (embed, head) for rows of tokens: head a model of
+            arrays of numbers, embed a function of jax.numpy that makes such arrays of rows, the
+            axes of a row in front: ids [R, L] -> [R, L, D]. Lines then run between embedded rows,
+            and a token's value is the sum over its D numbers. Where the model has params, embed
+            takes them first: embed(params, rows).
         background: rows [B, *F], an array or several in a dict, tuple or other pytree, as the model
             takes them; or a `Baseline`: one row, or one for each instance. "integrated" takes one
             row or a `Baseline`.
@@ -126,7 +127,7 @@ class GradientExplainer:
 
     def __init__(
         self,
-        model: Model | tuple[Callable[..., Any], Model],
+        model: AnyModel | tuple[Callable[..., Any], AnyModel],
         background: Rows | Baseline,
         path: Literal["expected", "integrated"] = "expected",
         steps: int = 50,

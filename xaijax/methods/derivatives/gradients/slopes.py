@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
+from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.games.measure.asked_model import AskedModel, Findings
 
 CALLBACKS = ("pure_callback", "io_callback")
@@ -23,15 +23,8 @@ TRACED = (
 )
 
 
-def refuse_model(model: object) -> None:
+def refuse_model(asked: Any) -> None:
     """Raise InputError or InputTypeError for a model without slopes; asks it nothing."""
-    if not hasattr(model, "probe"):
-        raise InputTypeError(
-            f"model must come from xaijax.as_model, or be a pair (embed, head) whose head does; "
-            f"got {type(model).__name__}. Say "
-            "xaijax.GradientExplainer(xaijax.as_model(f), background)."
-        )
-    asked: Any = model
     if asked.output == "label":
         raise InputError(
             f"model: {asked.name} answers with labels, which have no gradient. Say "

@@ -1,0 +1,72 @@
+"""Boosted trees of XGBoost, LightGBM and CatBoost: margins, and boosters without scikit-learn."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from xaijax.models.identity.patched import chosen, is_own
+
+Head = Callable[[Any], Any]
+BOOSTED = ("xgboost", "lightgbm", "catboost")
+# What the `predict` of a library is told to answer with margins, before any link.
+_MARGIN: dict[str, dict[str, Any]] = {
+    "xgboost": {"output_margin": True},
+    "lightgbm": {"raw_score": True},
+    "catboost": {"prediction_type": "RawFormulaVal"},
+}
+
+
+def library_of(thing: Any, libraries: Iterable[str]) -> str | None:
+    """The first of these libraries that a class of the object comes from; None: none of them."""
+    roots = [base.__module__.partition(".")[0] for base in type(thing).__mro__]
+    return next((root for root in roots if root in libraries), None)
+
+
+def margin_of(classifier: Any) -> Head | None:
+    """rows -> margins of a boosted classifier, or of a Pipeline that ends in one, or of a search
+    for either; None: it has none.
+    """
+    found = chosen(classifier)
+    last = found.steps[-1][1] if is_own(found, "Pipeline") else found
+    library = library_of(last, BOOSTED)
+    if library is None:
+        return None
+    return lambda rows: chosen(classifier).predict(rows, **_MARGIN[library])
+
+
+def booster_heads(booster: Any) -> dict[str, Head] | None:
+    """The answers of a booster by the words of `output=`, the default first; None: f is none.
+
+    Those of XGBoost take no arrays but what is made of them here.
+    """
+    library = library_of(booster, ("xgboost", "lightgbm"))
+    if library is None or type(booster).__name__ != "Booster":
+        return None
+    margin = _MARGIN[library]
+    if library == "lightgbm":
+        return {
+            "value": booster.predict,
+            "decision": lambda rows: booster.predict(rows, **margin),
+        }
+
+    def predict(rows: Any) -> Any:
+        return booster.predict(_matrix(booster, rows))
+
+    def decision(rows: Any) -> Any:
+        return booster.predict(_matrix(booster, rows), **margin)
+
+    learner = json.loads(booster.save_config())["learner"]
+    if learner["learner_train_param"]["objective"] == "multi:softmax":  # whose answers are codes
+        return {"decision": decision, "label": predict}
+    return {"value": predict, "decision": decision}
+
+
+def _matrix(booster: Any, rows: Any) -> Any:
+    make = sys.modules["xgboost"].DMatrix
+    if hasattr(rows, "columns"):
+        return make(rows, enable_categorical=True)
+    names, kinds = booster.feature_names, booster.feature_types
+    return make(rows, feature_names=names, feature_types=kinds, enable_categorical=True)
