@@ -220,7 +220,7 @@ def _translated(
     estimator, output = source.estimator, host.output
     stamp = Stamp(estimator)  # before it is read, so that no later state passes for this one
     word = output if output in WORDS else source.columns
-    one_each = source.decide is None or "label" in source.heads  # else there are several targets
+    one_each = not source.several
 
     def made(centre: Centre | None = None) -> Made:
         names = host.feature_names

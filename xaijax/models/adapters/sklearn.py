@@ -149,6 +149,7 @@ def estimator(f: Any, params: Any, backend: str, method: str | None = None) -> S
         feature_names=_feature_names(f),
         takes_nan=takes_nan(f),
         estimator=f,
+        several=several,
         method=method,
     )
 
@@ -314,7 +315,8 @@ def _heads(f: Any, kind: str | None) -> dict[str, Callable[..., Any]]:
         fits = method != "score_samples" or kind in (None, *CODES)
         if word not in heads and callable(found) and fits:
             heads[word] = _side_by_side(found) if several else found
-    if kind == "classifier" and "decision" not in heads and (margin := margin_of(f)) is not None:
+    scores = kind == "classifier" or kind is None and "proba" in heads
+    if scores and "decision" not in heads and (margin := margin_of(f)) is not None:
         heads["decision"] = margin
     if callable(getattr(f, "predict", None)):
         heads["value"] = f.predict

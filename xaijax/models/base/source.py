@@ -30,6 +30,7 @@ class Source:
     again: Any = None  # (f, params, state) that are read to the same; None: as they were given
     estimator: Any = None  # the fitted object that all heads are methods of
     own: Callable[..., Any] | None = None  # rows -> what a traced module of another library answers
+    several: bool = False  # several targets: `decide` refuses, one class a row is not predicted
     method: str | None = None  # the only method of the estimator that was given; None: all
     takes_nan: bool = False  # the model says that rows may hold NaN
     network: bool = False  # a module of a neural library: rows of any number of axes
