@@ -211,7 +211,7 @@ def test_a_wrong_program_is_left_for_blocks_of_few_rows(
 ) -> None:
     made_wrong(monkeypatch, always=False)
     f = smooth(2 if estimator == "exact" else 3)
-    budget = {} if estimator == "exact" else {"budget": 10}
+    budget: Any = {} if estimator == "exact" else {"budget": 10}
     explainer = xj.Explainer(
         xj.as_model(in_jax(f), structure="plain"), B, estimator=estimator, **budget
     )

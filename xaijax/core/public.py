@@ -10,6 +10,7 @@ from textwrap import indent
 from typing import Any, TypeVar
 
 from xaijax.core.errors import InputTypeError
+from xaijax.core.jax_settings import usual
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _C = TypeVar("_C", bound=type)
@@ -81,7 +82,8 @@ def public(function: _F, name: str | None = None) -> _F:
             signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InputTypeError(f"{shown}: {error}; it takes {signature}.") from None
-        return function(*args, **kwargs)
+        with usual():
+            return function(*args, **kwargs)
 
     return checked  # type: ignore[return-value]
 
