@@ -141,7 +141,8 @@ class WalkBackend:
             # A single donor has weight 1, and sums of its finite answers have no rounding.
             if self._count > 1 or lost.any():
                 summed = high.astype(np.float64)
-                summed += low
+                with np.errstate(invalid="ignore"):  # see `DeviceBackend._means`
+                    summed += low
                 summed *= self._scale
             for t, (n, count) in enumerate(groups[first : first + T]):
                 own = summed[t, :, : self.shape.P, :count]  # [2, P, g, K]

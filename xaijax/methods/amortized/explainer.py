@@ -15,6 +15,7 @@ import numpy as np
 
 from xaijax.core import checks, html
 from xaijax.core.errors import InputError
+from xaijax.core.forks import before_jax
 from xaijax.core.intervals import checked_level
 from xaijax.core.public import public_class
 from xaijax.core.typing import AnyModel, Progress, Rows
@@ -151,6 +152,7 @@ class AmortizedExplainer:
             InputError, InputTypeError: an argument that is not accepted, before anything is
                 explained. And what a call of the explainer raises.
         """
+        before_jax()
         question, progress = self._asked(), read_progress(progress)
         level = checked_level(confidence, "confidence")
         recipe = read_recipe(steps, batch, learning_rate, self.seed)
@@ -202,6 +204,7 @@ class AmortizedExplainer:
             InputError, InputTypeError: it is not fitted, or has no explainer; other columns, or
                 another shape; a fallback that is no share.
         """
+        before_jax()
         found = self._known()
         question, predictor = self._asked(), self._ready()
         share, progress = read_share(fallback), read_progress(progress)

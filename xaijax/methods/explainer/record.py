@@ -17,6 +17,7 @@ from xaijax.core.errors import ModelOutputError
 from xaijax.core.version import __version__
 from xaijax.estimators.driver import SAMPLERS, Sampled, sampled
 from xaijax.estimators.exact import Estimate
+from xaijax.games.asking.refuse import refuse_lost_sums
 from xaijax.games.game import Game
 from xaijax.methods.explainer.choice import Choice, tell_unmet
 from xaijax.methods.fingerprint import fingerprint, model_fingerprint
@@ -199,6 +200,7 @@ def stats_of(
     `rounding`.
     """
     evaluator, model = game.evaluator, asked.model
+    refuse_lost_sums(evaluator.setting, answer.values, answer.base, answer.full)
     clock = evaluator.clock
     B, P = len(evaluator.setting.replacement.codes), game.P
     compile_seconds = clock.compile_seconds - before.compile_seconds

@@ -14,6 +14,7 @@ import numpy as np
 
 from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import ModelOutputError
+from xaijax.core.forks import before_jax
 from xaijax.models.asking.host import HostModel, call_host, call_host_raw
 from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.probe import probe_determinism, probe_neighbours
@@ -62,6 +63,7 @@ class Probe:
 
 def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     """Trace and compile the model for a few rows (its one trace but the run's), then probe it."""
+    before_jax()
     key = ("probe", rows.shape[1:], rows.dtype.name)
     seconds = 0.0
     if key not in model.compiled:
