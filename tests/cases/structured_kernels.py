@@ -184,7 +184,7 @@ def of_structure(of: Any, head: Any, params: Any, width: int) -> Iterator[Case]:
         return answers - own
 
     def corners(params: Any, *given: Any) -> Any:
-        return of(params).corners(partial(head, params), *given)
+        return of(params).corners(partial(head, params), *given, "cpu")
 
     def made(function: Any) -> Any:
         return lambda params, *given: function(of(params), *given)

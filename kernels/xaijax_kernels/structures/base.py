@@ -117,8 +117,11 @@ class Layer(Protocol):
         """Multiplications of one row that corners are spared; inf: nearly all of them."""
         ...
 
-    def block(self, rows: int) -> int:
-        """Rows that `corners` gives the head at a time, of a tile of `rows`; powers of two."""
+    def block(self, rows: int, platform: str) -> int:
+        """Rows that `corners` gives the head at a time, of a tile of `rows`; powers of two.
+
+        platform: of the devices that the program is compiled for.
+        """
         ...
 
     def columns(self, rows: Any) -> jax.Array:
@@ -131,10 +134,13 @@ class Layer(Protocol):
         """What is told of each column of the rows [.., F], of the columns made of them [.., C]."""
         return told
 
-    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
+    def corners(
+        self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str
+    ) -> jax.Array:
         """Answers to the corners of slots; [S 2^s, A].
 
-        head: hidden [`block(S 2^s)`, H] -> [.., A]; x, donors [S, F]; kept bool [S, s + 1, F]:
+        head: hidden [`block(S 2^s, platform)`, H] -> [.., A]; x, donors [S, F]; kept bool
+        [S, s + 1, F]:
         entry t holds the columns of the player that bit t of a corner keeps, the last one those
         that all corners of the slot keep.
         """

@@ -79,9 +79,9 @@ class Columnwise(Layer):
         """See `Layer.work`."""
         return self.inner.work()
 
-    def block(self, rows: int) -> int:
+    def block(self, rows: int, platform: str) -> int:
         """See `Layer.block`."""
-        return self.inner.block(rows)
+        return self.inner.block(rows, platform)
 
     def columns(self, rows: Any) -> jax.Array:
         """See `Layer.columns`."""
@@ -91,11 +91,13 @@ class Columnwise(Layer):
         """See `Layer.of_columns`."""
         return told[..., np.maximum(self.owners, 0)]
 
-    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
+    def corners(
+        self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str
+    ) -> jax.Array:
         """See `Layer.corners`."""
         both = self.columns(jnp.concatenate([x, donors]))
         own = self.of_columns(kept)
-        return self.inner.corners(head, both[: len(x)], both[len(x) :], own)
+        return self.inner.corners(head, both[: len(x)], both[len(x) :], own, platform)
 
     @property
     def prepares(self) -> bool:

@@ -35,7 +35,7 @@ from xaijax_kernels.engine.tiles import (
     over_tiles,
     run_tiles,
 )
-from xaijax_kernels.engine.turns import counted_on
+from xaijax_kernels.engine.turns import counted_on, platform_of
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.structures.base import Structure
 from xaijax_kernels.structures.listed_means import ListShape, listed_means
@@ -299,7 +299,7 @@ class Programs:
 
     def _head(self, known: Structure, rows: int) -> Callable[[Any, jax.Array], jax.Array]:
         """The rest of a model whose structure is known, for the rows that it takes at a time."""
-        rows = shapes_of(known.of, self.params).block(rows)
+        rows = shapes_of(known.of, self.params).block(rows, platform_of(self.mesh))
         return self.compiled.head(known, self.params, rows, self.donors.dtype)
 
     def reduction(
