@@ -9,6 +9,7 @@ Letters: R rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -59,9 +60,12 @@ def probe_row_counts(evaluate: Evaluate, rows: Any, answer: np.ndarray, name: st
 class AnsweredBefore:
     """A host model's answers to the probe's rows, against which later ones are held."""
 
-    def __init__(self, name: str, answer: np.ndarray) -> None:
-        """answer: [r] or [r, K], as the model gave it."""
+    def __init__(
+        self, name: str, answer: np.ndarray, changed: Callable[[], list[str]] = list
+    ) -> None:
+        """answer: [r] or [r, K], as the model gave it; changed: what it reads otherwise since."""
         self._name, self._answer = name, answer.reshape(len(answer), -1)
+        self._changed = changed
 
     def __call__(self, which: np.ndarray, found: np.ndarray, rows: int) -> None:
         """Compare the answers found [n, K] to the probe's rows `which` [n], among so many rows.
@@ -70,6 +74,13 @@ class AnsweredBefore:
         """
         gap = gap_of(self._answer[which], found, self._answer)
         if gap is not None:
+            names = ", ".join(one or "its code" for one in self._changed())
+            if names:
+                raise NonDeterministicModelError(
+                    f"{self._name} gave different answers to the same rows, by up to {gap[0]:.3g}: "
+                    f"it reads {names}, changed since it was first asked. Make the explainer anew "
+                    f"after such a change."
+                )
             message = _refusal(self._name, len(self._answer), rows, gap)
             raise NonDeterministicModelError(message)
 
