@@ -174,7 +174,8 @@ def _require_one_question(parts: Sequence[AnyPart]) -> None:
     for number, mark in _model_marks(parts):
         versions = mark.rpartition(":")[0]
         first, its_mark = seen.setdefault(versions, (number, mark))
-        kinds = [key.partition(" ")[0] for key in seen]  # "jax" | "scikit-learn"
+        # "jax" | "scikit-learn". A function may be asked by JAX and on the host ("python").
+        kinds = [one for one in (key.partition(" ")[0] for key in seen) if one != "python"]
         if mark != its_mark or len(set(kinds)) > 1:
             first = first if mark != its_mark else next(iter(seen.values()))[0]
             raise InputError(

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from xaijax.core.errors import SweepIncompleteError, XaiError
+from xaijax.core.errors import ResumeMismatchError, SweepIncompleteError, XaiError
 from xaijax.sweeps.directory import RunDirectory
 from xaijax.sweeps.engines.attempt import is_of_writing, text_of
 from xaijax.sweeps.engines.protocol import Engine, Lost
@@ -92,6 +92,8 @@ class Driver:
                 self.done(outcome.rows)
                 return
             outcome = OSError(f"{task.where()}: no valid file was left: {wrong or 'it is missing'}")
+        if isinstance(outcome, ResumeMismatchError):
+            raise outcome  # every part would be of another question than those that are there
         if isinstance(outcome, Lost):
             self._deaths[task.part] += outcome.deaths
             if self._deaths[task.part] >= DEATHS:

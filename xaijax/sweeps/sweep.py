@@ -23,6 +23,7 @@ from xaijax.sweeps.engines.choose import Shard, engine_of, shard_of
 from xaijax.sweeps.exports import refuse_format
 from xaijax.sweeps.inputs import Held, Source, background_of, check_of, source_of
 from xaijax.sweeps.joined import forget
+from xaijax.sweeps.of_model import PROBED
 from xaijax.sweeps.progress import Progress
 from xaijax.sweeps.question import accepted, checked_options, question_of, refuse_other
 from xaijax.sweeps.run import Run
@@ -31,6 +32,7 @@ from xaijax.tables.rows import rows_of
 
 FORMATS = ("npz", "parquet", "zarr")
 LOOKED_AT = 64  # rows that the plan is made of
+AT_EACH = 4  # rows that are read together of those spread over X
 MOST, LEAST = 10_000, 64  # rows of a part
 MODEL_ROWS = {"jax": 2 << 27, "host": 2 << 20}  # of a part, about
 
@@ -88,10 +90,10 @@ def sweep(
         A `Run`, complete (of a shard: as far as all shards are).
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted; a directory of another
-            question, with the fields that differ, or at which another driver is at work; what an
-            explainer says of its first rows. An explainer that cannot travel, with the part that
-            cannot, where there are workers.
+        ResumeMismatchError: a directory of another question, with the fields that differ.
+        InputError, InputTypeError: an argument that is not accepted; a directory at which another
+            driver is at work; what an explainer says of its first rows. An explainer that cannot
+            travel, with the part that cannot, where there are workers.
         SweepIncompleteError: at the end, where parts failed; the others are there.
         TimeoutError, OSError (a full or read-only disk), the model's own exceptions: parts that
             are there are kept.
@@ -122,13 +124,15 @@ def sweep(
         source.check(check)
     directory = RunDirectory.made(out)
     with directory.driven(shard.name):
-        opened = Opened(_asked(explainer, given, source, directory, each), given)
+        opened = Opened(_asked(explainer, given, source, directory, each, executor is None), given)
         run = Run(directory.path)
         source = _distinct(source, run)
         numbers = _left(run, directory, shard)
         if numbers:
             forget(directory.path)
-            recipe = None if executor is None else Recipe.of(opened.explainer, given)
+            model = run.manifest["question"].get("model") or {}
+            read = model.get("held")
+            recipe = None if executor is None else Recipe.of(opened.explainer, given, read)
             tasks = (_task(run, source, number, recipe) for number in numbers)
             rows = [run.sizes[number] for number in numbers]
             with engine_of(executor, opened, seconds) as engine:
@@ -167,6 +171,7 @@ def _asked(
     source: Source,
     directory: RunDirectory,
     each: int | None,
+    here: bool,
 ) -> Any:
     """The explainer with the run's tile; a new run's manifest is written, another's is refused."""
     there = directory.manifest
@@ -174,7 +179,8 @@ def _asked(
     looked_at = (there or {}).get("looked_at", min(LOOKED_AT, each or LOOKED_AT, source.rows))
     some = source.part(0, looked_at).read()
     plan = _planned(explainer, options, some)  # which refuses rows that are not accepted
-    question = question_of(explainer, options, source.facts(), some)
+    over = _over(source) if here else None
+    question = question_of(explainer, options, source.facts(), some, over)
     if there is None:
         found = distinct_of(source) if may_share(made_of(explainer), options) else None
         if found is not None:
@@ -195,6 +201,16 @@ def _asked(
     if tile is None or (plan is not None and plan.tile == tile):
         return explainer
     return type(explainer)(**{**made_of(explainer), "tile": tile})
+
+
+def _over(source: Source) -> Any:
+    """Some rows spread over X, the first and the last among them.
+
+    Not asked for where workers run the parts: a row on which a model dies is theirs to find.
+    """
+    starts = np.unique(np.linspace(0, max(0, source.rows - AT_EACH), PROBED // AT_EACH).astype(int))
+    some = [source.part(int(n), min(int(n) + AT_EACH, source.rows)).read() for n in starts]
+    return rows_of(some[0]).stacked(some) if len(some) > 1 else some[0]
 
 
 def _distinct(source: Source, run: Run) -> Source:

@@ -13,25 +13,36 @@ import platform
 import threading
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from xaijax.core.errors import InputError, InputTypeError, LongRunWarning
+from xaijax.core.errors import (
+    InputError,
+    InputTypeError,
+    LongRunWarning,
+    ResumeMismatchError,
+    XaiError,
+)
+from xaijax.core.facts import UNSHOWN
 from xaijax.core.travel import made_of, pack, unpack
 from xaijax.games.engine.whose_rows import OF_X
 from xaijax.models.base.recipe import anew
 from xaijax.results.explanation import Explanation
 from xaijax.results.rules import Rules
+from xaijax.results.same_question import other_mark
 from xaijax.sweeps.directory import PART, RunDirectory
 from xaijax.sweeps.inputs import Piece, counted_in_X
+from xaijax.sweeps.of_model import MOVED, held
 from xaijax.sweeps.question import accepted, method_of
 
 RAISED = "xaijax: raised in"
 OF_PART = "these are hybrids of the part's"
 _opened = threading.local()  # an explainer is asked by one thread at a time
+_first_part: tuple[Any, dict[str, Any]] | None = None  # the marks of a run's first part
 
 
 @dataclass(frozen=True)
@@ -41,12 +52,21 @@ class Recipe:
     explainer: bytes
     options: bytes
     x64: bool  # whether JAX keeps 64 bits where it was made
+    # What the model's function reads where it was made, and the version of Python that said it.
+    held: tuple[tuple[str, str], ...] = ()
+    python: str = ""
 
     @classmethod
-    def of(cls, explainer: object, options: dict[str, Any]) -> Recipe:
-        """Pack them; raises InputTypeError that names what cannot travel."""
-        packed = pack(explainer, "explainer")
-        return cls(packed, pack(options, "options"), bool(jax.config.jax_enable_x64))
+    def of(
+        cls, explainer: object, options: dict[str, Any], read: Mapping[str, str] | None = None
+    ) -> Recipe:
+        """Pack them; raises InputTypeError that names what cannot travel.
+
+        read: what the model's function reads, as the question has it.
+        """
+        packed, x64 = pack(explainer, "explainer"), bool(jax.config.jax_enable_x64)
+        told = tuple((read or {}).items())
+        return cls(packed, pack(options, "options"), x64, told, platform.python_version())
 
     @property
     def digest(self) -> str:
@@ -61,8 +81,27 @@ class Recipe:
         if jax.config.jax_enable_x64 != self.x64:
             jax.config.update("jax_enable_x64", self.x64)
         made = Opened(unpack(self.explainer, "explainer"), unpack(self.options, "options"))
+        self._refuse_other_state(made.explainer)
         _opened.last = self.digest, made
         return made
+
+    def _refuse_other_state(self, explainer: object) -> None:
+        """Raise ResumeMismatchError where the model's function reads other values here: a global
+        that was assigned after its module was imported does not travel.
+        """
+        model = made_of(explainer).get("model")
+        recipe = getattr(model, "recipe", None)
+        if not self.held or recipe is None or self.python != platform.python_version():
+            return
+        now = held(recipe.given.get("f"))
+        differ = [name for name, one in self.held if one != MOVED and now.get(name, one) != one]
+        if differ:
+            raise ResumeMismatchError(
+                f"the model reads other values in this process than where the sweep began: "
+                f"{', '.join(one or 'its code' for one in differ)}. What is assigned after a "
+                f"module is imported does not travel to workers: give it as params=, or bind it to "
+                f"the function with functools.partial."
+            )
 
 
 @dataclass(frozen=True)
@@ -159,9 +198,36 @@ def run(task: Task, opened: Opened | None = None) -> Receipt:
     directory = RunDirectory(Path(task.out))
     if directory.run_id != task.run:  # this part was given up, and another run is there now
         raise InputError(f"{task.out} no longer holds the run that asked for {task.where()}.")
+    _refuse_other_model(directory, task, answer.stats)
     directory.write(task.part, dataclasses.replace(answer, stats=stats))
     size = os.path.getsize(directory.part(task.part))
     return Receipt(task.part, task.last - task.first, seconds, size, _worker())
+
+
+def _refuse_other_model(directory: RunDirectory, task: Task, stats: Mapping[str, Any]) -> None:
+    """Raise ResumeMismatchError where a part that is there is of another model or background, which
+    would be refused when the parts are joined, after all of them were answered.
+    """
+    global _first_part
+    key = task.out, task.run
+    if _first_part is None or _first_part[0] != key:
+        paths = sorted(directory.path.glob("part-*.npz"))
+        if not paths:
+            return
+        try:
+            found = directory.read(int(paths[0].stem.partition("-")[2]))
+        except (OSError, XaiError):  # a damaged file, which is set aside later
+            return
+        if found.stats.get(PART, {}).get("run") != task.run:
+            return
+        _first_part = key, {name: found.stats.get(name) for name in UNSHOWN}
+    other = other_mark(_first_part[1], stats)
+    if other is not None:
+        what = "model" if other == "model_fingerprint" else "background or function"
+        raise ResumeMismatchError(
+            f"{task.out} holds parts of another {what} (stats[{other!r}]) than {task.where()}: it "
+            f"has changed since they were answered. Give another directory, or ask as that run did."
+        )
 
 
 def raised_in_part(error: BaseException) -> bool:

@@ -9,6 +9,7 @@ Letters: R rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -71,9 +72,12 @@ def probe_row_counts(evaluate: Evaluate, rows: Any, answer: np.ndarray, name: st
 class AnsweredBefore:
     """A host model's answers to the probe's rows, against which later ones are held."""
 
-    def __init__(self, name: str, answer: np.ndarray) -> None:
-        """answer: [r] or [r, K], as the model gave it."""
+    def __init__(
+        self, name: str, answer: np.ndarray, changed: Callable[[], list[str]] = list
+    ) -> None:
+        """answer: [r] or [r, K], as the model gave it; changed: what it reads otherwise since."""
         self._name, self._answer = name, answer.reshape(len(answer), -1)
+        self._changed = changed
 
     def __call__(self, which: np.ndarray, found: np.ndarray, rows: int) -> None:
         """Compare the answers found [n, K] to the probe's rows `which` [n], among so many rows.
@@ -82,6 +86,13 @@ class AnsweredBefore:
         """
         gap = gap_of(self._answer[which], found, self._answer)
         if gap is not None:
+            names = ", ".join(one or "its code" for one in self._changed())
+            if names:
+                raise NonDeterministicModelError(
+                    f"{self._name} gave different answers to the same rows, by up to {gap[0]:.3g}: "
+                    f"it reads {names}, changed since it was first asked. Make the explainer anew "
+                    f"after such a change."
+                )
             message = _refusal(self._name, len(self._answer), rows, gap)
             raise NonDeterministicModelError(message)
 
@@ -255,6 +266,8 @@ class _Alike:
         )
 
     def _option(self, mine: Any, theirs: Any) -> bool:
+        if _unsharded(mine) and _unsharded(theirs):  # as traces on placed arrays have it, and not
+            return True
         if type(mine) is not type(theirs):
             return False
         if hasattr(mine, "jaxpr") and hasattr(mine, "consts"):
@@ -271,6 +284,13 @@ class _Alike:
             return bool(mine == theirs)
         except Exception:  # arrays among them, or things that do not compare
             return False
+
+
+def _unsharded(option: Any) -> bool:
+    """Whether an option of a step says that no axis is spread over devices, or says nothing."""
+    if option is None:
+        return True
+    return isinstance(option, jax.sharding.NamedSharding) and not any(option.spec)
 
 
 def _same_array(mine: Any, theirs: Any) -> bool:
