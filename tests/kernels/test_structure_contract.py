@@ -23,7 +23,7 @@ from xaijax_kernels import structures
 from xaijax_kernels.engine.tiles import TileShape, run_tiles
 from xaijax_kernels.games.semivalues import shapley_weights
 from xaijax_kernels.structures import factors, product, sums
-from xaijax_kernels.structures.base import Affine, Background, Layer
+from xaijax_kernels.structures.base import VECTORS, Affine, Background, Layer
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 from xaijax_kernels.structures.dense import Dense
 
@@ -169,6 +169,35 @@ def test_parts_in_blocks_of_rows_are_those_of_each_row(
     np.testing.assert_array_equal(known.part(columns, own), whole_part)
     jaxpr = jax.make_jaxpr(known.part)(columns, own)
     assert [one.params["length"] for one in jaxpr.eqns if one.primitive.name == "scan"] == [3]
+
+
+def by_place(function: Any) -> Any:
+    """The function as a compiled loop may round it: the end behind whole vectors in another way."""
+
+    def of(numbers: jax.Array) -> jax.Array:
+        flat = function(numbers).ravel()
+        whole = flat.size // VECTORS * VECTORS
+        return jnp.where(jnp.arange(flat.size) < whole, flat, flat + 1).reshape(numbers.shape)
+
+    return of
+
+
+@pytest.mark.parametrize("count", [2, 3, 16, 17, 47])
+@pytest.mark.parametrize("length", [R, 7, VECTORS])
+def test_a_function_of_numbers_rounds_none_by_its_place(
+    length: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of blocks whose length is no multiple of a vector, on a processor that rounds their ends."""
+    rng = np.random.default_rng(0)
+    X = jnp.asarray(rng.random((48, length)), jnp.float32)
+    dense = dense_layer((jnp.ones((length, H)), jnp.zeros(H)))
+    log = by_place(jnp.log1p)
+    layer = Columnwise(dense, (), lambda _, rows: log(rows), tuple(range(length)))
+    np.testing.assert_array_equal(layer.columns(X[:count]), layer.columns(X)[:count])
+    monkeypatch.setattr(jnp, "exp", by_place(jnp.exp))
+    unit = factors.Gaussians(jnp.zeros((length, 1)), jnp.ones(())).unit
+    np.testing.assert_array_equal(unit(X[:count]), unit(X)[:count])
+    np.testing.assert_array_equal(unit(X[count]), unit(X)[count])
 
 
 @pytest.mark.parametrize("count", [1, 2, sums.TOGETHER, sums.TOGETHER + 1])

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xaijax_kernels.games import interactions
@@ -31,6 +32,21 @@ from xaijax_kernels.games import interactions
 Head = Callable[[jax.Array], jax.Array]  # hidden [R, H] -> answers [R, A]
 Affine = tuple[np.ndarray, np.ndarray]  # float64 A [H, K] and c [K]: hidden A + c
 OfColumns = TypeVar("OfColumns", jax.Array, np.ndarray)
+# A compiled loop goes by vectors of 8 or 16 numbers, up to four at once, and rounds an exponential
+# or a logarithm in what is left of its end in another way.
+VECTORS = 64
+
+
+def whole_vectors(numbers: Any, axis: int) -> jax.Array:
+    """The array with its last entry along the axis repeated, up to whole vectors of entries.
+
+    A number's exponential then has the same bits, however many others are made beside it. What is
+    made of it goes through an `optimization_barrier` before it is cut to its length again, or the
+    compiler would make no more than what is left.
+    """
+    filled = [(0, 0)] * numbers.ndim
+    filled[axis] = (0, -numbers.shape[axis] % VECTORS)
+    return jnp.pad(numbers, filled, mode="edge") if filled[axis][1] else jnp.asarray(numbers)
 
 
 class Structure(Protocol):

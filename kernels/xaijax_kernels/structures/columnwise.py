@@ -16,7 +16,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.structures.base import Affine, Background, Form, Head, Layer, OfColumns
+from xaijax_kernels.structures.base import (
+    Affine,
+    Background,
+    Form,
+    Head,
+    Layer,
+    OfColumns,
+    whole_vectors,
+)
 
 
 @final
@@ -84,8 +92,11 @@ class Columnwise(Layer):
         return self.inner.block(rows, platform)
 
     def columns(self, rows: Any) -> jax.Array:
-        """See `Layer.columns`."""
-        return self.made(self.params, rows)
+        """See `Layer.columns`: equal bits, however many other rows are beside a row of several."""
+        if len(rows) == 1:
+            return self.made(self.params, rows)
+        made = self.made(self.params, whole_vectors(rows, 0))
+        return jax.lax.optimization_barrier(made)[: len(rows)]
 
     def of_columns(self, told: OfColumns) -> OfColumns:
         """See `Layer.of_columns`."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import xaijax as xj
 from xaijax.games.engine import walk
-from xaijax_kernels.structures.first_layer import VECTORS
+from xaijax_kernels.structures.first_layer import PAIRS
 
 ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh, "gelu": jax.nn.gelu}
 
@@ -136,9 +136,9 @@ def test_the_tile_is_filled(platform: str) -> None:
     for P, B, lanes_of in [(784, 10, 4096), (64, 100, 16384), (20, 1, 256), (5, 5000, 1024)]:
         shape = walk.walk_shape(P, B, 1, lanes_of, "float32", platform)
         assert shape.blocks * shape.block >= P > (shape.blocks - 1) * shape.block
-        assert shape.used_rows <= max(lanes_of, 2 * shape.block * VECTORS)
-        assert shape.pairs % VECTORS == 0
-        assert shape.pairs - shape.instances * shape.donors < VECTORS
+        assert shape.used_rows <= max(lanes_of, 2 * shape.block * PAIRS)
+        assert shape.pairs % PAIRS == 0
+        assert shape.pairs - shape.instances * shape.donors < PAIRS
         assert shape.block <= (8 if platform == "cpu" else 64)
         assert shape.rows % 256 == 0 and shape.rows - shape.used_rows < 256
 

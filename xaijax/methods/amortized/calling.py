@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.typing import Progress
 from xaijax.methods.amortized.bounds import difficulty
 from xaijax.methods.amortized.fitted import Fitted
@@ -29,6 +30,7 @@ class Answered:
     values: np.ndarray  # float64 [N, P, K]
     full: np.ndarray  # float64 [N, K], f(x)
     bounds: np.ndarray  # float64 [N]
+    outside: np.ndarray  # bool [N], rows beyond those that were learned
     std_errors: np.ndarray | None  # [N, P, K], NaN of the network's; None: nobody has any
     sent: np.ndarray  # bool [N], which rows the explainer answered
     exact: np.ndarray  # bool [N]
@@ -47,16 +49,18 @@ def answered(
     """The values of rows as they were read; share: of those that the explainer answers."""
     started = time.perf_counter()
     with progress_bar(progress, count_of(rows), "rows by the network") as bar:
-        values, full, bounds = _by_network(question, fitted, predictor, rows, bar.update)
+        values, full, bounds, outside = _by_network(question, fitted, predictor, rows, bar.update)
     here = time.perf_counter() - started
     N = len(values)
     size = np.where(np.isnan(bounds), np.inf, bounds)  # of which nothing is known
     worst = np.sort(np.argsort(-size, kind="stable")[: int(share * N + 1e-9)])
     sent, exact, errors = np.zeros(N, bool), np.zeros(N, bool), None
     if len(worst) == 0:
-        return Answered(values, full, bounds, errors, sent, exact, N, (here, 0.0))
+        _warn_outside(outside, sent, share)
+        return Answered(values, full, bounds, outside, errors, sent, exact, N, (here, 0.0))
     labels = question.explained(rows_at(rows, worst), progress)
     values[worst], sent[worst] = labels.values, True
+    _warn_outside(outside, sent, share)
     bounds[worst] = _bounds_of(labels, fitted.confidence)
     found = labels.explanation
     exact[worst] = found.exact if found.exact else found.stats.get("exact_rows", False)
@@ -64,7 +68,8 @@ def answered(
         errors = np.full(values.shape, np.nan)
         errors[worst] = found.std_errors.reshape(labels.values.shape)
     seconds = here, labels.seconds
-    return Answered(values, full, bounds, errors, sent, exact, N + labels.model_rows, seconds)
+    asked = N + labels.model_rows
+    return Answered(values, full, bounds, outside, errors, sent, exact, asked, seconds)
 
 
 def _by_network(
@@ -73,10 +78,13 @@ def _by_network(
     predictor: Predictor,
     rows: Any,
     done: Callable[[int], object],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(values [N, P, K], f(x) [N, K], bounds [N]); beside these, nothing grows with N."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(values [N, P, K], f(x) [N, K], bounds [N], which rows are beyond those that were learned,
+    bool [N], with an infinite bound); beside these, nothing grows with N.
+    """
     N, shape = count_of(rows), fitted.centre.shape
     values, full, bounds = np.empty((N, *shape)), np.empty((N, shape[1])), np.empty(N)
+    outside = np.zeros(N, bool)
     for first in range(0, N, PIECE):
         here = slice(first, min(first + PIECE, N))
         some = rows_between(rows, here)
@@ -84,9 +92,30 @@ def _by_network(
         read = predictor.inputs.read(some)
         params = predictor.network.params
         values[here], height = predictor.of(params, fitted.line, read, full[here])
-        bounds[here] = fitted.quantile * difficulty(height, fitted.ends)
+        outside[here] = predictor.inputs.outside(read).any(axis=1)
+        known = fitted.quantile * difficulty(height, fitted.ends)
+        bounds[here] = np.where(outside[here], np.inf, known)
         done(len(read))
-    return values, full, bounds
+    return values, full, bounds, outside
+
+
+def _warn_outside(outside: np.ndarray, sent: np.ndarray, share: float) -> None:
+    """Say how many rows are beyond those that were learned, and who answered them."""
+    count, left = int(outside.sum()), int((outside & ~sent).sum())
+    if not count:
+        return
+    N = len(outside)
+    told = f"The explainer answered {count - left:,} of them (fallback={share:g})."
+    if left:
+        told += (
+            f" The other {left:,} have the network's values and an infinite bound: raise fallback= "
+            f"to {min(1.0, count / N):.3g} or more, or fit anew with rows like these."
+        )
+    checks.warn(
+        f"{count:,} of {N:,} rows are outside the range of the rows that the network was fitted "
+        f"with, in a column or more, and no bound holds there. {told} "
+        'stats["outside_rows"] says which they are.'
+    )
 
 
 def _bounds_of(labels: Labels, confidence: float) -> np.ndarray:

@@ -198,11 +198,15 @@ class AmortizedExplainer:
             `exact` is False, and there are no standard errors, but of fallback rows that were
             sampled: a network's error is no draw. stats["fallback_rows"] says which rows the
             explainer answered. Their bounds are 0 where exact, else by its standard errors, and
-            infinite where it has none.
+            infinite where it has none. A row outside the range of the rows that were fitted has an
+            infinite bound too, unless the explainer answered it: stats["outside_rows"].
 
         Raises:
             InputError, InputTypeError: it is not fitted, or has no explainer; other columns, or
                 another shape; a fallback that is no share.
+
+        Warns of rows outside the range of the rows that were fitted, with their number
+        (`xaijax.XaiWarning`).
         """
         before_jax()
         found = self._known()

@@ -82,6 +82,7 @@ def _stats(
         "fallback": share,
         "fallback_rows": answered.sent,
         "exact_rows": answered.exact,
+        "outside_rows": answered.outside,
         **fitted.judged,
         "seed": seed,
         "backend": question.explainer.model.backend,
