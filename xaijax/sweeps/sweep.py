@@ -122,7 +122,9 @@ def sweep(
         source.check(check)
     directory = RunDirectory.made(out)
     with directory.driven(shard.name):
+        labels = rows_of(source.X).index if isinstance(source, Held) else None
         opened = Opened(_asked(explainer, given, source, directory, each), given)
+        directory.write_labels(labels)
         run = Run(directory.path)
         source = _distinct(source, run)
         numbers = _left(run, directory, shard)

@@ -17,6 +17,11 @@ class PandasRows(FrameRows):
 
     kind = "pandas"
 
+    @property
+    def index(self) -> Any:
+        """The frame's own, unless it is 0 to M - 1."""
+        return labels_of_rows(self.given.index)
+
     def take(self, places: Any, counted: bool = False) -> Any:
         """With the index of these rows, or one that counts from 0."""
         rows = self.given.iloc[places]
@@ -94,3 +99,9 @@ class PandasRows(FrameRows):
             gone, kept = ([np.nan], np.float64) if plain else ([None], dtype)
             empty[label] = type(empty[label])(gone, index=empty.index, dtype=kept)
         return empty
+
+
+def labels_of_rows(index: Any) -> Any:
+    """An index of pandas; None for one that counts from 0, which says no more than the places."""
+    counts = index.nlevels == 1 and index.dtype.kind in "iu"
+    return None if counts and np.array_equal(index, np.arange(len(index))) else index

@@ -163,6 +163,10 @@ class Problem:
             )
         return prior_of(self.data, self.players, self.weights)
 
+    def labels_of(self, X: Any) -> Any:
+        """The index of the frame that the individuals X are; X None: of the data."""
+        return rows_of(self.private[0] if X is None else X).index
+
     def whose(self, X: Any) -> str:
         """Whose rows are explained, by what was passed: "none", "data", "part" of them, "given"."""
         return "none" if self.interest.of_data else whose_rows(X, self.private)
