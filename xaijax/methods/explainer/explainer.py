@@ -67,6 +67,7 @@ class Explainer:
             whole numbers [*F] that say which group each entry belongs to: groups of columns; a
             column that no group names is a player of its own. Number -1: never replaced. Numbers
             [N, *F] are of the entries of each instance: segments of an image, words of a sentence.
+            Numbers may leave the channels of images out ([H, W]), and the columns of steps ([T]).
             A player that an instance lacks has the value 0, see `Explanation.present`. Of rows in
             several arrays: a container of the same structure with such numbers for each of them,
             one for a whole array, or None for one whose entries are players each.
@@ -347,6 +348,7 @@ class Explainer:
         evaluator.setting.refuse_overflow(checks.rows_given(X))
         rows = evaluator.setting.replacement.table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.setting.devices)
+        self.players.refuse_unclear(len(rows_of(rows)))
         own = None
         if outputs is not None:
             names = getattr(self.model, "output_names", None)

@@ -278,6 +278,7 @@ class Problem:
         own = self.data if rows is None else rows
         if isinstance(self.players, OwnPlayers):
             self.players.refuse_others(len(rows_of(own)))
+        self.players.refuse_unclear(len(rows_of(own)))
         if evaluator is None:
             encoded = self._encoded if own is self.data else None
             game = Game(self.evaluator, own, quantity, encoded=encoded)
