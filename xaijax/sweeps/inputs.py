@@ -20,7 +20,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError, XaiError, XaiWarning
 from xaijax.federated.in_process.explainer import FederatedExplainer
-from xaijax.games.measure.replacement import Baseline
+from xaijax.games.measure.replacement import Baseline, weighted_rows
 from xaijax.methods.derivatives.gradients.explainer import GradientExplainer
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.sweeps import parquet
@@ -85,7 +85,7 @@ def source_of(X: Any, background: Any) -> Source:
 
 def background_of(given: dict[str, Any]) -> Any:
     """The rows among an explainer's arguments, a Baseline's too."""
-    found = given.get("background", given.get("data"))
+    found, _ = weighted_rows(given.get("background", given.get("data")), None)
     if isinstance(found, Baseline):
         return found.rows if found.rows is not None else found.row
     return found

@@ -36,8 +36,14 @@ class PandasRows(FrameRows):
         return self.given.iloc[:, places]
 
     def column(self, place: int) -> np.ndarray:
-        """A nullable column is a NumPy dtype's; with missing values float64."""
+        """A nullable column is a NumPy dtype's; with missing values float64. A sparse one is dense,
+        and dates are objects.
+        """
         series = self.given.iloc[:, place]
+        if hasattr(series.array, "sp_values"):
+            return series.array.to_dense()
+        if series.dtype.kind in "mM":
+            return series.astype(object).to_numpy()
         if not isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":  # nullable
             if series.isna().any():
                 return series.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -61,8 +61,9 @@ class Explainer:
         model: `xaijax.Model`, made by `as_model`.
         background: rows [B, *F] that the values of absent players come from: an array, a frame for
             a host model, or several arrays [B, ...] in a dict, tuple or other pytree, as the model
-            takes them; or a `Baseline`: one row, or one for each instance. A JAX model gets whole
-            numbers or bools as such where background and X both are; else floats.
+            takes them; what `xaijax.background` returns; or a `Baseline`: one row, or one for each
+            instance. A JAX model gets whole numbers or bools as such where background and X both
+            are; else floats.
         players: who plays. None: each column is a player. {"name": [columns]}, [[columns], ...] or
             whole numbers [*F] that say which group each entry belongs to: groups of columns; a
             column that no group names is a player of its own. Number -1: never replaced. Numbers

@@ -20,7 +20,7 @@ from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.own_rows import stand_ins_of, with_own
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import Quantity
-from xaijax.games.measure.replacement import intervention_of, table_of
+from xaijax.games.measure.replacement import intervention_of, table_of, weighted_rows
 from xaijax.methods.qii.arguments import (
     plan_of,
     pool_rows,
@@ -113,6 +113,7 @@ class Problem:
         self.data = table.read(data, "data", model.allow_nan, "the model")
         D = len(rows_of(self.data))
         self.weights, given = checks.row_weights(data_weights, D, "data_weights", "the data")
+        pool, pool_weights = weighted_rows(pool, pool_weights, "pool")
         if pool is None:
             pool_weights = data_weights if pool_weights is None else pool_weights
         donors, kind = pool_rows(pool, data, pool_weights, self.plan, samples)
