@@ -56,8 +56,8 @@ def compare(
             the explainer of b and the reverse, and `Comparison.split` says what the data did and
             what the model (with its background) did. Of the same instances nothing is asked: the
             model did all of it.
-        paired: whether instance i of a is instance i of b. None: found by their names, else by
-            their data.
+        paired: whether instance i of a is instance i of b. None: found by their names (of a frame's
+            index only where the rows are equal too), else by their data.
 
     Returns:
         A `Comparison`.

@@ -46,8 +46,9 @@ def refuse_others(a: Any, b: Any) -> None:
 def paired(a: Explanation, b: Explanation, given: Any) -> bool:
     """Whether instance i of the one is instance i of the other.
 
-    given: True, False, or None: found by the instances' names where both have them, else by the
-    data. Raises InputError where neither tells, or what cannot be paired is to be.
+    given: True, False, or None: found by the instances' names where both have them (of names that
+    are a frame's index, by the data too), else by the data. Raises InputError where neither tells,
+    or what cannot be paired is to be.
     """
     if given is not None:
         if yes_or_no(given, "paired") and len(a) != len(b):
@@ -56,7 +57,12 @@ def paired(a: Explanation, b: Explanation, given: Any) -> bool:
     if len(a) != len(b):
         return False
     if a.instance_names is not None and b.instance_names is not None:
-        return a.instance_names == b.instance_names
+        if a.instance_names != b.instance_names:
+            return False
+        # Names that a person gave say who it is, whatever changed. Two frames may have one index
+        # by chance: their rows tell.
+        given = a.instance_index is None and b.instance_index is None
+        return given or a.data is None or b.data is None or same_data(a, b)
     if a.data is None or b.data is None:
         raise InputError(
             "a and b have as many instances, and one has no data that would tell whether these are "

@@ -13,6 +13,7 @@ from xaijax.core.optional import require
 from xaijax.players.index import named, quoted
 from xaijax.results.fields import Explained
 from xaijax.results.player_data import as_numbers
+from xaijax.results.shared_fields import labels_of, repeated_labels
 
 
 def to_dataframe(explained: Explained, long: bool) -> Any:
@@ -82,12 +83,6 @@ def to_shapiq(explained: Explained) -> list[Any]:
     ]
 
 
-def _instances(explained: Explained) -> np.ndarray:
-    if explained.instance_names is not None:
-        return np.array(explained.instance_names, dtype=object)
-    return np.arange(len(explained.values))
-
-
 def _wide(explained: Explained, pandas: Any) -> Any:
     players = list(explained.feature_names)
     if "base_value" in players:
@@ -103,8 +98,13 @@ def _wide(explained: Explained, pandas: Any) -> Any:
         columns = pandas.MultiIndex.from_product(
             [list(explained.output_names), labels], names=["output", "player"]
         )
-    index = pandas.Index(_instances(explained), name="instance")
-    return pandas.DataFrame(table, index=index, columns=columns)
+    return pandas.DataFrame(table, index=index_of(explained, pandas), columns=columns)
+
+
+def index_of(explained: Any, pandas: Any) -> Any:
+    """The index of a frame with a row for each instance: that of the frame explained, if any."""
+    labels = labels_of(explained)
+    return pandas.Index(labels, name="instance") if isinstance(labels, np.ndarray) else labels
 
 
 def _long(explained: Explained, pandas: Any) -> Any:
@@ -115,7 +115,7 @@ def _long(explained: Explained, pandas: Any) -> Any:
     if errors is None:
         errors = np.full(explained.values.shape, 0.0 if explained.exact else np.nan)
     columns: dict[str, Any] = {
-        "instance": np.repeat(_instances(explained), P * K),
+        "instance": repeated_labels(explained, P * K),
         "player": np.tile(np.repeat(np.array(explained.feature_names, dtype=object), K), N),
     }
     if outputs is not None:

@@ -72,6 +72,10 @@ class Explanation:
             confidence, all values of a row are within plus or minus its bound of what they stand
             for. 0: the row is exact; NaN: a row of no known bound, merged with others.
 
+        instance_index: pandas Index [N] or None. The index of the frame that was explained, where
+            it is not 0..N-1; `instance_names` are its labels as texts, and frames made of the
+            explanation have it.
+
     Raises:
         InputError: arrays whose shapes do not fit each other, or names that repeat.
         InputTypeError: values that are not real numbers, or names or a kind that are not text.
@@ -105,6 +109,7 @@ class Explanation:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     present: np.ndarray | None = None
     bounds: np.ndarray | None = None
+    instance_index: Any = None
 
     def __post_init__(self) -> None:
         values = floats("values", self.values)
@@ -178,6 +183,7 @@ class Explanation:
             "data": take_rows(self.data, rows),
             "feature_names": take(self.feature_names, players),
             "instance_names": self.instance_names and take(self.instance_names, rows),
+            "instance_index": None if self.instance_index is None else self.instance_index[rows],
             "stats": {
                 name: value[rows] if per_instance(value, N) else value
                 for name, value in self.stats.items()
@@ -334,7 +340,7 @@ class Explanation:
             InputTypeError: `path` is not a path.
         """
         kept = {f.name: getattr(self, f.name) for f in fields(self)}
-        later = ("present", "bounds")  # fields that older versions do not know
+        later = ("present", "bounds", "instance_index")  # fields that older versions do not know
         npz.write(path, {n: one for n, one in kept.items() if n not in later or one is not None})
 
 

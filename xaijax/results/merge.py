@@ -15,6 +15,7 @@ from xaijax.results.explanation import Explanation
 from xaijax.results.freeze import per_instance
 from xaijax.results.interactions import Interactions
 from xaijax.results.player_data import concatenate
+from xaijax.results.shared_fields import joined_labels
 
 Merged = TypeVar("Merged", Explanation, Interactions)
 AnyPart = Explanation | Interactions
@@ -66,6 +67,7 @@ def merge(explanations: Iterable[Merged]) -> Merged:
     - stats["model_rows"], "padded_rows", "model_calls", "seconds" and "compile_seconds" are added
       up. Two slices of one explanation count its run twice.
     - Arrays [N] in `stats` are put one under the other.
+    - Instances without names beside others that have them are named by their places.
     - Any other entry of `stats` and `provenance` stays as it is where all parts have the same.
       Where they differ it becomes a list with one item for each part, None for a part without it.
 
@@ -83,7 +85,7 @@ def merge(explanations: Iterable[Merged]) -> Merged:
 
     Raises:
         InputError: no explanation; or explanations that differ in: feature_names, output_names or
-            `kind` (of interactions: index, order and sets); whether instances have names; `data`
+            `kind` (of interactions: index, order and sets); `data`
             (array or frame, its columns, its dtypes); what was asked, by the provenance (selected
             output, link, weights of the index, players' columns, replacement and others); the
             background or pool and its weights; the functions given; the model. With a `Baseline`,
@@ -120,8 +122,7 @@ def merge(explanations: Iterable[Merged]) -> Merged:
         _require_equal(f"provenance[{fact!r}]", [part.provenance.get(fact) for part in parts])
     _require_one_baseline(parts)
     _require_one_question(parts)
-    names = [part.instance_names for part in parts]
-    _require_equal("instance_names (given or None)", [one is not None for one in names])
+    index, names = joined_labels(parts)
     bounds = {"bounds": _bounds(parts)} if isinstance(parts[0], Explanation) else {}
     return replace(
         parts[0],
@@ -129,7 +130,8 @@ def merge(explanations: Iterable[Merged]) -> Merged:
         base_values=np.concatenate([part.base_values for part in parts]),
         std_errors=_std_errors(parts),
         data=concatenate([part.data for part in parts]),
-        instance_names=None if names[0] is None else tuple(n for one in names for n in one or ()),
+        instance_names=names,
+        instance_index=index,
         exact=all(part.exact for part in parts),
         stats=_join([_stats(part, parts) for part in parts], _join_stat(parts)),
         provenance=_join([part.provenance for part in parts], lambda _, values: _same(values)),

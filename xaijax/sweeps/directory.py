@@ -24,7 +24,9 @@ from xaijax.results.files.npz import as_path, write_atomically
 from xaijax.results.rules import Rules
 
 FORMAT, SCHEMA = "xaijax.Run", 1
+LABELS_FORMAT = "xaijax.Instances"
 MANIFEST, LOCK, DISTINCT = "manifest.json", "driver.lock", "distinct.npz"
+LABELS = "instances.npz"  # the index of the frame that is explained
 RULES = "xaijax.Rules"  # what a part of rules says it holds
 PART = "part"  # in the stats of a part: what is of it alone, and goes when parts are joined
 if sys.platform != "win32":
@@ -55,7 +57,7 @@ class RunDirectory:
         if path.exists() and not path.is_dir():
             raise InputError(f"out: {path} is a file; give the name of a directory.")
         if path.is_dir() and not (path / MANIFEST).exists():
-            own = (".", LOCK, DISTINCT)  # of a driver that did not come to its manifest
+            own = (".", LOCK, DISTINCT, LABELS)  # of a driver that did not come to its manifest
             others = [one.name for one in path.iterdir() if not one.name.startswith(own)]
             if others:
                 raise InputError(
@@ -84,6 +86,18 @@ class RunDirectory:
                 f"{self.path / MANIFEST} is no manifest of a run that this version reads: {error}."
             ) from None
         return found
+
+    def write_labels(self, index: Any) -> None:
+        """Keep the index of all rows, where they have one and it is not there yet."""
+        if index is not None and not (self.path / LABELS).exists():
+            npz.write(self.path / LABELS, {"index": index}, LABELS_FORMAT)
+
+    @property
+    def labels(self) -> Any:
+        """The index of all rows; None: they are only counted."""
+        if "index" not in (self.manifest or {}).get("question", {}).get("rows", {}):
+            return None
+        return npz.read(self.path / LABELS, {LABELS_FORMAT: lambda fields: fields["index"]})
 
     @property
     def run_id(self) -> str | None:

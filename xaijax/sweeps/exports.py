@@ -42,6 +42,8 @@ class Finished(Protocol):
     def rows_per_part(self) -> int: ...
     @property
     def manifest(self) -> dict[str, Any]: ...
+    @property
+    def labels(self) -> Any: ...
     def read(self) -> Iterator[tuple[int, Explanation | Rules]]: ...
 
 
@@ -52,10 +54,10 @@ def to_parquet(run: Finished, path: Any) -> Path:
     target = as_path(path)
     refuse_other_file(target)
     temporary = _beside(target)
-    writer, sampled = None, _sampled(run)
+    writer, sampled, labels = None, _sampled(run), run.labels
     try:
         for first, found in run.read():
-            columns = columns_of(found, first, sampled)
+            columns = columns_of(found, first, sampled, labels)
             if writer is None:
                 told = {b"xaijax": json.dumps(told_of(run, found)).encode()}
                 schema = arrow.table(columns).schema.with_metadata(told)
@@ -235,9 +237,19 @@ def told_of(run: Finished, found: Explanation | Rules) -> dict[str, Any]:
     return json.loads(json.dumps(told, default=str))
 
 
-def columns_of(found: Explanation | Rules, first: int, errors: bool) -> dict[str, Any]:
-    """The columns of a part; first: the place of its first row. errors: with standard errors."""
+def columns_of(
+    found: Explanation | Rules, first: int, errors: bool, labels: Any = None
+) -> dict[str, Any]:
+    """The columns of a part; first: the place of its first row. errors: with standard errors.
+    labels: the index of all rows, of pandas, or None.
+    """
     columns: dict[str, Any] = {"row": np.arange(first, first + len(found))}
+    if labels is not None:
+        own = labels[first : first + len(found)]
+        for n in range(own.nlevels):
+            level = own.names[n] if own.names[n] is not None else n
+            name = "instance" if own.nlevels == 1 else f"instance_{level}"
+            columns[name] = _arrow_of(own.get_level_values(n))
     if isinstance(found, Rules):
         columns["rule"] = [" AND ".join(one.rule) or "TRUE" for one in found.rules]
         told = [one.as_dict() for one in found.rules]
@@ -262,6 +274,15 @@ def columns_of(found: Explanation | Rules, first: int, errors: bool) -> dict[str
                     raise InputError(_twice(label))
                 columns[label] = np.ascontiguousarray(array[:, j, k])
     return columns
+
+
+def _arrow_of(labels: Any) -> Any:
+    """Labels as a column; those of several types, which Arrow has no type for, as texts."""
+    arrow: Any = require("pyarrow", "xaijax[scale]")
+    try:
+        return arrow.Array.from_pandas(labels)
+    except (arrow.ArrowInvalid, arrow.ArrowTypeError, arrow.ArrowNotImplementedError):
+        return arrow.array([str(one) for one in labels])
 
 
 def errors_of(found: Explanation) -> np.ndarray:

@@ -15,7 +15,7 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError, ResumeMismatchError
 from xaijax.core.travel import made_of
 from xaijax.core.version import __version__
-from xaijax.games.measure.replacement import Baseline
+from xaijax.games.measure.replacement import Baseline, weighted_rows
 from xaijax.methods.fingerprint import digest_of
 from xaijax.models import Model
 from xaijax.sweeps.inputs import digest_of_rows
@@ -141,6 +141,9 @@ def _hidden(value: Any) -> Any:
     """Rows by their digest."""
     if value is None:
         return None
+    rows, weights = weighted_rows(value, None)
+    if rows is not value:
+        return {"rows": _hidden(rows), "weights": _hidden(weights)}
     if isinstance(value, Mapping | list | tuple):
         leaves = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(value)]
         return {"rows": len(value), "digest": digest_of(repr((leaves, str(type(value)))))}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from xaijax.sweeps.directory import RunDirectory
 from xaijax.sweeps.distinct import Distinct
 from xaijax.sweeps.joined import joined, joined_rules, without_part
 from xaijax.sweeps.task import PART
+from xaijax.tables.rows import rows_of
 
 CHECKED = 1 << 16  # parts whose check is remembered
 
@@ -89,6 +91,11 @@ class Run:
         return first, min(first + self.rows_per_part, self._distinct)
 
     @property
+    def labels(self) -> Any:
+        """The pandas Index [N] of the frame that is explained, where it is not 0..N-1; or None."""
+        return self._directory.labels
+
+    @property
     def missing(self) -> tuple[int, ...]:
         """Numbers of the parts that have no valid file: not answered, failed or damaged."""
         return tuple(n for n in range(self.parts) if not self._is_valid(n))
@@ -117,7 +124,14 @@ class Run:
         yes_or_no(lazy, "lazy")
         self._refuse_incomplete()
         self._refuse_kind(Explanation)
-        return joined(self, lazy, self.path, self._place)
+        found = joined(self, lazy, self.path, self._place)
+        index = self.labels
+        if index is None:
+            return found
+        data = found.data
+        if data is not None and rows_of(data).kind == "pandas":
+            data = data.set_axis(index)
+        return replace(found, data=data, instance_index=index)
 
     def rules(self) -> Rules:
         """The `Rules` of all N rows, of an `AnchorExplainer`.
@@ -128,15 +142,18 @@ class Run:
         self._refuse_incomplete()
         self._refuse_kind(Rules)
         found = [self._directory.read(n) for n in range(self.parts)]
-        return joined_rules([one for one in found if isinstance(one, Rules)], self._place)
+        rules = joined_rules([one for one in found if isinstance(one, Rules)], self._place)
+        return replace(rules, instance_index=self.labels)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
         """Write one Parquet file, a row group for each part. Needs `xaijax[scale]`.
 
-        Columns: row (its place in X), base_value, phi_<name> and se_<name> (a standard error; where
-        any part was sampled) for each player; with several outputs base_value_<output>,
-        phi_<name>_<output> and so on. Of rules: row, rule, prediction, precision, precision_lower,
-        coverage, accepted, samples. The schema's metadata say what was asked.
+        Columns: row (its place in X), instance (its label, of a frame whose index is not 0..N-1; of
+        an index of several levels a column instance_<level> for each), base_value, phi_<name> and
+        se_<name> (a standard error; where any part was sampled) for each player; with several
+        outputs base_value_<output>, phi_<name>_<output> and so on. Of rules: row, instance, rule,
+        prediction, precision, precision_lower, coverage, accepted, samples. The schema's metadata
+        say what was asked.
 
         Args:
             path: the file. One of an earlier call is replaced whole, and no other.

@@ -16,6 +16,7 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.travel import made_of
 from xaijax.core.typing import Progress as Shown
+from xaijax.players.players import of_some_rows
 from xaijax.sweeps.directory import RunDirectory
 from xaijax.sweeps.distinct import Picked, distinct_of, may_share, of_run
 from xaijax.sweeps.driver import Driver, incomplete
@@ -124,7 +125,9 @@ def sweep(
         source.check(check)
     directory = RunDirectory.made(out)
     with directory.driven(shard.name):
+        labels = rows_of(source.X).index if isinstance(source, Held) else None
         opened = Opened(_asked(explainer, given, source, directory, each, executor is None), given)
+        directory.write_labels(labels)
         run = Run(directory.path)
         source = _distinct(source, run)
         numbers = _left(run, directory, shard)
@@ -226,7 +229,8 @@ def _planned(explainer: object, options: dict[str, Any], some: Any) -> Any:
     known = accepted(plan, options)
     if "outputs" in known and np.ndim(known["outputs"]):
         known["outputs"] = known["outputs"][: len(rows_of(some))]
-    return plan(some, **known)
+    with of_some_rows():
+        return plan(some, **known)
 
 
 def _rows_of_part(plan: Any) -> int:

@@ -31,6 +31,7 @@ from xaijax.core.facts import UNSHOWN
 from xaijax.core.travel import made_of, pack, unpack
 from xaijax.games.engine.whose_rows import OF_X
 from xaijax.models.base.recipe import anew
+from xaijax.players.players import of_some_rows
 from xaijax.results.explanation import Explanation
 from xaijax.results.rules import Rules
 from xaijax.results.same_question import other_mark
@@ -135,7 +136,7 @@ class Opened:
         outputs = options.get("outputs")
         if outputs is not None and not isinstance(outputs, str):
             options["outputs"] = outputs[first : first + len(rows)]
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), of_some_rows():
             warnings.simplefilter("ignore", LongRunWarning)  # of a sweep the bar tells
             return method(rows, **options, **accepted(method, {"progress": False}))
 

@@ -15,6 +15,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.tables.frames import copied_frame, frame_labels, same_labels
 from xaijax.tables.rows import rows_of
+from xaijax.tables.series import refuse_series
 from xaijax.tables.table import one_nan
 
 
@@ -46,9 +47,12 @@ class FrameTable:
 
     def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> Any:
         """A copy of X, checked."""
+        refuse_series(X, name)
         if rows_of(X).kind != self.kind:
             raise InputTypeError(
-                f"{name} must be a {self.kind} frame like {owner}, got {type(X).__name__}."
+                f"{name} must be a {self.kind} frame like {owner}, got {type(X).__name__}. Say "
+                f"{self.kind}.DataFrame(rows, columns=names) with rows [N, {len(self.columns)}], a "
+                "single row as row[None]."
             )
         same_labels(frame_labels(X, name), self.feature_names, name, owner)
         if self.kind == "pandas":
@@ -86,6 +90,9 @@ class FrameTable:
         if self.kind == "pandas":
             import pandas as pd  # noqa: PLC0415
 
+            for label, level in zip(self.columns, self.levels, strict=True):
+                if level.dtype == object:  # else a frame would make dates of objects that are
+                    taken[label] = pd.Series(taken[label], dtype=object, copy=False)
             return pd.DataFrame(taken, columns=self.columns, copy=False)
         import polars as pl  # noqa: PLC0415
 
@@ -100,8 +107,9 @@ def _pandas_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray
 
     column = column.reset_index(drop=True)
     both = _pandas_joined(levels, column, label)
-    if both.dtype.kind == "f" and isinstance(both.dtype, np.dtype):
-        places, codes = _by_bits(both.to_numpy())
+    sparse = hasattr(both.array, "sp_values")
+    if both.dtype.kind == "f" and (sparse or isinstance(both.dtype, np.dtype)):
+        places, codes = _by_bits(np.asarray(both))
     else:
         codes, _ = pd.factorize(_told_apart(both), use_na_sentinel=False)
         places = np.unique(codes, return_index=True)[1]

@@ -41,6 +41,11 @@ class GivenRows(ABC):
         """[F], the columns' labels as given; an array has none."""
 
     @property
+    def index(self) -> Any:
+        """The labels of the rows, a pandas Index [M]; None: they are only counted from 0."""
+        return None
+
+    @property
     def instance(self) -> Any:
         """What one row is shaped like."""
         return self.given.shape[1:]

@@ -17,6 +17,11 @@ class PandasRows(FrameRows):
 
     kind = "pandas"
 
+    @property
+    def index(self) -> Any:
+        """The frame's own, unless it is 0 to M - 1."""
+        return labels_of_rows(self.given.index)
+
     def take(self, places: Any, counted: bool = False) -> Any:
         """With the index of these rows, or one that counts from 0."""
         rows = self.given.iloc[places]
@@ -31,8 +36,14 @@ class PandasRows(FrameRows):
         return self.given.iloc[:, places]
 
     def column(self, place: int) -> np.ndarray:
-        """A nullable column is a NumPy dtype's; with missing values float64."""
+        """A nullable column is a NumPy dtype's; with missing values float64. A sparse one is dense,
+        and dates are objects.
+        """
         series = self.given.iloc[:, place]
+        if hasattr(series.array, "sp_values"):
+            return series.array.to_dense()
+        if series.dtype.kind in "mM":
+            return series.astype(object).to_numpy()
         if not isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":  # nullable
             if series.isna().any():
                 return series.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -94,3 +105,9 @@ class PandasRows(FrameRows):
             gone, kept = ([np.nan], np.float64) if plain else ([None], dtype)
             empty[label] = type(empty[label])(gone, index=empty.index, dtype=kept)
         return empty
+
+
+def labels_of_rows(index: Any) -> Any:
+    """An index of pandas; None for one that counts from 0, which says no more than the places."""
+    counts = index.nlevels == 1 and index.dtype.kind in "iu"
+    return None if counts and np.array_equal(index, np.arange(len(index))) else index

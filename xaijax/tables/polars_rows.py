@@ -31,8 +31,12 @@ class PolarsRows(FrameRows):
         return self.given[:, [int(j) for j in places]]
 
     def column(self, place: int) -> np.ndarray:
-        """A null is NaN among numbers and bools."""
+        """A null is NaN among numbers and bools; dates are objects."""
         series = self.given.to_series(place)
+        if series.dtype.is_temporal():
+            dates = np.empty(len(series), object)
+            dates[:] = series.to_list()
+            return dates
         missing = str(series.dtype) == "Boolean" and series.null_count()
         return (series.cast(float) if missing else series).to_numpy()
 

@@ -31,6 +31,7 @@ from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.progress import read_progress
 from xaijax.models import model_of
 from xaijax.results.explanation import Explanation
+from xaijax.tables.rows import rows_of
 
 
 @public_class
@@ -216,7 +217,8 @@ class AmortizedExplainer:
         self._so_far += count_of(rows)
         warn_below(found, share, self._so_far)
         answers = answered(question, found, predictor, rows, share, progress)
-        return explanation(question, found, rows, answers, share, self._so_far, self.seed)
+        so_far, labels = self._so_far, rows_of(X).index
+        return explanation(question, found, rows, answers, share, so_far, self.seed, labels)
 
     def with_explainer(
         self, explainer: Explainer, network: AnyModel | None = None

@@ -6,6 +6,7 @@ Letters: N instances, B data rows, F columns, P players, M rows of a sampler.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ from xaijax.methods.anchors.widening import refuse_widening
 from xaijax.models import explainer_class
 from xaijax.results.plan import Plan
 from xaijax.results.rules import Rule, Rules
+from xaijax.tables.rows import rows_of
 
 
 @explainer_class
@@ -271,7 +273,8 @@ class AnchorExplainer:
         rows = self._problem.read(X)
         self._refuse_large(settings)
         reason = "as asked" if search != "auto" else self._choice.reason
-        return explained(self._problem, settings, rows, progress, self.target, reason)
+        found = explained(self._problem, settings, rows, progress, self.target, reason)
+        return replace(found, instance_index=rows_of(X).index)
 
     def plan(
         self,

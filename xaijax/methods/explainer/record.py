@@ -25,6 +25,7 @@ from xaijax.players.index import LARGEST_P, Index, named
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax.results.asked import told_output
 from xaijax.results.explanation import Explanation
+from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows
 
 
@@ -175,6 +176,7 @@ def explanation(
         base_values=answer.base[:, 0] if scalar else answer.base,
         std_errors=errors if errors is None or not scalar else errors[:, :, 0],
         data=rows.array if isinstance(rows, MappedRows) else rows,
+        instance_index=rows_of(X).index,
         feature_names=asked.players.names,
         output_names=None if scalar else evaluator.probed.findings.output_names,
         exact=errors is None,

@@ -77,7 +77,8 @@ def done(
 ) -> Explanation:
     """The Explanation of a run that is over, which knows how its sums are counted again."""
     seconds, whose = time.perf_counter() - started, problem.whose(X)
-    made = explanation(problem, game, found, kind, index, rows, before, seconds, whose)
+    labels = None if rows is None else problem.labels_of(X)
+    made = explanation(problem, game, found, kind, index, rows, before, seconds, whose, labels)
     remember(made, QiiRecount(problem, rows, index))
     return made
 
@@ -92,12 +93,14 @@ def explanation(
     before: Any,
     seconds: float,
     whose: str,
+    labels: Any,
 ) -> Explanation:
     """Put values, stats and provenance together.
 
     rows: the individuals as read, None for quantities of the data; before: the clock when the run
     began.
     whose: the rows that are explained: "given", those of the "data", a "part" of them, or "none".
+    labels: the index of the frame that they were, or None.
     """
     scalar = game.outputs == 1 or found.values.shape[2] == 1
     errors = found.std_errors
@@ -107,6 +110,7 @@ def explanation(
         base_values=found.base[:, 0] if scalar else found.base,
         std_errors=errors if errors is None or not scalar else errors[:, :, 0],
         data=None if rows is None else getattr(rows, "array", rows),
+        instance_index=labels,
         feature_names=asked.players.names,
         output_names=names,
         exact=errors is None,

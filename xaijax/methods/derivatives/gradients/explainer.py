@@ -308,6 +308,7 @@ class GradientExplainer:
         N, names = len(rows_of(rows)), None
         if isinstance(self.players, OwnPlayers):
             self.players.refuse_others(N)
+        self.players.refuse_unclear(N)
         if outputs is not None:
             told = getattr(self.model, "output_names", None)
             names = read_outputs(outputs, N, self.model.classes, told)
