@@ -144,6 +144,8 @@ def test_sparse_columns_of_a_frame_reach_a_host_model(fill):
     wanted = xj.Explainer(model, dense[:2])(dense[2:])
     np.testing.assert_array_equal(found.values, wanted.values)
     np.testing.assert_array_equal(found.player_data(), wanted.player_data())
+    for rows, others in ((sparse[2:], dense[:2]), (dense[2:], sparse[:2])):  # dense, if one is
+        np.testing.assert_array_equal(xj.Explainer(model, others)(rows).values, wanted.values)
     with pytest.raises(xj.InputTypeError, match="column 'a' is sparse.*to_dense"):
         xj.Explainer(xj.as_model(lambda z: z[:, 0]), sparse)
 

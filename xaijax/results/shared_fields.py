@@ -13,11 +13,10 @@ import numpy as np
 
 from xaijax.core.checks import as_array, listed, yes_or_no
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.core.optional import require
 from xaijax.results.freeze import check_shape, facts, floats, names, not_negative, read_only
 from xaijax.results.player_data import frozen_rows
 from xaijax.results.selection import resolve, take
-from xaijax.tables.pandas_rows import labels_of_rows
+from xaijax.tables.pandas_rows import joined_index, labels_of_rows
 from xaijax.tables.plain_frames import is_index
 
 
@@ -123,10 +122,7 @@ def joined_labels(parts: Sequence[Any]) -> tuple[Any, tuple[str, ...] | None]:
         every.append(places if part.instance_index is None else part.instance_index)
     if not known:
         return None, tuple(texts)
-    pandas = require("pandas", "xaijax[data]")
-    made = [pandas.RangeIndex(p.start, p.stop) if isinstance(p, range) else p for p in every]
-    first, *others = made
-    index = labels_of_rows(first.append(others) if others else first)
+    index = joined_index(every)
     return index, None if index is None else texts_of(index)
 
 

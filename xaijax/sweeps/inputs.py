@@ -142,9 +142,8 @@ class Held:
     def part(self, first: int, last: int) -> Piece:
         """Rows first to last - 1, without their labels: those of all rows are kept by the run."""
         given = rows_of(self.X)
-        rows = given.part(first, last)
-        if given.kind == "pandas":
-            rows = given.take(slice(first, last), counted=True)
+        some = slice(first, last)
+        rows = given.take(some, counted=True) if given.is_frame else given.part(first, last)
         return _Rows(rows, range(first, last))
 
     def held(self, places: np.ndarray) -> Piece:

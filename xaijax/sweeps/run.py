@@ -128,9 +128,7 @@ class Run:
         index = self.labels
         if index is None:
             return found
-        data = found.data
-        if data is not None and rows_of(data).kind == "pandas":
-            data = data.set_axis(index)
+        data = None if found.data is None else rows_of(found.data).labelled(index)
         return replace(found, data=data, instance_index=index)
 
     def rules(self) -> Rules:

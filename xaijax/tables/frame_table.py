@@ -154,6 +154,12 @@ def _pandas_joined(levels: Any, column: Any, label: Any) -> Any:
             )
         _warn_of_other_codes(column.dtype, levels.dtype, label)
         return pd.concat([levels, column.astype(levels.dtype)], ignore_index=True)
+    sparse = [hasattr(one.array, "sp_values") for one in (levels, column)]
+    if any(sparse) and not all(sparse):
+        levels, column = (
+            one.sparse.to_dense() if hasattr(one.array, "sp_values") else one
+            for one in (levels, column)
+        )
     if levels.dtype == column.dtype:
         return pd.concat([levels, column], ignore_index=True)
     dtypes = (levels.dtype, column.dtype)

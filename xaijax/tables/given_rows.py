@@ -45,6 +45,10 @@ class GivenRows(ABC):
         """The labels of the rows, a pandas Index [M]; None: they are only counted from 0."""
         return None
 
+    def labelled(self, index: Any) -> Any:
+        """The rows with these labels, where the library keeps labels; else as they are."""
+        return self.given
+
     @property
     def instance(self) -> Any:
         """What one row is shaped like."""

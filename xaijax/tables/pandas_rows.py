@@ -9,6 +9,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
+from xaijax.core.optional import require
 from xaijax.tables.given_rows import FrameRows
 
 
@@ -21,6 +22,10 @@ class PandasRows(FrameRows):
     def index(self) -> Any:
         """The frame's own, unless it is 0 to M - 1."""
         return labels_of_rows(self.given.index)
+
+    def labelled(self, index: Any) -> Any:
+        """With another index."""
+        return self.given.set_axis(index)
 
     def take(self, places: Any, counted: bool = False) -> Any:
         """With the index of these rows, or one that counts from 0."""
@@ -111,3 +116,20 @@ def labels_of_rows(index: Any) -> Any:
     """An index of pandas; None for one that counts from 0, which says no more than the places."""
     counts = index.nlevels == 1 and index.dtype.kind in "iu"
     return None if counts and np.array_equal(index, np.arange(len(index))) else index
+
+
+def joined_index(parts: Sequence[Any]) -> Any:
+    """The labels of all parts, each an index or a range of places; None as of `labels_of_rows`."""
+    pandas: Any = require("pandas", "xaijax[data]")
+    made = [pandas.RangeIndex(p.start, p.stop) if isinstance(p, range) else p for p in parts]
+    first, *others = made
+    return labels_of_rows(first.append(others) if others else first)
+
+
+def labels_of_levels(levels: Sequence[tuple[np.ndarray, str, str | None]]) -> Any:
+    """An index of one or several levels, of (labels, dtype, name) of each."""
+    pandas: Any = require("pandas", "xaijax[data]")
+    made = [pandas.Index(labels, dtype=dtype, name=name) for labels, dtype, name in levels]
+    if len(made) == 1:
+        return made[0]
+    return pandas.MultiIndex.from_arrays(made, names=[one.name for one in made])

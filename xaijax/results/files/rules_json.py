@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.core.optional import require
 from xaijax.players.predicates import Predicate
 from xaijax.results.files.untrusted_zip import Unfit, schema_of
+from xaijax.tables.pandas_rows import labels_of_levels
 
 FORMAT = "xaijax.Rules"
 SCHEMA = 1
@@ -54,7 +54,7 @@ def written(
 
 
 def _written_index(index: Any) -> list[dict[str, Any]]:
-    """The levels of a pandas Index: the dtype, name and labels of each."""
+    """The levels of an index: the dtype, name and labels of each."""
     return [_level(index.get_level_values(n)) for n in range(index.nlevels)]
 
 
@@ -75,7 +75,6 @@ def _level(level: Any) -> dict[str, Any]:
 def _index(stored: Any, N: int) -> Any:
     """The index that `_written_index` was given."""
     _need(isinstance(stored, list) and len(stored) > 0, "instances", stored, "a list of levels")
-    pandas = require("pandas", "xaijax[data]")
     levels = []
     for i, level in enumerate(stored):
         where = f"instances[{i}]"
@@ -91,10 +90,8 @@ def _index(stored: Any, N: int) -> Any:
         whole = all(type(one) is int and -(1 << 63) <= one < 1 << 63 for one in labels)
         _need(whole or dtype not in ("int64", *TIMES), f"{where}.labels", labels, "whole numbers")
         array = values.astype("i8").view(dtype) if dtype in TIMES else values
-        levels.append(pandas.Index(array, dtype=dtype, name=name))
-    if len(levels) == 1:
-        return levels[0]
-    return pandas.MultiIndex.from_arrays(levels, names=[one.name for one in levels])
+        levels.append((array, dtype, name))
+    return labels_of_levels(levels)
 
 
 def plain(value: Any) -> Any:
