@@ -32,11 +32,11 @@ def entries(given: Any) -> Any:
 
 
 def refuse_series(given: Any, name: str) -> None:
-    """Raise InputTypeError for a series of pandas or polars in place of rows."""
+    """Raise InputError for a series of pandas or polars in place of rows."""
     if type(given).__name__ != "Series" or not hasattr(given, "to_frame"):
         return
     way = "frame.iloc[[0]]" if is_labelled(given) else "frame[0:1]"
-    raise InputTypeError(
+    raise InputError(
         f"{name} is a Series, one row or one column of a frame; rows are needed. Say {way} for the "
         "row as a frame, which keeps the columns' dtypes, or series.to_numpy()[None] for a row of "
         "numbers."
