@@ -23,7 +23,7 @@ from xaijax.core.once import shapes_of
 from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax.games.engine.placement import Placement
-from xaijax.games.engine.plan import LEAST_DONORS, Sizes, bucket, capacity
+from xaijax.games.engine.plan import LEAST_DONORS, Sizes, bucket, capacity, tiles_that_fit
 from xaijax.games.measure.asked_model import Look
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.seeds import runs_of_tile
@@ -106,7 +106,9 @@ class Programs:
         T, rows, devices = self.sizes.tiles, self.sizes.tile.rows, self.mesh.size
         if scored or self._outputs <= self.sizes.tile.outputs:
             return T
-        fits = max(1, MOST_ANSWERS // (rows * self._outputs))
+        itemsize = self.donors.dtype.itemsize
+        held = tiles_that_fit(rows, self._outputs, itemsize, self.compiled.max_memory)
+        fits = min(held, max(1, MOST_ANSWERS // (rows * self._outputs)))
         return min(T, -(-fits // devices) * devices)
 
     def seeded(self, kind: str) -> bool:
