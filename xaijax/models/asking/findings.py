@@ -202,7 +202,7 @@ def probe_host(model: HostModel, rows: Any) -> Probe:
     again: AnsweredBefore | None = None
     if model.deterministic:
         probe_row_counts(evaluate, rows, answer, model.name)
-        again = AnsweredBefore(model.name, answer)
+        again = AnsweredBefore(model.name, answer, lambda: np.array(evaluate(rows)))
     found = _findings(model, answer, answer.dtype, None, noise, 0.0)
     changed: Callable[[], bool] | None = None
     if model.estimator is not None and Stamp(model.estimator) == before:

@@ -59,17 +59,25 @@ def probe_row_counts(evaluate: Evaluate, rows: Any, answer: np.ndarray, name: st
 class AnsweredBefore:
     """A host model's answers to the probe's rows, against which later ones are held."""
 
-    def __init__(self, name: str, answer: np.ndarray) -> None:
-        """answer: [r] or [r, K], as the model gave it."""
-        self._name, self._answer = name, answer.reshape(len(answer), -1)
+    def __init__(self, name: str, answer: np.ndarray, ask: Callable[[], np.ndarray]) -> None:
+        """answer: [r] or [r, K], as the model gave it; ask: the probe's rows, alone, once more."""
+        self._name, self._ask = name, ask
+        self._answer = answer.reshape(len(answer), -1)
 
     def __call__(self, which: np.ndarray, found: np.ndarray, rows: int) -> None:
         """Compare the answers found [n, K] to the probe's rows `which` [n], among so many rows.
+
+        A host function is asked as it is at each call: if it was changed since the probe, the
+        probe's rows alone have other answers now as well, and these are compared from then on.
 
         Raises NonDeterministicModelError where they differ.
         """
         gap = gap_of(self._answer[which], found, self._answer)
         if gap is not None:
+            now = self._ask().reshape(self._answer.shape)
+            if gap_of(now[which], found, now) is None:
+                self._answer = now
+                return
             message = _refusal(self._name, len(self._answer), rows, gap)
             raise NonDeterministicModelError(message)
 
