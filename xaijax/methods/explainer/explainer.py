@@ -289,8 +289,8 @@ class Explainer:
                 interactions, "moebius" dividends.
             progress, outputs: as of a call.
             unbiased: of what is sampled. False: drawn towards 0 by what is not known yet, with the
-                smaller error. True: the mean of a pair over seeds is its interaction. It is accepted
-                for "sii" and "k-sii" at order 2 only, since nothing else is sampled so.
+                smaller error. True: the mean of a pair over seeds is its interaction. Only "sii"
+                and "k-sii" at order 2 take it, since nothing else is sampled so.
 
         Returns:
             `Interactions` with values [N, M], or [N, M, K] of a model with K outputs: all sets of 1

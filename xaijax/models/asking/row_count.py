@@ -9,6 +9,7 @@ Letters: R rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
