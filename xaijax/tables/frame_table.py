@@ -110,18 +110,36 @@ def _pandas_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray
     sparse = hasattr(both.array, "sp_values")
     if both.dtype.kind == "f" and (sparse or isinstance(both.dtype, np.dtype)):
         places, codes = _by_bits(np.asarray(both))
+    elif both.dtype.kind == "f":  # nullable, or of arrow
+        numbers = both.to_numpy(dtype=np.float64, na_value=np.nan)
+        places, codes = _by_bits(numbers, both.isna().to_numpy())
     else:
         codes, _ = pd.factorize(_told_apart(both), use_na_sentinel=False)
         places = np.unique(codes, return_index=True)[1]
+    _refuse_merged(codes, len(levels), (levels.dtype, column.dtype), label)
     return both.iloc[places].reset_index(drop=True), codes[len(levels) :]
 
 
-def _by_bits(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(first place of each distinct float, code of each): 0.0 and -0.0 are two, all NaN one.
+def _refuse_merged(codes: np.ndarray, known: int, dtypes: tuple[Any, Any], label: Any) -> None:
+    """Raise InputError if values that had codes of their own are one in a dtype for both."""
+    if not np.array_equal(codes[:known], np.arange(known)):
+        raise InputError(
+            f"X, column {label!r} has dtype {dtypes[1]}, but the background has {dtypes[0]}. No "
+            "dtype for both keeps all values of the background apart. Give both the same dtype."
+        )
+
+
+def _by_bits(
+    values: np.ndarray, missing: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(first place of each distinct float, code of each): 0.0 and -0.0 are two, all NaN one, and
+    missing values [M] are another one.
 
     Codes count in the order of appearance, so that those given out before stay true.
     """
     bits = np.ascontiguousarray(one_nan(values)).view(f"i{values.dtype.itemsize}")
+    if missing is not None:
+        bits = np.where(missing, -1, bits)  # the bits of another NaN than `one_nan` leaves
     _, first, codes = np.unique(bits, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), np.int64)
@@ -222,6 +240,7 @@ def _some(categories: Any) -> str:
 def _polars_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray]:
     import polars as pl  # noqa: PLC0415
 
+    dtypes = (levels.dtype, column.dtype)
     if levels.dtype != column.dtype:
         if not (levels.dtype.is_numeric() and column.dtype.is_numeric()):
             raise InputTypeError(
@@ -230,8 +249,9 @@ def _polars_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray
             )
         levels, column = levels.cast(pl.Float64), column.cast(pl.Float64)
     both = pl.concat([levels.rename("value"), column.rename("value")])
-    if both.dtype.is_float() and not both.null_count():
-        first, codes = _by_bits(both.to_numpy())
+    if both.dtype.is_float():
+        first, codes = _by_bits(both.to_numpy(), both.is_null().to_numpy())
+        _refuse_merged(codes, len(levels), dtypes, label)
         return both.gather(first), codes[len(levels) :]
     known = both.unique(maintain_order=True)
     places = known.to_frame().with_row_index("place")

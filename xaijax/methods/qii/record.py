@@ -160,7 +160,7 @@ def _stats(
         full = found.full if subtract else _total(found)
         stats["efficiency_residual"], stats["efficiency_bound"] = held(
             game,
-            lambda whole: _certificate(game, found, full, whole if subtract else None),
+            lambda whole: _certificate(asked, game, found, full, whole if subtract else None),
             subtract and game.setting.model.deterministic,
         )
     return stats
@@ -173,11 +173,13 @@ def _total(found: Influences) -> np.ndarray:
 
 
 def _certificate(
-    game: Game, found: Influences, full: np.ndarray, whole: Any
+    asked: Asked, game: Game, found: Influences, full: np.ndarray, whole: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """(residual, bound) [N] each; see `explainer.record.certificate`.
 
-    A mean over data rows, or the difference of two, has no larger error than twice the largest.
+    A mean over data rows, or the difference of two, has no larger error than twice the largest. Two
+    means that cancel still round as numbers of their own size, which is within the outcome's
+    bounds.
     """
     N = len(found.values)
     span = np.zeros(N) if found.span is None else found.span
@@ -189,7 +191,12 @@ def _certificate(
     evaluator = game.evaluator
     donors, exact = evaluator.setting.replacement.weights, np.ones(N, bool)
     residual, bound = certificate(answer, donors, evaluator.setting.model, exact, whole)
-    return residual, 2 * bound if game.quantity.groups is not None else bound
+    if game.quantity.groups is None:
+        return residual, bound
+    model = evaluator.setting.model
+    single = model.backend == "jax" and model.precision != "float64"
+    unit = 0.5 * np.finfo(np.float32 if single else np.float64).eps
+    return residual, 2 * (bound + 8 * unit * max(map(abs, asked.outcome.bounds)))
 
 
 def provenance(asked: Asked, game: Game, index: QiiIndex | None, rows: Any) -> dict[str, Any]:

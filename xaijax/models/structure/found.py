@@ -205,7 +205,7 @@ def _with_rows(
 
 
 def _product(options: Any, inputs: list[Any], dtype: Any, layer: AtLayer) -> Any:
-    """Columns [R, C] times W [C, H], or times w [C]; or W [H, C] times [C, R], as `vmap` makes it of
+    """Columns [R, C] times W [C, H], or times w [C]; or W [H, C] times [C, R], which `vmap` makes of
     W @ row.
     """
     first = isinstance(inputs[0], Rows | Turned)
