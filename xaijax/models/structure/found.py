@@ -206,8 +206,8 @@ def _with_rows(
 
 
 def _product(options: Any, inputs: list[Any], dtype: Any, layer: AtLayer) -> Any:
-    """Columns [R, C] times W [C, H], or times w [C]; or W [H, C] times [C, R], as `vmap` makes it of
-    W @ row.
+    """Columns [R, C] times W [C, H], or times w [C]; or W [H, C] times [C, R], which is what `vmap`
+    makes of W @ row.
     """
     first = isinstance(inputs[0], Rows | Turned)
     (own, other), batch = options["dimension_numbers"]
