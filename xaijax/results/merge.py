@@ -268,6 +268,8 @@ def _stats(part: AnyPart, parts: Sequence[AnyPart]) -> Mapping[str, Any]:
     for name in ("coalitions", "pairs", "whole_pairs"):
         if part.exact and any(name in one.stats for one in parts):
             added[name] = np.zeros(len(part), np.int64)
+    if part.exact and any("heavy_tail" in one.stats for one in parts):
+        added["heavy_tail"] = np.zeros(len(part), bool)
     asked = any("certain" in one.stats for one in parts)
     if part.exact and asked and not any("top" in one.stats for one in parts):
         added["certain"] = np.ones(len(part), bool)  # exact values meet any tolerance

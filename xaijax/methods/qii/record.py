@@ -186,7 +186,7 @@ def _certificate(
     zeros = np.zeros(N, np.int64)
     summed = np.full(N, 2.0 ** min(game.P, 24))
     dof, met = np.full(N, np.inf), np.ones(N, bool)
-    none = zeros, span, summed, zeros, met, zeros, zeros
+    none = zeros, span, summed, zeros, met, zeros, zeros, np.zeros(N, bool)
     answer = Answer(found.values, found.base, full, None, dof, *none)
     evaluator = game.evaluator
     donors, exact = evaluator.setting.replacement.weights, np.ones(N, bool)

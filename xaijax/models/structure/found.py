@@ -37,7 +37,6 @@ from xaijax.models.structure.column_map import (
 )
 from xaijax.models.structure.sums import convolution, flattened, sum_over
 from xaijax_kernels.engine.steps import CALLS
-from xaijax_kernels.engine.tiles import traced
 from xaijax_kernels.structures.base import Affine, Layer
 from xaijax_kernels.structures.columnwise import Columnwise
 from xaijax_kernels.structures.dense import Dense
@@ -112,7 +111,9 @@ class FoundLayer:
     def _run(self, params: Any, R: int, rows: Any, layer: AtLayer) -> Any:
         shape = (R, *self.shape)
         if R not in self.traces:
-            self.traces[R] = traced(self.apply, params, jax.ShapeDtypeStruct(shape, self.dtype))
+            self.traces[R] = jax.make_jaxpr(self.apply)(
+                params, jax.ShapeDtypeStruct(shape, self.dtype)
+            )
             if self.look is not None:
                 self.look(self.traces[R], R)
         trace = self.traces[R]
@@ -205,8 +206,8 @@ def _with_rows(
 
 
 def _product(options: Any, inputs: list[Any], dtype: Any, layer: AtLayer) -> Any:
-    """Columns [R, C] times W [C, H], or times w [C]; or W [H, C] times [C, R], which `vmap` makes of
-    W @ row.
+    """Columns [R, C] times W [C, H], or times w [C]; or W [H, C] times [C, R], which is what `vmap`
+    makes of W @ row.
     """
     first = isinstance(inputs[0], Rows | Turned)
     (own, other), batch = options["dimension_numbers"]
