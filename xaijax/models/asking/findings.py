@@ -213,7 +213,12 @@ def probe_host(model: HostModel, rows: Any) -> Probe:
     again: AnsweredBefore | None = None
     if model.deterministic:
         probe_row_counts(evaluate, rows, answer, model.name)
-        again = AnsweredBefore(model.name, answer, functools.partial(_reads_other, function, reads))
+        again = AnsweredBefore(
+            model.name,
+            answer,
+            lambda: np.array(evaluate(rows)),
+            functools.partial(_reads_other, function, reads),
+        )
     told = tuple(names) if len(set(names)) == len(names) else ()
     found = _findings(model, answer, answer.dtype, None, noise, 0.0, told)
     changed: Callable[[], bool] | None = None

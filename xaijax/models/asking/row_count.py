@@ -73,28 +73,41 @@ class AnsweredBefore:
     """A host model's answers to the probe's rows, against which later ones are held."""
 
     def __init__(
-        self, name: str, answer: np.ndarray, changed: Callable[[], list[str]] = list
+        self,
+        name: str,
+        answer: np.ndarray,
+        ask: Callable[[], np.ndarray],
+        changed: Callable[[], list[str]] = list,
     ) -> None:
-        """answer: [r] or [r, K], as the model gave it; changed: what it reads otherwise since."""
-        self._name, self._answer = name, answer.reshape(len(answer), -1)
-        self._changed = changed
+        """answer: [r] or [r, K], as the model gave it; ask: the probe's rows, alone, once more;
+        changed: names of what the model reads and what has changed since the probe.
+        """
+        self._name, self._ask, self._changed = name, ask, changed
+        self._answer = answer.reshape(len(answer), -1)
 
     def __call__(self, which: np.ndarray, found: np.ndarray, rows: int) -> None:
         """Compare the answers found [n, K] to the probe's rows `which` [n], among so many rows.
 
+        A host function is called as it is at each call: if it was changed since the probe, the
+        probe's rows alone have other answers now as well, and these are compared from then on.
+
         Raises NonDeterministicModelError where they differ.
         """
         gap = gap_of(self._answer[which], found, self._answer)
-        if gap is not None:
-            names = ", ".join(one or "its code" for one in self._changed())
-            if names:
-                raise NonDeterministicModelError(
-                    f"{self._name} gave different answers to the same rows, by up to {gap[0]:.3g}: "
-                    f"it reads {names}, changed since it was first asked. Make the explainer anew "
-                    f"after such a change."
-                )
-            message = _refusal(self._name, len(self._answer), rows, gap)
-            raise NonDeterministicModelError(message)
+        if gap is None:
+            return
+        now = self._ask().reshape(self._answer.shape)
+        if gap_of(now[which], found, now) is None:
+            self._answer = now
+            return
+        names = ", ".join(one or "its code" for one in self._changed())
+        if names:
+            raise NonDeterministicModelError(
+                f"{self._name} gave different answers to the same rows, by up to {gap[0]:.3g}: "
+                f"it reads {names}, changed since it was first asked. Make the explainer anew "
+                f"after such a change."
+            )
+        raise NonDeterministicModelError(_refusal(self._name, len(self._answer), rows, gap))
 
 
 class RowCounts:

@@ -37,6 +37,7 @@ from xaijax.models.structure.column_map import (
 )
 from xaijax.models.structure.sums import convolution, flattened, sum_over
 from xaijax_kernels.engine.steps import CALLS
+from xaijax_kernels.engine.tiles import traced
 from xaijax_kernels.structures.base import Affine, Layer
 from xaijax_kernels.structures.columnwise import Columnwise
 from xaijax_kernels.structures.dense import Dense
@@ -111,9 +112,7 @@ class FoundLayer:
     def _run(self, params: Any, R: int, rows: Any, layer: AtLayer) -> Any:
         shape = (R, *self.shape)
         if R not in self.traces:
-            self.traces[R] = jax.make_jaxpr(self.apply)(
-                params, jax.ShapeDtypeStruct(shape, self.dtype)
-            )
+            self.traces[R] = traced(self.apply, params, jax.ShapeDtypeStruct(shape, self.dtype))
             if self.look is not None:
                 self.look(self.traces[R], R)
         trace = self.traces[R]
