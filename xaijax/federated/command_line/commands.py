@@ -25,7 +25,17 @@ from xaijax.federated.guest.arguments import SECRET
 from xaijax.federated.guest.audit import verify_audit
 from xaijax.federated.wire.grpc_transport import serve
 
-GUEST = ("address", "rows", "identifier", "parts", "reference", "secret", "state", "aligned")
+GUEST = (
+    "address",
+    "rows",
+    "identifier",
+    "parts",
+    "reference",
+    "secret",
+    "state",
+    "aligned",
+    "party",
+)
 HOST = ("model", "arbiter", "background", "identifier", "identifiers", "guests", "answers")
 ARBITER = ("address", "model", "columns", "guests", "hosts", "tls")
 

@@ -21,7 +21,7 @@ from xaijax.federated.guest.guest import Guest
 from xaijax.federated.guest.policy import Policy
 from xaijax.federated.host.host import Host
 from xaijax.federated.split.model import SplitModel, load_split
-from xaijax.federated.split.parts import load_part
+from xaijax.federated.split.parts import columns_by_name, load_part
 from xaijax.federated.wire.grpc_transport import Connection
 from xaijax.federated.wire.tls import Tls
 from xaijax.models import as_model
@@ -133,7 +133,7 @@ def read_lines(path: Path, name: str) -> list[str]:
 
 def guest_of(settings: Settings) -> Guest:
     """The guest of a guest.toml."""
-    identifiers, _, rows = read_table(settings.file("rows"), settings.needed("identifier"))
+    identifiers, columns, rows = read_table(settings.file("rows"), settings.needed("identifier"))
     parts = settings.entries.get("parts")
     if isinstance(parts, Mapping):
         parts = {name: load_part(settings.path.parent / str(one)) for name, one in parts.items()}
@@ -152,6 +152,8 @@ def guest_of(settings: Settings) -> Guest:
         secret=read_secret(settings.file("secret")),
         state=settings.file("state"),
         aligned=aligned,
+        party=settings.entries.get("party"),
+        feature_names=columns,
     )
 
 
@@ -182,6 +184,7 @@ def host_of(settings: Settings) -> Host:
         arbiter = Connection(given["arbiter"], tls)
     else:
         model = _named(load_split(settings.file("model")), names)
+        background = background[:, _order(model, names, "background")]
     return Host(
         model,
         background,
@@ -193,12 +196,17 @@ def host_of(settings: Settings) -> Host:
 
 
 def host_rows(settings: Settings, path: Path) -> tuple[list[str], np.ndarray]:
-    """Rows to explain: identifiers [N], and the columns [N, H] of the background, in its order.
+    """Rows to explain: identifiers [N], and the host's columns [N, H] in the order of the model.
 
-    Raises InputError for other columns, or the same in another order.
+    Where the model has no names, these are the columns of the background in its order. Raises
+    InputError for other columns, and without names for the same ones in another order.
     """
     identifier = settings.needed("identifier")
     identifiers, names, rows = read_table(path, identifier)
+    if "arbiter" not in settings.entries:
+        model = load_split(settings.file("model"))
+        if model.feature_names is not None:
+            return identifiers, rows[:, _order(model, names, "rows")]
     _, known, _ = read_table(settings.file("background"), identifier)
     if names != known:
         raise InputError(
@@ -208,16 +216,22 @@ def host_rows(settings: Settings, path: Path) -> tuple[list[str], np.ndarray]:
     return identifiers, rows
 
 
+def _order(model: SplitModel, names: Sequence[str], name: str) -> list[int]:
+    """Where the model's columns [H] stand among the names of a table."""
+    assert model.feature_names is not None
+    return columns_by_name(names, model.feature_names, name, "the model's host side")
+
+
 def _named(model: SplitModel, names: Sequence[str]) -> SplitModel:
-    """The split model with the names of the host's columns."""
-    answers = [f"{guest}.{j}" for guest, width in model.widths.items() for j in range(width)]
+    """The split model with its names, or, where it has none, with those of the background."""
+    if model.feature_names is not None:
+        return model
     if len(names) != model.columns:
         raise InputError(
             f"background has {len(names)} columns beside the identifier, the model takes "
             f"{model.columns}."
         )
-    named = model.model.replace(feature_names=[*names, *answers])
-    return dataclasses.replace(model, model=named)
+    return dataclasses.replace(model, feature_names=names)
 
 
 def arbiter_of(settings: Settings) -> Arbiter:

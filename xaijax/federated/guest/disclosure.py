@@ -39,13 +39,15 @@ class Disclosure:
         """The rows themselves, [n, F]; place -1 is the reference."""
         return np.where(places[:, None] >= 0, self._rows[places], self._reference)
 
-    def answers(self, part: Any, version: str, places: np.ndarray) -> np.ndarray:
-        """g of these rows as it leaves the house; [n, E].
+    def answers(
+        self, part: Any, version: str, columns: Sequence[int], places: np.ndarray
+    ) -> np.ndarray:
+        """g of these rows as it leaves the house; [n, E]. columns: [F], of the part, in the rows.
 
         Raises ValueError for answers that are not finite or of another shape, and whatever the part
         raises.
         """
-        values, policy = self.values(places), self._policy
+        values, policy = self.values(places)[:, list(columns)], self._policy
         found = np.asarray(part.answers(values), np.float64)
         if found.shape != (len(places), part.width) or not np.isfinite(found).all():
             raise ValueError("the part's answers are not finite, or of another shape")
@@ -69,12 +71,12 @@ class Disclosure:
                 raise ValueError("quantum is too small for the part's answers")
         return found
 
-    def state(self, part: Any, version: str) -> bytes:
+    def state(self, part: Any, version: str, columns: Sequence[int]) -> bytes:
         """What changes when answers would; it says nothing without the secret."""
         digest = hmac.new(self._secret, b"xaijax.federated state", "sha256")
         policy = self._policy
         shape = None if part is None else (part.kind, part.columns, part.width)
-        said = [version, shape, policy.quantum, policy.epsilon, policy.bounds]
+        said = [version, shape, policy.quantum, policy.epsilon, policy.bounds, list(columns)]
         digest.update(repr(said).encode() + _content(part) + self._content)
         return digest.digest()[:16]
 

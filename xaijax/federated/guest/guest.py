@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,13 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import ArrayLike, Rows
-from xaijax.federated.guest.arguments import parts_of, reference_row, secret_of
+from xaijax.federated.guest.arguments import (
+    Columns,
+    parts_of,
+    party_of,
+    reference_row,
+    secret_of,
+)
 from xaijax.federated.guest.audit import AuditLog
 from xaijax.federated.guest.counts import QueryCounts
 from xaijax.federated.guest.disclosure import Disclosure
@@ -60,6 +66,14 @@ class Guest:
             guest at a time can use it. None: both are in memory, as long as this object lives.
         aligned: identifiers or None. A host may ask for these only. Both parties must have the same
             list, in any order. None: the identifiers of all rows.
+        party: text or None, the name by which hosts know this guest. None: the name in the parts. A
+            host that asks for another party is refused. Parts made by hand, and guests of an
+            arbiter, have no name of their own, and need one here where a host has several guests.
+        feature_names: texts [F] or None, the names of an array's columns. A frame has its own.
+            Where a part has names, the columns are put in its order, and other columns are refused.
+
+    A reference of numbers is in the order of the columns of `rows`, unless it is a Series with
+    their names.
 
     Attributes:
         policy: the `Policy`.
@@ -97,6 +111,8 @@ class Guest:
         secret: bytes | None = None,
         state: str | Path | None = None,
         aligned: Iterable[str | int] | None = None,
+        party: str | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> None:
         own = rows_of(rows)
         given = own.matrix() if own.is_frame else rows
@@ -114,7 +130,10 @@ class Guest:
             raise InputTypeError(f"policy must be a Policy, got {type(policy).__name__}.")
         self._secret = secret_of(secret, self.policy, state)
         self._parts = parts_of(parts, self.policy, self._rows)
-        row = reference_row(reference, self._rows)
+        self._party = party_of(party, self._parts)
+        self._columns = Columns(rows, feature_names, self._parts, F)
+        self._rows = np.ascontiguousarray(self._rows[:, self._columns.given])
+        row = reference_row(reference, self._rows, self._columns)
         self._disclosure = Disclosure(self._rows, row, known, self.policy, self._secret)
         self._aligned = _listed(aligned, self._row_of)
         self._aligned_with: dict[Names, tuple[bytes, ...]] = {}  # by private set intersection
@@ -168,9 +187,12 @@ class Guest:
             raise Refused("message", f"public_key and nonce need {KEY} and {NONCE} bytes.")
         version = self._version(request.model_version)
         part = self._parts[version]
+        release = getattr(part, "release", None) or ""
+        self._check_part(request, version, release)
         pair, nonce = KeyPair.new(), secrets.token_bytes(NONCE)
-        said = (request.public_key, request.nonce, pair.public, nonce, version.encode())
-        key = pair.agree(request.public_key, *said)
+        said = (request.public_key, request.nonce, pair.public, nonce)
+        texts = (version, request.party, request.release, self._party, release)
+        key = pair.agree(request.public_key, *said, *(one.encode() for one in texts))
         session = self._sessions.add(Session(names, key, version, part))
         self.audit.add("open", peer=names[0], version=version)
         width = part.width if part is not None else 0
@@ -183,8 +205,10 @@ class Guest:
             "width": width,
             "fewest": self.policy.fewest,
             "most": min(self.policy.most, (LARGEST - 64) // max(32, 8 * width)),
-            "state": self._disclosure.state(part, version),
+            "state": self._disclosure.state(part, version, self._columns.of[version]),
             "confirmation": key.confirmation(),
+            "party": self._party,
+            "release": release,
         }
 
     def _align(self, names: Names, request: Any) -> dict[str, Any]:
@@ -217,7 +241,8 @@ class Guest:
             )
         tokens, rows = self._asked(session, request.tokens, session.used)
         self._charge(rows)
-        answers = self._disclosure.answers(session.part, session.version, rows)
+        columns = self._columns.of[session.version]
+        answers = self._disclosure.answers(session.part, session.version, columns, rows)
         session.used.update(tokens)
         session.number = request.number
         instances = int((rows >= 0).sum())
@@ -238,7 +263,7 @@ class Guest:
         self._charge(rows)
         session.sent.update(tokens)
         self.audit.add("block", peer=names[0], instances=int((rows >= 0).sum()))
-        values = self._disclosure.values(rows)
+        values = self._disclosure.values(rows)[:, self._columns.of[session.version]]
         return {"columns": values.shape[1], "values": numbers(values)}
 
     def _intersect(self, names: Names, request: Any) -> dict[str, Any]:
@@ -261,6 +286,25 @@ class Guest:
         if (hosts and not set(hosts) & set(names)) or (self.policy.arbiter in names):
             raise Refused(
                 "policy", "hosts: the certificate's name is not among those that may ask."
+            )
+
+    def _check_part(self, request: Any, version: str, release: str) -> None:
+        """Refuse a host that takes this guest for another party, or has another release."""
+        if self._party and request.party != self._party:
+            raise Refused(
+                "part",
+                f"party: this guest is {self._party!r}, and {request.party!r} was asked for. Check "
+                "which address, or transport, stands under which name in guests.",
+            )
+        if self._parts[version] is not None and request.release not in ("", release):
+            raise Refused(
+                "part",
+                f"release: the part of model version {version!r} is not of the release that the "
+                "host has, so they would not fit. Give both parties the files of one split."
+                if release
+                else f"release: the part of model version {version!r} says no release, and the "
+                "host's side has one. Use the part that was split with it; of a FunctionPart say "
+                "release=.",
             )
 
     def _version(self, asked: str) -> str:

@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import numpy as np
 from xaijax.core.errors import FederatedProtocolError, InputError
 
 REFERENCE = -1  # the place of the reference
-SCHEMA = 1
+SCHEMA = 2
 
 
 class Answers:
@@ -32,7 +33,10 @@ class Answers:
         """Raises InputError for a file of another guest or list."""
         self._path, self._guest, self._identifiers = path, guest, identifiers
         self._rows: dict[int, np.ndarray] = {}
-        self.facts: dict[str, Any] | None = None  # state, width, version; None: nothing answered
+        self._again: Counter[int] = Counter()
+        self.facts: dict[str, Any] | None = (
+            None  # state, width, version, release; None: nothing answered
+        )
         if path is not None and path.exists():
             self._read(path)
 
@@ -40,6 +44,11 @@ class Answers:
     def version(self) -> str:
         """The guest's model version; "" before its first answer."""
         return "" if self.facts is None else str(self.facts["version"])
+
+    @property
+    def state(self) -> bytes:
+        """The guest's fingerprint; b"" before its first answer."""
+        return b"" if self.facts is None else bytes.fromhex(self.facts["state"])
 
     def check_list(self, identifiers: Sequence[bytes]) -> None:
         """Raise InputError where answers of another list of identifiers are held."""
@@ -58,11 +67,21 @@ class Answers:
         """Those that were not answered yet."""
         return [place for place in places if place not in self._rows]
 
+    @property
+    def places(self) -> list[int]:
+        """Those of people who were answered, first who was asked again least often."""
+        known = [place for place in self._rows if place != REFERENCE]
+        return sorted(known, key=lambda place: (self._again[place], place))
+
+    def count_again(self, places: Sequence[int]) -> None:
+        """Remember that people who were answered were asked again."""
+        self._again.update(places)
+
     def rows(self, places: Sequence[int]) -> np.ndarray:
         """Answers [n, E] at these places, all of which were answered."""
         return np.stack([self._rows[place] for place in places])
 
-    def fit(self, width: int, version: str) -> None:
+    def fit(self, width: int, version: str, release: str) -> None:
         """Raise FederatedProtocolError where kept answers are not those that are wanted now.
 
         version: "" takes any.
@@ -76,15 +95,23 @@ class Answers:
                 f"{held[1]:,} numbers each; wanted are version {version or held[0]!r}, {width:,} "
                 "numbers. Call host.forget() (or delete the file of answers), and explain again."
             )
+        if self.facts["release"] != release:
+            raise FederatedProtocolError(
+                f"guest {self._guest!r}: its kept answers are of another release of the split "
+                "model than the host's side. Call host.forget() (or delete the file of answers), "
+                "and explain again."
+            )
 
-    def same(self, state: bytes, width: int, version: str) -> None:
-        """Raise FederatedProtocolError where the guest would now answer otherwise than before."""
-        facts = {"state": state.hex(), "width": width, "version": version}
+    def begin(self, facts: Mapping[str, Any]) -> None:
+        """Keep what the guest says of itself, before its first answer."""
         if self.facts is None:
             if self._path is not None:
                 self._start(self._path, facts)
-            self.facts = facts
-        elif facts != self.facts:
+            self.facts = dict(facts)
+
+    def check_same(self, facts: Mapping[str, Any]) -> None:
+        """Raise FederatedProtocolError where the guest would now answer otherwise than before."""
+        if self.facts is not None and facts != self.facts:
             changed = ", ".join(name for name, value in facts.items() if value != self.facts[name])
             raise FederatedProtocolError(
                 f"guest {self._guest!r} has changed since its first answers ({changed}): its rows, "
@@ -120,7 +147,7 @@ class Answers:
         first, _, rest = path.read_bytes().partition(b"\n")
         try:
             header = json.loads(first)
-            facts = {name: header[name] for name in ("state", "width", "version")}
+            facts = {name: header[name] for name in ("state", "width", "version", "release")}
             own = (SCHEMA, self._guest, _digest(header["salt"], self._identifiers))
             same = own == (header["schema"], header["guest"], header["list"])
             width = facts["width"]

@@ -16,7 +16,7 @@ import numpy as np
 from xaijax.core.errors import FederatedProtocolError
 from xaijax.core.optional import require
 
-VERSION = 1  # of the protocol; another one is refused
+VERSION = 2  # of the protocol; another one is refused
 PACKAGE = "xaijax.federated"
 INSTALL = "xaijax[federated]"
 LARGEST = 1 << 24  # bytes of one message
@@ -30,6 +30,8 @@ MESSAGES: Mapping[str, Mapping[str, str]] = {
         "public_key": "bytes",
         "nonce": "bytes",
         "model_version": "string",
+        "party": "string",
+        "release": "string",
     },
     "OpenReply": {
         "version": "uint32",
@@ -42,6 +44,8 @@ MESSAGES: Mapping[str, Mapping[str, str]] = {
         "most": "uint32",
         "state": "bytes",
         "confirmation": "bytes",
+        "party": "string",
+        "release": "string",
     },
     "AlignRequest": {"session": "bytes", "count": "uint64", "digest": "bytes"},
     "AlignReply": {"count": "uint64"},

@@ -18,7 +18,8 @@ Names = tuple[str, ...]  # of the asking party's certificate; the first one is s
 Answerer = Callable[[Names, Any], dict[str, Any]]  # a request -> the fields of the reply
 
 CODES = (
-    "version", "message", "session", "token", "aligned", "size", "policy", "arbiter", "internal"
+    "version", "message", "session", "token", "part", "lost", "aligned", "size", "policy",
+    "arbiter", "internal",
 )  # fmt: skip
 _LONGEST_TEXT = 500
 
