@@ -184,7 +184,8 @@ def _certificate(
     answer = Answer(found.values, found.base, full, None, dof, *none)
     evaluator = game.evaluator
     donors, exact = evaluator.setting.replacement.weights, np.ones(N, bool)
-    residual, bound = certificate(answer, donors, evaluator.setting.model, exact, whole)
+    model, size = evaluator.setting.model, game.subtracted
+    residual, bound = certificate(answer, donors, model, exact, whole, subtracted=size)
     return residual, 2 * bound if game.quantity.groups is not None else bound
 
 
