@@ -20,7 +20,13 @@ from xaijax.core.html import NAME
 from xaijax.core.optional import require
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
-from xaijax.players.predicates import Predicate, label_words, number_words
+from xaijax.players.predicates import (
+    Predicate,
+    about_words,
+    category_key,
+    label_words,
+    number_words,
+)
 from xaijax.players.predicates import percent as percent
 from xaijax.results.files import rules_json
 from xaijax.results.files.npz import file_to_read, write_atomically
@@ -159,6 +165,7 @@ class Rule:
         """The prediction in words, with the target's name and a regression's tolerance."""
         words = label_words(self.prediction)
         if self.tolerance is not None:
+            words = about_words(self.prediction, self.tolerance)
             words += f" +- {number_words(self.tolerance)}"
         return words if self.target is None else f"{self.target} = {words}"
 
@@ -209,10 +216,9 @@ def _holds(predicate: Predicate, values: np.ndarray) -> np.ndarray:
                 f"{predicate[1:]}; got {values.dtype}."
             ) from None
         return (predicate[1] < numbers) & (numbers <= predicate[2])
-    wanted = list(predicate[1])
-    missing = any(v is None or v != v for v in wanted)
-    present = {v for v in wanted if v is not None and v == v}
-    found = (missing if v is None or v != v else v in present for v in values.tolist())
+    mixed = values.dtype == object
+    wanted = {category_key(v, mixed) for v in predicate[1]}
+    found = (category_key(v, mixed) in wanted for v in values.tolist())
     return np.fromiter(found, bool, len(values))
 
 

@@ -80,6 +80,10 @@ class GivenRows(ABC):
     def column(self, place: int) -> np.ndarray:
         """One column [M] as NumPy: numbers stay numbers (missing: NaN), the rest as objects."""
 
+    def is_category(self, place: int) -> bool:
+        """Whether the dtype of a column says that its values are categories, numbers or not."""
+        return False
+
     def columns(self) -> list[np.ndarray]:
         """All columns of a frame, each [M]."""
         return [self.column(j) for j in range(len(self.labels))]

@@ -55,6 +55,12 @@ class PandasRows(FrameRows):
             return series.to_numpy(dtype=series.dtype.numpy_dtype)
         return series.to_numpy()
 
+    def is_category(self, place: int) -> bool:
+        """Of a categorical dtype, of a dictionary of Arrow, or of bool, which may be missing."""
+        dtype = self.given.dtypes.iloc[place]
+        arrow = str(getattr(dtype, "pyarrow_dtype", ""))
+        return hasattr(dtype, "categories") or dtype.kind == "b" or arrow.startswith("dictionary")
+
     def texts(self) -> Iterator[bytes]:
         """Of values only, not of the index."""
         return (repr(row).encode() for row in self.given.itertuples(index=False, name=None))

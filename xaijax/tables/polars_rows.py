@@ -40,6 +40,10 @@ class PolarsRows(FrameRows):
         missing = str(series.dtype) == "Boolean" and series.null_count()
         return (series.cast(float) if missing else series).to_numpy()
 
+    def is_category(self, place: int) -> bool:
+        """Of Boolean, which may be missing; what else polars calls a category holds texts."""
+        return str(self.given.dtypes[place]) == "Boolean"
+
     def texts(self) -> Iterator[bytes]:
         """Of the values."""
         return (repr(row).encode() for row in self.given.iter_rows())

@@ -53,12 +53,15 @@ class AnchorExplainer:
         feature_names: names [F] of an array's columns, or None. None: those of the frame, or x0,
             x1, ... for an array.
         categories: None, [columns] or {column: names}. Columns that are compared by equality, not
-            by bins. Columns that are not numeric always are. names: a list by code, or
-            {code: name}, used in sentences. Columns are given by name or position.
+            by bins. Columns that are not numeric always are, and so is a frame's column of a
+            categorical dtype, even if its categories are numbers. names: a list by code, or
+            {code: name}, used in sentences; no name twice. Columns are given by name or position.
         bins: "quartile" (default), "decile", {column: cuts} or None. Increasing cuts make the bins
             (cut i - 1, cut i]; the first bin has no lower end, the last no upper end. Equal
             quantiles make one cut. Missing values are in a bin by themselves. Columns that a dict
-            does not list, and with None all columns, are compared by equality.
+            does not list, and with None all columns, are compared by equality. Quantiles count each
+            data row of positive weight once. Sentences round a cut to six digits, or to as many as
+            leave the instance and all data rows on their side of it.
         perturbation: the distribution D(z given A), by name or as a sampler.
             "row": a random data row; kept columns have x's value. A bin in such a rule was tested
             at x's value only, and `Rule.note` says so.

@@ -304,6 +304,7 @@ def certificate(
     whole: tuple[np.ndarray, np.ndarray] | None,
     offset: Any = 0.0,
     values: float | None = None,
+    subtracted: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(|base + sum of values - f(x)|, how far rounding may take it) of the worst output; [N] each.
 
@@ -313,7 +314,7 @@ def certificate(
     with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
         full = answer.full if whole is None else whole[0]
         residual = np.abs(answer.base + answer.values.sum(axis=1) - full).max(axis=1)
-        bound = rounding(answer, donor_weights, model, exact, offset, values)
+        bound = rounding(answer, donor_weights, model, exact, offset, values, subtracted)
         if whole is not None:
             bound = bound + whole[1].max(axis=1)
     return residual, bound
@@ -371,6 +372,7 @@ def rounding(
     exact: np.ndarray,
     offset: Any = 0.0,
     values: float | None = None,
+    subtracted: float = 0.0,
 ) -> np.ndarray:
     """How far base + sum of values may be from f(x) by rounding alone; float64 [N].
 
@@ -382,6 +384,8 @@ def rounding(
     the errors of P players and of the donors (weights w) are independent:
     lambda (2 / 3) sqrt(2^k P sum w^2) u span. The level is kept to a few u; what of it was added in
     float64, the offset, to a few roundings of that.
+
+    subtracted: the size of what base and f(x) are differences of; they may be smaller, even 0.
 
     values: how many count as a player's, where they are not of players: one of a set whose weights
     are c times as large as a player's counts as c^2.
@@ -396,6 +400,7 @@ def rounding(
     u = np.where(exact, unit, 0.5 * np.finfo(np.float64).eps)
     P = answer.values.shape[1] if values is None else values
     level = np.maximum(np.abs(answer.base - offset), np.abs(answer.full - offset)).max(axis=1)
+    level = np.maximum(level, subtracted)
     added = 8.0 * 0.5 * np.finfo(np.float64).eps * np.abs(offset).max()
     donors = np.where(exact, math.sqrt(float((donor_weights**2).sum())), 1.0)
     spread = np.sqrt(answer.summed * P) * donors

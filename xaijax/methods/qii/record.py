@@ -190,13 +190,9 @@ def _certificate(
     answer = Answer(found.values, found.base, full, None, dof, *none)
     evaluator = game.evaluator
     donors, exact = evaluator.setting.replacement.weights, np.ones(N, bool)
-    residual, bound = certificate(answer, donors, evaluator.setting.model, exact, whole)
-    if game.quantity.groups is None:
-        return residual, bound
-    model = evaluator.setting.model
-    single = model.backend == "jax" and model.precision != "float64"
-    unit = 0.5 * np.finfo(np.float32 if single else np.float64).eps
-    return residual, 2 * (bound + 8 * unit * max(map(abs, asked.outcome.bounds)))
+    model, size = evaluator.setting.model, game.subtracted
+    residual, bound = certificate(answer, donors, model, exact, whole, subtracted=size)
+    return residual, 2 * bound if game.quantity.groups is not None else bound
 
 
 def provenance(asked: Asked, game: Game, index: QiiIndex | None, rows: Any) -> dict[str, Any]:
