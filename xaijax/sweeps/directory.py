@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from xaijax.core.errors import InputError, XaiError
 from xaijax.results.explanation import Explanation
@@ -272,10 +272,8 @@ def _locked(
         try:
             yield
         finally:
-            # Closing is not enough where a child that a model or pool forked has the file open.
-            if sys.platform != "win32" and os.getpid() == own:
-                with contextlib.suppress(OSError):
-                    fcntl.flock(file, fcntl.LOCK_UN)
+            if os.getpid() == own:
+                _unlock(file)
 
 
 @contextlib.contextmanager
@@ -285,4 +283,14 @@ def _flock(path: Path, shared: bool) -> Iterator[None]:
         if sys.platform != "win32":
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-        yield
+        try:
+            yield
+        finally:
+            _unlock(file)
+
+
+def _unlock(file: IO[str]) -> None:
+    """Closing is not enough if a child that was forked meanwhile has the file open."""
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)

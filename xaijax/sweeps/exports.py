@@ -205,6 +205,7 @@ def refuse_format(format: str, out: Any, explainer: object, options: Mapping[str
     require("pyarrow.parquet", "xaijax[scale]")
     if folder.is_dir():
         refuse_other_file(folder / "explanation.parquet")
+    explainer = getattr(explainer, "_teacher", explainer)
     outputs = getattr(made_of(explainer).get("model"), "output_names", None) or ()
     if (
         isinstance(explainer, Explainer | GradientExplainer)

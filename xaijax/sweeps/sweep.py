@@ -17,6 +17,8 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.travel import made_of
 from xaijax.core.typing import Progress as Shown
+from xaijax.methods.amortized.explainer import AmortizedExplainer
+from xaijax.players.players import OwnPlayers
 from xaijax.sweeps.cuts import MOST, Cut
 from xaijax.sweeps.directory import RunDirectory, Term, cut_of
 from xaijax.sweeps.distinct import Picked, distinct_of, may_share, of_run
@@ -30,7 +32,7 @@ from xaijax.sweeps.of_model import PROBED
 from xaijax.sweeps.progress import Progress
 from xaijax.sweeps.question import accepted, checked_options, question_of, refuse_other
 from xaijax.sweeps.run import Run
-from xaijax.sweeps.task import Opened, Recipe, Task
+from xaijax.sweeps.task import Opened, Recipe, Task, own_players_of, with_numbers
 from xaijax.tables.rows import rows_of
 
 FORMATS = ("npz", "parquet", "zarr")
@@ -65,8 +67,10 @@ def sweep(
     a part needs, beside the rows where they are an array, and 48 bytes a row at the start.
 
     Args:
-        explainer: an `Explainer`, `GradientExplainer`, `FederatedExplainer`, `AnchorExplainer`, or
-            a `QII` of an individual quantity. With workers it travels as a recipe.
+        explainer: an `Explainer`, `GradientExplainer`, `AmortizedExplainer`, `FederatedExplainer`,
+            `AnchorExplainer`, or a `QII` of an individual quantity. With workers it travels as a
+            recipe. players= of each instance are of the rows of X. The share fallback= of an
+            amortised explainer is taken of each part.
         X: rows [N, *F]: an array, a memory map, a frame; or a file "rows.npy" or "rows.parquet", a
             list or folder of Parquet files or a pyarrow Dataset of them, whose columns are read by
             the names of the explainer's background where that is a frame, else as a matrix. Of maps
@@ -128,24 +132,34 @@ def sweep(
     check = check_of(explainer)
     if isinstance(source, Held) and check is not None:  # of files a part says what is wrong
         source.check(check)
+    own = own_players_of(explainer, source)
+    if own is not None:  # tasks bring the numbers of their rows along
+        explainer = type(explainer)(**{**made_of(explainer), "players": own})
+    if isinstance(explainer, AmortizedExplainer):
+        explainer = explainer._for_sweep(source.rows, **accepted(explainer._for_sweep, given))
     directory = RunDirectory.made(out)
     with directory.driven(shard.name) as term, ExitStack() as engines:
 
         def engine_for(made: object) -> Engine:
-            return engines.enter_context(engine_of(executor, Opened(made, given), seconds))
+            opened = Opened(_of_first(made, own), given)
+            return engines.enter_context(engine_of(executor, opened, seconds))
 
         engine: Engine | None = None
 
         def measured(some: Source, question: Mapping[str, Any]) -> tuple[float | None, int]:
             nonlocal engine
-            recipe = None if executor is None else _recipe(explainer, given, question)
+            first = _of_first(explainer, own)
+            recipe = None if executor is None else _recipe(first, given, question)
             out, last = str(directory.path.absolute()), min(MOST, some.rows)
+            numbers = None if own is None else own.of_entry[:last]
             piece = some.part(0, last)
-            task = Task(0, 0, last, "X", piece, out, None, recipe, term, measured=True)
+            task = Task(0, 0, last, "X", piece, out, None, recipe, term, True, numbers)
             engine = engine_for(explainer)
             return time_of(engine, task, seconds), engine.at_once
 
-        of_run = _asked(explainer, given, source, directory, each, executor is None, measured)
+        # A row on which a model dies or hangs is for its part to find.
+        over = executor is None and seconds is None
+        of_run = _asked(explainer, given, source, directory, each, over, measured)
         run = Run(directory.path)
         source = _distinct(source, run)
         numbers = _left(run, directory, shard)
@@ -153,8 +167,8 @@ def sweep(
             forget(directory.path)
             recipe = None
             if executor is not None:
-                recipe = _recipe(of_run, given, run.manifest["question"])
-            tasks = (_task(run, source, number, recipe, term) for number in numbers)
+                recipe = _recipe(_of_first(of_run, own), given, run.manifest["question"])
+            tasks = (_task(run, source, number, recipe, term, own) for number in numbers)
             if engine is None or of_run is not explainer:
                 engine = engine_for(of_run)
             sizes = run.sizes
@@ -199,7 +213,7 @@ def _asked(
     source: Source,
     directory: RunDirectory,
     each: int | None,
-    here: bool,
+    spread: bool,
     measured: Measured,
 ) -> Any:
     """The explainer with the run's tile; a new run's manifest is written, another's is refused."""
@@ -207,11 +221,17 @@ def _asked(
     # Of the first part alone; a later call looks at as many rows as the first one did.
     looked_at = (there or {}).get("looked_at", min(LOOKED_AT, each or LOOKED_AT, source.rows))
     some = source.part(0, looked_at).read()
-    plan = _planned(explainer, options, some)  # which refuses rows that are not accepted
-    over = _over(source) if here else None
+    own = made_of(explainer).get("players")
+    own = own if isinstance(own, OwnPlayers) else None
+    first = explainer if own is None else with_numbers(explainer, own.of_entry[:looked_at])
+    plan = _planned(first, options, some)  # which refuses rows that are not accepted
+    over = _over(source) if spread else None
     question = question_of(explainer, options, source.facts(), some, over)
     if there is None:
-        found = distinct_of(source) if may_share(made_of(explainer), options) else None
+        # Equal rows may have other players, or go to an amortised explainer's fallback or not.
+        sharing = own is None and not isinstance(explainer, AmortizedExplainer)
+        sharing = sharing and may_share(made_of(explainer), options)
+        found = distinct_of(source) if sharing else None
         if found is not None:
             found.write(directory.path)
         distinct = source.rows if found is None else len(found.first)
@@ -244,10 +264,7 @@ def _asked(
 
 
 def _over(source: Source) -> Any:
-    """Some rows spread over X, the first and the last among them.
-
-    Not asked for where workers run the parts: a row on which a model dies is theirs to find.
-    """
+    """Some rows spread over X, the first and the last among them."""
     starts = np.unique(np.linspace(0, max(0, source.rows - AT_EACH), PROBED // AT_EACH).astype(int))
     some = [source.part(int(n), min(int(n) + AT_EACH, source.rows)).read() for n in starts]
     return rows_of(some[0]).stacked(some) if len(some) > 1 else some[0]
@@ -290,16 +307,30 @@ def _left(run: Run, directory: RunDirectory, shard: Shard) -> list[int]:
     return numbers
 
 
+def _of_first(explainer: object, own: OwnPlayers | None) -> object:
+    """The explainer as it travels: of players that rows have of their own those of one row."""
+    return explainer if own is None else with_numbers(explainer, own.of_entry[:1])
+
+
 def _recipe(explainer: object, options: dict[str, Any], question: Mapping[str, Any]) -> Recipe:
     return Recipe.of(explainer, options, (question.get("model") or {}).get("held"))
 
 
-def _task(run: Run, source: Source, number: int, recipe: Recipe | None, term: Term) -> Task:
+def _task(
+    run: Run,
+    source: Source,
+    number: int,
+    recipe: Recipe | None,
+    term: Term,
+    own: OwnPlayers | None,
+) -> Task:
     first, last = run.range_of(number)
     out = str(run.path.absolute())
     of = "the distinct rows of X, as they come" if isinstance(source, Picked) else "X"
     piece = source.part(first, last)
-    return Task(number, first, last, of, piece, out, run.manifest.get("id"), recipe, term)
+    numbers = None if own is None else own.of_entry[first:last]
+    made_for = run.manifest.get("id")
+    return Task(number, first, last, of, piece, out, made_for, recipe, term, False, numbers)
 
 
 def _refuse_outputs(outputs: Any, rows: int) -> None:

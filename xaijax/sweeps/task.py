@@ -33,13 +33,16 @@ from xaijax.core.errors import (
 from xaijax.core.facts import UNSHOWN
 from xaijax.core.travel import made_of, pack, unpack
 from xaijax.games.engine.whose_rows import OF_X
+from xaijax.methods.amortized.explainer import AmortizedExplainer
+from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.progress import watched
 from xaijax.models.base.recipe import anew
+from xaijax.players.players import OwnPlayers
 from xaijax.results.explanation import Explanation
 from xaijax.results.rules import Rules
 from xaijax.results.same_question import other_mark
 from xaijax.sweeps.directory import PART, RunDirectory, Term
-from xaijax.sweeps.inputs import Piece, counted_in_X
+from xaijax.sweeps.inputs import Piece, Source, counted_in_X
 from xaijax.sweeps.of_model import MOVED, held
 from xaijax.sweeps.question import accepted, method_of
 from xaijax.tables.rows import rows_of
@@ -111,6 +114,25 @@ class Recipe:
             )
 
 
+def own_players_of(explainer: object, source: Source) -> OwnPlayers | None:
+    """The players of each row where rows have their own; raises InputError for those of others."""
+    holder = getattr(explainer, "_problem", explainer)  # of QII, AnchorExplainer
+    if isinstance(explainer, Explainer) and not hasattr(explainer, "players"):
+        explainer.check(source.part(0, 1).read())  # it reads them when it sees rows
+    found = getattr(holder, "players", None)
+    if not isinstance(found, OwnPlayers):
+        return None
+    found.refuse_others(source.rows)
+    return found
+
+
+def with_numbers(explainer: object, numbers: np.ndarray) -> object:
+    """The same explainer for other rows, whose entries belong to these of its players, [N, F]."""
+    given = made_of(explainer)
+    names = given["players"].names
+    return type(explainer)(**{**given, "players": OwnPlayers(numbers, names)})
+
+
 @dataclass(frozen=True)
 class Opened:
     """An explainer that is ready to be asked, and the keywords of its call."""
@@ -133,16 +155,27 @@ class Opened:
         model = given["model"]
         model.refuse_changed()
         given["model"] = anew(model.recipe, model.name)
+        if isinstance(self.explainer, AmortizedExplainer):
+            teacher = type(self.explainer._teacher)(**given)
+            return Opened(self.explainer._anew(teacher), self.options)
         return Opened(type(self.explainer)(**given), self.options)
 
     def answer(
-        self, rows: Any, first: int, told: Callable[[float], None] | None = None
+        self,
+        rows: Any,
+        first: int,
+        told: Callable[[float], None] | None = None,
+        numbers: np.ndarray | None = None,
     ) -> Explanation | Rules:
         """The answer for some rows; first: their place among all.
 
-        told: is called with the share that is done, now and then.
+        told: is called with the share that is done, now and then. numbers: [N, F], whose each entry
+        of these rows is, where instances have players of their own.
         """
-        method = method_of(self.explainer)
+        explainer = self.explainer
+        if numbers is not None:
+            explainer = with_numbers(explainer, numbers)
+        method = method_of(explainer)
         options = dict(self.options)
         outputs = options.get("outputs")
         if outputs is not None and not isinstance(outputs, str):
@@ -166,6 +199,7 @@ class Task:
     recipe: Recipe | None  # None: the explainer is where the task runs
     term: Term | None = None  # the driver that gave it out
     measured: bool = False  # whether to find out how long its rows take, and to write nothing
+    numbers: np.ndarray | None = None  # players of its rows' entries, where rows have their own
 
     def where(self) -> str:
         """Which rows these are, in words."""
@@ -196,7 +230,7 @@ def run(task: Task, opened: Opened | None = None) -> Receipt:
         if task.measured:
             return _measured(task, opened)
         with _Share(RunDirectory(Path(task.out)).within(task.part)) as share:
-            answer = opened.answer(task.piece.read(), task.first, share.told)
+            answer = opened.answer(task.piece.read(), task.first, share.told, task.numbers)
         if not isinstance(answer, Explanation | Rules) or len(answer) != task.last - task.first:
             raise InputTypeError(
                 f"{type(opened.explainer).__name__} answers {task.last - task.first:,} rows with "
@@ -250,7 +284,9 @@ def _measured(task: Task, opened: Opened) -> Receipt:
     while True:
         started = time.perf_counter()
         try:
-            found = opened.answer(rows_of(rows).take(np.arange(count), counted=True), task.first)
+            some = rows_of(rows).take(np.arange(count), counted=True)
+            numbers = None if task.numbers is None else task.numbers[:count]
+            found = opened.answer(some, task.first, None, numbers)
         except Exception:
             if best < math.inf:  # the part that holds the row that raises will say so
                 break
