@@ -361,9 +361,9 @@ def test_a_part_of_another_state_ends_the_run(backend, tmp_path, monkeypatch) ->
     """The broken version answered all parts, and of host models joined them, too."""
     write, asked = RunDirectory.write, []
 
-    def then_changed(self: RunDirectory, number: int, answer: Any) -> None:
+    def then_changed(self: RunDirectory, number: int, answer: Any, term: Any) -> None:
         asked.append(number)
-        write(self, number, answer)
+        write(self, number, answer, term)
         Settings.k = 5.0
 
     def f(rows: Any) -> Any:  # no row and no hybrid shows the change

@@ -25,6 +25,7 @@ from xaijax.methods.derivatives.gradients.explainer import GradientExplainer
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import as_path
+from xaijax.results.files.temporary import owner_only
 from xaijax.results.rules import Rules
 
 MARK = "xaijax.Run"  # what a table that this file wrote says of its format
@@ -59,6 +60,7 @@ def to_parquet(run: Finished, path: Any) -> Path:
         for first, found in run.read():
             columns = columns_of(found, first, sampled, labels)
             if writer is None:
+                open(temporary, "xb", opener=owner_only).close()
                 told = {b"xaijax": json.dumps(told_of(run, found)).encode()}
                 schema = arrow.table(columns).schema.with_metadata(told)
                 writer = parquet.ParquetWriter(temporary, schema)
@@ -87,6 +89,7 @@ def to_zarr(run: Finished, path: Any) -> Path:
             if group is None:
                 told = told_of(run, found)
                 group = zarr.open_group(str(making), mode="w", attributes=told)
+                making.chmod(0o700)
                 for name, one in fields.items():
                     arrays[name] = group.create_array(
                         name,
@@ -96,6 +99,8 @@ def to_zarr(run: Finished, path: Any) -> Path:
                     )
             for name, one in fields.items():
                 arrays[name][first : first + len(one)] = one
+        for path in making.rglob("*"):  # whoever copies the group copies the modes
+            path.chmod(0o700 if path.is_dir() else 0o600)
         refuse_other_folder(target)  # again: the parts may have taken hours
         old = _beside(target)
         with contextlib.suppress(FileNotFoundError):
@@ -207,6 +212,7 @@ def refuse_format(format: str, out: Any, explainer: object, options: Mapping[str
     require("pyarrow.parquet", "xaijax[scale]")
     if folder.is_dir():
         refuse_other_file(folder / "explanation.parquet")
+    explainer = getattr(explainer, "_teacher", explainer)
     outputs = getattr(made_of(explainer).get("model"), "output_names", None) or ()
     if (
         isinstance(explainer, Explainer | GradientExplainer)

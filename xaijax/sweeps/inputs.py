@@ -218,6 +218,7 @@ def _are_names(X: Any) -> bool:
 
 def check_of(explainer: object) -> Callable[[Any], object] | None:
     """What refuses rows that a call would not accept, and asks no model; None: it has none."""
+    explainer = getattr(explainer, "_teacher", explainer)
     if isinstance(explainer, Explainer | FederatedExplainer | GradientExplainer):
         return explainer.check
     problem = getattr(explainer, "_problem", None)  # of QII, AnchorExplainer

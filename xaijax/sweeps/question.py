@@ -16,8 +16,10 @@ from xaijax.core.errors import InputError, InputTypeError, ResumeMismatchError
 from xaijax.core.travel import made_of
 from xaijax.core.version import __version__
 from xaijax.games.measure.replacement import Baseline, weighted_rows
+from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.methods.fingerprint import digest_of
 from xaijax.models import Model
+from xaijax.players.players import OwnPlayers
 from xaijax.sweeps.inputs import digest_of_rows
 from xaijax.sweeps.of_model import MOVED, held, near, of_model, of_pair
 from xaijax.tables.rows import rows_of
@@ -42,8 +44,8 @@ def method_of(explainer: object) -> Callable[..., Any]:
             return getattr(explainer, name)
     raise InputTypeError(
         f"explainer is a {type(explainer).__name__}, which has no answer for each row. Give an "
-        "Explainer, GradientExplainer, FederatedExplainer, QII of an individual quantity or "
-        "AnchorExplainer."
+        "Explainer, GradientExplainer, AmortizedExplainer, FederatedExplainer, QII of an "
+        "individual quantity or AnchorExplainer."
     )
 
 
@@ -82,7 +84,8 @@ def question_of(
 
     first, over: rows that the model is asked for, the first ones and some spread over X.
     """
-    given = _with_defaults(type(explainer), made_of(explainer))
+    teacher = getattr(explainer, "_teacher", explainer)
+    given = _with_defaults(type(teacher), made_of(explainer))
     model, of_whole = given.pop("model", None), None
     if isinstance(model, tuple):  # two halves
         embed, head = model
@@ -94,6 +97,8 @@ def question_of(
         for name, one in given.items()
         if name not in FREE
     }
+    if isinstance(explainer, AmortizedExplainer):
+        told["learned"] = _learned(explainer)
     asked = _with_defaults(method_of(explainer), options)
     return {
         "method": type(explainer).__name__,
@@ -102,6 +107,18 @@ def question_of(
         "model": of_whole,
         "rows": dict(rows),
         "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
+    }
+
+
+def _learned(explainer: AmortizedExplainer) -> dict[str, Any]:
+    """What an amortised explainer learned, by digests."""
+    fitted = explainer._known()
+    leaves = [digest_of(np.asarray(leaf)) for leaf in fitted.leaves]
+    bounds = [digest_of(np.asarray(one)) for one in (fitted.line, fitted.ends, fitted.quantile)]
+    return {
+        "network": digest_of(repr((leaves, explainer.hidden))),
+        "bounds": digest_of(repr(bounds)),
+        "confidence": fitted.confidence,
     }
 
 
@@ -123,6 +140,8 @@ def described(value: Any) -> Any:
         return described(value.item())
     if isinstance(value, Baseline):
         return {"baseline": _hidden(value.row), "rows": _hidden(value.rows)}
+    if isinstance(value, OwnPlayers):
+        value = value.of_entry
     if isinstance(value, np.ndarray | jax.Array) or rows_of(value).is_frame:
         return {"rows": len(value) if np.ndim(value) else 0, "sha256": digest_of_rows(value)}
     if isinstance(value, list | tuple):

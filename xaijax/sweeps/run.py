@@ -20,7 +20,7 @@ from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import as_path
 from xaijax.results.rules import Rules
 from xaijax.sweeps import exports
-from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.directory import RunDirectory, cut_of
 from xaijax.sweeps.distinct import Distinct
 from xaijax.sweeps.joined import joined, joined_rules, without_part
 from xaijax.sweeps.task import PART
@@ -41,8 +41,8 @@ class Run:
 
     Attributes:
         path: `pathlib.Path` of the directory.
-        rows, rows_per_part, parts: ints. N, rows of a part, and how many parts there are. Of rows
-            that occur often the parts hold one each.
+        rows, rows_per_part, parts: ints. N, rows of the largest part, and how many parts there are.
+            Of rows that occur often the parts hold one each.
         manifest: dict. What is asked: method, arguments, model, rows and versions.
 
     Raises:
@@ -73,22 +73,21 @@ class Run:
             raise FileNotFoundError(f"{self.path} holds no run of xaijax.sweep: no manifest.json.")
         self.manifest: dict[str, Any] = found
         self.rows: int = found["rows"]
-        self.rows_per_part: int = found["rows_per_part"]
-        self.parts: int = found["parts"]
+        self._cut = cut_of(found)
+        self.rows_per_part: int = self._cut.largest
+        self.parts: int = self._cut.parts
         self._distinct: int = found["distinct"]  # rows that the parts answer
         self._valid: dict[int, tuple[int, int]] = {}  # part -> (size, time) of the file checked
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Rows of each part, of those that are asked."""
-        last = self._distinct - (self.parts - 1) * self.rows_per_part
-        return (self.rows_per_part,) * (self.parts - 1) + (last,)
+        return self._cut.sizes
 
     def range_of(self, part: int) -> tuple[int, int]:
         """(first, last + 1) of the rows of a part, among those that are asked."""
         self._refuse_part(part)
-        first = part * self.rows_per_part
-        return first, min(first + self.rows_per_part, self._distinct)
+        return self._cut.range_of(part)
 
     @property
     def labels(self) -> Any:
@@ -202,7 +201,7 @@ class Run:
         return without_part(Explanation(**{**_fields(found), "stats": stats}))
 
     def read(self) -> Iterator[tuple[int, Explanation | Rules]]:
-        """(first row, the answer) of so many rows as a part has, one after the other."""
+        """(first row, the answer) of at most `rows_per_part` rows, one after the other."""
         if self._place is None:
             for number in range(self.parts):
                 yield self.range_of(number)[0], self._directory.read(number)

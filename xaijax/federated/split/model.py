@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.federated.in_process.parties import HOST, Parties
 from xaijax.federated.split.parts import Part, feature_names_of, load_arrays, save_arrays

@@ -34,8 +34,10 @@ def players_of_rows(
     in several arrays players is also a container of the same structure, with numbers for each leaf:
     shaped like a row of it, like N rows, one for all its entries, or None (each of its entries is a
     player). Leaves may share numbers. In groups of columns the name of a leaf means all its
-    entries. Else see `players_from`.
+    entries. `OwnPlayers` are themselves. Else see `players_from`.
     """
+    if isinstance(players, OwnPlayers):
+        return players
     if isinstance(table, TreeTable):
         numbers = None if players is None else _in_line(players, table)
         if numbers is None:

@@ -5,6 +5,7 @@ Letters: N rows, F features, P players, K outputs.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -104,6 +105,7 @@ class AmortizedExplainer:
         self._fitted: Fitted | None = None
         self._predictor: Predictor | None = None
         self._so_far = 0
+        self._sweep: int | None = None  # rows of the sweep that its calls are parts of
 
     _repr_html_ = html.shown("_fitted.judged")
 
@@ -214,10 +216,12 @@ class AmortizedExplainer:
         question, predictor = self._asked(), self._ready()
         share, progress = read_share(fallback), read_progress(progress)
         rows = question.read(X)
-        self._so_far += count_of(rows)
-        warn_below(found, share, self._so_far)
+        so_far = self._sweep
+        if so_far is None:
+            so_far = self._so_far = self._so_far + count_of(rows)
+            warn_below(found, share, so_far)
         answers = answered(question, found, predictor, rows, share, progress)
-        so_far, labels = self._so_far, rows_of(X).index
+        labels = rows_of(X).index
         return explanation(question, found, rows, answers, share, so_far, self.seed, labels)
 
     def with_explainer(
@@ -260,6 +264,28 @@ class AmortizedExplainer:
             InputTypeError: `path` is not a path.
         """
         files.write(path, self._known(), self.hidden, self.seed)
+
+    def _for_sweep(self, rows: int, fallback: float = 0.05) -> AmortizedExplainer:
+        """A copy whose calls are parts of one sweep; warns once for all of its rows.
+
+        Raises InputError if it is not fitted, or has no explainer.
+        """
+        warn_below(self._known(), read_share(fallback), rows)
+        self._ready()
+        made = copy.copy(self)
+        made._sweep = rows
+        return made
+
+    @property
+    def _teacher(self) -> Explainer:
+        """The explainer that it learned from."""
+        return self._asked().explainer
+
+    def _anew(self, explainer: Explainer) -> AmortizedExplainer:
+        """A copy that asks an explainer made of the same arguments."""
+        made = copy.copy(self)
+        made._question = Question(explainer)
+        return made
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_predictor": None, "_question": None} | {
@@ -318,5 +344,6 @@ def rebuilt(state: dict[str, Any]) -> AmortizedExplainer:
     found, hidden, seed = files.read(state)
     out = object.__new__(AmortizedExplainer)
     out.hidden, out.seed, out.network = hidden, seed, None
-    out._question, out._fitted, out._predictor, out._so_far = None, found, None, 0
+    out._question, out._fitted, out._predictor = None, found, None
+    out._so_far, out._sweep = 0, None
     return out
