@@ -160,6 +160,61 @@ def test_players_keep_their_columns(key):
     assert part.data.shape == (4, 3)
 
 
+def test_players_in_another_order_keep_their_data():
+    data = np.array([[1.0, 100.0], [2.0, 200.0]])
+    explanation = Explanation(
+        data * 10, np.zeros(2), data=data, feature_names=("small", "large"),
+        provenance={"player_columns": ((0,), (1,))},
+    )  # fmt: skip
+    bare = Explanation(data * 10, np.zeros(2), data=data, feature_names=("small", "large"))
+    mask, back = np.array([True, True]), slice(None, None, -1)
+    for whole in (explanation, bare):
+        for key, order in [
+            ((slice(None), back), [1, 0]),
+            ((..., back), [1, 0]),
+            ((slice(None), [1, 0]), [1, 0]),
+            ((slice(None), ["large", "small"]), [1, 0]),
+            ((slice(None), mask), [0, 1]),
+        ]:
+            part = whole[key]
+            assert part.feature_names == tuple(("small", "large")[j] for j in order)
+            np.testing.assert_array_equal(np.stack(part.player_data(), axis=1), data[:, order])
+            np.testing.assert_array_equal(part.values, data[:, order] * 10)
+        twice = whole[:, ::-1][:, ::-1]
+        np.testing.assert_array_equal(np.stack(twice.player_data(), axis=1), data)
+        # What a person reads: the value and the data of one line belong together.
+        long = whole[:, ::-1].to_dataframe(long=True)
+        np.testing.assert_array_equal(long["value"], long["data"] * 10)
+
+
+def test_reversed_players_of_three_outputs_and_of_groups():
+    whole = make(
+        K=3,
+        data=np.arange(16).reshape(4, 4),
+        provenance={"player_columns": ((0, 2), (1,), (3,))},
+    )
+    part = whole[:, ::-1, ::-1]
+    assert part.provenance["player_columns"] == ((3,), (1,), (0, 2))
+    assert part.output_names == whole.output_names[::-1]
+    np.testing.assert_array_equal(part.values, whole.values[:, ::-1, ::-1])
+    # The last of three axes is that of outputs, whose order says nothing of players.
+    assert whole[..., ::-1].provenance["player_columns"] == ((0, 2), (1,), (3,))
+
+
+def test_stats_of_players_and_of_outputs_are_cut_with_them():
+    N, P, K = 4, 3, 2
+    errors = np.arange(float(N * P * K)).reshape(N, P, K)
+    apart = np.arange(float(N * K)).reshape(N, K)
+    given = {"pool_std_errors": errors, "completeness": apart, "quantity": apart}
+    part = make(K=K, stats=given)[1:3, ::-1, "yes"]
+    np.testing.assert_array_equal(part.stats["pool_std_errors"], errors[1:3, ::-1, 1])
+    np.testing.assert_array_equal(part.stats["completeness"], apart[1:3, 1])
+    np.testing.assert_array_equal(part.stats["quantity"], apart[1:3, 1])
+    one = make(stats={"pool_std_errors": errors[:, :, 0], "completeness": apart[:, 0]})[:, ["c"]]
+    np.testing.assert_array_equal(one.stats["pool_std_errors"], errors[:, [2], 0])
+    np.testing.assert_array_equal(one.stats["completeness"], apart[:, 0])
+
+
 def test_player_columns_of_groups():
     explanation = make(
         data=np.arange(16).reshape(4, 4), provenance={"player_columns": ((0, 2), (1,), (3,))}

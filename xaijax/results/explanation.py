@@ -14,11 +14,11 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.results import convert, summary
 from xaijax.results.files import npz
-from xaijax.results.freeze import check_shape, floats, not_negative, per_instance
+from xaijax.results.freeze import check_shape, floats, not_negative
 from xaijax.results.player_data import check_columns, player_columns, take_rows
 from xaijax.results.result_html import explanation_html
 from xaijax.results.selection import Selection, resolve, split_key, take
-from xaijax.results.shared_fields import select_output, shared_fields
+from xaijax.results.shared_fields import select_output, shared_fields, stats_of_rows
 from xaijax.results.top import TopK, top_of
 from xaijax.tables.rows import rows_of
 
@@ -155,7 +155,7 @@ class Explanation:
 
         Args:
             key: for each axis an integer, a name, a slice, a list of integers or names, or a bool
-                mask.
+                mask. Players and outputs come in the order of the key.
 
         Returns:
             An `Explanation`.
@@ -178,22 +178,19 @@ class Explanation:
             "data": take_rows(self.data, rows),
             "feature_names": take(self.feature_names, players),
             "instance_names": self.instance_names and take(self.instance_names, rows),
-            "stats": {
-                name: value[rows] if per_instance(value, N) else value
-                for name, value in self.stats.items()
-            },
+            "stats": stats_of_rows(self.stats, N, rows, players),
         }
         if not changes["feature_names"]:
             raise InputError(f"player key {keys[1]!r} selects no player.")
         provenance = dict(self.provenance)
-        if len(changes["feature_names"]) < P or not isinstance(players, slice):
+        if changes["feature_names"] != self.feature_names:
             provenance |= self._columns_of(players)
         if self.output_names is not None:
             select_output(keys[2], self.output_names, changes, provenance)
         return replace(self, provenance=provenance, **changes)
 
     def _columns_of(self, players: Selection) -> dict[str, Any]:
-        """The provenance entry that keeps some of the players tied to their columns of `data`."""
+        """The provenance entry that ties these players, in their order, to columns of `data`."""
         given = self.provenance.get("player_columns")
         if given is None:
             if self.data is None or rows_of(self.data).is_frame:

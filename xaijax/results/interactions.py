@@ -16,11 +16,11 @@ from xaijax.core.public import public_class
 from xaijax.players.interaction_index import checked_order, interaction_index
 from xaijax.results import interaction_forms, set_keys
 from xaijax.results.files import npz
-from xaijax.results.freeze import floats, per_instance
+from xaijax.results.freeze import floats
 from xaijax.results.player_data import take_rows
 from xaijax.results.result_html import interactions_html
 from xaijax.results.selection import resolve, take
-from xaijax.results.shared_fields import select_output, shared_fields
+from xaijax.results.shared_fields import select_output, shared_fields, stats_of_rows
 
 FORMAT = "xaijax.Interactions"
 
@@ -179,7 +179,6 @@ class Interactions:
         keys = set_keys.split(key, self.values.ndim)
         rows, _ = resolve(keys[0], len(self), self.instance_names, "instance")
         chosen = set_keys.positions(keys[1], self.sets, self.feature_names)
-        N = len(self)
         changes: dict[str, Any] = {
             "values": self.values[rows][:, chosen],
             "base_values": self.base_values[rows],
@@ -190,10 +189,7 @@ class Interactions:
             if isinstance(chosen, slice)
             else tuple(self.sets[i] for i in chosen),
             "instance_names": self.instance_names and take(self.instance_names, rows),
-            "stats": {
-                name: value[rows] if per_instance(value, N) else value
-                for name, value in self.stats.items()
-            },
+            "stats": stats_of_rows(self.stats, len(self), rows),
         }
         provenance = dict(self.provenance)
         if self.output_names is not None:
