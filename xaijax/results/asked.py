@@ -29,6 +29,13 @@ def told_output(output: Any) -> str:
     return str(output) if isinstance(output, str) and output in WORDS else f"output {output}"
 
 
+def asked_output(model: object) -> dict[str, Any]:
+    """What provenance says of a model's output: "quantity", and of a column "column_of"."""
+    facts = {"quantity": told_output(getattr(model, "output", "value"))}
+    selects = getattr(model, "selects", None)
+    return facts if selects is None else facts | {"column_of": selects}
+
+
 def quantity(facts: Mapping[str, Any]) -> str:
     """What the values are shares of; "" where it is not known."""
     told = facts.get("quantity_words") or facts.get("quantity")
