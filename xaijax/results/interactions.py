@@ -41,8 +41,9 @@ class Interactions:
     Attributes:
         values: float64 [N, M], or [N, M, K] of K outputs. One number for each set of players.
         base_values: float64 [N] or [N, K]. The value of the empty coalition.
-        sets: tuple of M tuples of places of players, each ascending: by size, then in player order.
-            (0,) is the first player alone, (0, 2) the first with the third.
+        sets: tuple of M tuples of places of players, each ascending; all differ. A run gives them by
+            size, then in player order; a slice keeps the order of its key. (0,) is the first player
+            alone, (0, 2) the first with the third.
         std_errors: float64, shaped like `values`, or None: exact. 0 for exact instances, NaN where
             there is no degree of freedom.
         index: str. "sii", "k-sii", "stii", "fsii", "banzhaf" or "moebius".
@@ -61,8 +62,8 @@ class Interactions:
         present: bool [N, P], or None where every instance has all players.
 
     Raises:
-        InputError: arrays whose shapes do not fit each other, sets that repeat or are not in order,
-            or names that repeat.
+        InputError: arrays whose shapes do not fit each other, sets that repeat or whose places do
+            not ascend, or names that repeat.
         InputTypeError: values that are not real numbers, or sets that are no places.
 
     Example:
@@ -160,7 +161,8 @@ class Interactions:
         """A part: `interactions[instance, set, output]`, later axes optional.
 
         One instance stays an Interactions with N = 1, and one set keeps its axis. One output drops
-        the output axis, and provenance["selected_output"] is its name.
+        the output axis, and provenance["selected_output"] is its name. Sets come in the order of
+        the key.
 
         Args:
             key: for instances and outputs an integer, a name, a slice, a list of these, or a bool
