@@ -295,6 +295,48 @@ def test_repr_of_outputs():
     assert "output 'yes'" in repr(explanation[:, :, "yes"])
 
 
+OWN = {"outputs": np.array([2, 0, 2, 1]), "output_names": np.array(["maybe", "no", "maybe", "yes"])}
+WORDS = ["maybe", "no", "maybe", "yes"]
+
+
+def test_the_output_of_each_instance_is_said_in_text_and_html():
+    one = make(stats=OWN)
+    for text in (repr(one), one._repr_html_()):
+        assert "each instance's own (maybe 2, no 1, yes 1)" in text.replace("&#x27;", "'")
+    assert "output 'maybe'" in repr(one[[0, 2]]) and "output 'yes'" in repr(one[3])
+    assert "output" not in repr(make())
+    numbered = make(stats={"outputs": np.array([2, 0, 2, 1])})  # of outputs without names
+    assert "output 2 2" in repr(numbered) and "output 'output 0'" in repr(numbered[1])
+    many = Explanation(np.ones((6, 1)), np.zeros(6), stats={"outputs": np.arange(6)})
+    assert "output 3 1, 2 more)" in repr(many)
+
+
+def test_the_output_of_each_instance_is_a_column_of_frames():
+    pytest.importorskip("pandas")
+    one = make(stats=OWN)
+    wide, long = one.to_dataframe(), one.to_dataframe(long=True)
+    assert list(wide.columns) == ["a", "b", "c", "base_value", "output"]
+    assert wide["output"].tolist() == WORDS
+    np.testing.assert_array_equal(wide[["a", "b", "c"]].to_numpy(float), one.values)
+    assert long["output"].tolist() == [word for word in WORDS for _ in "abc"]
+    assert one[::-1].to_dataframe()["output"].tolist() == WORDS[::-1]
+    assert "output" not in make().to_dataframe()
+    named = make(stats=OWN, feature_names=("a", "output", "c"))
+    with pytest.raises(InputError, match="a player is called 'output'"):
+        named.to_dataframe()
+    assert set(named.to_dataframe(long=True)["output"]) == set(WORDS)
+
+
+def test_shap_is_told_the_output_of_each_instance():
+    pytest.importorskip("shap")
+    one = make(stats=OWN)
+    assert one.to_shap().instance_names[1] == "row1, output no"
+    assert one.to_shap()[1:3].instance_names == ["row1, output no", "row2, output maybe"]
+    bare = make(stats=OWN, instance_names=None).to_shap()
+    assert bare.instance_names == [f"output {word}" for word in WORDS]
+    assert make().to_shap().instance_names is None
+
+
 def test_repr_says_why_there_are_no_standard_errors():
     errors = np.full((4, 3), 0.25)
     errors[1:3] = np.nan

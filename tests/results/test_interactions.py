@@ -311,6 +311,16 @@ def test_the_text_names_the_largest_pairs():
     assert "exact" in repr(make(std_errors=None, exact=True))
 
 
+def test_interactions_say_their_output_too():
+    pytest.importorskip("pandas")
+    found = make(stats={"output_names": np.array(["no", "yes", "no"])})
+    assert "output: each instance's own (no 2, yes 1)" in repr(found)
+    assert found.to_dataframe()["output"].tolist() == ["no", "yes", "no"]
+    long = found.to_dataframe(long=True)["output"].tolist()
+    assert long == [word for word in ("no", "yes", "no") for _ in SETS]
+    assert "output: b" in repr(make(K=2)[:, :, "b"]) and "output" not in repr(make())
+
+
 def test_intervals_are_those_of_students_t():
     found = make()
     # The 97.5 % quantile of t with 9 degrees of freedom, from a table.

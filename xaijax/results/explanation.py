@@ -282,10 +282,12 @@ class Explanation:
                 at least one player is a single column of `data`.
 
         Returns:
-            A `pandas.DataFrame`.
+            A `pandas.DataFrame`. Where each instance has an output of its own (`outputs=`), the
+            column output, the last of long=False, names it.
 
         Raises:
-            InputError: a player is called "base_value" (with long=False only).
+            InputError: a player is called "base_value" or, where there is that column, "output"
+                (with long=False only).
             ImportError: pandas is not installed.
         """
         return convert.to_dataframe(self, long)
@@ -296,7 +298,7 @@ class Explanation:
         Returns:
             A `shap.Explanation`. Its `data` are [N, P], NaN (None among objects) for players that
             are not a single column, or None where no player is one. Its `error_std` are the
-            standard errors.
+            standard errors. With `outputs=`, its `instance_names` name the output of each instance.
 
         Raises:
             ImportError: shap is not installed.

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.results.asked import told_output
+from xaijax.results.asked import counted_outputs, output_of_each, told_output
 from xaijax.results.explanation import Explanation
 from xaijax.results.interactions import Interactions
 from xaijax.results.merge import QUESTION
@@ -159,9 +159,7 @@ def of_the_same(explanation: Explanation, found: Interactions) -> Interactions:
 def output_of(one: Either) -> str | None:
     """The output that values [N, ..] are of, as a page names it; None: there is but one."""
     own = outputs_of(one)
-    if own is None or not own:
-        return None
-    return own[0] if len(set(own)) == 1 else "its own of each instance"
+    return counted_outputs(own) if own else None
 
 
 def _of_output(explanation: Explanation, found: Interactions) -> Interactions:
@@ -188,11 +186,8 @@ def _of_output(explanation: Explanation, found: Interactions) -> Interactions:
 
 def outputs_of(one: Either) -> tuple[str, ...] | None:
     """Names of the output of each instance [N]; None: not known, or the model's only one."""
-    names, places = one.stats.get("output_names"), one.stats.get("outputs")
-    if isinstance(names, np.ndarray) and names.shape == (len(one),):
-        return tuple(map(str, names))
-    if isinstance(places, np.ndarray) and places.shape == (len(one),):
-        return tuple(f"output {place}" for place in places)
+    if own := output_of_each(one.stats, len(one)):
+        return own
     selected = one.provenance.get("selected_output")
     return None if selected is None else (str(selected),) * len(one)
 
