@@ -113,6 +113,45 @@ def test_dependence_takes_the_strongest_partner():
         xj.plots.dependence(united.interactions(X), "both")
 
 
+@pytest.mark.parametrize("name", DRAWN)
+def test_pictures_name_the_class_and_the_scale(name):
+    """As pictures of values do."""
+
+    def titled(given, **more):
+        title = DRAWN[name](given, **more).get_title(loc="left")
+        plt.close("all")
+        return " ".join(title.split())
+
+    facts = {"method": "Explainer", "quantity": "proba", "link": "logit"}
+    sets = ((0,), (1,), (0, 1))
+    values = np.random.default_rng(1).normal(size=(3, 3, 2))
+    two = xj.Interactions(
+        values, np.zeros((3, 2)), sets, feature_names=("age", "pay"), provenance=facts,
+        output_names=("seto", "virg"), data=np.ones((3, 2)), instance_names=("Ann", "Bob", "Eva"),
+    )  # fmt: skip
+    told = "output: virg (logit of the probability)"
+    assert titled(two, output="virg") == told == titled(two[:, :, "virg"])
+    assert titled(two[1], output="virg") == f"instance: Bob, {told}"
+    mine = xj.Explanation(
+        values[:, :2], np.zeros((3, 2)), feature_names=("age", "pay"), provenance=facts,
+        output_names=("seto", "virg"),
+    )  # fmt: skip
+    values_say = xj.plots.beeswarm(mine, output="virg").get_title(loc="left")
+    assert " ".join(values_say.split()) == told
+    own = {"output_names": np.array(["seto", "virg", "virg"])}
+    one = xj.Interactions(
+        values[..., 0], np.zeros(3), sets, feature_names=("age", "pay"), provenance=facts,
+        data=np.ones((3, 2)), stats=own,
+    )  # fmt: skip
+    expected = "output: each instance's own (virg 2, seto 1) (logit of the probability)"
+    shown = titled(one).split("…")  # two squares have not the room for it all
+    assert expected.startswith(shown[0]) and expected.endswith(shown[-1]) and len(shown[0]) > 30
+    plain = xj.Interactions(
+        values[..., 0], np.zeros(3), sets, feature_names=("age", "pay"), data=np.ones((3, 2))
+    )
+    assert titled(plain) == ""
+
+
 @pytest.mark.slow
 def test_a_report_has_a_section_of_interactions(tmp_path):
     pytest.importorskip("jinja2")

@@ -76,6 +76,23 @@ def test_how_many_are_shown_is_checked(name):
         DRAWN[name](explained(), max_display=0)
 
 
+def test_pictures_say_the_output_of_each_instance():
+    words = np.array(["no", "yes", "no"] * 4)
+    one = explained(stats={"output_names": words}, provenance={"quantity": "proba"})
+    told = "output: each instance's own (no 8, yes 4) (the probability)"
+    for draw in (plots.bar, plots.beeswarm, plots.heatmap, DRAWN["groups"], DRAWN["scatter"]):
+        title = draw(one).get_title(loc="left")
+        assert " ".join(title.split()) == told
+        own = draw(one[::3]).get_title(loc="left")
+        assert " ".join(own.split()) == "output: no (the probability)"
+        plt.close("all")
+    people = plots.profile(one[:2])
+    labels = [text.get_text() for text in people.get_legend().get_texts()]
+    assert labels == ["person A (output: no)", "person B (output: yes)"]
+    assert plots.profile(one[1]).get_title(loc="left").startswith("output: yes")
+    plt.close("all")
+
+
 def test_scatter_draws_values_over_data():
     ax = plots.scatter(explained(), "pay", by="hours")
     dots = ax.collections[0]

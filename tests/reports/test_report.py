@@ -117,6 +117,15 @@ def details_of(page):
     return [tag for tag, _ in page.tags].count("details")
 
 
+def test_cards_say_the_output_of_each_instance(tmp_path):
+    one = make(stats={"output_names": np.array(["no", "yes", "no", "maybe", "no", "no"])})
+    report(one, tmp_path / "page.html", instances=4)
+    text = alone((tmp_path / "page.html").read_text("utf-8")).text
+    for n, word in enumerate(("no", "yes", "no", "maybe")):
+        assert f"instance {n}, output {word}" in text
+    assert "each instance's own (no 4, yes 1, maybe 1)" in text
+
+
 def test_instances_can_be_chosen_and_hold_their_values(tmp_path):
     """Three of six, by their places and names; their base values and sums as they add up."""
     one = make(instance_names=tuple("abcdef"), provenance={"players": 3})

@@ -160,6 +160,61 @@ def test_players_keep_their_columns(key):
     assert part.data.shape == (4, 3)
 
 
+def test_players_in_another_order_keep_their_data():
+    data = np.array([[1.0, 100.0], [2.0, 200.0]])
+    explanation = Explanation(
+        data * 10, np.zeros(2), data=data, feature_names=("small", "large"),
+        provenance={"player_columns": ((0,), (1,))},
+    )  # fmt: skip
+    bare = Explanation(data * 10, np.zeros(2), data=data, feature_names=("small", "large"))
+    mask, back = np.array([True, True]), slice(None, None, -1)
+    for whole in (explanation, bare):
+        for key, order in [
+            ((slice(None), back), [1, 0]),
+            ((..., back), [1, 0]),
+            ((slice(None), [1, 0]), [1, 0]),
+            ((slice(None), ["large", "small"]), [1, 0]),
+            ((slice(None), mask), [0, 1]),
+        ]:
+            part = whole[key]
+            assert part.feature_names == tuple(("small", "large")[j] for j in order)
+            np.testing.assert_array_equal(np.stack(part.player_data(), axis=1), data[:, order])
+            np.testing.assert_array_equal(part.values, data[:, order] * 10)
+        twice = whole[:, ::-1][:, ::-1]
+        np.testing.assert_array_equal(np.stack(twice.player_data(), axis=1), data)
+        # What a person reads: the value and the data of one line belong together.
+        long = whole[:, ::-1].to_dataframe(long=True)
+        np.testing.assert_array_equal(long["value"], long["data"] * 10)
+
+
+def test_reversed_players_of_three_outputs_and_of_groups():
+    whole = make(
+        K=3,
+        data=np.arange(16).reshape(4, 4),
+        provenance={"player_columns": ((0, 2), (1,), (3,))},
+    )
+    part = whole[:, ::-1, ::-1]
+    assert part.provenance["player_columns"] == ((3,), (1,), (0, 2))
+    assert part.output_names == whole.output_names[::-1]
+    np.testing.assert_array_equal(part.values, whole.values[:, ::-1, ::-1])
+    # The last of three axes is that of outputs, whose order says nothing of players.
+    assert whole[..., ::-1].provenance["player_columns"] == ((0, 2), (1,), (3,))
+
+
+def test_stats_of_players_and_of_outputs_are_cut_with_them():
+    N, P, K = 4, 3, 2
+    errors = np.arange(float(N * P * K)).reshape(N, P, K)
+    apart = np.arange(float(N * K)).reshape(N, K)
+    given = {"pool_std_errors": errors, "completeness": apart, "quantity": apart}
+    part = make(K=K, stats=given)[1:3, ::-1, "yes"]
+    np.testing.assert_array_equal(part.stats["pool_std_errors"], errors[1:3, ::-1, 1])
+    np.testing.assert_array_equal(part.stats["completeness"], apart[1:3, 1])
+    np.testing.assert_array_equal(part.stats["quantity"], apart[1:3, 1])
+    one = make(stats={"pool_std_errors": errors[:, :, 0], "completeness": apart[:, 0]})[:, ["c"]]
+    np.testing.assert_array_equal(one.stats["pool_std_errors"], errors[:, [2], 0])
+    np.testing.assert_array_equal(one.stats["completeness"], apart[:, 0])
+
+
 def test_player_columns_of_groups():
     explanation = make(
         data=np.arange(16).reshape(4, 4), provenance={"player_columns": ((0, 2), (1,), (3,))}
@@ -238,6 +293,48 @@ def test_repr_of_outputs():
     explanation = make(K=2)
     assert "x 2 outputs" in repr(explanation)
     assert "output 'yes'" in repr(explanation[:, :, "yes"])
+
+
+OWN = {"outputs": np.array([2, 0, 2, 1]), "output_names": np.array(["maybe", "no", "maybe", "yes"])}
+WORDS = ["maybe", "no", "maybe", "yes"]
+
+
+def test_the_output_of_each_instance_is_said_in_text_and_html():
+    one = make(stats=OWN)
+    for text in (repr(one), one._repr_html_()):
+        assert "each instance's own (maybe 2, no 1, yes 1)" in text.replace("&#x27;", "'")
+    assert "output 'maybe'" in repr(one[[0, 2]]) and "output 'yes'" in repr(one[3])
+    assert "output" not in repr(make())
+    numbered = make(stats={"outputs": np.array([2, 0, 2, 1])})  # of outputs without names
+    assert "output 2 2" in repr(numbered) and "output 'output 0'" in repr(numbered[1])
+    many = Explanation(np.ones((6, 1)), np.zeros(6), stats={"outputs": np.arange(6)})
+    assert "output 3 1, 2 more)" in repr(many)
+
+
+def test_the_output_of_each_instance_is_a_column_of_frames():
+    pytest.importorskip("pandas")
+    one = make(stats=OWN)
+    wide, long = one.to_dataframe(), one.to_dataframe(long=True)
+    assert list(wide.columns) == ["a", "b", "c", "base_value", "output"]
+    assert wide["output"].tolist() == WORDS
+    np.testing.assert_array_equal(wide[["a", "b", "c"]].to_numpy(float), one.values)
+    assert long["output"].tolist() == [word for word in WORDS for _ in "abc"]
+    assert one[::-1].to_dataframe()["output"].tolist() == WORDS[::-1]
+    assert "output" not in make().to_dataframe()
+    named = make(stats=OWN, feature_names=("a", "output", "c"))
+    with pytest.raises(InputError, match="a player is called 'output'"):
+        named.to_dataframe()
+    assert set(named.to_dataframe(long=True)["output"]) == set(WORDS)
+
+
+def test_shap_is_told_the_output_of_each_instance():
+    pytest.importorskip("shap")
+    one = make(stats=OWN)
+    assert one.to_shap().instance_names[1] == "row1, output no"
+    assert one.to_shap()[1:3].instance_names == ["row1, output no", "row2, output maybe"]
+    bare = make(stats=OWN, instance_names=None).to_shap()
+    assert bare.instance_names == [f"output {word}" for word in WORDS]
+    assert make().to_shap().instance_names is None
 
 
 def test_repr_says_why_there_are_no_standard_errors():

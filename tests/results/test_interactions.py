@@ -108,10 +108,41 @@ def test_slices():
     assert one.output_names is None and one.provenance["selected_output"] == "b"
     assert one.order == 2 and one.stats["dof"].shape == (1,)
     assert found[:, "pay"].sets == ((1,),)
-    assert found[:, [(0, 1), "age"]].sets == ((0,), (0, 1))
+    assert found[:, [(0, 1), "age"]].sets == ((0, 1), (0,))
     assert found[:, [True, False, False, True, False, False]].sets == ((0,), (0, 1))
     assert found[[0, 2], ..., "a"].shape == (2, 6)
     assert [len(one) for one in found] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("K", [None, 2])
+@pytest.mark.parametrize(
+    ("key", "order"),
+    [
+        ([("pay", "sex"), "age"], [5, 0]),
+        (["sex", ("age", "pay"), "age"], [2, 3, 0]),
+        ([4, 1, 3], [4, 1, 3]),
+        (np.array([5, -6]), [5, 0]),
+        (slice(None, None, -1), [5, 4, 3, 2, 1, 0]),
+        (slice(4, None, -2), [4, 2, 0]),
+    ],
+)
+def test_sets_come_in_the_order_of_the_key(key, order, K, tmp_path):
+    found = make(K=K)
+    part = found[:, key]
+    assert part.sets == tuple(SETS[m] for m in order)
+    for name in ("values", "std_errors"):
+        np.testing.assert_array_equal(getattr(part, name), getattr(found, name)[:, order])
+    np.testing.assert_array_equal(part.half_widths(), found.half_widths()[:, order])
+    frame = part.to_dataframe()
+    joined = [" & ".join(("age", "pay", "sex")[p] for p in SETS[m]) for m in order]
+    columns = frame.columns if K is None else [set_ for o, set_ in frame.columns if o == "a"]
+    assert list(columns) == [*joined, "base_value"]
+    first = found.values if K is None else found.values[..., 0]
+    np.testing.assert_array_equal(frame.to_numpy()[:, : len(order)], first[:, order])
+    part.save(tmp_path / "part.npz")
+    assert xj.load(tmp_path / "part.npz").sets == part.sets
+    if len(order) == len(SETS):
+        np.testing.assert_array_equal(part.matrix, found.matrix)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +153,8 @@ def test_slices():
         ((0, 9), xj.InputError, "out of range"),
         ((0, 0, 0), xj.InputError, "axes are instance, set"),
         ((0, []), xj.InputError, "selects no set"),
+        ((0, ["age", (0, 1), (0,)]), xj.InputError, "more than once"),
+        ((0, [3, 1, 3]), xj.InputError, "more than once"),
         ((0, 1.5), xj.InputTypeError, "set key"),
     ],
 )
@@ -137,7 +170,7 @@ def test_bad_keys(key, error, words):
         ({"base_values": np.zeros(2)}, xj.InputError, "base_values"),
         ({"std_errors": np.zeros((3, 2))}, xj.InputError, "std_errors"),
         ({"sets": SETS[:-1]}, xj.InputError, "sets: got 5"),
-        ({"sets": SETS[::-1]}, xj.InputError, "in order of size"),
+        ({"sets": (*SETS[:-1], (0, 1))}, xj.InputError, r"\(0, 1\) is there more than once"),
         ({"sets": (*SETS[:-1], (1, 3))}, xj.InputError, "3 players"),
         ({"sets": (*SETS[:-1], (2, 1))}, xj.InputError, "ascending"),
         ({"sets": tuple("abcdef")}, xj.InputTypeError, "sets"),
@@ -276,6 +309,16 @@ def test_the_text_names_the_largest_pairs():
     assert "sii, order 2" in text and "3 instances x 6 sets" in text and " & " in text
     assert "standard error" in text
     assert "exact" in repr(make(std_errors=None, exact=True))
+
+
+def test_interactions_say_their_output_too():
+    pytest.importorskip("pandas")
+    found = make(stats={"output_names": np.array(["no", "yes", "no"])})
+    assert "output: each instance's own (no 2, yes 1)" in repr(found)
+    assert found.to_dataframe()["output"].tolist() == ["no", "yes", "no"]
+    long = found.to_dataframe(long=True)["output"].tolist()
+    assert long == [word for word in ("no", "yes", "no") for _ in SETS]
+    assert "output: b" in repr(make(K=2)[:, :, "b"]) and "output" not in repr(make())
 
 
 def test_intervals_are_those_of_students_t():

@@ -114,3 +114,20 @@ def test_a_lost_file_is_found_again(tmp_path: Path) -> None:
     (tmp_path / "part-000001.npz").unlink()
     run = swept(tmp_path)
     np.testing.assert_array_equal(run.explanation().values, explainer()(OFTEN).values)
+
+
+def test_tables_say_the_output_of_each_row(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra [scale]")
+
+    def f(rows):
+        return np.stack([rows[:, 0], rows[:, 1], rows.sum(axis=1)], axis=1)
+
+    model = xj.as_model(f, backend="host", output_names=("no", "yes", "maybe"))
+    explainer, X = xj.Explainer(model, np.zeros((1, 2))), np.random.default_rng(3).random((6, 2))
+    own = np.array([2, 0, 1, 1, 0, 2])
+    run = xj.sweep(explainer, X, tmp_path / "run", rows_per_part=4, options={"outputs": own})
+    table = parquet.read_table(run.to_parquet(tmp_path / "values.parquet"))
+    assert table["output"].to_pylist() == ["maybe", "no", "yes", "yes", "no", "maybe"]
+    zarr = pytest.importorskip("zarr", reason="needs the extra [scale]")
+    group = zarr.open_group(str(run.to_zarr(tmp_path / "values.zarr")), mode="r")
+    np.testing.assert_array_equal(group["outputs"][:], own)

@@ -24,6 +24,7 @@ from xaijax.core.intervals import checked_level
 from xaijax.core.public import public
 from xaijax.results.comparison import Comparison
 from xaijax.results.explanation import Explanation
+from xaijax.results.same_question import refuse_other_outputs
 
 
 @public
@@ -44,13 +45,18 @@ def compare(
     5 % of comparisons, not for each player. Where both are of the same instances the differences of
     the instances are looked at, which sees much smaller shifts.
 
+    Both must be amounts of one thing: of the same quantity, link, output and class. With
+    `outputs=` each instance has an output of its own: of paired instances it is the same on both
+    sides, of others the sides have the same outputs.
+
     Intervals cover which instances were drawn, sampled values' errors, and float32's rounding.
     Errors of sampled values are bounded by the case that all instances' errors go one way, and
     with one seed on both sides that the sides' errors do not cancel: intervals are then at most too
     wide. The backgrounds are taken as given.
 
     Args:
-        a, b: `Explanation` of the same players, outputs and index, of at least 2 instances each.
+        a, b: `Explanation` of the same players, quantity, link, outputs and index, of at least 2
+            instances each.
         confidence: float within 0 and 1.
         explainers: None, or (explainer of a, explainer of b). Then the rows of a are explained by
             the explainer of b and the reverse, and `Comparison.split` says what the data did and
@@ -83,6 +89,7 @@ def compare(
     level = checked_level(confidence, "confidence")
     refuse_others(a, b)
     same = _paired(a, b, paired)
+    refuse_other_outputs(a, b, ("a", "b"), same)
     errors = [shared_error(one) for one in (a, b)]
     own, other = errors
     known = (own + other) ** 2 if same_draws(a, b) else own**2 + other**2

@@ -5,14 +5,17 @@ Letters: N instances, P players, K outputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from xaijax.core.checks import real_numbers
 from xaijax.core.errors import InputError
+from xaijax.methods.explainer.explainer import Explainer
+from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
+from xaijax.results.same_question import amount_of, refuse_other_amounts, refuse_other_outputs
 
 
 def attributions(given: Any) -> dict[str, Any]:
@@ -22,6 +25,44 @@ def attributions(given: Any) -> dict[str, Any]:
     if not given:
         raise InputError("values: got an empty dict; name at least one attribution.")
     return {str(name): one for name, one in given.items()}
+
+
+def refuse_other_amounts_of(named: Mapping[str, Any], explainer: Explainer) -> None:
+    """Raise InputError for explanations of another quantity or link, before the model is asked.
+
+    Other orders of outputs are refused too where the model says what its outputs are called.
+    """
+    own = amount_of(asked_output(explainer.model) | {"link": explainer.quantity.name})
+    known = explainer.model.output_names
+    for name, one in named.items():
+        if isinstance(one, Explanation):
+            called = f"values: {name!r}", "the explainer"
+            refuse_other_amounts(amount_of(one.provenance, one.kind), own, called)
+        if known is not None:
+            _refuse_turned(name, one, known)
+
+
+def refuse_other_outputs_of(named: Mapping[str, Any], truth: Explanation) -> None:
+    """Raise InputError for explanations of other outputs than the truth's, [N] or [K]."""
+    for name, one in named.items():
+        _refuse_turned(name, one, truth.output_names or ())
+        if isinstance(one, Explanation) and len(one) == len(truth):
+            one = one[:, :, 0] if one.values.shape[2:] == (1,) else one
+            called = f"values: {name!r}", "the explainer's answer"
+            refuse_other_outputs(one, truth, called, paired=True)
+
+
+def _refuse_turned(name: str, given: Any, known: Sequence[str]) -> None:
+    """Raise InputError where an explanation, of shap too, has these outputs in another order."""
+    told = getattr(given, "output_names", None)
+    if not isinstance(told, list | tuple) or len(told) != len(known):
+        return
+    told = list(map(str, told))
+    if told != list(known) and sorted(told) == sorted(known):
+        raise InputError(
+            f"values: {name!r} has the outputs {_few(tuple(told))}, and the explainer has "
+            f"{_few(tuple(known))}. Give them in the same order."
+        )
 
 
 def seeds_of(named: Mapping[str, Any]) -> set[int]:

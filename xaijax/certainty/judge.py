@@ -10,7 +10,14 @@ from typing import Any, overload
 
 from xaijax.certainty.agreement import measures
 from xaijax.certainty.faithfulness import curves_of
-from xaijax.certainty.given import as_values, attributions, rows_spent, seeds_of
+from xaijax.certainty.given import (
+    as_values,
+    attributions,
+    refuse_other_amounts_of,
+    refuse_other_outputs_of,
+    rows_spent,
+    seeds_of,
+)
 from xaijax.certainty.truth import RUNS, truth_of
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
@@ -62,8 +69,8 @@ def judge(
     |phi^ - phi|^2 plus their variance, which how far the runs are apart tells without bias, and
     that is taken off. |phi|^2 is found likewise. A single row may come out below 0 (in `p95` and
     `row_errors` it counts as 0).
-    Attributions of another quantity (gradients, values by another background) are judged as if they
-    had meant this one.
+    Attributions by another method, index or background (gradients, say) are judged as if they had
+    meant this one. An `Explanation` of another quantity, link, output or class is refused.
 
     Args:
         values: the attribution: an `Explanation` of xaijax or of shap, a frame, an array or a torch
@@ -84,8 +91,9 @@ def judge(
         A `Judgement`; of a dict `Judgements`, a mapping that shows as a table.
 
     Raises:
-        InputError, InputTypeError: values of other players or shapes or that are not finite, a seed
-            that an attribution was drawn with, and what the explainer refuses.
+        InputError, InputTypeError: values of other players, outputs, quantities, links or shapes or
+            that are not finite, a seed that an attribution was drawn with, and what the explainer
+            refuses.
 
     Example:
         >>> import numpy as np
@@ -113,9 +121,11 @@ def judge(
     budget = None if budget is None else checks.whole_number(budget, "budget")
     checks.yes_or_no(curves, "curves")
     named = attributions(values)
+    refuse_other_amounts_of(named, explainer)
     seeds = _seeds(seed, explainer.seed, seeds_of(named))
     truth = truth_of(explainer, X, outputs, budget, seeds)
     shape, players = truth.values.shape, truth.explanation.feature_names
+    refuse_other_outputs_of(named, truth.explanation)
     read = {name: as_values(name, one, players, shape) for name, one in named.items()}
     found = Judgements(
         {

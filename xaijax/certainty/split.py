@@ -24,7 +24,7 @@ from xaijax.certainty.two_sides import flat, rounding, same_data, shared_error
 from xaijax.core.errors import InputError
 from xaijax.results.comparison import Part, Split
 from xaijax.results.explanation import Explanation
-from xaijax.results.same_question import other_mark
+from xaijax.results.same_question import other_mark, refuse_other_numbers
 
 
 def split_of(
@@ -81,6 +81,7 @@ def _asked(
             "explainers: they answer with other players or outputs than a and b have. Give the "
             "explainers that made a and b, in this order."
         )
+    refuse_other_numbers(found, like, ("the answer of one of explainers", "what it stands for"))
     if other_mark(found.stats, like.stats) is not None:
         raise InputError(
             "explainers: one has another model or background than the explanation that it stands "

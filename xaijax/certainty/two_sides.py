@@ -12,6 +12,7 @@ import numpy as np
 from xaijax.core.checks import yes_or_no
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.results.explanation import Explanation
+from xaijax.results.same_question import refuse_other_numbers
 from xaijax.tables.rows import rows_of
 
 
@@ -35,10 +36,11 @@ def refuse_others(a: Any, b: Any) -> None:
                 "nobody knows what differs. Raise budget= of its Explainer, or give samples= to a "
                 "GradientExplainer; of amortised values compare the explainer's own."
             )
-    for what, field in (("players", "feature_names"), ("outputs", "output_names")):
-        mine, other = getattr(a, field), getattr(b, field)
-        if mine != other:
-            raise InputError(f"a and b are of different {what}: {mine} and {other}.")
+    if a.feature_names != b.feature_names:
+        raise InputError(
+            f"a and b are of different players: {a.feature_names} and {b.feature_names}."
+        )
+    refuse_other_numbers(a, b, ("a", "b"))
     if a.kind != b.kind:
         raise InputError(f"a holds {a.kind!r} values and b {b.kind!r} ones; ask one index of both.")
 

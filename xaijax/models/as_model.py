@@ -170,6 +170,7 @@ def as_model(
     fields: dict[str, Any] = {
         "why": source.reason,
         "output": chosen,
+        "selects": None if chosen in WORDS else source.selects,
         "classes": known,
         "threshold": cut,
         "feature_names": options.check_names("feature_names", feature_names)

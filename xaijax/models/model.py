@@ -54,6 +54,8 @@ class Model:
             deterministic, thread_safe, max_rows, timeout, precision, params, structure: the
             options of `as_model`, as read.
         name, estimator: the name of f, and f itself where it is an estimator (else None).
+        selects: where `output` is one column: of what, "proba", "decision" or "decided"; None where
+            that is not known.
         network: whether f is a module of a neural library, which takes rows of any shape.
         loop, why, apply, call, scores, decide, original, comparison, reader, offset, recentred,
             recipe, compiled: for the engine. One of `apply` (JAX) and `call` (host) answers rows.
@@ -70,6 +72,7 @@ class Model:
     loop: str  # "jax" | "host", which of apply and call is set
     why: str  # the reason, for the repr
     output: Any  # "proba" | "decision" | "label" | "value" | a class label | an output index
+    selects: str | None = None  # of what `output` is a column: "proba" | "decision" | "decided"
     apply: Callable[..., Any] | None = None  # jax: apply(params, rows [R, *F]) -> [R] or [R, K]
     params: Any = None  # a pytree; an argument of the compiled function, never a constant
     call: Callable[..., Any] | None = None  # host: call(rows: array or frame) -> array-like

@@ -13,6 +13,7 @@ from xaijax.plots import style
 from xaijax.plots.names import shorten
 from xaijax.plots.waterfall import chosen_instance
 from xaijax.results.explanation import Explanation
+from xaijax.results.same_question import refuse_other_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,8 +36,9 @@ def convergence(
     one budget.
 
     Args:
-        explanations: of the same instances and players at different budgets, 2 sampled ones at
-            least, in any order; the budget is `stats["budget"]`. One exact one may be among them.
+        explanations: of the same question, instances and players at different budgets, 2 sampled
+            ones at least, in any order; the budget is `stats["budget"]`. One exact one may be among
+            them.
         ax: matplotlib `Axes` to draw on. None makes a figure.
         instance: position or name of the instance. Needed if there are several.
         max_display: int from 1 to 7. Players shown: those of the largest |value|, exact or at the
@@ -47,8 +49,8 @@ def convergence(
         The `Axes`.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted; no budget, equal budgets, or
-            other players.
+        InputError, InputTypeError: an argument that is not accepted; no budget, equal budgets,
+            other players, or another question (another index, quantity, link or output).
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
 
     Example:
@@ -128,6 +130,13 @@ def _refuse_another(first: Explanation, one: Explanation) -> None:
         known = [each.stats.get(fact) for each in (first, one)]
         if None not in known and known[0] != known[1]:
             raise InputError(f"explanations: their {what} differ; pass those of one question.")
+    if first.kind != one.kind:
+        raise InputError(
+            f"explanations: they are of different indices, {first.kind!r} and {one.kind!r}; pass "
+            "those of one question."
+        )
+    called = "explanations: the first", "another"
+    refuse_other_numbers(first, one, called, paired=True)
     for own, other in zip(first.player_data(), one.player_data(), strict=True):
         if own is not None and other is not None and not np.array_equal(own, other):
             raise InputError("explanations: their instances differ; pass those of the same row.")

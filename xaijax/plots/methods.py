@@ -13,6 +13,7 @@ from xaijax.core.public import public
 from xaijax.plots import style
 from xaijax.plots.names import shorten
 from xaijax.results.explanation import Explanation
+from xaijax.results.same_question import refuse_other_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +35,8 @@ def methods(
     largest mean size, over all explanations, are shown from the top. If standard errors are known,
     a line through a dot is a 95 % interval: its half-width is the mean over the instances, which
     bounds the error of the mean. What changed between two explanations, with a test, is
-    `xaijax.compare`; which of them is right is `xaijax.judge`.
+    `xaijax.compare`; which of them is right is `xaijax.judge`. All must be amounts of one thing: of
+    the same quantity, link, output and class.
 
     Args:
         explanations: 2 to 7 of them by their names, of players of the same names in any order;
@@ -49,7 +51,8 @@ def methods(
         The `Axes`.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted; other players.
+        InputError, InputTypeError: an argument that is not accepted; other players, quantities,
+            links or outputs.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
 
     Example:
@@ -120,6 +123,10 @@ def _checked(explanations: Any, max_display: Any, output: Any) -> dict[str, Expl
                 f"explanations: {name!r} has other players, {odd} say; pass explanations of the "
                 "same players."
             )
+    first = next(iter(found))
+    for name, one in found.items():
+        called = f"explanations: {first!r}", repr(name)
+        refuse_other_numbers(found[first], one, called)
     if output is not None and all(one.output_names is None for one in explanations.values()):
         raise InputError(f"output: got {output!r}, but each has one output; leave output out.")
     return found

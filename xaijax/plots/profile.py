@@ -130,8 +130,9 @@ def profile(
 
 
 def _person(explanation: Explanation | PrivateExplanation, n: int) -> str:
-    names = explanation.instance_names
-    return style.elide(names[n]) if names is not None else f"person {'AB'[n]}"
+    names, own = explanation.instance_names, style.output_of_each(explanation)
+    person = style.elide(names[n]) if names is not None else f"person {'AB'[n]}"
+    return f"{person} (output: {style.elide(own[n])})" if own else person
 
 
 def largest(explanation: Explanation | PrivateExplanation, count: int) -> np.ndarray:

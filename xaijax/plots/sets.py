@@ -82,11 +82,6 @@ def name_of(found: Interactions) -> str:
 
 
 def picture_title(ax: Axes, found: Interactions) -> None:
-    """The instance and the output, where there is one of each to be named."""
-    parts = []
-    if len(found) == 1 and found.instance_names is not None:
-        parts.append(f"instance: {found.instance_names[0]}")
-    selected = found.provenance.get("selected_output")
-    if selected is not None:
-        parts.append(f"output: {selected}")
-    style.write_title(ax, ", ".join(parts) or None)
+    """The instance and the output, where there is one of each to be named, and what is measured."""
+    title = style.title_of_one(found) if len(found) == 1 else style.title_of(found)
+    style.write_title(ax, title, int(style.room(ax, []) / style.TITLE_INCHES))

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from xaijax.plots.colours import ink
 from xaijax.plots.names import elide
-from xaijax.results.asked import WORDS, quantity
+from xaijax.results import asked
+from xaijax.results.asked import WORDS, counted_outputs, quantity
 from xaijax.results.explanation import Explanation
+from xaijax.results.interactions import Interactions
 from xaijax.results.private_explanation import PrivateExplanation
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 # Inches of an average character of names, of the text below the axis, and of a title.
 NAME_INCHES, LABEL_INCHES, TITLE_INCHES = 0.077, 0.070, 0.081
 PART = 40  # characters of an instance's or an output's name
+Titled = Explanation | Interactions | PrivateExplanation
 ASKED = ("quantity", "quantity_words", "link")  # the chosen output stands beside it
 
 
@@ -36,31 +39,33 @@ def room(ax: Axes, names: list[str]) -> float:
     return max(figure.get_figwidth() * share - NAME_INCHES * longest - 0.2, 2.0)
 
 
-def title_of(explanation: Explanation | PrivateExplanation) -> str | None:
+def title_of(explanation: Titled) -> str | None:
     """The output that was chosen, where there were several, and what was measured of it."""
     selected = explanation.provenance.get("selected_output")
-    if selected is None and len(names := output_of_each(explanation)) == 1:
-        selected = names[0]
+    own = output_of_each(explanation)
     what = quantity_of(explanation)
-    if selected is None:
+    if own:
+        selected = counted_outputs([elide(name, PART // 2) for name in own])
+    elif selected is None:
         return None if what is None else f"explained: {what}"
-    return f"output: {elide(selected, PART)}" + ("" if what is None else f" ({what})")
+    else:
+        selected = elide(selected, PART)
+    return f"output: {selected}" + ("" if what is None else f" ({what})")
 
 
-def quantity_of(explanation: Explanation | PrivateExplanation) -> str | None:
+def quantity_of(explanation: Titled) -> str | None:
     """What one number is an amount of, where provenance tells: a probability, say."""
     facts = {name: one for name, one in explanation.provenance.items() if name in ASKED}
     told = quantity(facts)
     return told if told not in ("", WORDS["model output"]) else None
 
 
-def output_of_each(explanation: Explanation | PrivateExplanation) -> list[str]:
+def output_of_each(explanation: Titled) -> list[str]:
     """The output of each instance, [N], where each has its own (`outputs=`); else empty."""
-    names = getattr(explanation, "stats", {}).get("output_names", ())
-    return [str(name) for name in names] if len(names) == len(explanation.values) else []
+    return list(asked.output_of_each(getattr(explanation, "stats", {}), len(explanation.values)))
 
 
-def title_of_one(one: Explanation | PrivateExplanation) -> str | None:
+def title_of_one(one: Titled) -> str | None:
     """The name of the only instance, and the output that was chosen."""
     parts = [title_of(one)]
     if one.instance_names is not None:

@@ -71,4 +71,6 @@ def _instance(one: Explanation, n: int, half: np.ndarray | None) -> dict[str, An
     if adds and len(one.feature_names) == one.provenance.get("players"):
         said += f"; with all values {base + total:.4g}"
     title = name_of(one.instance_names, n)
+    if own := style.output_of_each(one):
+        title += f", output {own[n]}"
     return {**table(title, heads, rows, note=note, kind=""), "said": f"{said}.", "card": ""}

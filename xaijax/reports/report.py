@@ -19,6 +19,7 @@ from xaijax.reports import instances as one_by_one
 from xaijax.reports import page
 from xaijax.reports.about import about, model_name
 from xaijax.reports.page import cell
+from xaijax.results.asked import counted_outputs
 from xaijax.results.explanation import Explanation
 from xaijax.results.interactions import Interactions
 from xaijax.results.same_question import of_the_same, output_of
@@ -132,6 +133,8 @@ def _content(explanation: Explanation, model: str | None, instances: int) -> dic
             f"The model has {len(explanation.output_names)} outputs; all but the mean sizes is of "
             f"the last, {explanation.output_names[-1]}."
         )
+    elif own := style.output_of_each(explanation):
+        output_note = f"The output that is explained: {counted_outputs(own)}."
     facts = explanation.provenance
     # An Explainer is no method of its own: what it made says the line below the title.
     by = "" if facts.get("method") in (None, "Explainer") else f" by {facts['method']}"

@@ -5,11 +5,15 @@ What QII asked is told at length by `wording`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from xaijax.players.index import named
 
+OUTPUTS = 4  # that are counted one by one
 WORDS = {
     "proba": "the probability",
     "decision": "the decision value",
@@ -27,6 +31,33 @@ def told_output(output: Any) -> str:
     if output == "value":
         return "model output"
     return str(output) if isinstance(output, str) and output in WORDS else f"output {output}"
+
+
+def asked_output(model: object) -> dict[str, Any]:
+    """What provenance says of a model's output: "quantity", and of a column "column_of"."""
+    facts = {"quantity": told_output(getattr(model, "output", "value"))}
+    selects = getattr(model, "selects", None)
+    return facts if selects is None else facts | {"column_of": selects}
+
+
+def output_of_each(stats: Mapping[str, Any], N: int) -> tuple[str, ...]:
+    """The output of each of N instances, where each has its own (`outputs=`); else ()."""
+    names, places = stats.get("output_names"), stats.get("outputs")
+    if isinstance(names, np.ndarray) and names.shape == (N,):
+        return tuple(map(str, names))
+    if isinstance(places, np.ndarray) and places.shape == (N,):
+        return tuple(f"output {place}" for place in places)
+    return ()
+
+
+def counted_outputs(names: Sequence[str]) -> str:
+    """The one output that these are, or how many instances are of each: "yes 3, no 1"."""
+    counts = Counter(names).most_common()
+    if len(counts) == 1:
+        return counts[0][0]
+    told = [f"{name} {count:,}" for name, count in counts[:OUTPUTS]]
+    more = [f"{len(counts) - OUTPUTS:,} more"] if len(counts) > OUTPUTS else []
+    return f"each instance's own ({', '.join(told + more)})"
 
 
 def quantity(facts: Mapping[str, Any]) -> str:

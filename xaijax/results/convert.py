@@ -11,6 +11,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.players.index import named, quoted
+from xaijax.results.asked import output_of_each
 from xaijax.results.fields import Explained
 from xaijax.results.player_data import as_numbers
 from xaijax.results.shared_fields import labels_of, repeated_labels
@@ -38,12 +39,20 @@ def to_shap(explained: Explained) -> Any:
     """See `Explanation.to_shap`."""
     shap = require("shap", "shap")
     outputs = explained.output_names
+    own = output_of_each(explained.stats, len(explained.values))
     return shap.Explanation(
         values=explained.values.copy(),  # shap's own methods write into their arrays
         base_values=explained.base_values.copy(),
         data=_table(explained),
         feature_names=list(explained.feature_names),
         output_names=None if outputs is None else list(outputs),
+        # The only field of shap's that has a text for each instance and is sliced with them.
+        instance_names=[
+            f"output {output}" if explained.instance_names is None else f"{name}, output {output}"
+            for name, output in zip(explained.instance_names or own, own, strict=True)
+        ]
+        if own
+        else None,
         error_std=None if explained.std_errors is None else explained.std_errors.copy(),
     )
 
@@ -83,11 +92,24 @@ def to_shapiq(explained: Explained) -> list[Any]:
     ]
 
 
+def with_output(table: Any, own: Sequence[str]) -> Any:
+    """A frame of one row for each instance, with the output of each as last column, where known."""
+    if own:
+        table["output"] = np.array(own, dtype=object)
+    return table
+
+
 def _wide(explained: Explained, pandas: Any) -> Any:
     players = list(explained.feature_names)
     if "base_value" in players:
         raise InputError(
             "to_dataframe: a player is called 'base_value', like the column of base values; "
+            "use to_dataframe(long=True)."
+        )
+    own = output_of_each(explained.stats, len(explained.values))
+    if own and "output" in players:
+        raise InputError(
+            "to_dataframe: a player is called 'output', like the column of each instance's output; "
             "use to_dataframe(long=True)."
         )
     labels = [*players, "base_value"]
@@ -98,7 +120,8 @@ def _wide(explained: Explained, pandas: Any) -> Any:
         columns = pandas.MultiIndex.from_product(
             [list(explained.output_names), labels], names=["output", "player"]
         )
-    return pandas.DataFrame(table, index=index_of(explained, pandas), columns=columns)
+    frame = pandas.DataFrame(table, index=index_of(explained, pandas), columns=columns)
+    return with_output(frame, own)
 
 
 def index_of(explained: Any, pandas: Any) -> Any:
@@ -120,6 +143,8 @@ def _long(explained: Explained, pandas: Any) -> Any:
     }
     if outputs is not None:
         columns["output"] = np.tile(np.array(outputs, dtype=object), N * P)
+    elif own := output_of_each(explained.stats, N):
+        columns["output"] = np.repeat(np.array(own, dtype=object), P)
     columns["value"] = explained.values.reshape(-1)
     columns["std_error"] = errors.reshape(-1)
     base = explained.base_values.reshape(N, 1, K)

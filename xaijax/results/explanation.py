@@ -14,11 +14,11 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.results import convert, summary
 from xaijax.results.files import npz
-from xaijax.results.freeze import check_shape, floats, not_negative, per_instance
+from xaijax.results.freeze import check_shape, floats, not_negative
 from xaijax.results.player_data import check_columns, player_columns, take_rows
 from xaijax.results.result_html import explanation_html
 from xaijax.results.selection import Selection, resolve, split_key, take
-from xaijax.results.shared_fields import select_output, shared_fields
+from xaijax.results.shared_fields import select_output, shared_fields, stats_of_rows
 from xaijax.results.top import TopK, top_of
 from xaijax.tables.rows import rows_of
 
@@ -160,7 +160,7 @@ class Explanation:
 
         Args:
             key: for each axis an integer, a name, a slice, a list of integers or names, or a bool
-                mask.
+                mask. Players and outputs come in the order of the key.
 
         Returns:
             An `Explanation`.
@@ -184,22 +184,19 @@ class Explanation:
             "feature_names": take(self.feature_names, players),
             "instance_names": self.instance_names and take(self.instance_names, rows),
             "instance_index": None if self.instance_index is None else self.instance_index[rows],
-            "stats": {
-                name: value[rows] if per_instance(value, N) else value
-                for name, value in self.stats.items()
-            },
+            "stats": stats_of_rows(self.stats, N, rows, players),
         }
         if not changes["feature_names"]:
             raise InputError(f"player key {keys[1]!r} selects no player.")
         provenance = dict(self.provenance)
-        if len(changes["feature_names"]) < P or not isinstance(players, slice):
+        if changes["feature_names"] != self.feature_names:
             provenance |= self._columns_of(players)
         if self.output_names is not None:
             select_output(keys[2], self.output_names, changes, provenance)
         return replace(self, provenance=provenance, **changes)
 
     def _columns_of(self, players: Selection) -> dict[str, Any]:
-        """The provenance entry that keeps some of the players tied to their columns of `data`."""
+        """The provenance entry that ties these players, in their order, to columns of `data`."""
         given = self.provenance.get("player_columns")
         if given is None:
             if self.data is None or rows_of(self.data).is_frame:
@@ -291,10 +288,12 @@ class Explanation:
                 at least one player is a single column of `data`.
 
         Returns:
-            A `pandas.DataFrame`.
+            A `pandas.DataFrame`. Where each instance has an output of its own (`outputs=`), the
+            column output, the last of long=False, names it.
 
         Raises:
-            InputError: a player is called "base_value" (with long=False only).
+            InputError: a player is called "base_value" or, where there is that column, "output"
+                (with long=False only).
             ImportError: pandas is not installed.
         """
         return convert.to_dataframe(self, long)
@@ -305,7 +304,7 @@ class Explanation:
         Returns:
             A `shap.Explanation`. Its `data` are [N, P], NaN (None among objects) for players that
             are not a single column, or None where no player is one. Its `error_std` are the
-            standard errors.
+            standard errors. With `outputs=`, its `instance_names` name the output of each instance.
 
         Raises:
             ImportError: shap is not installed.

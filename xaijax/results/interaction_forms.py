@@ -13,7 +13,8 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.players.interaction_index import INTERACTIONS, interaction_index
-from xaijax.results.convert import index_of
+from xaijax.results import convert
+from xaijax.results.asked import counted_outputs, output_of_each
 from xaijax.results.fields import Interacting
 from xaijax.results.freeze import read_only
 from xaijax.results.set_keys import all_of, named
@@ -52,10 +53,12 @@ def headline(found: Interacting) -> str:
     values = found.values
     axes = ["instances", "sets", "outputs"][: values.ndim]
     shape = " x ".join(f"{size:,} {axis}" for size, axis in zip(values.shape, axes, strict=True))
+    own = output_of_each(found.stats, len(values))
+    selected = counted_outputs(own) if own else found.provenance.get("selected_output")
     return (
         f"Interactions ({found.index}, order {found.order}): {shape} of "
         f"{len(found.feature_names):,} players"
-    )
+    ) + ("" if selected is None else f", output: {selected}")
 
 
 def describe(found: Interacting) -> str:
@@ -180,6 +183,8 @@ def to_dataframe(found: Interacting, long: bool) -> Any:
                 "use to_dataframe(long=True)."
             )
         labels.append("base_value")
+        own = output_of_each(found.stats, N)
+        labels += ["output"] if own else []
         if len(set(labels)) < len(labels):
             twice = next(one for one in labels if labels.count(one) > 1)
             raise InputError(
@@ -187,11 +192,12 @@ def to_dataframe(found: Interacting, long: bool) -> Any:
                 "other names of players."
             )
         table = np.concatenate([found.values, found.base_values[:, None]], axis=1)
-        columns: Any = pandas.Index(labels, name="set")
+        columns: Any = pandas.Index(labels[: table.shape[1]], name="set")
         if outputs is not None:
             table = table.transpose(0, 2, 1).reshape(N, -1)
             columns = pandas.MultiIndex.from_product([outputs, labels], names=["output", "set"])
-        return pandas.DataFrame(table, index_of(found, pandas), columns)
+        frame = pandas.DataFrame(table, convert.index_of(found, pandas), columns)
+        return convert.with_output(frame, own)
     K = 1 if outputs is None else len(outputs)
     errors = found.std_errors
     if errors is None:
@@ -204,6 +210,8 @@ def to_dataframe(found: Interacting, long: bool) -> Any:
     }
     if outputs is not None:
         columns["output"] = np.tile(np.array(outputs, object), N * M)
+    elif own := output_of_each(found.stats, N):
+        columns["output"] = np.repeat(np.array(own, object), M)
     columns |= {
         "value": found.values.reshape(-1),
         "std_error": errors.reshape(-1),

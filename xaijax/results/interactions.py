@@ -16,11 +16,11 @@ from xaijax.core.public import public_class
 from xaijax.players.interaction_index import checked_order, interaction_index
 from xaijax.results import interaction_forms, set_keys
 from xaijax.results.files import npz
-from xaijax.results.freeze import floats, per_instance
+from xaijax.results.freeze import floats
 from xaijax.results.player_data import take_rows
 from xaijax.results.result_html import interactions_html
 from xaijax.results.selection import resolve, take
-from xaijax.results.shared_fields import select_output, shared_fields
+from xaijax.results.shared_fields import select_output, shared_fields, stats_of_rows
 
 FORMAT = "xaijax.Interactions"
 
@@ -41,8 +41,9 @@ class Interactions:
     Attributes:
         values: float64 [N, M], or [N, M, K] of K outputs. One number for each set of players.
         base_values: float64 [N] or [N, K]. The value of the empty coalition.
-        sets: tuple of M tuples of places of players, each ascending: by size, then in player order.
-            (0,) is the first player alone, (0, 2) the first with the third.
+        sets: tuple of M tuples of places of players, each ascending; all differ. A run gives them
+            by size, then in player order; a slice has the order of its key. (0,) is the first
+            player alone, (0, 2) the first with the third.
         std_errors: float64, shaped like `values`, or None: exact. 0 for exact instances, NaN where
             there is no degree of freedom.
         index: str. "sii", "k-sii", "stii", "fsii", "banzhaf" or "moebius".
@@ -62,8 +63,8 @@ class Interactions:
         instance_index: pandas Index [N] or None, as of `Explanation`.
 
     Raises:
-        InputError: arrays whose shapes do not fit each other, sets that repeat or are not in order,
-            or names that repeat.
+        InputError: arrays whose shapes do not fit each other, sets that repeat or whose places do
+            not ascend, or names that repeat.
         InputTypeError: values that are not real numbers, or sets that are no places.
 
     Example:
@@ -162,7 +163,8 @@ class Interactions:
         """A part: `interactions[instance, set, output]`, later axes optional.
 
         One instance stays an Interactions with N = 1, and one set keeps its axis. One output drops
-        the output axis, and provenance["selected_output"] is its name.
+        the output axis, and provenance["selected_output"] is its name. Sets come in the order of
+        the key.
 
         Args:
             key: for instances and outputs an integer, a name, a slice, a list of these, or a bool
@@ -181,7 +183,6 @@ class Interactions:
         keys = set_keys.split(key, self.values.ndim)
         rows, _ = resolve(keys[0], len(self), self.instance_names, "instance")
         chosen = set_keys.positions(keys[1], self.sets, self.feature_names)
-        N = len(self)
         changes: dict[str, Any] = {
             "values": self.values[rows][:, chosen],
             "base_values": self.base_values[rows],
@@ -193,10 +194,7 @@ class Interactions:
             else tuple(self.sets[i] for i in chosen),
             "instance_names": self.instance_names and take(self.instance_names, rows),
             "instance_index": None if self.instance_index is None else self.instance_index[rows],
-            "stats": {
-                name: value[rows] if per_instance(value, N) else value
-                for name, value in self.stats.items()
-            },
+            "stats": stats_of_rows(self.stats, len(self), rows),
         }
         provenance = dict(self.provenance)
         if self.output_names is not None:

@@ -120,6 +120,7 @@ def merge(explanations: Iterable[Merged]) -> Merged:
         _require_equal(field, [getattr(part, field) for part in parts])
     for fact in QUESTION:
         _require_equal(f"provenance[{fact!r}]", [part.provenance.get(fact) for part in parts])
+    _require_equal("stats['outputs'] (given or None)", ["outputs" in p.stats for p in parts])
     _require_one_baseline(parts)
     _require_one_question(parts)
     index, names = joined_labels(parts)

@@ -1,9 +1,10 @@
-"""Whether interactions answer the question of the explanation that they are shown beside.
+"""Whether two results answer one question: numbers that are put together must be of one amount.
 
-Refused is what can be told apart by what both say of themselves. What one of them does not know, a
-model on the host or interactions without data, is not compared.
+`refuse_other_numbers` asks it of two explanations that are compared, judged or drawn together,
+`of_the_same` of interactions that are shown with an explanation. What one of the two does not know
+(a model on the host, interactions without data, an array) is not compared.
 
-Letters: N instances.
+Letters: N instances, K outputs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from xaijax.core.errors import InputError
+from xaijax.results.asked import counted_outputs, output_of_each, told_output
 from xaijax.results.explanation import Explanation
 from xaijax.results.interactions import Interactions
 from xaijax.results.merge import QUESTION
@@ -26,6 +28,106 @@ SAME = (
     "Say explainer.interactions(X) of the explainer, the rows X and the outputs that the "
     "explanation is of."
 )
+
+
+# Facts of the provenance that say what a number is an amount of.
+AMOUNT = (
+    "quantity",
+    "quantity_words",
+    "link",
+    "outcome",
+    "positive",
+    "bounds",
+    "signed",
+    "difference",
+    "floor",
+    "threshold",
+    "absolute",
+)
+
+
+def refuse_other_numbers(
+    a: Explanation, b: Explanation, called: tuple[str, str], paired: bool = False
+) -> None:
+    """Raise InputError unless the values of two explanations are amounts of one thing.
+
+    They have the same quantity, link, output and class. Their rows, fits, backgrounds, estimators
+    and seeds may differ.
+
+    called: the names of the two in a message; paired: whether instance i of the one is instance i
+    of the other, so that both must be of one output.
+    """
+    mine, other = amount_of(a.provenance, a.kind), amount_of(b.provenance, b.kind)
+    refuse_other_amounts(mine, other, called)
+    refuse_other_outputs(a, b, called, paired)
+
+
+def amount_of(provenance: Mapping[str, Any], kind: str = "") -> dict[str, Any]:
+    """The facts that say what values are amounts of, as far as they are known."""
+    facts = {fact: provenance[fact] for fact in AMOUNT if provenance.get(fact) is not None}
+    if _column(provenance) is not None:  # which of them is compared as an output
+        told = provenance.get("column_of")
+        facts["quantity"] = told and told_output(told)
+        facts = {fact: one for fact, one in facts.items() if one is not None}
+    if "quantity" in facts:
+        facts.setdefault("link", "identity")  # methods without a link, such as gradients
+    elif kind == "aec":
+        facts["quantity"] = "dependence of columns"
+    return facts
+
+
+def _column(provenance: Mapping[str, Any]) -> str | None:
+    """The output that `as_model(output=...)` chose, by its class or its place."""
+    told = provenance.get("quantity")
+    return told if isinstance(told, str) and told.startswith("output ") else None
+
+
+def refuse_other_amounts(
+    mine: Mapping[str, Any], other: Mapping[str, Any], called: tuple[str, str]
+) -> None:
+    """Raise InputError for other quantities or links; each as of `amount_of`."""
+    for fact in AMOUNT:
+        if fact in mine and fact in other and not _same(mine[fact], other[fact]):
+            a, b = called
+            raise InputError(
+                f"{a} and {b} differ in {fact}: {mine[fact]!r} and {other[fact]!r}, so their "
+                f"values are amounts of different things. Explain both with the same {fact}."
+            )
+
+
+def refuse_other_outputs(
+    a: Explanation, b: Explanation, called: tuple[str, str], paired: bool
+) -> None:
+    """Raise InputError where the numbers of two explanations are of different outputs."""
+    names = [one.output_names for one in (a, b)]
+    if None not in names:
+        known = [list(one or ()) for one in names]
+        if known[0] != known[1]:
+            _refuse_outputs(called, known[0], known[1])
+        return
+    if a.values.ndim != b.values.ndim:
+        several = [list(one) if one else "one output" for one in names]
+        _refuse_outputs(called, several[0], several[1])
+    mine, other = _one_output(a), _one_output(b)
+    if mine is None or other is None:
+        return
+    if paired:
+        for n, (x, y) in enumerate(zip(mine, other, strict=True)):
+            if x != y:
+                where = "" if len({*mine}) == len({*other}) == 1 else f" (of instance {n})"
+                _refuse_outputs(called, x, y, where)
+    elif {*mine} != {*other}:
+        sets = [sorted({*each}) for each in (mine, other)]
+        first, second = (each[0] if len(each) == 1 else each for each in sets)
+        _refuse_outputs(called, first, second)
+
+
+def _refuse_outputs(called: tuple[str, str], mine: Any, other: Any, where: str = "") -> NoReturn:
+    a, b = called
+    raise InputError(
+        f"{a} and {b} differ in output{where}: {mine!r} and {other!r}. Take the same outputs of "
+        "both, in one order: explanation[:, :, name] of several, or explainer(X, outputs=name)."
+    )
 
 
 def of_the_same(explanation: Explanation, found: Interactions) -> Interactions:
@@ -56,10 +158,8 @@ def of_the_same(explanation: Explanation, found: Interactions) -> Interactions:
 
 def output_of(one: Either) -> str | None:
     """The output that values [N, ..] are of, as a page names it; None: there is but one."""
-    own = _outputs(one)
-    if own is None or not own:
-        return None
-    return own[0] if len(set(own)) == 1 else "its own of each instance"
+    own = outputs_of(one)
+    return counted_outputs(own) if own else None
 
 
 def _of_output(explanation: Explanation, found: Interactions) -> Interactions:
@@ -67,13 +167,13 @@ def _of_output(explanation: Explanation, found: Interactions) -> Interactions:
     shown = explanation
     if explanation.output_names is not None:
         shown = explanation[:, :, -1]
-    wanted = _outputs(shown)
+    wanted = outputs_of(shown)
     if found.output_names is not None:
         if wanted is None or len(set(wanted)) != 1 or wanted[0] not in found.output_names:
             said = "one output" if wanted is None else sorted(set(wanted))
             _refuse("output", list(found.output_names), said)
         found = found[:, :, wanted[0]]
-    own = _outputs(found)
+    own = outputs_of(found)
     if own is None or wanted is None:
         methods = {one.provenance.get("method") for one in (explanation, found)}
         if own is not wanted and len(methods) == 1 and None not in methods:
@@ -84,15 +184,21 @@ def _of_output(explanation: Explanation, found: Interactions) -> Interactions:
     return found
 
 
-def _outputs(one: Either) -> tuple[str, ...] | None:
+def outputs_of(one: Either) -> tuple[str, ...] | None:
     """Names of the output of each instance [N]; None: not known, or the model's only one."""
-    names, places = one.stats.get("output_names"), one.stats.get("outputs")
-    if isinstance(names, np.ndarray) and names.shape == (len(one),):
-        return tuple(map(str, names))
-    if isinstance(places, np.ndarray) and places.shape == (len(one),):
-        return tuple(f"output {place}" for place in places)
+    if own := output_of_each(one.stats, len(one)):
+        return own
     selected = one.provenance.get("selected_output")
     return None if selected is None else (str(selected),) * len(one)
+
+
+def _one_output(one: Explanation) -> tuple[str, ...] | None:
+    """The same, also where the model's only output is a column that `as_model` chose."""
+    found, column = outputs_of(one), _column(one.provenance)
+    if found is None and column is not None:
+        found = (column,) * len(one)
+    # "yes" and "output yes" are one: the name of a column, and what a model says that chose it.
+    return found and tuple(name.removeprefix("output ") for name in found)
 
 
 def _refuse_other_data(explanation: Explanation, found: Interactions) -> None:

@@ -34,7 +34,8 @@ def checked(sets: Any, M: int, P: int) -> Sets:
     """Sets as tuples of places; P = 0: the players are not known.
 
     Raises:
-        InputError: another number of sets than M, none, a place that there is not, or no order.
+        InputError: another number of sets than M, none, a place that there is not, a set whose
+            places do not ascend, or one that is there twice.
         InputTypeError: a set that is no tuple of places.
     """
     try:
@@ -50,8 +51,9 @@ def checked(sets: Any, M: int, P: int) -> Sets:
             raise InputError(
                 f"sets: {S} is no ascending tuple of places of {P or 'the'} players, from 0."
             )
-    if any((len(a), a) >= (len(b), b) for a, b in itertools.pairwise(found)):
-        raise InputError("sets: must differ, and be in order of size, then of players.")
+    if len(set(found)) < len(found):
+        twice = next(S for S in found if found.count(S) > 1)
+        raise InputError(f"sets: {twice} is there more than once; sets must differ.")
     return found
 
 
@@ -71,7 +73,7 @@ def split(key: Any, ndim: int) -> list[Any]:
 
 
 def positions(key: Any, sets: Sets, names: Sequence[str]) -> Selection:
-    """Where the sets that a key means stand.
+    """Where the sets that a key means stand, in the order of the key.
 
     Raises InputError, InputTypeError for a key that means none.
     """
@@ -83,8 +85,8 @@ def positions(key: Any, sets: Sets, names: Sequence[str]) -> Selection:
         found = resolve(key, len(sets), None, "set")[0]
     if not np.arange(len(sets))[found].size:
         raise InputError(f"set key {key!r} selects no set.")
-    if not isinstance(found, slice) or (found.step or 1) < 0:
-        return np.unique(np.arange(len(sets))[found])  # in their order
+    if not isinstance(found, slice) and len(np.unique(found)) < len(found):
+        raise InputError(f"set key {key!r} names a set more than once; name each set once.")
     return found
 
 

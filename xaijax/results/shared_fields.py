@@ -5,7 +5,7 @@ Letters: N instances, P players, K outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -13,11 +13,23 @@ import numpy as np
 
 from xaijax.core.checks import as_array, listed, yes_or_no
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.results.freeze import check_shape, facts, floats, names, not_negative, read_only
+from xaijax.results.freeze import (
+    check_shape,
+    facts,
+    floats,
+    names,
+    not_negative,
+    per_instance,
+    read_only,
+)
 from xaijax.results.player_data import frozen_rows
-from xaijax.results.selection import resolve, take
+from xaijax.results.selection import Selection, resolve, take
 from xaijax.tables.pandas_rows import joined_index, labels_of_rows
 from xaijax.tables.plain_frames import is_index
+
+# Arrays [N, ...] of `stats` with an axis of players, and those whose last axis may be of outputs.
+PER_PLAYER = frozenset({"pool_std_errors"})
+PER_OUTPUT = frozenset({"completeness", "quantity", "pool_std_errors"})
 
 
 def shared_fields(one: Any, values: np.ndarray, features: Any, P: int) -> dict[str, Any]:
@@ -126,17 +138,36 @@ def joined_labels(parts: Sequence[Any]) -> tuple[Any, tuple[str, ...] | None]:
     return index, None if index is None else texts_of(index)
 
 
+def stats_of_rows(
+    stats: Mapping[str, Any], N: int, rows: Selection, players: Selection | None = None
+) -> dict[str, Any]:
+    """The stats of some of N instances: of what has an entry for each player, of some players.
+
+    players: None where the values are not of players.
+    """
+    taken = {name: one[rows] if per_instance(one, N) else one for name, one in stats.items()}
+    for name in PER_PLAYER & taken.keys() if players is not None else ():
+        taken[name] = taken[name][:, players]
+    return taken
+
+
 def select_output(
     key: Any, output_names: tuple[str, ...], changes: dict[str, Any], provenance: dict[str, Any]
 ) -> None:
-    """Cut the arrays of `changes` to the outputs that a key means. A single one drops their last
-    axis, and its name goes into the provenance.
+    """Cut the arrays of `changes`, those of its stats too, to the outputs that a key means.
+
+    A single one drops their last axis, and its name goes into the provenance.
     """
     outputs, single = resolve(key, len(output_names), output_names, "output")
     chosen: Any = outputs if single is None else single
     for name in ("values", "base_values", "std_errors"):
         if changes[name] is not None:
             changes[name] = changes[name][..., chosen]
+    for name in PER_OUTPUT & changes["stats"].keys():
+        array = changes["stats"][name]
+        if isinstance(array, np.ndarray) and array.shape[-1:] == (len(output_names),):
+            if array.ndim > 1:
+                changes["stats"][name] = array[..., chosen]
     kept = take(output_names, outputs)
     if not kept:
         raise InputError(f"output key {key!r} selects no output.")

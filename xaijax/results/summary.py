@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from xaijax.results.asked import counted_outputs, output_of_each
 from xaijax.results.fields import Explained, Interacting, Valued
 
 TOP = 6  # players in the repr
@@ -117,6 +118,10 @@ def headline(explained: Explained) -> str:
     selected = explained.provenance.get("selected_output")
     if selected is not None:
         shape += f", output {selected!r}"
+    own = output_of_each(explained.stats, len(values))
+    if own:
+        told = counted_outputs(own)
+        shape += f", output {told!r}" if len({*own}) == 1 else f", output: {told}"
     return f"Explanation ({head}): {shape}"
 
 

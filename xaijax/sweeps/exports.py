@@ -23,6 +23,7 @@ from xaijax.core.travel import made_of
 from xaijax.methods.anchors.explainer import AnchorExplainer
 from xaijax.methods.derivatives.gradients.explainer import GradientExplainer
 from xaijax.methods.explainer.explainer import Explainer
+from xaijax.results.asked import output_of_each
 from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import as_path
 from xaijax.results.files.temporary import owner_only
@@ -30,7 +31,7 @@ from xaijax.results.rules import Rules
 
 MARK = "xaijax.Run"  # what a table that this file wrote says of its format
 OF_ZARR = ("zarr.json", ".zgroup", ".zattrs", ".zmetadata")  # files of a group, beside its arrays
-ARRAYS = ("values", "base_values", "std_errors")
+ARRAYS = ("values", "base_values", "std_errors", "outputs")
 RULE_COLUMNS = ("prediction", "precision", "precision_lower", "coverage", "accepted", "samples")
 
 
@@ -86,6 +87,8 @@ def to_zarr(run: Finished, path: Any) -> Path:
             fields = {"values": found.values, "base_values": found.base_values}
             if sampled:
                 fields["std_errors"] = errors_of(found)
+            if "outputs" in found.stats:
+                fields["outputs"] = found.stats["outputs"]
             if group is None:
                 told = told_of(run, found)
                 group = zarr.open_group(str(making), mode="w", attributes=told)
@@ -95,7 +98,7 @@ def to_zarr(run: Finished, path: Any) -> Path:
                         name,
                         shape=(run.rows, *one.shape[1:]),
                         chunks=(run.rows_per_part, *one.shape[1:]),
-                        dtype="float64",
+                        dtype=str(one.dtype),
                     )
             for name, one in fields.items():
                 arrays[name][first : first + len(one)] = one
@@ -270,6 +273,8 @@ def columns_of(
         named.append(("se", errors_of(found)))
     ends = [""] if found.output_names is None else [f"_{one}" for one in found.output_names]
     base = found.base_values.reshape(len(found), -1)
+    if own := output_of_each(found.stats, len(found)):
+        columns["output"] = list(own)
     columns |= {f"base_value{end}": base[:, k] for k, end in enumerate(ends)}
     for word, array in named:
         array = array.reshape(*array.shape[:2], -1)

@@ -148,9 +148,9 @@ class Run:
         Columns: row (its place in X), instance (its label, of a frame whose index is not 0..N-1; of
         an index of several levels a column instance_<level> for each), base_value, phi_<name> and
         se_<name> (a standard error; where any part was sampled) for each player; with several
-        outputs base_value_<output>, phi_<name>_<output> and so on. Of rules: row, instance, rule,
-        prediction, precision, precision_lower, coverage, accepted, samples. The schema's metadata
-        say what was asked.
+        outputs base_value_<output>, phi_<name>_<output> and so on; with `outputs=` also output,
+        that of each instance. Of rules: row, instance, rule, prediction, precision,
+        precision_lower, coverage, accepted, samples. The schema's metadata say what was asked.
 
         Args:
             path: the file. One of an earlier call is replaced whole, and no other.
@@ -169,7 +169,8 @@ class Run:
         """Write a zarr group, a chunk for each part. Needs `xaijax[scale]`.
 
         Its arrays are values [N, P] or [N, P, K], base_values and, where any part was sampled,
-        std_errors; its attributes say what was asked, with the names.
+        std_errors; with `outputs=` also outputs [N], the model's columns. Its attributes say what
+        was asked, with the names.
 
         Args:
             path: the directory of the group: a new or an empty one, or that of an earlier call,

@@ -23,7 +23,7 @@ from xaijax.methods.explainer.choice import Choice, tell_heavy, tell_unmet
 from xaijax.methods.fingerprint import fingerprint, model_fingerprint
 from xaijax.players.index import LARGEST_P, Index, named
 from xaijax.players.interaction_index import InteractionIndex
-from xaijax.results.asked import told_output
+from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows
@@ -280,7 +280,7 @@ def provenance_of(asked: Asked, game: Game, choice: Choice) -> dict[str, Any]:
     evaluator, model = game.evaluator, asked.model
     return {
         "method": "Explainer",
-        "quantity": told_output(model.output),
+        **asked_output(model),
         "index": asked.index,
         "index_weights": asked.weights.tolist(),
         "link": asked.quantity.name,

@@ -34,3 +34,9 @@ class Source:
     method: str | None = None  # the only method of the estimator that was given; None: all
     takes_nan: bool = False  # the model says that rows may hold NaN
     network: bool = False  # a module of a neural library: rows of any number of axes
+
+    @property
+    def selects(self) -> str | None:
+        """Of what a class label selects a column: "proba", "decision", ...; None: unknown."""
+        word = "decision" if self.columns == "columns" else self.columns  # one for each of two
+        return None if word == "value" else word

@@ -15,7 +15,7 @@ from xaijax.core.version import __version__
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.run import Run
 from xaijax.methods.fingerprint import donors_fingerprint, probed_fingerprint
-from xaijax.results.asked import told_output
+from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows
@@ -128,10 +128,9 @@ def _provenance(asked: Asked, run: Run, work: Work) -> dict[str, Any]:
     """How the values were made: public facts."""
     setting = run.probed.setting
     model, donors = setting.model, setting.replacement
-    output = getattr(model, "output", "value")
     return {
         "method": "GradientExplainer",
-        "quantity": told_output(output),
+        **asked_output(model),
         "path": asked.path,
         "steps": None if run.lines.drawn else asked.steps,
         "samples": asked.samples,
