@@ -103,7 +103,7 @@ def test_answers_of_changing_width_are_told() -> None:
 
 def test_who_may_have_rows() -> None:
     host, _, _ = parties(fd.Policy(fewest=1, arbiter="somebody"))
-    with pytest.raises(xj.FederatedProtocolError, match=r"arbiter refused \(arbiter\): .* names"):
+    with pytest.raises(xj.FederatedProtocolError, match=r"arbiter refused \(policy\): .* names"):
         host(X[:, HOST], progress=False)
     with pytest.raises(xj.InputTypeError, match="None is accepted where the policy names an arb"):
         parties(fd.Policy(fewest=1))

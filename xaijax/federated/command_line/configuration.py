@@ -66,7 +66,7 @@ def read_settings(path: str | Path, accepted: Sequence[str]) -> Settings:
     """Read a TOML file. Raises InputError for one that is none, and for unknown entries."""
     place = Path(path)
     try:
-        entries = tomllib.loads(place.read_text("utf-8"))
+        entries = tomllib.loads(place.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise InputError(f"config: {place} cannot be read: {error}.") from None
     refuse_unknown(place, entries, accepted, "")
@@ -96,7 +96,7 @@ def read_table(path: Path, identifier: str) -> tuple[list[str], list[str], np.nd
     numbers; the text names the line and the column, and not the entry.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             header, *lines = csv.reader(file)
     except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"rows: {path} cannot be read as CSV ({type(error).__name__}).") from None
@@ -124,9 +124,14 @@ def read_table(path: Path, identifier: str) -> tuple[list[str], list[str], np.nd
 
 
 def read_lines(path: Path, name: str) -> list[str]:
-    """Identifiers, one a line."""
+    """Identifiers, one a line.
+
+    Lines end where a text file's do; other characters that separate lines for Unicode may be in an
+    identifier. A byte-order mark is none.
+    """
     try:
-        return path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8-sig").split("\n")  # \r\n and \r are read as \n
+        return lines[:-1] if lines[-1] == "" else lines
     except (OSError, ValueError) as error:
         raise InputError(f"{name}: {path} cannot be read ({type(error).__name__}).") from None
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from xaijax.core.errors import FederatedPolicyError, FederatedProtocolError
 from xaijax.federated.host.answers import REFERENCE, Answers
-from xaijax.federated.wire.messages import VERSION, rows_of
+from xaijax.federated.wire.messages import FLOAT32, VERSION, rows_of
 from xaijax.federated.wire.party import Transport, ask
 from xaijax.federated.wire.tokens import NONCE, KeyPair, SessionKey
 
@@ -187,7 +187,7 @@ class Conversation:
                     f"{self.who}: reply {said.number} of width {said.width} came where {number} "
                     f"of width {width} is due; it is not the answer to what was asked."
                 )
-            rows = rows_of(said.values, len(order), width, f"{self.who}: answer")
+            rows = rows_of(said.values, len(order), width, f"{self.who}: answer", FLOAT32)
             new = [at for at, place in enumerate(order) if place not in started.again]
             answers.add([order[at] for at in new], rows[new])
         return sum(map(len, started.requests))

@@ -17,7 +17,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.typing import Devices, Estimator, Progress, Rows
-from xaijax.federated.host.answers import REFERENCE, Answers
+from xaijax.federated.host.answers import REFERENCE, Answers, alone_in
 from xaijax.federated.host.arguments import (
     by_name,
     check_model,
@@ -83,7 +83,8 @@ class Host:
             instance or the reference. A guest may have a lower limit.
         deadline: float, in seconds. How long one request may take.
         answers: a folder or None. The folder keeps guests' answers over restarts; it names rows by
-            their place in the list, and holds no identifier. None: in memory only.
+            their place in the list, and holds no identifier. One host at a time can use it. None:
+            in memory only.
         budget: int or None. Coalitions for each sampled instance, as of `Explainer`.
         link: "identity", "logit" or a function of arrays, of the model's answer.
         seed: int, of sampled estimators.
@@ -166,7 +167,7 @@ class Host:
             )
             for name, one in transports.items()
         }
-        folder = None if answers is None else as_path(answers, "answers")
+        folder = self._folder = None if answers is None else as_path(answers, "answers")
         self._answers = {
             name: Answers(folder and folder / f"{place}.answers", name, self._identifiers)
             for place, name in enumerate(transports)
@@ -327,6 +328,15 @@ class Host:
 
     def _asked(self, places: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
         """All guests' answers side by side: of the instances, of the reference; how many asked."""
+        with alone_in(self._folder, self._answers.values()):
+            asked = self._fetched(places)
+        held = list(self._answers.values())
+        answers = np.concatenate([one.rows(places) for one in held], axis=1)
+        off = np.concatenate([one.rows([REFERENCE]) for one in held], axis=1)
+        return answers, off, asked
+
+    def _fetched(self, places: Sequence[int]) -> int:
+        """Connect all guests, compare them, and ask for what is missing; how many were asked."""
         started = {
             name: one.start(self._answers[name], places, self._widths[name], self._batch)
             for name, one in self._conversations.items()
@@ -336,10 +346,7 @@ class Host:
         asked = 0
         for name, one in self._conversations.items():
             asked += one.fetch(started[name], self._answers[name])
-        held = list(self._answers.values())
-        answers = np.concatenate([one.rows(places) for one in held], axis=1)
-        off = np.concatenate([one.rows([REFERENCE]) for one in held], axis=1)
-        return answers, off, asked
+        return asked
 
     def _labels(self) -> list[str]:
         """Names of the columns that hold the guests' answers, in frames."""
