@@ -88,7 +88,7 @@ def compare(
     level = checked_level(confidence, "confidence")
     refuse_others(a, b)
     same = _paired(a, b, paired)
-    errors = [shared_error(one) for one in (a, b)]
+    errors = [shared_error(one, level) for one in (a, b)]
     own, other = errors
     known = (own + other) ** 2 if same_draws(a, b) else own**2 + other**2
     old, new = flat(a.values), flat(b.values)

@@ -38,7 +38,7 @@ def split_of(
     crossed = (b, a) if same and same_data(a, b) else (_asked(eb, a, b), _asked(ea, b, a))
     old, old_by_b, new_by_a, new = (flat(one.values) for one in (a, crossed[0], crossed[1], b))
     four = (a, *crossed, b)
-    error = sum(shared_error(one) for one in four) / 2
+    error = np.sum([shared_error(one, confidence) for one in four], axis=0) / 2
     both = np.concatenate([error, error]) ** 2
     rows = [
         np.concatenate([-(old + old_by_b), old_by_b - old], axis=1) / 2,
