@@ -13,6 +13,7 @@ from xaijax.core.checks import yes_or_no
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.results.explanation import Explanation
 from xaijax.results.same_question import refuse_other_numbers
+from xaijax.results.top import half_widths_together
 from xaijax.tables.rows import rows_of
 
 
@@ -89,15 +90,22 @@ def flat(values: np.ndarray) -> np.ndarray:
     return np.concatenate([rows, np.abs(rows)], axis=1)
 
 
-def shared_error(one: Explanation) -> np.ndarray:
+def shared_error(one: Explanation, confidence: float) -> np.ndarray:
     """How far the mean of all instances' values may be off by their draws, [2 P K].
 
     Coalitions are shared by all instances, so errors of their values may all go one way: the mean
-    of the standard errors bounds that of the mean. | |x + e| - |x| | is at most |e|.
+    of the standard errors bounds that of the mean. | |x + e| - |x| | is at most |e|. Errors with few
+    degrees of freedom, or of draws that a rule ended, count as the normal errors whose intervals
+    are as wide at this confidence, all values of an instance together.
     """
     if one.exact or one.std_errors is None:
         return np.zeros(2 * one.values[0].size)
-    error = one.std_errors.mean(axis=0).reshape(-1)
+    from scipy.special import ndtri  # noqa: PLC0415 - `import xaijax` does not load scipy
+
+    half, _ = half_widths_together(one, confidence)
+    normal = float(ndtri(1 - (1 - confidence) / max(1, one.values[0].size) / 2))
+    wide = np.where(np.isfinite(half), half / normal, 0.0)
+    error = np.maximum(one.std_errors, wide).mean(axis=0).reshape(-1)
     return np.concatenate([error, error])
 
 

@@ -6,6 +6,7 @@ Letters: N instances, P players, K outputs.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,15 @@ from xaijax.results.freeze import read_only
 from xaijax.results.summary import ranking
 
 TOP = 8  # players in the repr
+
+
+def enough(instances: tuple[int, int], paired: bool, confidence: float) -> bool:
+    """Whether so many instances can show any change: by the ways in which the sides of each pair,
+    or the instances of both sides, can be exchanged (see `xaijax.certainty.simultaneous`).
+    """
+    n, m = instances
+    ways = 2 ** min(n - 1, 60) if paired else comb(n + m, n) / (2 if n == m else 1)
+    return 1 / ways <= 1 - confidence + 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +136,7 @@ class Comparison:
         of = f"{N:,} instances, paired" if self.paired else f"{N:,} and {M:,} instances"
         lines = [
             f"Comparison ({self.kind}): {of}; intervals hold together at {self.confidence:.3g}",
-            f"  changed: {', '.join(self.changed) or 'no player that can be told'}",
+            f"  changed: {', '.join(self.changed) or self._none()}",
         ]
         widest = np.maximum(np.abs(self.size_shift), np.abs(self.shift))
         for j in ranking(widest)[:TOP]:
@@ -137,6 +147,12 @@ class Comparison:
         if len(self.feature_names) > TOP:
             lines.append(f"  and {len(self.feature_names) - TOP} more players")
         return "\n".join(lines)
+
+    def _none(self) -> str:
+        """Why nothing changed, in words."""
+        if enough(self.instances, self.paired, self.confidence):
+            return "no player that can be told"
+        return "nothing can be told, these are too few instances"
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame, one row a player (and output); needs `pip install "xaijax[data]"`."""

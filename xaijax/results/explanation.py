@@ -243,7 +243,9 @@ class Explanation:
             InputTypeError: `level` is not a number.
         """
         dof = self.stats.get("dof")
-        return intervals.half_widths_of(self.std_errors, self.shape, self.exact, dof, level)
+        exact = self.stats.get("exact_rows")
+        exact = exact if per_instance(exact, len(self)) else self.exact
+        return intervals.half_widths_of(self.std_errors, self.shape, exact, dof, level)
 
     def top(self, k: int, confidence: float = 0.95) -> TopK:
         """The k players of the largest |value| of each instance, and which of them are certain.

@@ -260,20 +260,22 @@ def _std_errors(parts: Sequence[AnyPart]) -> np.ndarray | None:
 
 
 def _stats(part: AnyPart, parts: Sequence[AnyPart]) -> Mapping[str, Any]:
-    """The stats of one part, with what any part tells of each instance: "exact_rows" and "dof"."""
+    """The stats of one part, with what any part tells of each instance, "dof" among others."""
     added: dict[str, Any] = {}
     if any("exact_rows" in one.stats for one in parts) or len({one.exact for one in parts}) > 1:
         added["exact_rows"] = np.full(len(part), part.exact)
     if any("dof" in one.stats for one in parts):
         added["dof"] = np.full(len(part), np.inf)  # exact, or none was said: the normal quantile
+    drawn = not part.exact and part.std_errors is not None
     for name in ("coalitions", "pairs", "whole_pairs"):
-        if part.exact and any(name in one.stats for one in parts):
+        if not drawn and any(name in one.stats for one in parts):
             added[name] = np.zeros(len(part), np.int64)
     if part.exact and any("heavy_tail" in one.stats for one in parts):
         added["heavy_tail"] = np.zeros(len(part), bool)
     asked = any("certain" in one.stats for one in parts)
-    if part.exact and asked and not any("top" in one.stats for one in parts):
-        added["certain"] = np.ones(len(part), bool)  # exact values meet any tolerance
+    if not drawn and asked and not any("top" in one.stats for one in parts):
+        # Exact values meet any tolerance; of those of a network no error is known.
+        added["certain"] = np.full(len(part), part.exact)
     return {**added, **part.stats}
 
 

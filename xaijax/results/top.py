@@ -175,13 +175,13 @@ def half_widths_together(explained: Explained, confidence: float) -> tuple[np.nd
     values, stats = explained.values, explained.stats
     N, each = len(values), int(np.prod(values.shape[1:]))
     missed = (1 - confidence) / max(1, each)
-    exact = np.full(N, explained.std_errors is None)
+    exact = np.full(N, explained.exact and explained.std_errors is None)
     if _of_each(stats.get("exact_rows"), N):
         exact = np.asarray(stats["exact_rows"], bool)
     rounded = _resolution(explained, exact).reshape((N,) + (1,) * (values.ndim - 1))
     if explained.std_errors is None:
-        known = np.where(explained.exact, rounded, np.nan)
-        return np.broadcast_to(known, values.shape), "rounding" if explained.exact else "unknown"
+        known = np.where(exact.reshape(rounded.shape), rounded, np.nan)
+        return np.broadcast_to(known, values.shape), "rounding" if exact.all() else "unknown"
     bound, pairs = _one(stats.get("bound")), stats.get("pairs")
     holds = "one look" if bound is None else str(bound)
     if explained.provenance.get("stop") is not None or bound == "bounded":

@@ -6,8 +6,8 @@ Letters: N rows, P players, K outputs, n rows that the explainer answers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,11 @@ from xaijax.methods.amortized.fitted import Fitted
 from xaijax.methods.amortized.predictor import Predictor
 from xaijax.methods.amortized.questions import Labels, Question, count_of, rows_at, rows_between
 from xaijax.methods.progress import progress_bar
+from xaijax.results.top import half_widths_together
 
 PIECE = 1 << 14  # rows that are read as numbers together
+OF_DRAWS = ("bound", "checks", "tolerance", "budget")
+OF_ROWS = {"dof": np.inf, "coalitions": 0, "pairs": 0, "whole_pairs": 0, "certain": False}
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class Answered:
     exact: np.ndarray  # bool [N]
     model_rows: int
     seconds: tuple[float, float]  # of the network and f(x); of the explainer
+    # What the explainer's own intervals need: its stats, with an entry [N] for each instance.
+    drawn: dict[str, Any] = field(default_factory=dict)
 
 
 def answered(
@@ -69,7 +74,18 @@ def answered(
         errors[worst] = found.std_errors.reshape(labels.values.shape)
     seconds = here, labels.seconds
     asked = N + labels.model_rows
-    return Answered(values, full, bounds, outside, errors, sent, exact, asked, seconds)
+    drawn = _drawn(found.stats, sent)
+    return Answered(values, full, bounds, outside, errors, sent, exact, asked, seconds, drawn)
+
+
+def _drawn(stats: Mapping[str, Any], sent: np.ndarray) -> dict[str, Any]:
+    """What `stats` of the rows that were sent say of their draws, for all rows."""
+    found = {name: stats[name] for name in OF_DRAWS if stats.get(name) is not None}
+    for name, of_others in OF_ROWS.items():
+        if name in stats:
+            found[name] = np.full(len(sent), of_others, np.asarray(stats[name]).dtype)
+            found[name][sent] = stats[name]
+    return found
 
 
 def _by_network(
@@ -121,9 +137,14 @@ def _warn_outside(outside: np.ndarray, sent: np.ndarray, share: float) -> None:
 def _bounds_of(labels: Labels, confidence: float) -> np.ndarray:
     """Of rows that the explainer answered, [n]: 0 where exact; else by its standard errors.
 
-    All P K values of a row at once, by Bonferroni's inequality. Infinite where there is no error.
+    All P K values of a row at once, by Bonferroni's inequality. Draws that a rule ended have the
+    intervals of that rule, which hold at every look. Infinite where there is no error.
     """
-    count = labels.values[0].size
-    half = labels.explanation.half_widths(1 - (1 - confidence) / count)
-    wide = half.reshape(len(half), -1).max(axis=1)
-    return np.where(np.isnan(wide), np.inf, wide)
+    found, n = labels.explanation, len(labels.values)
+    if "bound" not in found.stats:
+        half = found.half_widths(1 - (1 - confidence) / labels.values[0].size)
+    else:
+        half, _ = half_widths_together(found, confidence)
+    wide = half.reshape(n, -1).max(axis=1)
+    exact = found.stats.get("exact_rows", np.full(n, found.exact))
+    return np.where(exact, 0.0, np.where(np.isnan(wide), np.inf, wide))

@@ -88,6 +88,7 @@ def _stats(
         "exact_rows": answered.exact,
         "outside_rows": answered.outside,
         **fitted.judged,
+        **answered.drawn,
         "seed": seed,
         "backend": question.explainer.model.backend,
         "fingerprint": fitted.marks.donors,
