@@ -42,8 +42,8 @@ class Interactions:
         values: float64 [N, M], or [N, M, K] of K outputs. One number for each set of players.
         base_values: float64 [N] or [N, K]. The value of the empty coalition.
         sets: tuple of M tuples of places of players, each ascending; all differ. A run gives them
-            by size, then in player order; a slice has the order of its key. (0,) is the first player
-            alone, (0, 2) the first with the third.
+            by size, then in player order; a slice has the order of its key. (0,) is the first
+            player alone, (0, 2) the first with the third.
         std_errors: float64, shaped like `values`, or None: exact. 0 for exact instances, NaN where
             there is no degree of freedom.
         index: str. "sii", "k-sii", "stii", "fsii", "banzhaf" or "moebius".
