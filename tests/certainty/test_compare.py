@@ -120,6 +120,22 @@ def test_several_outputs():
     assert frame.index.names == ["player", "output"] and len(frame) == 6
 
 
+def test_the_text_says_of_which_output_a_shift_is():
+    values = RNG.normal(size=(60, 2, 2))
+    names = {"feature_names": ("age", "pay"), "output_names": ("no", "yes")}
+    a, b = (explained(v, **names) for v in (values, values + [[5.0, 0.0], [0.0, -7.0]]))
+    lines = repr(xj.compare(a, b, paired=True)).split("\n")
+    assert lines[1] == "  changed: age (no), pay (yes)"
+    assert lines[2].startswith("  pay, output 'yes': -7 (-7 to -7); mean |value| +")
+    assert lines[3].startswith("  age, output 'no': +5 (5 to 5); mean |value| +")
+    # One number of two outputs is of one: that of the shift of the size, too.
+    size = np.abs(b.values[:, 0, 0]).mean() - np.abs(a.values[:, 0, 0]).mean()
+    assert f"mean |value| {size:+.3g} (" in lines[3]
+    one = xj.compare(a[:, :, "no"], b[:, :, "no"], paired=True)
+    assert one.provenance["selected_output"] == "no" and "output 'no'" in repr(one)
+    assert "output" not in repr(xj.compare(explained(values[..., 0]), explained(values[:9, :, 0])))
+
+
 def test_draws_widen_intervals():
     a, b = RNG.normal(size=(40, 3)), RNG.normal(size=(40, 3))
     exact = xj.compare(explained(a), explained(b), paired=False)

@@ -49,6 +49,25 @@ def test_one_of_several_outputs_is_drawn():
         xj.plots.compare(COMPARED, output=0)
 
 
+def test_shifts_are_of_an_output_that_is_named():
+    sides = [
+        xj.Explanation(
+            np.stack([VALUES, VALUES + shift], axis=2), np.zeros((len(VALUES), 2)),
+            output_names=("no", "yes"), provenance={"quantity": "proba", "link": "logit"},
+        )
+        for shift in (0.0, 5.0)
+    ]  # fmt: skip
+    both = xj.compare(*sides, paired=True)
+    for compared, output in [
+        (both, "no"),
+        (xj.compare(*(one[:, :, "no"] for one in sides), paired=True), None),
+    ]:
+        title = xj.plots.compare(compared, output=output).get_title(loc="left")
+        told = "output: no (logit of the probability), paired instances"
+        assert " ".join(title.split()) == told
+    assert xj.plots.compare(COMPARED).get_title(loc="left") == "paired instances"
+
+
 def test_curves_and_areas_are_drawn():
     explainer = xj.Explainer(xj.as_model(lambda X: X.sum(axis=1)), np.zeros((1, 3)))
     judged = xj.judge({"a": VALUES, "b": -VALUES}, explainer, VALUES, curves=True)

@@ -40,6 +40,31 @@ def test_rows_outputs_and_names(tmp_path):
     assert "&lt;b&gt;" in page and "<b>" not in page and "&#39;yes&#39;, one of 2" in page
 
 
+def test_the_page_says_in_which_output_a_player_changed(tmp_path):
+    """Tables and pictures are of the last output; what changed in another is said so."""
+    values = RNG.normal(size=(60, 2, 2))
+    names = {"feature_names": ("age", "pay"), "output_names": ("no", "yes")}
+
+    def of(shift):
+        sides = [xj.Explanation(v, np.zeros((60, 2)), **names) for v in (values, values + shift)]
+        compared = xj.compare(*sides, paired=True)
+        return alone(xj.comparison_report(compared, tmp_path / "page.html").read_text("utf-8")).text
+
+    text = of(np.array([[5.0, 0.0], [0.0, 0.0]]))  # age, of the output "no"
+    assert "No player's change in the output 'yes' can be told from chance." in text
+    assert "Changed in other outputs: age (no)." in text and "Changed: age" not in text
+    text = of(np.array([[5.0, 0.0], [0.0, 5.0]]))
+    assert "Changed in the output 'yes': pay. Changed in other outputs: age (no)." in text
+    assert "values, of all outputs." in text
+
+
+def test_the_page_names_the_output_that_was_chosen(tmp_path):
+    facts = {"provenance": {"quantity": "proba", "selected_output": "yes"}}
+    one = xj.Explanation(RNG.normal(size=(9, 2)), np.zeros(9), **facts)
+    page = xj.comparison_report(xj.compare(one, one, paired=True), tmp_path / "page.html")
+    assert "They are of the output 'yes'." in alone(page.read_text("utf-8")).text
+
+
 def test_other_things_are_refused(tmp_path):
     with pytest.raises(xj.InputTypeError, match="pass what xaijax"):
         xj.comparison_report(1, tmp_path / "page.html")

@@ -24,7 +24,7 @@ from xaijax.core.intervals import checked_level
 from xaijax.core.public import public
 from xaijax.results.comparison import Comparison
 from xaijax.results.explanation import Explanation
-from xaijax.results.same_question import refuse_other_outputs
+from xaijax.results.same_question import refuse_other_outputs, shared_amount
 
 
 @public
@@ -126,6 +126,7 @@ def compare(
         rows=rows,
         row_shift=row_shift,
         split=None if explainers is None else split_of(a, b, explainers, same, level),
+        provenance=shared_amount(a, b),
     )
 
 

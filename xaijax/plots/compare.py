@@ -29,7 +29,8 @@ def compare(
     """One row per player: how far its mean moved, with the interval; 0 is no change.
 
     Players whose interval leaves out 0 are coloured, orange above and blue below; the others are
-    grey. All the intervals hold at once. The players that moved most are shown from the top.
+    grey. All the intervals hold at once. The title names the output that is drawn. The players that
+    moved most are shown from the top.
 
     Args:
         comparison: `Comparison`, from `xaijax.compare`.
@@ -64,9 +65,11 @@ def compare(
     checks.one_of(of, "of", ("size", "value"))
     start = "size_" if of == "size" else ""
     shift, low, high = (getattr(comparison, f"{start}{one}") for one in ("shift", "low", "high"))
+    chosen = None
     if comparison.output_names is not None:
         k = _output(comparison, output)
         shift, low, high = (one[:, k] for one in (shift, low, high))
+        chosen = style.elide(comparison.output_names[k])
     elif output is not None:
         raise InputError(f"output: got {output!r}, but there is one output; leave output out.")
     shown = ranking(np.abs(shift))[:max_display]
@@ -79,7 +82,9 @@ def compare(
     what = "mean |value|" if of == "size" else "mean value"
     label = f"shift of {what}; lines hold together at {100 * comparison.confidence:.3g} %"
     names = [comparison.feature_names[j] for j in shown]
-    style.dress(axes, names, label, "paired instances" if comparison.paired else None)
+    told = style.title_of_facts(comparison.provenance, chosen)
+    parts = [told, "paired instances" if comparison.paired else None]
+    style.dress(axes, names, label, ", ".join(filter(None, parts)) or None)
     return axes
 
 

@@ -27,6 +27,7 @@ from xaijax.plots.titles import LABEL_INCHES, TITLE_INCHES, room
 from xaijax.plots.titles import NAME_INCHES as NAME_INCHES
 from xaijax.plots.titles import output_of_each as output_of_each
 from xaijax.plots.titles import title_of as title_of
+from xaijax.plots.titles import title_of_facts as title_of_facts
 from xaijax.plots.titles import title_of_one as title_of_one
 from xaijax.plots.titles import write_title as write_title
 from xaijax.results.explanation import Explanation

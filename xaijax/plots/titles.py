@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -41,21 +42,28 @@ def room(ax: Axes, names: list[str]) -> float:
 
 def title_of(explanation: Titled) -> str | None:
     """The output that was chosen, where there were several, and what was measured of it."""
-    selected = explanation.provenance.get("selected_output")
-    own = output_of_each(explanation)
-    what = quantity_of(explanation)
-    if own:
-        selected = counted_outputs([elide(name, PART // 2) for name in own])
-    elif selected is None:
+    facts, own = explanation.provenance, output_of_each(explanation)
+    told = counted_outputs([elide(name, PART // 2) for name in own]) if own else None
+    return title_of_facts(facts, told)
+
+
+def title_of_facts(facts: Mapping[str, Any], selected: str | None = None) -> str | None:
+    """The same by the facts of a provenance; selected: the output, None: as the facts say."""
+    what = _quantity(facts)
+    if selected is None and facts.get("selected_output") is not None:
+        selected = elide(facts["selected_output"], PART)
+    if selected is None:
         return None if what is None else f"explained: {what}"
-    else:
-        selected = elide(selected, PART)
     return f"output: {selected}" + ("" if what is None else f" ({what})")
 
 
 def quantity_of(explanation: Titled) -> str | None:
     """What one number is an amount of, where provenance tells: a probability, say."""
-    facts = {name: one for name, one in explanation.provenance.items() if name in ASKED}
+    return _quantity(explanation.provenance)
+
+
+def _quantity(provenance: Mapping[str, Any]) -> str | None:
+    facts = {name: one for name, one in provenance.items() if name in ASKED}
     told = quantity(facts)
     return told if told not in ("", WORDS["model output"]) else None
 

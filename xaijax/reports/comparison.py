@@ -17,7 +17,7 @@ from xaijax.reports import page
 from xaijax.reports.about import lines, model_name
 from xaijax.reports.page import cell
 from xaijax.results.asked import meaning
-from xaijax.results.comparison import Comparison, Part
+from xaijax.results.comparison import Comparison, Part, changes_of, moved_of
 from xaijax.results.summary import ranking
 
 ROWS = 100  # instances
@@ -78,7 +78,8 @@ def _content(one: Comparison, model: str | None) -> dict[str, Any]:
     names = one.output_names
     if names is not None:
         lead += f" Tables and pictures are of the output {names[-1]!r}, one of {len(names)}."
-    told = ", ".join(one.changed)
+    elif one.provenance.get("selected_output") is not None:
+        lead += f" They are of the output {one.provenance['selected_output']!r}."
     output = None if names is None else -1
     pictures = []
     for of, what in (("size", "mean |value|"), ("value", "mean value")):
@@ -93,10 +94,25 @@ def _content(one: Comparison, model: str | None) -> dict[str, Any]:
         "title": f"What changed between two explanations{of}",
         "about": lines(model, "that of the two explanations", value),
         "lead": lead,
-        "changed": f"Changed: {told}." if told else "No player's change can be told from chance.",
+        "changed": _changed(one),
         "tables": _tables(one),
         "pictures": pictures,
     }
+
+
+def _changed(one: Comparison) -> str:
+    """Who changed, in the output that the tables are of and in the others."""
+    names = one.output_names
+    if names is None:
+        told = ", ".join(one.changed)
+        return f"Changed: {told}." if told else "No player's change can be told from chance."
+    own, last = np.flatnonzero(moved_of(one)[:, -1]), f"the output {names[-1]!r}"
+    told = ", ".join(one.feature_names[j] for j in own)
+    text = f"Changed in {last}: {told}."
+    if not told:
+        text = f"No player's change in {last} can be told from chance."
+    others = ", ".join(changes_of(one, names[:-1]))
+    return f"{text} Changed in other outputs: {others}." if others else text
 
 
 def _tables(one: Comparison) -> list[dict[str, Any]]:
@@ -117,7 +133,8 @@ def _tables(one: Comparison) -> list[dict[str, Any]]:
             for n in shown
         ]
         left = len(one.rows) - len(shown)
-        note = "The root of the sum of the squared differences of its values."
+        over = "" if one.output_names is None else ", of all outputs"
+        note = f"The root of the sum of the squared differences of its values{over}."
         note += f" {left:,} instances that changed less are left out." if left else ""
         heads = [cell("position"), cell("values moved by", True)]
         found.append(page.table("Instances that changed most", heads, rows, note=note))

@@ -5,7 +5,8 @@ Letters: N instances, P players, K outputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from math import comb
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from xaijax.core.public import public_class
 from xaijax.results.convert import frame_of
-from xaijax.results.freeze import read_only
+from xaijax.results.freeze import FrozenDict, read_only
 from xaijax.results.summary import ranking
 
 TOP = 8  # players in the repr
@@ -78,6 +79,8 @@ class Comparison:
         row_shift: float64 [N] or None. How far each instance's values moved: the root of the sum of
             the squared differences, in the order of the instances.
         split: `Split`, or None where no explainers were given.
+        provenance: mapping. What the values are amounts of, as far as a and b say: quantity, link,
+            and selected_output, the output that was chosen of several.
 
     Example:
         >>> import numpy as np
@@ -105,10 +108,12 @@ class Comparison:
     rows: np.ndarray | None = None
     row_shift: np.ndarray | None = None
     split: Split | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for one in fields(self):
             object.__setattr__(self, one.name, read_only(getattr(self, one.name)))
+        object.__setattr__(self, "provenance", FrozenDict(self.provenance))
 
     @property
     def of_data(self) -> np.ndarray | None:
@@ -123,7 +128,7 @@ class Comparison:
     @property
     def moved(self) -> np.ndarray:
         """Whose mean value or size has an interval without 0, for any output; bool [P]."""
-        found = (self.low > 0) | (self.high < 0) | (self.size_low > 0) | (self.size_high < 0)
+        found = moved_of(self)
         return found if found.ndim == 1 else found.any(axis=1)
 
     @property
@@ -136,13 +141,19 @@ class Comparison:
         of = f"{N:,} instances, paired" if self.paired else f"{N:,} and {M:,} instances"
         lines = [
             f"Comparison ({self.kind}): {of}; intervals hold together at {self.confidence:.3g}",
-            f"  changed: {', '.join(self.changed) or self._none()}",
+            f"  changed: {', '.join(changes_of(self)) or self._none()}",
         ]
+        selected = self.provenance.get("selected_output")
+        if selected is not None:
+            lines.insert(1, f"  output {selected!r}")
         widest = np.maximum(np.abs(self.size_shift), np.abs(self.shift))
         for j in ranking(widest)[:TOP]:
+            name, at = self.feature_names[j], (j,)
+            if self.output_names is not None:
+                k = int(widest[j].argmax())  # both numbers are of the output that moved most
+                name, at = f"{name}, output {self.output_names[k]!r}", (j, k)
             lines.append(
-                f"  {self.feature_names[j]}: {_interval(self, '', j)}; mean |value| "
-                f"{_interval(self, 'size_', j)}"
+                f"  {name}: {_interval(self, '', at)}; mean |value| {_interval(self, 'size_', at)}"
             )
         if len(self.feature_names) > TOP:
             lines.append(f"  and {len(self.feature_names) - TOP} more players")
@@ -172,10 +183,27 @@ class Comparison:
         return frame_of(columns, axes, names)
 
 
-def _interval(one: Comparison, of: str, j: int) -> str:
-    """ "+0.2 (0.1 to 0.3)" of a player; with outputs that of the one that moved most."""
-    found = [getattr(one, f"{of}{name}")[j] for name in ("shift", "low", "high")]
-    if one.output_names is not None:
-        k = int(np.abs(found[0]).argmax())
-        found = [part[k] for part in found]
-    return f"{found[0]:+.3g} ({found[1]:.3g} to {found[2]:.3g})"
+def moved_of(one: Comparison) -> np.ndarray:
+    """Which mean values or sizes have an interval without 0, bool [P] or [P, K]."""
+    return (one.low > 0) | (one.high < 0) | (one.size_low > 0) | (one.size_high < 0)
+
+
+def changes_of(one: Comparison, outputs: Sequence[str] | None = None) -> list[str]:
+    """The players that changed; of several outputs each with those in which it did: "age (yes)".
+
+    outputs: those that are looked at; None: all.
+    """
+    if one.output_names is None:
+        return list(one.changed)
+    asked, moved = one.output_names if outputs is None else outputs, moved_of(one)
+    found = []
+    for j, name in enumerate(one.feature_names):
+        own = [o for k, o in enumerate(one.output_names) if moved[j, k] and o in asked]
+        found += [f"{name} ({', '.join(own)})"] if own else []
+    return found
+
+
+def _interval(one: Comparison, of: str, at: tuple[int, ...]) -> str:
+    """ "+0.2 (0.1 to 0.3)" of a player (and output)."""
+    shift, low, high = (getattr(one, f"{of}{name}")[at] for name in ("shift", "low", "high"))
+    return f"{shift:+.3g} ({low:.3g} to {high:.3g})"

@@ -62,6 +62,23 @@ def refuse_other_numbers(
     refuse_other_outputs(a, b, called, paired)
 
 
+def shared_amount(a: Explanation, b: Explanation) -> dict[str, Any]:
+    """What the values of two explanations are amounts of, which `refuse_other_numbers` let pass.
+
+    Their provenance's facts, and "selected_output" where they are of one output of several.
+    """
+    facts = {}
+    for fact in (*AMOUNT, "column_of"):
+        known = [one.provenance[fact] for one in (a, b) if one.provenance.get(fact) is not None]
+        if known and all(_same(one, known[0]) for one in known):
+            facts[fact] = known[0]
+    outputs = outputs_of(a) or outputs_of(b)
+    if outputs and a.output_names is None:
+        one = len({*outputs}) == 1
+        facts["selected_output"] = outputs[0] if one else "each instance's own"
+    return facts
+
+
 def amount_of(provenance: Mapping[str, Any], kind: str = "") -> dict[str, Any]:
     """The facts that say what values are amounts of, as far as they are known."""
     facts = {fact: provenance[fact] for fact in AMOUNT if provenance.get(fact) is not None}
