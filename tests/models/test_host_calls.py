@@ -219,3 +219,26 @@ def test_max_rows_is_the_most_rows_of_any_host_call(most):
                           backend="host", max_rows=4)  # fmt: skip
     with pytest.raises((xj.ModelOutputError, xj.NonDeterministicModelError)):
         xj.Explainer(changed, rows)(rows[:2])
+
+
+@pytest.mark.parametrize("backend", ["host", "jax"])
+def test_chances_are_no_class_labels(backend):
+    """The message says threshold=, which makes labels of them; whole numbers stay labels."""
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+
+    def chances(given):
+        return 1 / (1 + 2.0 ** -given[:, 0])
+
+    model = xj.as_model(chances, output="label", backend=backend)
+    for ask in (
+        lambda: model.labels(rows),
+        lambda: xj.Explainer(model, rows)(rows[:2]),
+        lambda: xj.AnchorExplainer(model, rows).explain(rows[:1]),
+        lambda: xj.QII(model, rows).unary(rows[:2]),
+    ):
+        with pytest.raises(ModelOutputError, match=r"wants class labels.*threshold="):
+            ask()
+    decided = xj.as_model(chances, threshold=0.5, backend=backend)
+    np.testing.assert_array_equal(decided.labels(rows), rows[:, 0] > 0)
+    whole = xj.as_model(lambda given: (given[:, 0] > 0) * 1.0, output="label", backend=backend)
+    np.testing.assert_array_equal(whole.labels(rows), rows[:, 0] > 0)
