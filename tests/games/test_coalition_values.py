@@ -190,7 +190,7 @@ def test_little_memory_cuts_coalitions_donors_and_instances(backend, kind, monke
 
     stream = listed.ListedStream
     monkeypatch.setattr(listed, "ListedStream", watched)
-    monkeypatch.setattr(make, "SMALLEST_TILE", 8)  # a draw of 256 rows takes more than these bytes
+    monkeypatch.setattr(make, "SMALLEST_OF_WIDE", 8)  # 32 rows take more than these bytes
     game = game_of(model_of(backend, P, K), X, donors, weights=weights, max_memory=memory)
     got = game.values(masks)
     expected = oracle(definition(P, K), X, donors, masks, weights).reshape(5, C, K)

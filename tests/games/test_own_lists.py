@@ -75,7 +75,7 @@ def test_little_memory_cuts_coalitions_donors_and_instances(backend, monkeypatch
         return stream(instances, of, coalitions, *rest, **named)
 
     monkeypatch.setattr(own_lists, "ListedStream", watched)
-    monkeypatch.setattr(make, "SMALLEST_TILE", 8)  # a draw of 256 rows takes more than these bytes
+    monkeypatch.setattr(make, "SMALLEST_OF_WIDE", 8)  # 32 rows take more than these bytes
     game = game_of(model_of(backend, K), X, donors, weights=None, max_memory=memory)
     masks = own_masks(5)
     expected = expected_of(X, donors, masks, K)

@@ -57,3 +57,64 @@ def test_sampled_and_one_output():
         assert small.stats["tile"] == SMALLEST_OF_WIDE
         np.testing.assert_allclose(small.values, same.values, rtol=0, atol=2.0**-17)
         np.testing.assert_array_equal(small.values[1:], own(X[1:], outputs=outputs and [1]).values)
+
+
+def wide_image(side=48):
+    """A network of one convolution on an image in four patches; its players and rows."""
+    kernel = jnp.asarray(np.random.default_rng(1).normal(size=(3, 3, 3, 4)), jnp.float32)
+
+    def f(images):
+        dims = ("NHWC", "HWIO", "NHWC")
+        made = jax.lax.conv_general_dilated(images, kernel, (1, 1), "SAME", dimension_numbers=dims)
+        return jax.nn.relu(made).mean((1, 2, 3))
+
+    patches = np.zeros((side, side, 3), int)
+    patches[side // 2 :] += 2
+    patches[:, side // 2 :] += 1
+    images = np.random.default_rng(2).normal(size=(2, side, side, 3)).astype(np.float32)
+    return f, patches, images
+
+
+def test_a_run_that_fits_in_small_tiles_is_not_refused():
+    """The memory that the plan itself states is enough; far less is refused, with both numbers."""
+    f, patches, images = wide_image()
+    model = xj.as_model(f, input_shape=patches.shape, structure="plain")
+    baseline = xj.Baseline(np.zeros_like(images[0]))
+    free = xj.Explainer(model, baseline, players=patches)
+    plan = free.plan(images[:1])
+    assert plan.tile == SMALLEST_OF_WIDE
+    layers = xj.as_model(f, input_shape=patches.shape)  # its tiles have 256 rows, given memory
+    less = xj.Explainer(layers, baseline, players=patches, max_memory=plan.memory)
+    np.testing.assert_allclose(less(images).values, free(images).values, atol=1e-6)
+    small = xj.Explainer(model, baseline, players=patches, max_memory=plan.memory)
+    assert small.plan(images[:1]).tile == SMALLEST_OF_WIDE
+    np.testing.assert_allclose(small(images).values, free(images).values, atol=1e-6)
+    with pytest.raises(xj.MemoryPlanError, match=f"{SMALLEST_OF_WIDE} (hybrid )?rows"):
+        xj.Explainer(model, baseline, players=patches, max_memory=plan.memory // 50)(images)
+
+
+@pytest.mark.parametrize("backend", ["jax", "host"])
+def test_small_tiles_may_be_asked_for(backend):
+    f, patches, images = wide_image(8)
+    options = {"input_shape": patches.shape, "backend": backend}
+    model = xj.as_model(f if backend == "jax" else lambda X: np.asarray(f(X)), **options)
+    baseline = xj.Baseline(np.zeros_like(images[0]))
+    own = xj.Explainer(model, baseline, players=patches)(images).values
+    for tile in (SMALLEST_OF_WIDE, 64, 128):
+        small = xj.Explainer(model, baseline, players=patches, tile=tile)
+        np.testing.assert_allclose(small(images).values, own, atol=1e-6)
+    for tile, words in ((16, "at least 32"), (48, "power of two from 32")):
+        with pytest.raises(xj.InputError, match=words):
+            xj.Explainer(model, baseline, players=patches, tile=tile)
+
+
+@pytest.mark.parametrize("tile", [32, 64])
+def test_small_tiles_of_tables_and_structures(tile):
+    """Interventional values of rows with many players, of a plain model and of a linear one."""
+    rng = np.random.default_rng(4)
+    weights, data = rng.normal(size=7).astype(np.float32), rng.normal(size=(9, 7))
+    for f in (lambda X: jnp.tanh(X @ weights), lambda X: (X @ weights) * X[:, 0]):
+        model = xj.as_model(f)
+        own = xj.Explainer(model, data)(data[:2]).values
+        small = xj.Explainer(model, data, tile=tile)(data[:2]).values
+        np.testing.assert_allclose(small, own, atol=2e-6)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import xaijax as xj
 from xaijax.core.errors import ModelOutputError, NonDeterministicModelError
 from xaijax.models import (
     as_model,
@@ -187,3 +188,57 @@ def test_neighbours_of_a_sound_model():
     probe_neighbours(lambda rows: np.tanh(rows.astype(np.float32) @ weights).sum(axis=1), X)
     probe_neighbours(lambda rows: rows["a"].to_numpy(), pd.DataFrame({"a": [1.0, 2.0]}))
     probe_neighbours(lambda rows: rows[:, 0] * np.nan, X)
+
+
+@pytest.mark.parametrize("most", [1, 4, 5])
+def test_max_rows_is_the_most_rows_of_any_host_call(most):
+    """Probes, labels and hybrids too; the answers are those of a model without a limit."""
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    calls = []
+
+    def f(given):
+        calls.append(len(given))
+        return np.asarray(given)[:, 0] * 2 + np.asarray(given)[:, 1]
+
+    def sign(given):
+        return (f(given) > 0) * 1
+
+    model = xj.as_model(f, backend="host", max_rows=most)
+    labels = xj.as_model(sign, backend="host", output="label", max_rows=most)
+    free = xj.as_model(f, backend="host")
+    wanted = xj.Explainer(free, rows)(rows[:2]).values
+    calls.clear()
+    np.testing.assert_allclose(xj.Explainer(model, rows)(rows[:2]).values, wanted, atol=1e-12)
+    model.predict(rows)
+    labels.labels(rows)
+    xj.QII(model, rows, quantity="rate", outcome="score", bounds=(-20, 20)).unary()
+    xj.QII(labels, rows).unary(rows[:2])
+    xj.AnchorExplainer(labels, rows).explain(rows[:1], search="kl-lucb", batch_size=10, max_size=1)
+    assert max(calls) == most
+    changed = xj.as_model(lambda X: np.asarray(X)[:, 0] - np.asarray(X)[:, 0].mean(),
+                          backend="host", max_rows=4)  # fmt: skip
+    with pytest.raises((xj.ModelOutputError, xj.NonDeterministicModelError)):
+        xj.Explainer(changed, rows)(rows[:2])
+
+
+@pytest.mark.parametrize("backend", ["host", "jax"])
+def test_chances_are_no_class_labels(backend):
+    """The message says threshold=, which makes labels of them; whole numbers stay labels."""
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+
+    def chances(given):
+        return 1 / (1 + 2.0 ** -given[:, 0])
+
+    model = xj.as_model(chances, output="label", backend=backend)
+    for ask in (
+        lambda: model.labels(rows),
+        lambda: xj.Explainer(model, rows)(rows[:2]),
+        lambda: xj.AnchorExplainer(model, rows).explain(rows[:1]),
+        lambda: xj.QII(model, rows).unary(rows[:2]),
+    ):
+        with pytest.raises(ModelOutputError, match=r"wants class labels.*threshold="):
+            ask()
+    decided = xj.as_model(chances, threshold=0.5, backend=backend)
+    np.testing.assert_array_equal(decided.labels(rows), rows[:, 0] > 0)
+    whole = xj.as_model(lambda given: (given[:, 0] > 0) * 1.0, output="label", backend=backend)
+    np.testing.assert_array_equal(whole.labels(rows), rows[:, 0] > 0)

@@ -367,6 +367,19 @@ class TestKeras:
             with pytest.raises(InputTypeError, match=r"takes 2 arrays.*\['left', 'right'\]"):
                 model.predict(X)
 
+    def test_of_several_heads(self, keras):
+        given = keras.Input((F,))
+        first, second = keras.layers.Dense(1)(given), keras.layers.Dense(3)(given)
+        rows = np.ones((2, F), np.float32)
+        for outputs in ([first, second], {"a": first, "b": second}):
+            m = keras.Model(given, outputs)
+            with pytest.raises(InputError, match=r"with 2 outputs.*keras.Model\(m.inputs, m.outp"):
+                as_model(m)
+            chosen = as_model(keras.Model(m.inputs, m.outputs[1])).predict(rows)
+            np.testing.assert_allclose(
+                chosen, np.asarray(m(rows)["b" if isinstance(outputs, dict) else 1]), 1e-5
+            )
+
     def of_two_inputs(self, keras):
         one, two = keras.Input((F,), name="left"), keras.Input((2,), name="right")
         joined = keras.layers.Concatenate()([one, two])

@@ -373,3 +373,11 @@ def test_processes_wait_for_each_other(path):
     done = [int(one.communicate(timeout=120)[0]) for one in workers]
     assert sum(done) == 12  # 3.0 / 0.25, whoever came first
     assert xj.privacy.Ledger(path, 3.0).spent == 3.0
+
+
+def test_a_refusal_shows_the_digits_that_matter(tmp_path):
+    """A float32 of 0.1 is another budget than 0.1, and the message shows it."""
+    path = tmp_path / "ledger.json"
+    xj.privacy.Ledger(path, np.float32(0.1))
+    with pytest.raises(xj.PrivacyError, match=r"budget=0\.1, .*opened with 0\.100000001"):
+        xj.privacy.Ledger(path, 0.1)

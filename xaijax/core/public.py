@@ -63,7 +63,7 @@ batch_size: int or "auto". Model rows sent to the device at a time, or to a host
 max_memory: int or None. Bytes that a run may plan with. None: half of what is free when the
     first question is asked, or the environment's `XAIJAX_MEMORY_LIMIT`.
 devices: None (all local JAX devices), a number of them, or a list of `jax.Device`.
-tile: int or None. Rows of one call of the compiled model, a power of two from 256 (of a host model
+tile: int or None. Rows of one call of the compiled model, a power of two from 32 (of a host model
     the rows that are summed together). None: chosen from the widths of the model's layers and the
     kind of device; of a host model from `max_memory`. Sums are rounded within a tile, so another
     tile may change the last bits of the values; another `batch_size` changes none."""

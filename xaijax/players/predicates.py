@@ -138,7 +138,8 @@ def label_words(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
     if isinstance(value, float | np.floating):
-        return number_words(float(value), isinstance(value, (np.float32, np.float16)))
+        single = isinstance(value, np.floating) and value.dtype.itemsize < 8
+        return number_words(float(value), single)
     return str(value)
 
 

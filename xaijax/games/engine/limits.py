@@ -12,7 +12,7 @@ import jax
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax_kernels.engine.memory import free_memory
-from xaijax_kernels.engine.tiles import SMALLEST_TILE
+from xaijax_kernels.engine.tiles import SMALLEST_OF_WIDE
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ def power_below(number: int) -> int:
 
 def tile_of(tile: Any) -> int:
     """Read the `tile=` argument: a power of two."""
-    rows = checks.whole_number(tile, "tile", least=SMALLEST_TILE)
+    rows = checks.whole_number(tile, "tile", least=SMALLEST_OF_WIDE)
     if rows & (rows - 1):
         raise InputError(
-            f"tile must be a power of two from {SMALLEST_TILE} (so that no pair straddles a tile), "
-            f"got {tile}; {1 << rows.bit_length()} is the next."
+            f"tile must be a power of two from {SMALLEST_OF_WIDE} (so that no pair straddles a "
+            f"tile), got {tile}; {1 << rows.bit_length()} is the next."
         )
     return rows
 

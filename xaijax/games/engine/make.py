@@ -27,7 +27,7 @@ from xaijax.games.engine.walk import WalkBackend
 from xaijax.tables.table import Table
 from xaijax_kernels.engine.operations import operations
 from xaijax_kernels.engine.tiles import (
-    SMALLEST_TILE,
+    SMALLEST_OF_WIDE,
     tile_rows,
     weights_of,
     widest_layer,
@@ -159,7 +159,7 @@ def _host_rows(setting: Setting, most_rows: int) -> tuple[int, int]:
     setting.refuse_large_tile()
     codes = setting.replacement.codes
     fits = setting.max_memory // 4 // (8 * codes.shape[1] * codes.itemsize)
-    block = setting.limits.tile or max(SMALLEST_TILE, min(ROWS_PER_CALL, power_below(fits)))
+    block = setting.limits.tile or max(SMALLEST_OF_WIDE, min(ROWS_PER_CALL, power_below(fits)))
     wanted = min(setting.limits.batch_rows or block, max(block, min(most_rows, fits)))
     call = -(-wanted // block) * block
     if setting.model.max_rows is not None:

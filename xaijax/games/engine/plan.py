@@ -15,6 +15,7 @@ from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax_kernels.engine.hybrids import SLOT_BITS
 from xaijax_kernels.engine.tiles import (
+    SMALLEST_OF_WIDE,
     SMALLEST_TILE,
     TileShape,
     rows_of_wide,
@@ -87,6 +88,8 @@ def plan_sizes(
     )
     if tile is None and weights is not None:
         rows = rows_of_wide(rows, widest, weights, itemsize, platform)
+    while tile is None and rows > SMALLEST_OF_WIDE and rows * per_row > max_memory:
+        rows //= 2
     if rows * per_row > max_memory:
         raise MemoryPlanError(
             f"max_memory={max_memory:,} bytes, but one tile of {rows} rows needs about "

@@ -28,7 +28,7 @@ from xaijax.games.measure.asked_model import Look
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.seeds import runs_of_tile
 from xaijax_kernels.engine.tiles import (
-    SMALLEST_TILE,
+    SMALLEST_OF_WIDE,
     TileShape,
     Traced,
     in_blocks,
@@ -259,7 +259,7 @@ class Programs:
             run,
             arguments,
             what=f"a dispatch of {self.tiles(scored)} tiles of {tile.rows} rows",
-            remedy=f"{RAISE[:-1]}, or lower batch_size= or tile= (at least {SMALLEST_TILE}).",
+            remedy=f"{RAISE[:-1]}, or lower batch_size= or tile= (at least {SMALLEST_OF_WIDE}).",
             ahead=LOOK_AHEAD,
             results=self.results,
         )

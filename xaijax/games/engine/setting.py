@@ -25,7 +25,7 @@ from xaijax.games.measure.score import Score
 from xaijax.players.players import Players
 from xaijax_kernels.engine.hybrids import SLOT_BITS
 from xaijax_kernels.engine.lattice import LISTED
-from xaijax_kernels.engine.tiles import SMALLEST_TILE
+from xaijax_kernels.engine.tiles import SMALLEST_OF_WIDE
 
 SLOT = 1 << SLOT_BITS
 LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair is cut into
@@ -114,12 +114,12 @@ class Setting:
     def refuse_too_little_memory(self) -> None:
         """Raise MemoryPlanError where even the smallest tile cannot fit; asks the model nothing."""
         codes, memory = self.replacement.codes, self.max_memory
-        smallest = 3 * SMALLEST_TILE * self.row_bytes + 2 * codes.nbytes
+        smallest = 3 * SMALLEST_OF_WIDE * self.row_bytes + 2 * codes.nbytes
         if smallest > memory:
             raise MemoryPlanError(
                 f"max_memory={memory:,} bytes, but the {len(codes)} background rows and "
-                f"{SMALLEST_TILE} hybrid rows of {codes.shape[1]} columns need {smallest:,}. Raise "
-                "max_memory=, or use fewer background rows."
+                f"{SMALLEST_OF_WIDE} hybrid rows of {codes.shape[1]} columns need {smallest:,}. "
+                "Raise max_memory=, or use fewer background rows."
             )
 
     def refuse_large_tile(self) -> None:

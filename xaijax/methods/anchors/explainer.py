@@ -95,7 +95,7 @@ class AnchorExplainer:
         max_memory: int or None. Bytes that a run may plan with. None: half of what is free when
             first needed, or the environment's `XAIJAX_MEMORY_LIMIT`.
         devices: None (all local JAX devices), a number of them, or a list of `jax.Device`.
-        tile: int or None. Model rows answered together, a power of two from 256. None: chosen.
+        tile: int or None. Model rows answered together, a power of two from 32. None: chosen.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted, before the model is called.

@@ -34,6 +34,12 @@ def keras_model(f: Any, params: Any, state: Any, backend: str) -> Source:
             f"f= is the Keras model {name}, which has no variables yet. Call it once on a few rows "
             f"before as_model."
         )
+    if len(heads := list(getattr(f, "outputs", None) or [])) > 1:
+        shapes = ", ".join(str(tuple(one.shape)) for one in heads)
+        raise InputError(
+            f"f= is the Keras model {name} with {len(heads)} outputs, of shapes {shapes}. Choose "
+            f"one of them, 0 to {len(heads) - 1}: as_model(keras.Model(m.inputs, m.outputs[1]))."
+        )
     used = keras.backend.backend()
     if used != "jax" or backend == "host":
         if backend == "jax":

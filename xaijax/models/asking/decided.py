@@ -99,6 +99,7 @@ class _Traced:
     def __init__(self, model: Decider) -> None:
         self._model = model
         self.answer_dtype = np.dtype(DTYPES[model.precision])
+        self.of_labels = model.output == "label" and model.decide is None  # as they come
 
     def __call__(self, params: Any, rows: Any) -> Any:
         model = self._model

@@ -21,7 +21,7 @@ from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.probe import probe_determinism, probe_neighbours
 from xaijax.models.asking.row_count import AnsweredBefore, RowCounts, probe_row_counts
 from xaijax.models.asking.same_program import Kept, Traceable, facts_of, kept_of
-from xaijax.models.base.outputs import output_names_for, refuse_codes
+from xaijax.models.base.outputs import output_names_for, refuse_chances, refuse_codes
 from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.identity.identity import portable_reads, program_digest
 from xaijax.models.structure.agreement import Agreement, by_structure, compare, sensitivity
@@ -273,6 +273,8 @@ def _findings(
     """told: the names that the answer itself brings."""
     if model.output == "label":
         refuse_codes(answer, model.name)
+    if getattr(getattr(model, "apply", None), "of_labels", False):
+        refuse_chances(answer.ravel(), model.name)
     scalar = answer.ndim == 1 or answer.shape[1] == 1
     outputs = 1 if scalar else answer.shape[1]
     own = model.output_names or (told if len(told) == outputs else None)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from xaijax.models.base.outputs import check_labels, check_raw, refuse_codes
+from xaijax.tables.rows import rows_of
 
 
 class HostModel(Protocol):
@@ -26,6 +27,8 @@ class HostModel(Protocol):
     def call(self) -> Callable[..., Any] | None: ...
     @property
     def timeout(self) -> float | None: ...
+    @property
+    def max_rows(self) -> int | None: ...
     @property
     def estimator(self) -> Any: ...
 
@@ -51,10 +54,16 @@ def call_host_raw(
 ) -> np.ndarray:
     """Like `call_host`, in the dtype that the model returned (for probes of its rounding).
 
+    More than `max_rows` of the model are asked in several calls.
+
     names: where the columns' names of an answer that is a frame are written.
     """
     assert model.call is not None
-    count = len(rows)
+    count, most = len(rows), model.max_rows
+    if most is not None and count > most:
+        given, firsts = rows_of(rows), range(0, count, most)
+        cut = ((first, given.part(first, min(first + most, count))) for first in firsts)
+        return np.concatenate([call_host_raw(model, p, start + i, names=names) for i, p in cut])
     where = f"{model.name}, rows {start}:{start + count if stop is None else stop},"
     raw = guarded(model.call, rows, start, stop, model.timeout, model.name)
     if names is not None and hasattr(raw, "columns"):

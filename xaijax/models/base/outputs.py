@@ -59,7 +59,21 @@ def check_labels(raw: Any, rows: int, where: str = "") -> np.ndarray:
             f"{_subject(where)} returned shape {array.shape} where one class label per row, "
             f"({rows},), was expected. Wrap a function that returns a single label per row."
         )
+    refuse_chances(array, where)
     return array
+
+
+def refuse_chances(labels: np.ndarray, where: str) -> None:
+    """Raise ModelOutputError for class labels [R] that are numbers between 0 and 1."""
+    if labels.dtype.kind != "f":
+        return
+    part = labels[(labels > 0) & (labels < 1)]
+    if len(part) and (((labels >= 0) & (labels <= 1)) | np.isnan(labels)).all():
+        raise ModelOutputError(
+            f"{_subject(where)} returned {float(part[0]):.6g} where output='label' wants class "
+            "labels. If these are chances of one class, say threshold=0.5 in as_model in place of "
+            "output='label'; if they are amounts, say output='value'."
+        )
 
 
 def check_finite(values: np.ndarray, where: str = "") -> None:
@@ -147,7 +161,8 @@ def refuse_codes(labels: Any, where: str) -> None:
     if numbers and not np.isin(array[bad] % 1, 0).all():
         raise ModelOutputError(
             f"{_subject(where)} returned {label} where output='label' wants class labels. If these "
-            f"are amounts or scores, say output='value'."
+            f"are amounts or scores, say output='value'; if they decide a class, say threshold= in "
+            f"place of output='label'."
         )
     kind = "that are no amounts (only 0 and 1 are)" if numbers else "that are no numbers"
     raise ModelOutputError(

@@ -152,8 +152,9 @@ class Ledger:
             " It was charged before, and its answer is not in the file; whether anyone saw it is "
             "not known, so it would be charged again."
         )
+        wanted, free = _apart(epsilon, float(left))
         raise BudgetExceededError(
-            f"epsilon={epsilon:g} is more than the {float(left):g} left of the ledger's budget of "
+            f"epsilon={wanted} is more than the {free} left of the ledger's budget of "
             f"{self._budget:g}.{again if key in book.unanswered else ''} Nothing was drawn or "
             "charged. Ask with a smaller epsilon=, or stop here: a new ledger for the same data "
             "would not be private."
@@ -161,8 +162,17 @@ class Ledger:
 
     def _refuse_other_budget(self, book: Book) -> None:
         if book.budget != exact(self._budget):
+            given, opened = _apart(self._budget, float(book.budget))
             raise PrivacyError(
-                f"budget={self._budget:g}, but the ledger {self.path} was opened with "
-                f"{float(book.budget):g}. A budget is set once: say that one, or another path for "
-                "other data."
+                f"budget={given}, but the ledger {self.path} was opened with {opened}. A budget is "
+                "set once: say that one, or another path for other data."
             )
+
+
+def _apart(one: float, other: float) -> tuple[str, str]:
+    """Two numbers in the fewest digits, six or more, that tell them apart."""
+    for digits in range(6, 17):
+        texts = f"{one:.{digits}g}", f"{other:.{digits}g}"
+        if texts[0] != texts[1]:
+            return texts
+    return repr(float(one)), repr(float(other))
