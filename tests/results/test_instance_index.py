@@ -148,7 +148,8 @@ def test_merge_of_parts_of_one_frame():
     whole = xj.merge([explainer(PLAIN[:2]), explainer(PLAIN[2:])])
     assert whole.instance_names is None and whole.instance_index is None
     swapped = xj.merge([explainer(PLAIN[4:]), explainer(PLAIN[:2])])
-    assert swapped.instance_names == ("4", "5", "2", "3")  # places in the whole, without names
+    # Rows without names have their places in their own part, which are their labels in the frame.
+    assert swapped.instance_names == ("4", "5", "0", "1")
     X = framed(INDEXES["levels"])
     parts = xj.merge([explainer(X[:2]), explainer(X[2:])])
     same(parts.instance_index, X.index)

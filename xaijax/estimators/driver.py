@@ -247,9 +247,10 @@ def _fill(out: Sampled, game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule 
         out.dof[left], out.coalitions[left] = result.dof.min(axis=1), values.shape[1]
         out.span[left] = _span(values, out.base[left])
         out.pairs[left] = out.whole[left] = state.pairs
-        if result.heavy is not None:  # of differences that are no rounding
-            rounded = resolution_of(game, out.base[left], out.span[left])
-            out.heavy[left] = result.heavy & (out.span[left] > rounded)
+        if result.heavy is not None:  # of errors that are no rounding
+            rounded = resolution_of(game, out.base[left], out.span[left]) / ROUNDINGS
+            errors = np.nan_to_num(result.std_errors).max(axis=(1, 2), initial=0.0)
+            out.heavy[left] = result.heavy & (errors > rounded)
         if rule is None:
             continue
         own = partial(_estimates, state, values, *ends) if drawn.independent else None

@@ -120,15 +120,14 @@ def _column(index: Any, times: int) -> Any:
 
 
 def joined_labels(parts: Sequence[Any]) -> tuple[Any, tuple[str, ...] | None]:
-    """(the index, the names) of the instances of all parts; of a part without them: their places in
-    the whole.
+    """(the index, the names) of the instances of all parts. Instances of a part without names have
+    their places in that part, as the rows of a frame with a default index do.
     """
     if all(part.instance_names is None for part in parts):
         return None, None
     every, known, texts = [], True, []
     for part in parts:
-        start = len(texts)
-        places = range(start, start + len(part))
+        places = range(len(part))
         known &= part.instance_index is not None or part.instance_names is None
         texts += map(str, places) if part.instance_names is None else part.instance_names
         every.append(places if part.instance_index is None else part.instance_index)
