@@ -58,6 +58,7 @@ from xaijax.core.errors import MemoryPlanError as MemoryPlanError
 from xaijax.core.errors import ModelOutputError as ModelOutputError
 from xaijax.core.errors import NonDeterministicModelError as NonDeterministicModelError
 from xaijax.core.errors import PrivacyError as PrivacyError
+from xaijax.core.errors import ResumeMismatchError as ResumeMismatchError
 from xaijax.core.errors import SweepIncompleteError as SweepIncompleteError
 from xaijax.core.errors import XaiError as XaiError
 from xaijax.core.errors import XaiWarning as XaiWarning

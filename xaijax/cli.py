@@ -19,13 +19,15 @@ from xaijax.core.command_line import command_of, whole
 from xaijax.core.errors import SweepIncompleteError, XaiError
 from xaijax.core.version import __version__
 from xaijax.federated.command_line.commands import add_commands
+from xaijax.sweeps.sweep import STOPPED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with the arguments `argv` (None: of the process); the exit status.
 
     0: done. 1: an error of the library, told in one line on stderr. 2: a sweep with parts that are
-    missing. Arguments that cannot be read end the process with status 2, as argparse does.
+    missing. 130: interrupted by Ctrl-C. Arguments that cannot be read end the process with status
+    2, as argparse does.
     """
     parser = _parser()
     arguments = parser.parse_args(argv)
@@ -37,6 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (XaiError, ImportError, OSError) as error:  # ImportError: names the missing extra
         print(f"xaijax: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2 if isinstance(error, SweepIncompleteError) else 1
+    except KeyboardInterrupt as stopped:
+        notes = [one for one in getattr(stopped, "__notes__", ()) if one.startswith(STOPPED)]
+        print(notes[0] if notes else STOPPED.rstrip(":"), file=sys.stderr)
+        return 130
     return 0
 
 

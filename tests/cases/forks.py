@@ -51,7 +51,7 @@ def main():
     labels = xj.as_model(f, backend="host", threshold=0.0)
     qii, anchors = xj.QII(labels, X), xj.AnchorExplainer(labels, X)
     saved = explainers["host"](X[:2])
-    aec = xj.AEC()
+    aec, gradients = xj.AEC(), xj.GradientExplainer(traced, X[:4])
     for name, explainer in explainers.items():
         in_child(name, lambda explainer=explainer: explainer(X))
     in_child("new", lambda: xj.Explainer(host, X[:4]))
@@ -59,6 +59,8 @@ def main():
     in_child("Anchors", lambda: anchors.explain(X[:1]))
     in_child("predict", lambda: traced.predict(X))
     in_child("as_jax", lambda: xj.as_jax(host))
+    in_child("shapley_values", lambda: xj.shapley_values(f, X, X[:4]))
+    in_child("gradients", lambda: gradients(X))
     in_child("AEC", lambda: aec.fit(X, X[:, 0] + X[:, 1]))
     in_child("predict on the host", lambda: host.predict(X))
     in_child("results", lambda: (saved.to_dataframe(), saved[0], repr(saved)))

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from xaijax_kernels.engine.hybrids import slot_players
 from xaijax_kernels.neighbours import nearest
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables, prepared_rows
+from xaijax_kernels.structures.base import whole_vectors
 from xaijax_kernels.structures.chances import chances_of
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 from xaijax_kernels.structures.crossed import (
@@ -156,6 +157,7 @@ def listing(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
 
 def structured_kernels() -> Iterator[Case]:
     yield "slot_players", partial(slot_players, P, BITS), (i32(S, 3 + 1),)
+    yield "whole_vectors", partial(whole_vectors, axis=-1), (f32(R, L),)
     yield "sums_of_choices", sums_of_choices, (f32(S, 1, H), f32(S, BITS, 2, H))
     times = partial(
         corners_of_sums,
@@ -184,7 +186,7 @@ def of_structure(of: Any, head: Any, params: Any, width: int) -> Iterator[Case]:
         return answers - own
 
     def corners(params: Any, *given: Any) -> Any:
-        return of(params).corners(partial(head, params), *given)
+        return of(params).corners(partial(head, params), *given, "cpu")
 
     def made(function: Any) -> Any:
         return lambda params, *given: function(of(params), *given)

@@ -212,9 +212,9 @@ def test_explainers_in_the_other_order_are_refused():
 
 def test_rounding_that_is_the_same_in_all_rows_is_no_change():
     """A column of one value, whose value is rounded by a float32 model and not by the other."""
-    values = np.full((5, 2), 0.3)
+    values = np.full((6, 2), 0.3)
     a = explained(values)
-    stats = {"efficiency_bound": np.full(5, 1e-6)}
+    stats = {"efficiency_bound": np.full(6, 1e-6)}
     b = dataclasses.replace(explained(values + [1e-8, 0.0]), stats=stats)
     assert xj.compare(a, b, paired=True).changed == ()
     assert xj.compare(a, explained(values + [1e-2, 0.0]), paired=True).changed == ("player 0",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 import xaijax as xj
 from xaijax.cli import main
 from xaijax.commands import doctor
-from xaijax.commands.files import model_of
+from xaijax.commands.files import model_of, write_table
 from xaijax.commands.options import drawn
 
 pandas = pytest.importorskip("pandas", reason="needs the extra [data]")
@@ -322,3 +323,69 @@ def test_the_command_as_it_is_typed(folder) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert Path("run/values.csv").is_file()
+
+
+def test_no_text_of_a_table_is_a_formula(tmp_path: Path) -> None:
+    frame = pandas.DataFrame(
+        [[-1.5, "=1+1", -2, "plain"], [2.0, "-x", 3, "a=b"], [0.0, "@y", -4, ""]],
+        columns=["-age", "+text", "n", "\tnone"],
+        index=pandas.Index(["=cmd", "row", "@two"], name="+who"),
+    )
+    frame["-kind"] = pandas.Categorical(["+a", "b", "+a"])
+    frame["said"] = pandas.array(["=s", None, "-t"], dtype="string")
+    before = frame.copy(deep=True)
+    path = write_table(frame, tmp_path / "values.csv")
+    pandas.testing.assert_frame_equal(frame, before)
+    with path.open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["'+who", "'-age", "'+text", "n", "'\tnone", "'-kind", "said"]
+    assert [row[0] for row in rows[1:]] == ["'=cmd", "row", "'@two"]
+    assert [row[2] for row in rows[1:]] == ["'=1+1", "'-x", "'@y"]
+    assert [row[4] for row in rows[1:]] == ["plain", "a=b", ""]
+    assert [row[5] for row in rows[1:]] == ["'+a", "b", "'+a"]
+    assert [row[6] for row in rows[1:]] == ["'=s", "", "'-t"]
+    assert [(float(row[1]), int(row[3])) for row in rows[1:]] == [(-1.5, -2), (2, 3), (0, -4)]
+    pairs = pandas.MultiIndex.from_tuples([("=no", "-a"), ("yes", "b")], names=["output", None])
+    path = write_table(pandas.DataFrame([[-1.0, 2.0]], columns=pairs), path)
+    told = pandas.read_csv(path, header=[0, 1], index_col=0)
+    assert list(told) == [("'=no", "'-a"), ("yes", "b")] and told.iloc[0].tolist() == [-1, 2]
+
+
+def test_a_header_that_is_a_formula_in_values_csv(folder) -> None:
+    Path("formula.py").write_text(
+        "import xaijax as xj\nfrom models import product\n"
+        "made = xj.as_model(product, feature_names=['=HYPERLINK(1)', '-b', 'c'])\n"
+    )
+    assert explained("--model", "formula.py:made", "--data", "rows.npy", "--no-page") == 0
+    with open("run/values.csv", newline="") as file:
+        header, first = list(csv.reader(file))[:2]
+    assert header == ["instance", "'=HYPERLINK(1)", "'-b", "c", "base_value"]
+    values = xj.load("run/explanation.npz").values
+    np.testing.assert_allclose([float(one) for one in first[1:4]], values[0], rtol=1e-12)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no modes there")
+def test_results_are_for_their_owner_alone(folder) -> None:
+    given = ["--model", "models:made", "--data", "rows.npy", "--rows", "4"]
+    assert explained(*given, "--background-rows", "4") == 0
+    for name in ("explanation.npz", "values.csv", "beeswarm.png", "bar.png", "report.html"):
+        assert Path("run", name).stat().st_mode & 0o777 == 0o600, name
+    assert main(["aec", "--data", "loans.csv", "--drop", "repaid", "--target", "debt"]
+                + ["--out", "effects", "--task", "regression"]) == 0  # fmt: skip
+    assert Path("effects/effects.csv").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_new_run_leaves_nothing_of_an_older_one(folder) -> None:
+    Path("run").mkdir()
+    for name in ("beeswarm.png", "bar.png", "report.html", "values.csv"):
+        Path("run", name).write_text("the user's own")
+    given = ["--model", "models:made", "--data", "rows.npy", "--rows", "4", "--no-page"]
+    assert explained(*given) == 0
+    assert Path("run/bar.png").read_text() == "the user's own", "it was no run"
+    Path("run/notes.txt").touch()
+    assert explained(*given) == 0
+    left = {path.name for path in Path("run").iterdir()}
+    assert left == {"explanation.npz", "values.csv", "notes.txt"}
+    Path("run/report.html").touch()
+    assert explained("--model", "models:fails", "--data", "rows.npy", "--no-page") == 1
+    assert Path("run/report.html").exists(), "a run that failed has replaced nothing"

@@ -5,8 +5,14 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from repository import CASES
+
+import xaijax as xj
+from xaijax.core import forks
+
+ROWS = np.ones((3, 2), np.float32)
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
@@ -24,7 +30,19 @@ def said():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "what",
-    ["host", "traced", "federated", "new", "QII", "Anchors", "predict", "as_jax", "AEC"],
+    [
+        "host",
+        "traced",
+        "federated",
+        "new",
+        "QII",
+        "Anchors",
+        "predict",
+        "as_jax",
+        "AEC",
+        "shapley_values",
+        "gradients",
+    ],
 )
 def test_row_68_a_fork_after_use_is_refused(what):
     assert said()[what].startswith("ForkedProcessError: this process"), said()[what]
@@ -37,3 +55,32 @@ def test_row_68_a_fork_after_use_is_refused(what):
 )
 def test_what_needs_no_jax_of_the_parent_goes_on(what):
     assert said()[what] == "answered"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: xj.shapley_values(lambda rows: rows.sum(axis=1), ROWS, ROWS),
+        lambda: xj.as_model(lambda rows: rows.sum(axis=1)).predict(ROWS),
+        lambda: xj.as_model(lambda rows: rows.sum(axis=1)).probe(ROWS),
+        lambda: xj.Explainer(xj.as_model(lambda rows: rows.sum(axis=1)), ROWS)(ROWS),
+    ],
+    ids=["shapley_values", "predict", "probe", "Explainer"],
+)
+def test_row_68_a_forked_child_is_refused_at_once(ask, monkeypatch):
+    monkeypatch.setattr(forks, "_forked", True)
+    with pytest.raises(xj.ForkedProcessError, match="spawn"):
+        ask()
+
+
+@pytest.mark.parametrize("kind", ["gradients", "amortized"])
+def test_row_68_an_explainer_made_before_the_fork_is_refused(kind, monkeypatch):
+    model = xj.as_model(lambda rows: rows.sum(axis=1))
+    made = (
+        xj.GradientExplainer(model, ROWS)
+        if kind == "gradients"
+        else xj.AmortizedExplainer(xj.Explainer(model, ROWS)).fit
+    )
+    monkeypatch.setattr(forks, "_forked", True)
+    with pytest.raises(xj.ForkedProcessError, match="spawn"):
+        made(ROWS)

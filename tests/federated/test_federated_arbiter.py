@@ -103,7 +103,7 @@ def test_answers_of_changing_width_are_told() -> None:
 
 def test_who_may_have_rows() -> None:
     host, _, _ = parties(fd.Policy(fewest=1, arbiter="somebody"))
-    with pytest.raises(xj.FederatedProtocolError, match=r"arbiter refused \(arbiter\): .* names"):
+    with pytest.raises(xj.FederatedProtocolError, match=r"arbiter refused \(policy\): .* names"):
         host(X[:, HOST], progress=False)
     with pytest.raises(xj.InputTypeError, match="None is accepted where the policy names an arb"):
         parties(fd.Policy(fewest=1))
@@ -134,10 +134,10 @@ def test_wrong_requests_to_an_arbiter() -> None:
     _, arbiter, _ = parties()
     transport = fd.InMemory(arbiter)
     ask = party.ask
-    run = ask(transport, "arbiter", "Start", 1.0, version=1).run
+    run = ask(transport, "arbiter", "Start", 1.0, version=messages.VERSION).run
     rows = {"run": run, "rows": 1, "values": np.zeros(5).tobytes()}
     for method, fields, words in (
-        ("Start", {"version": 3}, r"\(version\)"),
+        ("Start", {"version": 9}, r"\(version\)"),
         ("Predict", {"run": b"?"}, r"\(session\)"),
         ("Predict", rows, "not loaded"),
         ("Load", {"run": run, "guest": "bank"}, "unknown, or loaded"),
@@ -240,6 +240,6 @@ key = "tls/arbiter.key"
             np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=1e-12)
             stranger = fd.Connection(address, tls["shop"])
             with pytest.raises(xj.FederatedPolicyError, match="hosts"):
-                party.ask(stranger, "arbiter", "Start", 20.0, version=1)
+                party.ask(stranger, "arbiter", "Start", 20.0, version=messages.VERSION)
             for one in (arbiter, stranger, *transport.values()):
                 one.close()

@@ -25,7 +25,7 @@ NOISE = {"fewest": 1, "epsilon": 0.1, "bounds": (-60.0, 60.0)}
 
 def told(weights: list[float], **policy) -> np.ndarray:
     """What a host holds after a sweep, of a part whose version is always "1"; [N]."""
-    part = fd.Part("linear", {"weights": np.array(weights)})
+    part = fd.Part("linear", {"weights": np.array(weights)}, release=SPLIT.host.release)
     policy = fd.Policy(**(NOISE | policy))
     guest = fd.Guest(X[:, GUEST], names(N), part, policy=policy, secret=SECRET)
     host = host_of(SPLIT, X, fd.InMemory(guest))
@@ -160,7 +160,8 @@ def test_rows_that_cannot_be_explained_cost_no_queries(bad: str) -> None:
 
 
 def test_kept_answers_of_another_version_are_not_used(tmp_path: Path) -> None:
-    parts = {"2023": fd.Part("linear", {"weights": np.ones(3)}), "2024": SPLIT.parts["shop"]}
+    older = fd.Part("linear", {"weights": np.ones(3)}, release=SPLIT.host.release)
+    parts = {"2023": older, "2024": SPLIT.parts["shop"]}
     guest = fd.Guest(X[:, GUEST], names(N), parts, policy=fd.Policy(fewest=1))
 
     def host(version: str | None, split: fd.Split = SPLIT) -> fd.Host:

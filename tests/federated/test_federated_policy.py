@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from parties import GUEST, HOST, SECRET, guest_of, host_of, logistic, names, table
+from parties import GUEST, HOST, SECRET, Watched, guest_of, host_of, logistic, names, table
 
 import xaijax as xj
 from xaijax import federated as fd
@@ -42,6 +42,58 @@ def test_fewest_instances() -> None:
     tokens = conversation.token_bytes(opened, [-1, *range(9)])
     with pytest.raises(xj.FederatedPolicyError, match="9 instances in one request"):
         conversation._ask("Answer", session=opened.session, number=1, tokens=tokens)
+
+
+def test_requests_below_fewest_are_filled_up_with_people_answered_before() -> None:
+    """Five more people than before: an answer that was given comes again as it was."""
+    guest = guest_of(SPLIT, X, fd.Policy(fewest=10))
+    transport = Watched(fd.InMemory(guest))
+    host = host_of(SPLIT, X, transport)
+    host(X[:35, HOST], names(60)[:35], progress=False)
+    found = host(X[:40, HOST], names(60)[:40], progress=False)
+    assert found.stats["rows_asked"] == 10  # five new ones, and five that were answered
+    np.testing.assert_array_equal(found.values, explained(guest, 40).values)
+    alone = host(X[40:42, HOST], names(60)[40:42], progress=False)  # two, and eight of before
+    np.testing.assert_array_equal(alone.values, explained(guest, 60).values[40:42])
+    sent = [one["instances"] for one in guest.audit.entries if one["event"] == "answer"]
+    assert min(sent) >= 10
+    # Each of those who fill up is asked as seldom as possible: 13 of 35 or more, once each.
+    assert guest._counts.most([one.encode() for one in names(60)[:35]]) == 2 + 2
+    assert host._answers["shop"]._again.most_common(1)[0][1] == 1
+    with pytest.raises(xj.FederatedPolicyError, match="fewest: 9 instances"):
+        conversation = host_of(SPLIT, X, fd.InMemory(guest))._conversations["shop"]
+        opened = conversation.open()
+        tokens = conversation.token_bytes(opened, range(9))
+        conversation._ask("Answer", session=opened.session, number=1, tokens=tokens)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "batch", "most", "words", "remedy"),
+    [
+        (0, 9, 256, 1024, "0 answered before can fill it up. Explain at least 1 more", 10),
+        (0, 22, 6, 1024, "with batch=6. Say batch=23", (22, 23)),
+        (0, 13, 12, 1024, "with batch=12. Say batch=14", (13, 14)),
+        (0, 13, 256, 12, "Explain 11 people in one call, or at least 20", 20),
+        (0, 13, 256, 12, "Explain 11 people in one call, or at least 20", 11),
+    ],
+)
+def test_what_a_refusal_below_fewest_says_works(
+    first: int, then: int, batch: int, most: int, words: str, remedy
+) -> None:
+    guest = guest_of(SPLIT, X, fd.Policy(fewest=10, most=most))
+    with pytest.raises(xj.FederatedPolicyError, match=words):
+        explained(guest, then, batch=batch)
+    people, batch = remedy if isinstance(remedy, tuple) else (remedy, batch)
+    assert len(explained(guest, people, batch=batch)) == people
+
+
+def test_people_who_fill_up_and_may_not_be_asked_again() -> None:
+    guest = guest_of(SPLIT, X, fd.Policy(fewest=10, most_queries=1))
+    host = host_of(SPLIT, X, fd.InMemory(guest))
+    host(X[:10, HOST], names(60)[:10], progress=False)
+    with pytest.raises(xj.FederatedPolicyError, match="with 5 people who were answered before"):
+        host(X[:15, HOST], names(60)[:15], progress=False)
+    assert len(host(X[:20, HOST], names(60)[:20], progress=False)) == 20  # ten new ones
 
 
 def test_most_queries_over_sessions_and_restarts(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from xaijax import federated as fd
 from xaijax.federated.host.answers import Answers
 from xaijax.federated.host.asking import Conversation
 from xaijax.federated.wire import party
-from xaijax.federated.wire.messages import LARGEST, decode, encode
+from xaijax.federated.wire.messages import LARGEST, VERSION, decode, encode
 from xaijax.federated.wire.party import ask
 
 pytest.importorskip("google.protobuf", reason="needs the extra [federated]")
@@ -49,6 +49,8 @@ REPLIES = {
     "wrong confirmation": (changed("Open", confirmation=b"x" * 32), "session keys differ"),
     "a key that is none": (changed("Open", public_key=b"\0" * 32), "no X25519 key"),
     "a nonce that was changed": (changed("Open", nonce=b"x" * 32), "session keys differ"),
+    "a party that was changed": (changed("Open", party="x"), "session keys differ"),
+    "a release that was changed": (changed("Open", release="x"), "session keys differ"),
     "a width that the model has not": (changed("Open", width=3), "its answers have 3 numbers"),
     "fewer aligned": (changed("Align", count=3), "3 are aligned"),
     "no message at all": (lambda method, reply: b"\xff" * 9, "no Reply"),
@@ -78,24 +80,29 @@ def test_mutated_replies_raise_nothing_but_typed_errors() -> None:
             fd.InMemory(guest_of(SPLIT, X)),
             lambda method, reply, spoilt=spoilt: mutated(rng, reply) if method == spoilt else reply,
         )
-        conversation = Conversation("shop", transport, [n.encode() for n in names(40)], None, 1.0)
+        conversation = conversed(transport)
         answers = Answers(None, "shop", [n.encode() for n in names(40)])
         try:
-            conversation.fetch(answers, range(40), 1, 64)
+            conversation.fetch(conversation.start(answers, range(40), 1, 64), answers)
         except xj.FederatedProtocolError:
             raised += 1
     assert 200 < raised < 400
 
 
+def conversed(transport) -> Conversation:
+    listed = [n.encode() for n in names(40)]
+    return Conversation("shop", transport, listed, None, 1.0, SPLIT.host.release)
+
+
 def opened(guest: fd.Guest):
     transport = fd.InMemory(guest)
-    conversation = Conversation("shop", transport, [n.encode() for n in names(40)], None, 1.0)
+    conversation = conversed(transport)
     return transport, conversation, conversation.open()
 
 
 def test_a_wrong_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     guest = guest_of(SPLIT, X)
-    monkeypatch.setattr("xaijax.federated.host.asking.VERSION", 2)
+    monkeypatch.setattr("xaijax.federated.host.asking.VERSION", 9)
     with pytest.raises(xj.FederatedProtocolError, match=r"refused \(version\): .* this party"):
         host_of(SPLIT, X, fd.InMemory(guest))(X[:, HOST], progress=False)
 
@@ -144,7 +151,8 @@ def test_sessions_belong_to_who_opened_them() -> None:
 def test_asking_before_the_lists_are_compared() -> None:
     guest = guest_of(SPLIT, X)
     transport = fd.InMemory(guest)
-    said = ask(transport, "guest", "Open", 1.0, version=1, public_key=b"\x09" * 32, nonce=b"n" * 32)
+    fields = {"version": VERSION, "public_key": b"\x09" * 32, "nonce": b"n" * 32, "party": "shop"}
+    said = ask(transport, "guest", "Open", 1.0, **fields)
     with pytest.raises(xj.FederatedProtocolError, match="compare the lists"):
         ask(transport, "guest", "Answer", 1.0, session=said.session, number=1, tokens=b"t" * 32)
 
@@ -208,7 +216,7 @@ def test_what_goes_wrong_inside_is_not_told() -> None:
     def breaks(rows: np.ndarray) -> np.ndarray:
         raise ValueError(f"cannot take {rows[0, 0]}")
 
-    part = fd.FunctionPart(breaks, columns=3)
+    part = fd.FunctionPart(breaks, columns=3, release=SPLIT.host.release)
     guest = fd.Guest(X[:, GUEST], names(40), part, policy=fd.Policy(fewest=1))
     transport = Watched(fd.InMemory(guest))
     with pytest.raises(xj.FederatedProtocolError, match=r"\(internal\): ValueError on the other"):

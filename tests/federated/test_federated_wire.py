@@ -121,7 +121,7 @@ def test_n_plus_1_vectors_in_few_messages(N: int, batch: int) -> None:
         asked.append(len(rows))
         return split.parts["shop"].answers(rows)
 
-    part = fd.FunctionPart(counting, columns=3)
+    part = fd.FunctionPart(counting, columns=3, release=split.host.release)
     guest = fd.Guest(X[:, GUEST], names(len(X)), part, policy=fd.Policy(fewest=1))
     transport = Watched(fd.InMemory(guest))
     host = host_of(split, X, transport, batch=batch)
@@ -206,7 +206,8 @@ def test_the_guest_hears_nothing_that_depends_on_the_seed() -> None:
             order.append(f"model after {len(transport.log)}")
             return model.predict(rows)
 
-        remote = fd.SplitModel(xj.as_model(watching, backend="host"), 4, {"shop": 1})
+        watched = xj.as_model(watching, backend="host")
+        remote = fd.SplitModel(watched, 4, {"shop": 1}, release=split.host.release)
         host = fd.Host(
             remote,
             X[:, HOST],

@@ -217,3 +217,23 @@ def test_large_constants_go_with_their_model(monkeypatch: pytest.MonkeyPatch) ->
     explained(network(6))
     assert list(same_program._recent) != before
     assert len(same_program._recent) <= same_program.RECENT
+
+
+def test_a_module_given_again_compiles_nothing(compiled: Counter[str]) -> None:
+    """Traces on placed parameters name their mesh, and the broken version took them for others."""
+    equinox = pytest.importorskip("equinox")
+    layers = [equinox.nn.Linear(2, 1, key=jax.random.key(seed)) for seed in (0, 1)]
+    rows, donors = X[:2, :2], BACKGROUND[:3, :2]
+
+    def of(layer: Any) -> np.ndarray:
+        return xj.Explainer(xj.as_model(layer), donors)(rows, progress=False).values
+
+    first = of(layers[0])
+    compiled.clear()
+    assert np.array_equal(of(layers[0]), first)
+    assert not compiled, compiled
+    # A linear model's values are w (x - mean of the donors); a few units of 2^-23 of sums near 1.
+    for layer in layers:
+        weights = np.asarray(layer.weight, np.float64)[0]
+        expected = weights * (rows.astype(np.float64) - donors.astype(np.float64).mean(0))
+        np.testing.assert_allclose(of(layer), expected, atol=1e-5)

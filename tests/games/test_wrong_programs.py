@@ -207,11 +207,11 @@ def made_wrong(monkeypatch: pytest.MonkeyPatch, always: bool) -> list[Any]:
 
 @pytest.mark.parametrize("estimator", ["exact", "permutation"])
 def test_a_wrong_program_is_left_for_blocks_of_few_rows(
-    monkeypatch: pytest.MonkeyPatch, estimator: str
+    monkeypatch: pytest.MonkeyPatch, estimator: Any
 ) -> None:
     made_wrong(monkeypatch, always=False)
     f = smooth(2 if estimator == "exact" else 3)
-    budget = {} if estimator == "exact" else {"budget": 10}
+    budget: Any = {} if estimator == "exact" else {"budget": 10}
     explainer = xj.Explainer(
         xj.as_model(in_jax(f), structure="plain"), B, estimator=estimator, **budget
     )

@@ -9,6 +9,7 @@ import importlib
 import inspect
 import pkgutil
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -16,13 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from often import some_slow
-from structured_kernels import STRUCTURES, H, K, L, P, boxes, dense_layer, f32
+from structured_kernels import STRUCTURES, H, K, L, P, boxes, dense_layer, f32, i32
 
 from xaijax_kernels import structures
+from xaijax_kernels.engine.tiles import TileShape, run_tiles
 from xaijax_kernels.games.semivalues import shapley_weights
 from xaijax_kernels.structures import factors, product, sums
-from xaijax_kernels.structures.base import Affine, Background, Layer
+from xaijax_kernels.structures.base import VECTORS, Affine, Background, Layer
 from xaijax_kernels.structures.columnwise import Columnwise, largest
+from xaijax_kernels.structures.dense import Dense
 
 S, BITS, R = 4, 3, 6
 DEFAULT = {"dense", "walks", "by_columns", "level", "columns", "of_columns", "closed_form"}
@@ -112,7 +115,8 @@ def test_sizes(name: str) -> None:
     assert isinstance(known.name, str) and known.name
     assert known.work() > 0
     assert list(known.slot_bits) == sorted(set(known.slot_bits))
-    assert known.block(1 << 12) in {1 << bits for bits in range(13)}
+    for platform in ("cpu", "gpu", "tpu"):
+        assert known.block(1 << 12, platform) in {1 << bits for bits in range(13)}
     assert known.parts == known.width or not known.adds
     assert not known.walks or known.dense is not None
     if known.dense is not None:
@@ -167,6 +171,35 @@ def test_parts_in_blocks_of_rows_are_those_of_each_row(
     assert [one.params["length"] for one in jaxpr.eqns if one.primitive.name == "scan"] == [3]
 
 
+def by_place(function: Any) -> Any:
+    """The function as a compiled loop may round it: the end behind whole vectors in another way."""
+
+    def of(numbers: jax.Array) -> jax.Array:
+        flat = function(numbers).ravel()
+        whole = flat.size // VECTORS * VECTORS
+        return jnp.where(jnp.arange(flat.size) < whole, flat, flat + 1).reshape(numbers.shape)
+
+    return of
+
+
+@pytest.mark.parametrize("count", [2, 3, 16, 17, 47])
+@pytest.mark.parametrize("length", [R, 7, VECTORS])
+def test_a_function_of_numbers_rounds_none_by_its_place(
+    length: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of blocks whose length is no multiple of a vector, on a processor that rounds their ends."""
+    rng = np.random.default_rng(0)
+    X = jnp.asarray(rng.random((48, length)), jnp.float32)
+    dense = dense_layer((jnp.ones((length, H)), jnp.zeros(H)))
+    log = by_place(jnp.log1p)
+    layer = Columnwise(dense, (), lambda _, rows: log(rows), tuple(range(length)))
+    np.testing.assert_array_equal(layer.columns(X[:count]), layer.columns(X)[:count])
+    monkeypatch.setattr(jnp, "exp", by_place(jnp.exp))
+    unit = factors.Gaussians(jnp.zeros((length, 1)), jnp.ones(())).unit
+    np.testing.assert_array_equal(unit(X[:count]), unit(X)[:count])
+    np.testing.assert_array_equal(unit(X[count]), unit(X)[count])
+
+
 @pytest.mark.parametrize("count", [1, 2, sums.TOGETHER, sums.TOGETHER + 1])
 def test_few_choices_are_added_one_after_another(count: int) -> None:
     """In float32, each after those before it: by one step or two, the same bits."""
@@ -194,13 +227,60 @@ def test_corners(name: str) -> None:
         asked.append(hidden.shape)
         return jnp.sin(hidden)
 
-    got = known.corners(head, x, donors, jnp.asarray(kept))
+    got = known.corners(head, x, donors, jnp.asarray(kept), "cpu")
     bits = (np.arange(1 << BITS)[:, None] >> np.arange(BITS)) & 1
     masks = (np.einsum("ct,stf->scf", bits, kept[:, :BITS]) > 0) | kept[:, BITS:]
     pairs = [jnp.repeat(a, 1 << BITS, axis=0) for a in (x, donors)]
     wanted = np.sin(whole(known, *pairs, jnp.asarray(masks.reshape(-1, P))))
     np.testing.assert_allclose(got, wanted, **CLOSE)
-    assert set(asked) == {(known.block(S << BITS), known.width)}
+    assert set(asked) == {(known.block(S << BITS, "cpu"), known.width)}
+
+
+def test_the_block_of_the_head_is_that_of_the_platform() -> None:
+    sizes = {width: sums.rows_of_block(width, "cpu") for width in (1, 64, 100, 1 << 15)}
+    assert sizes == {1: 16384, 64: 256, 100: 128, 1 << 15: 1}  # half of a core's fast memory
+    assert [sums.rows_of_block(64, one) for one in ("gpu", "tpu", "rocm")] == [65536] * 3
+
+
+@pytest.mark.parametrize(("platform", "turns"), [("cpu", 16), ("cuda", 1), ("tpu", 1)])
+def test_a_gpu_and_a_tpu_take_a_tile_at_once(platform: str, turns: int) -> None:
+    width, slots = 64, 64  # of 2^6 corners: 4,096 rows
+    known = Dense(jnp.ones((P, width)), jnp.zeros(width))
+
+    def corners(*given: Any) -> Any:
+        return known.corners(jnp.sin, *given, "gpu" if platform == "cuda" else platform)
+
+    given = f32(slots, P), f32(slots, P), jax.ShapeDtypeStruct((slots, 7, P), bool)
+    traced = jax.jit(corners).trace(*given)
+    loops = [one.params["length"] for one in traced.jaxpr.eqns if one.primitive.name == "scan"]
+    assert loops == ([turns] if turns > 1 else [])
+    text = traced.lower(lowering_platforms=(platform,)).as_text()
+    assert text.count("stablehlo.while") == len(loops)
+    kept = np.random.default_rng(0).random((slots, 7, P)) < 0.2
+    kept &= np.cumsum(kept, axis=1) == 1  # each column is kept by one bit at most
+    numbers = rows(1, slots), rows(2, slots), jnp.asarray(kept)
+    # Sums of the same P terms in the same order: only a fused sine may round otherwise.
+    wanted = known.corners(jnp.sin, *numbers, "cpu")
+    np.testing.assert_allclose(jax.jit(corners)(*numbers), wanted, rtol=0, atol=2e-6)
+
+
+def test_a_program_asks_for_the_platform_of_its_mesh() -> None:
+    width, slots = 64, 64
+    shape = TileShape((P,), P, 6, slots, 1, "float32")
+    asked = []
+
+    def head(params: Any, hidden: jax.Array) -> jax.Array:
+        asked.append(len(hidden))
+        return hidden[:, :1]
+
+    for platform in ("cpu", "gpu", "tpu"):
+        devices = np.array([SimpleNamespace(platform=platform)])
+        mesh: Any = SimpleNamespace(size=1, devices=devices)  # of one device no more is read
+        run = partial(run_tiles, head, shape, mesh, structure=lambda params: Dense(*params))
+        asked.clear()
+        params = f32(P, width), f32(width)
+        jax.eval_shape(run, params, f32(3, P), f32(5, P), None, i32(1), i32(2, slots, 4))
+        assert set(asked) == {256 if platform == "cpu" else 4096}
 
 
 @pytest.mark.parametrize(("known_turns", "leaves"), [(False, L), (False, 2), (False, 1), (True, L)])

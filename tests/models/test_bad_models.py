@@ -230,3 +230,17 @@ def test_row_57_on_the_host_only_if_asked():
     explanation = explain("host", abs(X), abs(B), None, branching)
     wanted = explain("host", abs(X), abs(B), None, f)
     np.testing.assert_array_equal(explanation.values, wanted.values)
+
+
+@pytest.mark.parametrize("structure", [None, "plain"])
+@pytest.mark.parametrize("options", [{}, {"estimator": "permutation", "budget": 6}])
+def test_sums_that_float32_does_not_hold_are_refused(structure, options):
+    """Every answer is below 3.4e38, and two of them are not."""
+
+    def large(rows):
+        return jnp.float32(2.5e38) * jnp.cos(rows[:, 0]) * jnp.cos(rows[:, 1]) + 0 * rows[:, 3]
+
+    rows = np.random.default_rng(0).normal(size=(14, 4)).astype(np.float32)
+    model = xj.as_model(large, structure=structure)
+    with pytest.raises(xj.ModelOutputError, match="Divide the answers"):
+        xj.Explainer(model, rows[:8], **options)(rows[8:])

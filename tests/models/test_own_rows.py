@@ -333,3 +333,83 @@ def test_a_segment_that_is_as_in_every_donor_has_no_value(estimator: str) -> Non
         wrapped("jax"), others, players=numbers[0], estimator=estimator, budget=60
     )(own)
     np.testing.assert_allclose(found.values, shared.values, rtol=0, atol=1e-5)
+
+
+def coded(shape: tuple[int, ...], rows: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rows, *shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("shape", "numbers", "whole"),
+    [
+        ((3, 2, 4), np.arange(8).reshape(2, 4) // 3, lambda p: np.broadcast_to(p, (3, 2, 4))),
+        ((2, 4, 3), np.arange(8).reshape(2, 4) // 3, lambda p: np.repeat(p[..., None], 3, -1)),
+        ((5, 2), np.array([0, 0, 1, 2, 2]), lambda p: np.repeat(p[:, None], 2, -1)),
+        ((5, 2), np.array([0, -1, 1, 2, 2]), lambda p: np.repeat(p[:, None], 2, -1)),
+    ],
+)
+def test_numbers_of_pixels_and_of_steps_leave_channels_and_columns_out(
+    shape: tuple[int, ...], numbers: np.ndarray, whole: Any
+) -> None:
+    x, others = coded(shape, 4, 0), coded(shape, 2, 1)
+    asked = xj.as_model(lambda z: jnp.tanh(z.reshape(len(z), -1) @ jnp.arange(z[0].size) / 9))
+    wanted = xj.Explainer(asked, others, players=whole(numbers))(x)
+    for players in (numbers, jnp.asarray(numbers)):
+        found = xj.Explainer(asked, others, players=players)(x)
+        np.testing.assert_array_equal(found.values, wanted.values)
+    assert found.shape == (4, numbers.max() + 1)
+    # Each of four instances has its numbers in another order.
+    of_each = np.stack(
+        [np.where(numbers < 0, -1, (numbers + n) % found.shape[1]) for n in range(4)]
+    )
+    each = np.stack([whole(one) for one in of_each])
+    own = [xj.Explainer(asked, others, players=players)(x).values for players in (of_each, each)]
+    np.testing.assert_array_equal(*own)
+    np.testing.assert_allclose(own[0][0], wanted.values[0], rtol=0, atol=1e-6)
+    tree = xj.as_model(lambda z: asked.apply(None, z["a"]))
+    leaves = xj.Explainer(tree, {"a": others}, players={"a": numbers})({"a": x})
+    np.testing.assert_allclose(leaves.values, wanted.values, rtol=0, atol=1e-6)
+
+
+def test_numbers_that_could_be_of_all_rows_or_of_each_are_refused() -> None:
+    """Rows [3, 2, 4], numbers [3, 2, 4]: of the entries of a row, or [2, 4] of each of 3 rows."""
+    x, others = coded((3, 2, 4), 4, 0), coded((3, 2, 4), 2, 1)
+    calls = []
+
+    def counted(z: Any) -> Any:
+        calls.append(len(z))
+        return jnp.tanh(z.sum((1, 2, 3)))
+
+    numbers = np.arange(24).reshape(3, 2, 4) // 8
+    explainer = xj.Explainer(xj.as_model(counted), others, players=numbers)
+    with pytest.raises(xj.InputError, match=r"players has shape \(3, 2, 4\).*broadcast_to") as said:
+        explainer(x[:3])
+    assert not calls
+    assert "np.broadcast_to(players, (3, 3, 2, 4))" in str(said.value)
+    assert "np.broadcast_to(players[:, None], (3, 3, 2, 4))" in str(said.value)
+    four = explainer(x)
+    of_all = np.broadcast_to(numbers, (3, 3, 2, 4))
+    found = xj.Explainer(xj.as_model(counted), others, players=of_all)(x[:3])
+    np.testing.assert_allclose(found.values, four.values[:3], rtol=0, atol=1e-6)
+    with pytest.raises(xj.InputError, match="players has shape"):
+        xj.GradientExplainer(xj.as_model(counted), others, players=numbers)(x[:3])
+    # The same in all channels: it is one thing.
+    alike = np.broadcast_to(np.arange(8).reshape(2, 4) // 4, (3, 2, 4))
+    assert xj.Explainer(xj.as_model(counted), others, players=alike)(x[:3]).shape == (3, 2)
+
+
+def test_a_part_of_a_sweep_is_not_taken_for_all_of_its_rows(tmp_path: Any) -> None:
+    x, others = coded((3, 2, 4), 7, 0), coded((3, 2, 4), 2, 1)
+    numbers = np.arange(24).reshape(3, 2, 4) // 8
+    explainer = xj.Explainer(
+        xj.as_model(lambda z: z.sum((1, 2, 3)), input_shape=(3, 2, 4)), others, players=numbers
+    )
+    run = xj.sweep(explainer, x, tmp_path / "run", rows_per_part=3)
+    np.testing.assert_allclose(run.explanation().values, explainer(x).values, rtol=0, atol=1e-6)
+
+
+def test_square_rows_need_the_axis_said() -> None:
+    x = coded((4, 4), 3, 0)
+    asked = xj.as_model(lambda z: z.sum((1, 2)))
+    with pytest.raises(xj.InputError, match=r"players\[..., None\]"):
+        xj.Explainer(asked, x, players=np.arange(4))

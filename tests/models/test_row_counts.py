@@ -243,7 +243,8 @@ def test_row_62_answers_that_change_above_the_rows_of_the_probe(method):
 
     with pytest.raises(xj.NonDeterministicModelError, match=r"asked for \d+ and for \d+ at a time"):
         METHODS[method](xj.as_model(by_size, backend="host"))
-    assert max(asked[:-1]) <= 32 < asked[-1]  # the first larger call shows it
+    # The first larger call shows it; the probe is asked once more before it is said.
+    assert [rows > 32 for rows in asked[-2:]] == [True, False] and max(asked[:-2]) <= 32
 
 
 def scaled(xp, rows):
@@ -296,3 +297,42 @@ def test_last_bits_that_follow_the_size_of_a_batch_are_no_dependence(backend):
         rows = np.random.default_rng(seed).normal(size=(16, 4)).astype(np.float32)
         rows *= 10.0 ** (seed % 5 - 2)
         assert model.probe(rows[: 1 + seed % 16]).outputs == 1
+
+
+class Scaled:
+    """A person's own model, whose state is changed between two questions."""
+
+    def __init__(self):
+        self.scale, self.calls = 4.0, 0
+
+    def __call__(self, rows):
+        self.calls += 1
+        return rows[:, 0] * rows[:, 1] * self.scale
+
+
+@pytest.mark.parametrize("method", [xj.Explainer, xj.QII, xj.AnchorExplainer])
+def test_a_host_function_that_was_changed_is_not_taken_for_random(method):
+    rows = np.random.default_rng(0).integers(-8, 9, size=(9, 3)) / 4
+    own = Scaled()
+    model = xj.as_model(own, backend="host", threshold=None if method is xj.Explainer else 0.125)
+    explainer = method(model, rows[:4])
+    ask = getattr(explainer, "explain", explainer)
+    ask(rows[4:])  # calls of some sizes are compared with the probe
+    own.scale = -1.0
+    for some in (rows[4:6], rows[4:7], rows[4:8]):  # calls of other sizes
+        changed, fresh = ask(some), method(model, rows[:4])
+        again = getattr(fresh, "explain", fresh)(some)
+        if method is not xj.AnchorExplainer:
+            np.testing.assert_array_equal(changed.values, again.values)
+
+
+def test_a_random_host_function_is_found_out_when_it_turns_random():
+    rng, own = np.random.default_rng(0), Scaled()
+    rows = rng.integers(-8, 9, size=(9, 3)) / 4
+    noise = [0.0]
+    model = xj.as_model(lambda X: own(X) + noise[0] * rng.normal(size=len(X)), backend="host")
+    explainer = xj.Explainer(model, rows[:4])
+    explainer(rows[4:])
+    noise[0] = 1.0
+    with pytest.raises(xj.NonDeterministicModelError, match="different answers to the same rows"):
+        explainer(rows[4:6])

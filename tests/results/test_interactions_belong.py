@@ -21,7 +21,7 @@ def f(X):
 
 
 def qii(model=f, data=X, **options):
-    options = {"quantity": "individual", "outcome": "score"} | options
+    options = {"quantity": "individual", "outcome": "score", "bounds": (-20, 20)} | options
     return xj.QII(xj.as_model(model), data, **options)
 
 

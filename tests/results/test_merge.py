@@ -84,7 +84,6 @@ def test_merge_of_frames(library):
         ({"feature_names": ("a", "b", "z")}, "feature_names"),
         ({"kind": "banzhaf"}, "kind"),
         ({"K": 2}, "output_names"),
-        ({"instance_names": None}, "instance_names"),
         ({"data": None}, "data"),
         ({"data": np.zeros((4, 7))}, "data"),
         ({"provenance": {"selected_output": "yes"}}, "selected_output"),

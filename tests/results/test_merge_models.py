@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -120,19 +121,49 @@ def test_methods_beside_the_explainer():
         assert mark_of(one) != mark_of(other)
 
 
+def unreadable(function):
+    """A model on the host with no Python code of its own."""
+    return xj.as_model(functools.partial(function, axis=1), backend="host")
+
+
 def test_a_model_that_cannot_be_read_is_not_compared():
-    one, other = (
-        explained(xj.as_model(lambda r, c=c: c * r.sum(axis=1), backend="host")) for c in (1, 2)
-    )
+    one, other = (explained(unreadable(function)) for function in (np.sum, np.prod))
     assert mark_of(one) is None
     assert len(xj.merge([one, other])) == 8
+
+
+def test_functions_on_the_host_are_compared_by_what_they_read():
+    """The broken version merged them, whatever they read."""
+    one, same, other = (
+        explained(xj.as_model(lambda r, c=c: c * r.sum(axis=1), backend="host")) for c in (1, 1, 2)
+    )
+    assert mark_of(one) == mark_of(same)
+    assert len(xj.merge([one, same])) == 8
+    refuse(one, other)
+    traced = explained(xj.as_model(lambda r: r.sum(axis=1)))
+    assert len(xj.merge([one, traced])) == 8  # JAX and the host may be asked of one function
+
+
+def test_a_function_that_remembers_its_answers_is_one_model():
+    known, log = {}, []
+
+    def note(of, one):
+        of.append(one)
+
+    def f(rows):
+        note(log, len(rows))
+        return np.array([known.setdefault(row.tobytes(), row.sum()) for row in rows])
+
+    parts = [explained(xj.as_model(f, backend="host")) for _ in range(3)]
+    assert mark_of(parts[0]) is not None
+    assert len(xj.merge(parts)) == 12
 
 
 @pytest.mark.slow
 def test_merged_parts_remember_their_models():
     known, unknown, other = (
         explained(linear(W)),
-        explained(xj.as_model(lambda r: np.tanh(r @ W), backend="host")),
+        explained(unreadable(np.sum)),
         explained(linear(W + 1)),
     )
     both = xj.merge([known, unknown])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -104,3 +105,19 @@ def test_a_parquet_file_of_a_run_is_replaced_and_no_other(run: xj.Run, tmp_path:
     own.touch()  # as NamedTemporaryFile leaves it
     for _ in range(2):
         assert len(pd.read_parquet(run.to_parquet(own))) == len(X)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no modes there")
+def test_files_that_hold_rows_are_for_their_owner_alone(run: xj.Run, tmp_path: Path) -> None:
+    run.explanation(lazy=True)
+    run.to_parquet(tmp_path / "one.parquet")
+    paths = [tmp_path / "one.parquet", *run.path.glob("part-*.npz")]
+    assert len(paths) == 4
+    paths += [one for one in (run.path / "joined").iterdir() if one.is_file()]
+    run.to_zarr(tmp_path / "one.zarr")
+    inside = list((tmp_path / "one.zarr").rglob("*"))
+    paths += [one for one in inside if one.is_file()]
+    folders = [tmp_path / "one.zarr", *(one for one in inside if one.is_dir())]
+    assert {one.stat().st_mode & 0o777 for one in folders} == {0o700}
+    assert {one.stat().st_mode & 0o777 for one in paths} == {0o600}
+    assert (run.path / "joined").stat().st_mode & 0o777 == 0o700

@@ -4,7 +4,9 @@ one resumes, and nothing of anybody's rows stands in the manifest or in a messag
 
 from __future__ import annotations
 
+import os
 import threading
+import types
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import xaijax as xj
 from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.of_model import held
+from xaijax.sweeps.task import Recipe
 
 RNG = np.random.default_rng(3)
 ROWS = RNG.normal(size=(60, 3))
@@ -235,3 +239,168 @@ def test_shards_that_begin_together_share_the_first_ones_plan(tmp_path, monkeypa
     tile = (RunDirectory(tmp_path).manifest or {})["tile"]
     parts = [xj.load(path).stats["tile"] for path in sorted(tmp_path.glob("part-*.npz"))]
     assert set(parts) == {tile}
+
+
+class Settings:
+    """What models below name an attribute of."""
+
+    k = 0.0
+
+
+class Slotted:
+    """The same in a slot, and by a property."""
+
+    __slots__ = ("k",)
+
+    @property
+    def shown(self) -> Any:
+        return self.k
+
+
+SLOTTED, SPACE = Slotted(), types.SimpleNamespace()
+MODULE: Any = types.ModuleType("settings_of_a_model")
+MODULE.NAMES = [str(n) for n in range(20_000)]  # which is not read
+
+
+def of_variable() -> float:
+    return float(os.environ.get("XAIJAX_TEST_THRESHOLD", "0"))
+
+
+class Method:
+    """A model that is a method, and reads by another one."""
+
+    def __init__(self, k: float) -> None:
+        self.k = k
+
+    def _cut(self) -> float:
+        return self.k
+
+    def answer(self, rows: Any) -> Any:
+        return (rows[:, 1] > self._cut()) * 1.0
+
+
+NAMED = {
+    "class": (lambda k: setattr(Settings, "k", k), lambda rows: (rows[:, 1] > Settings.k) * 1.0),
+    "slot": (lambda k: setattr(SLOTTED, "k", k), lambda rows: (rows[:, 1] > SLOTTED.k) * 1.0),
+    "property": (
+        lambda k: setattr(SLOTTED, "k", k),
+        lambda rows: (rows[:, 1] > SLOTTED.shown) * 1.0,
+    ),
+    "namespace": (lambda k: setattr(SPACE, "k", k), lambda rows: (rows[:, 1] > SPACE.k) * 1.0),
+    "module": (lambda k: setattr(MODULE, "k", k), lambda rows: (rows[:, 1] > MODULE.k) * 1.0),
+    "variable": (
+        lambda k: os.environ.update(XAIJAX_TEST_THRESHOLD=str(k)),
+        lambda rows: (rows[:, 1] > of_variable()) * 1.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", ["host", "jax"])
+@pytest.mark.parametrize("kind", NAMED)
+def test_what_the_code_names_of_an_object_is_part_of_the_question(
+    kind, backend, tmp_path, monkeypatch
+) -> None:
+    """The broken version mixed parts of two thresholds, which no probed row shows."""
+    monkeypatch.delenv("XAIJAX_TEST_THRESHOLD", raising=False)
+    change, f = NAMED[kind]
+    above = float(ROWS[:, 1].max()) + 1.0
+    change(above)
+    swept(of(f, backend), tmp_path)
+    (tmp_path / "part-000002.npz").unlink()
+    change(above + 0.5)
+    with pytest.raises(xj.ResumeMismatchError, match=r"model\.held"):
+        swept(of(f, backend), tmp_path)
+    change(above)
+    swept(of(f, backend), tmp_path)
+    os.environ.pop("XAIJAX_TEST_THRESHOLD", None)
+
+
+def test_a_method_reads_by_other_methods(tmp_path) -> None:
+    above = float(ROWS[:, 1].max()) + 1.0
+    swept(of(Method(above).answer), tmp_path)
+    with pytest.raises(xj.ResumeMismatchError, match=r"model\.held\.k:"):
+        swept(of(Method(above + 0.5).answer), tmp_path)
+    swept(of(Method(above).answer), tmp_path)
+
+
+def test_a_link_that_reads_an_object_is_part_of_the_question(tmp_path) -> None:
+    model = xj.as_model(lambda rows: rows.sum(1), backend="host")
+
+    def link(answers: Any) -> Any:
+        return answers * Settings.k
+
+    made = xj.Explainer(model, BACKGROUND, link=link)
+    Settings.k = 1.0
+    swept(made, tmp_path)
+    Settings.k = 2.0
+    with pytest.raises(xj.ResumeMismatchError, match=r"arguments\.link"):
+        swept(made, tmp_path)
+
+
+def test_answers_are_compared_on_rows_spread_over_X(tmp_path) -> None:
+    """What a file holds is not read, and the first 32 rows do not show it."""
+    rows = ROWS.copy()
+    rows[40:, 1] += 100.0
+    file = tmp_path / "threshold.npy"
+
+    def f(rows: Any) -> Any:
+        return (rows[:, 1] > np.load(file)) * 1.0
+
+    np.save(file, 50.0)
+    swept(of(f), tmp_path / "run", rows)
+    (tmp_path / "run" / "part-000002.npz").unlink()
+    np.save(file, 150.0)
+    with pytest.raises(xj.ResumeMismatchError, match=r"model\.answers_over_X"):
+        swept(of(f), tmp_path / "run", rows)
+    np.save(file, 50.0)
+    swept(of(f), tmp_path / "run", rows)
+
+
+@pytest.mark.parametrize("backend", ["host", "jax"])
+def test_a_part_of_another_state_ends_the_run(backend, tmp_path, monkeypatch) -> None:
+    """The broken version answered all parts, and of host models joined them, too."""
+    write, asked = RunDirectory.write, []
+
+    def then_changed(self: RunDirectory, number: int, answer: Any, term: Any) -> None:
+        asked.append(number)
+        write(self, number, answer, term)
+        Settings.k = 5.0
+
+    def f(rows: Any) -> Any:  # no row and no hybrid shows the change
+        return rows.sum(1) + (rows[:, 1] > 100 * Settings.k)
+
+    Settings.k = 1.0
+    monkeypatch.setattr(RunDirectory, "write", then_changed)
+    made = of(f, backend)
+    if backend == "jax":  # what was compiled in the first state goes on with it
+        found = swept(made, tmp_path).explanation()
+        wanted = (ROWS - BACKGROUND.mean(0)).sum(1)
+        np.testing.assert_allclose(found.values.sum(1), wanted, atol=1e-5)  # sums in float32
+        return
+    with pytest.raises(xj.ResumeMismatchError, match="model_fingerprint"):
+        swept(made, tmp_path)
+    assert asked == [0]
+
+
+def test_a_worker_that_reads_another_value_is_refused(monkeypatch) -> None:
+    """A global that was assigned after its module was imported stays in this process."""
+    monkeypatch.setattr(Settings, "k", 1.0)
+    made = of(NAMED["class"][1])
+    read = held(NAMED["class"][1])
+    Recipe.of(made, {}, read).open()
+    recipe = Recipe.of(made, {"top": 1}, read)
+    monkeypatch.setattr(Settings, "k", 2.0)
+    with pytest.raises(xj.ResumeMismatchError, match=r"Settings\.k"):
+        recipe.open()
+
+
+def test_reading_ends_at_a_bound() -> None:
+    """However much hangs together, and where a list or an object holds itself."""
+    root: Any = types.SimpleNamespace()
+    root.nodes = [types.SimpleNamespace(root=root, nodes=[n, {n}]) for n in range(100_000)]
+    found = held(lambda rows: rows * root.nodes[0].root.nodes)
+    assert 0 < len(found) < 100
+
+
+def test_a_mismatch_is_an_input_error() -> None:
+    assert issubclass(xj.ResumeMismatchError, xj.InputError)

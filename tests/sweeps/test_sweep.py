@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import shutil
@@ -387,3 +388,116 @@ def test_the_manifest_is_plain_json(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "manifest.json").read_text())
     assert found["question"]["rows"]["columns"] == ["a", "b"]
     assert len(found["question"]["rows"]["sha256"]) == 64
+
+
+@pytest.fixture(scope="module")
+def amortized() -> xj.AmortizedExplainer:
+    learned = np.random.default_rng(1).integers(0, 4, (120, X.shape[1])).astype(np.float32)
+    made = xj.AmortizedExplainer(explainer(), hidden=(8,))
+    return made.fit(learned, judge=20, steps=5, progress=False)
+
+
+def test_an_amortized_explainer(amortized, tmp_path: Path) -> None:
+    with pytest.warns(xj.XaiWarning, match="^25 rows have been explained by a network") as told:
+        run = swept(tmp_path / "none", made=amortized, options={"fallback": 0.0})
+    assert len([one for one in told if "network" in str(one.message)]) == 1, "once, of all rows"
+    with pytest.warns(xj.XaiWarning, match="rows have been explained by a network"):
+        wanted = amortized(X, fallback=0.0)
+    found = run.explanation()
+    np.testing.assert_array_equal(found.values, wanted.values)
+    np.testing.assert_array_equal(found.bounds, wanted.bounds)
+    assert found.kind == "amortized" and found.stats["rows_so_far"] == N
+    with pytest.warns(xj.XaiWarning, match="by a network"):
+        run = swept(tmp_path / "some", made=amortized, options={"fallback": 0.2})
+    found = run.explanation()
+    assert found.stats["fallback_rows"][:10].sum() == found.stats["fallback_rows"][10:20].sum() == 2
+    exact = found.stats["exact_rows"]
+    np.testing.assert_array_equal(found.values[exact], explainer()(X[exact]).values)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*explained by a network:xaijax.XaiWarning")
+def test_another_network_is_another_question(amortized, tmp_path: Path) -> None:
+    swept(tmp_path, made=amortized)
+    assert not swept(tmp_path, made=amortized).missing
+    learned = np.random.default_rng(2).integers(0, 4, (120, X.shape[1])).astype(np.float32)
+    other = xj.AmortizedExplainer(explainer(), hidden=(8,)).fit(
+        learned, judge=20, steps=5, progress=False
+    )
+    with pytest.raises(xj.ResumeMismatchError, match="arguments.learned.network"):
+        swept(tmp_path, made=other)
+    with pytest.raises(xj.InputError, match="is not fitted"):
+        swept(tmp_path / "not", made=xj.AmortizedExplainer(explainer()))
+    assert not (tmp_path / "not").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*explained by a network:xaijax.XaiWarning")
+def test_an_amortized_explainer_travels(amortized, tmp_path: Path) -> None:
+    run = swept(tmp_path, made=amortized, executor=1, options={"fallback": 0.0})
+    wanted = amortized(X, fallback=0.0)
+    np.testing.assert_array_equal(run.explanation().values, wanted.values)
+
+
+# Of rows 0 to 9 nobody has player 2, and rows 10 to 19 are all alike but for whose entries are.
+OWN = np.array([[0, 0, 1, -1]] * 10 + [[0, 1, 2, 2], [2, 1, 0, 0]] * 5 + [[1, 1, 0, 2]] * 5)
+ALIKE = np.concatenate([X[:10], np.repeat(X[10:11], 10, axis=0), X[20:]])
+
+
+def own_values() -> np.ndarray:
+    """Shapley values of `product` by the sum over all orders of the three players, [N, 3]."""
+    found = np.zeros((N, 3))
+    for n in range(N):
+        for order in itertools.permutations(range(3)):
+            for donor in B.astype(float):
+                row = donor.copy()
+                row[OWN[n] == -1] = ALIKE[n][OWN[n] == -1]
+                before = product(row[None])[0]
+                for player in order:
+                    row[OWN[n] == player] = ALIKE[n][OWN[n] == player]
+                    after = product(row[None])[0]
+                    found[n, player] += (after - before) / (6 * len(B))
+                    before = after
+    return found
+
+
+@pytest.mark.parametrize("background", [B, xj.Baseline(lambda rows: rows * 0 + B[0])])
+def test_players_of_each_instance_in_several_parts(background, tmp_path: Path) -> None:
+    made = xj.Explainer(xj.as_model(product, backend="host"), background, OWN)
+    run = swept(tmp_path, made=made, rows=ALIKE)
+    wanted, found = made(ALIKE), run.explanation()
+    assert run.parts == 3 and sum(run.sizes) == N, "equal rows with other players are asked apart"
+    np.testing.assert_array_equal(found.values, wanted.values)
+    np.testing.assert_array_equal(found.present, wanted.present)
+    if background is B:  # float32 answers, of numbers below 20
+        np.testing.assert_allclose(found.values, own_values(), atol=1e-5)
+    assert not swept(tmp_path, made=made, rows=ALIKE).missing
+    other = xj.Explainer(xj.as_model(product, backend="host"), background, OWN[::-1])
+    with pytest.raises(xj.ResumeMismatchError, match=r"arguments\.players"):
+        swept(tmp_path, made=other, rows=ALIKE)
+    with pytest.raises(xj.InputError, match="entries of 25 instances, but X has 20 rows"):
+        swept(tmp_path / "short", made=made, rows=ALIKE[:20])
+
+
+def test_other_explainers_with_players_of_each_instance(tmp_path: Path) -> None:
+    model = xj.as_model(product, backend="host", threshold=4.0)
+    qii = xj.QII(model, ALIKE, pool=B, players=OWN, quantity="individual")
+    found = swept(tmp_path / "qii", made=qii, rows=ALIKE).explanation()
+    np.testing.assert_array_equal(found.values, qii.explain(ALIKE).values)
+    model = xj.as_model(lambda rows: product(rows) > 4, backend="host", output="label")
+    anchors = xj.AnchorExplainer(model, ALIKE, players=OWN, perturbation="row")
+    run = swept(tmp_path / "anchors", made=anchors, rows=ALIKE, options={"max_size": 1})
+    assert list(map(str, run.rules())) == list(map(str, anchors.explain(ALIKE, max_size=1)))
+
+
+@pytest.mark.slow
+def test_players_of_each_instance_travel_with_their_part(tmp_path: Path) -> None:
+    made = xj.Explainer(xj.as_model(product, backend="host"), B, OWN)
+    run = xj.sweep(made, ALIKE, tmp_path, executor=1)  # with parts by time
+    np.testing.assert_array_equal(run.explanation().values, made(ALIKE).values)
+
+
+def test_derivatives_with_players_of_each_instance(tmp_path: Path) -> None:
+    made = xj.GradientExplainer(xj.as_model(lambda z: z[:, 0] * z[:, 1]), B, players=OWN, steps=4)
+    run = swept(tmp_path, made=made, rows=ALIKE)
+    np.testing.assert_array_equal(run.explanation().values, made(ALIKE).values)

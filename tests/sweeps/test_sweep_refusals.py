@@ -40,7 +40,7 @@ def test_whole_numbers_of_numpy_are_numbers_of_processes() -> None:
 def test_lines_come_while_a_part_runs(monkeypatch, capsys) -> None:
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # where bars are drawn
     monkeypatch.setattr(progress, "EVERY", 0.05)
-    monkeypatch.setattr(progress, "LEAST", 0.05)
+    monkeypatch.setattr(progress, "LOOKS", 0.05)
     with progress.Progress(None, 100, 0):
         started, text = time.monotonic(), ""
         while text.count("\n") < 3 and time.monotonic() - started < 60:  # one long part

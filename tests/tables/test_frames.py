@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 import xaijax as xj
+from xaijax.tables.rows import rows_of
 
 COLOURS = ["blue", "green", "red", "unused"]
 
@@ -202,3 +203,38 @@ def test_a_baseline_leaves_missing_numbers_out(library, how):
     found = xj.Explainer(model, xj.Baseline(how, made))(made[2:3])
     wanted = 2 * (np.median if how == "median" else np.mean)([1.0, 3.0, 7.0])
     np.testing.assert_allclose(found.base_values, [wanted], rtol=1e-15)
+
+
+def first_column(rows):
+    return np.nan_to_num(rows_of(rows).column(0).astype(np.float64), nan=7.0)
+
+
+@pytest.mark.parametrize("library", ["pandas", "nullable", "arrow", "polars"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_signed_zeros_stay_two_values_when_others_come(library, missing):
+    values = [1.0, None] if missing else [1.0, -0.0]
+    background = pd.DataFrame({"a": [-0.0, 0.0, 2.0, 5.0]})  # float64, without missing entries
+    if library == "polars":
+        background, X = pl.from_pandas(background), pl.DataFrame({"a": values})
+    else:
+        if library == "arrow":
+            pytest.importorskip("pyarrow")
+            background = background.astype("double[pyarrow]")
+        dtype = {"pandas": "float64", "nullable": "Float64", "arrow": "double[pyarrow]"}[library]
+        X = pd.DataFrame({"a": pd.array(values, dtype=dtype)})
+    model = xj.as_model(first_column, backend="host", allow_nan=True)
+    found = xj.Explainer(model, background)(X)
+    # Sums of four exact numbers: the mean of the background, and x less it.
+    np.testing.assert_array_equal(found.base_values, [1.75, 1.75])
+    wanted = [1.0 - 1.75, (7.0 if missing else 0.0) - 1.75]
+    np.testing.assert_array_equal(found.values[:, 0], wanted)
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+def test_integers_that_no_float_tells_apart(library):
+    background = library.DataFrame({"a": [2**53, 2**53 + 1, 5]})
+    model = xj.as_model(first_column, backend="host")
+    with pytest.raises(xj.InputError, match="column 'a' has dtype .*keeps all values.*apart"):
+        xj.Explainer(model, background)(library.DataFrame({"a": [1.5, 2.0]}))
+    found = xj.Explainer(model, background[1:])(library.DataFrame({"a": [1.5, 2.0]}))
+    np.testing.assert_array_equal(found.base_values, np.full(2, (2.0**53 + 5) / 2))

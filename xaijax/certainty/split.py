@@ -8,6 +8,9 @@ and what it adds after the other,
     of model = [m(eb, Xa) - m(ea, Xa) + m(eb, Xb) - m(ea, Xb)] / 2.
 
 All four are means over the two samples of rows, so the intervals of the parts are those of means.
+Where the data did nothing, the rows of both samples have one distribution and may be exchanged;
+where the model did nothing, the explainers may be exchanged in each row, which turns the sign of
+what the model did to it.
 
 Letters: N instances, P players, K outputs.
 """
@@ -35,15 +38,20 @@ def split_of(
     crossed = (b, a) if same and same_data(a, b) else (_asked(eb, a, b), _asked(ea, b, a))
     old, old_by_b, new_by_a, new = (flat(one.values) for one in (a, crossed[0], crossed[1], b))
     four = (a, *crossed, b)
-    error = sum(shared_error(one) for one in four) / 2
+    error = np.sum([shared_error(one, confidence) for one in four], axis=0) / 2
     both = np.concatenate([error, error]) ** 2
     rows = [
         np.concatenate([-(old + old_by_b), old_by_b - old], axis=1) / 2,
         np.concatenate([new_by_a + new, new - new_by_a], axis=1) / 2,
     ]
     if same:  # instance i is in both samples, whether its data changed or not
-        rows = [rows[0] + rows[1]]
-    found, half = intervals(rows, both, confidence)
+        found, half = intervals([rows[0] + rows[1]], both, confidence)
+    else:  # each part at half the chance to be wrong, so that both hold together (Bonferroni)
+        by_data, by_model = zip(*(np.split(one, 2, axis=1) for one in rows), strict=True)
+        level = (1 + confidence) / 2
+        data = intervals(by_data, error**2, level, exchanged=True)
+        model = intervals(by_model, error**2, level)
+        found, half = (np.concatenate(one) for one in zip(data, model, strict=True))
     half = half + np.where((half > 0) | (found != 0), sum(rounding(one) for one in four) / 2, 0.0)
     shape = a.values.shape[1:]
     parts = [

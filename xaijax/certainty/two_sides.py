@@ -13,6 +13,7 @@ from xaijax.core.checks import yes_or_no
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.results.explanation import Explanation
 from xaijax.results.same_question import refuse_other_numbers
+from xaijax.results.top import half_widths_together
 from xaijax.tables.rows import rows_of
 
 
@@ -48,8 +49,9 @@ def refuse_others(a: Any, b: Any) -> None:
 def paired(a: Explanation, b: Explanation, given: Any) -> bool:
     """Whether instance i of the one is instance i of the other.
 
-    given: True, False, or None: found by the instances' names where both have them, else by the
-    data. Raises InputError where neither tells, or what cannot be paired is to be.
+    given: True, False, or None: found by the instances' names where both have them (of names that
+    are a frame's index, by the data too), else by the data. Raises InputError where neither tells,
+    or what cannot be paired is to be.
     """
     if given is not None:
         if yes_or_no(given, "paired") and len(a) != len(b):
@@ -58,7 +60,12 @@ def paired(a: Explanation, b: Explanation, given: Any) -> bool:
     if len(a) != len(b):
         return False
     if a.instance_names is not None and b.instance_names is not None:
-        return a.instance_names == b.instance_names
+        if a.instance_names != b.instance_names:
+            return False
+        # Names that a person gave say who it is, whatever changed. Two frames may have one index
+        # by chance: their rows tell.
+        given = a.instance_index is None and b.instance_index is None
+        return given or a.data is None or b.data is None or same_data(a, b)
     if a.data is None or b.data is None:
         raise InputError(
             "a and b have as many instances, and one has no data that would tell whether these are "
@@ -83,15 +90,22 @@ def flat(values: np.ndarray) -> np.ndarray:
     return np.concatenate([rows, np.abs(rows)], axis=1)
 
 
-def shared_error(one: Explanation) -> np.ndarray:
+def shared_error(one: Explanation, confidence: float) -> np.ndarray:
     """How far the mean of all instances' values may be off by their draws, [2 P K].
 
     Coalitions are shared by all instances, so errors of their values may all go one way: the mean
-    of the standard errors bounds that of the mean. | |x + e| - |x| | is at most |e|.
+    of the standard errors bounds that of the mean. | |x + e| - |x| | is at most |e|. Errors with
+    few degrees of freedom, or of draws that a rule ended, count as the normal errors whose intervals
+    are as wide at this confidence, all values of an instance together.
     """
     if one.exact or one.std_errors is None:
         return np.zeros(2 * one.values[0].size)
-    error = one.std_errors.mean(axis=0).reshape(-1)
+    from scipy.special import ndtri  # noqa: PLC0415 - `import xaijax` does not load scipy
+
+    half, _ = half_widths_together(one, confidence)
+    normal = float(ndtri(1 - (1 - confidence) / max(1, one.values[0].size) / 2))
+    wide = np.where(np.isfinite(half), half / normal, 0.0)
+    error = np.maximum(one.std_errors, wide).mean(axis=0).reshape(-1)
     return np.concatenate([error, error])
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from xaijax.commands.files import folder_of, require_tables, rows_of_file
+from xaijax.commands.files import (
+    folder_of,
+    remove_run,
+    require_tables,
+    rows_of_file,
+    write_table,
+)
 from xaijax.core.command_line import command_of, whole
 from xaijax.core.errors import InputError
 from xaijax.methods.aec.aec import AEC
@@ -46,6 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
     found = aec.explanation_
     print(found)
     file, values = folder / "explanation.npz", folder / "effects.csv"
+    remove_run(folder)
     found.save(file)
-    found.to_dataframe().to_csv(values)
+    write_table(found.to_dataframe(), values)
     print(f"\nWritten\n{file}\n{values}")

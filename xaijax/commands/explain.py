@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from xaijax import plots
-from xaijax.commands.files import folder_of, require_tables, rows_beside
+from xaijax.commands.files import (
+    folder_of,
+    remove_run,
+    require_tables,
+    rows_beside,
+    write_table,
+)
 from xaijax.commands.options import (
     add_instances,
     add_model,
@@ -22,6 +28,7 @@ from xaijax.core.optional import require
 from xaijax.methods.explainer.explainer import ESTIMATORS, Explainer
 from xaijax.reports.report import report
 from xaijax.results.explanation import Explanation
+from xaijax.results.files.npz import write_atomically
 
 BOTH = "xaijax[data,plots]"  # tables, and the page
 ABOUT = "explain a model's answers to the rows of a file: values, pictures and a page in a folder"
@@ -95,8 +102,9 @@ def run(arguments: argparse.Namespace) -> None:
     explanation = of_model(lambda: explainer(X, top=arguments.top), arguments.model)
     print(explanation)
     files = [folder / "explanation.npz", folder / "values.csv"]
+    remove_run(folder)
     explanation.save(files[0])
-    explanation.to_dataframe().to_csv(files[1])
+    write_table(explanation.to_dataframe(), files[1])
     if not arguments.no_page:
         files += _drawn(explanation, folder, arguments)
     print("\n".join(["", "Written", *map(str, files)]))
@@ -119,5 +127,4 @@ def picture(path: Path, draw: Callable[..., Any], explanation: Explanation, **op
         figsize=(8, 5.2), layout="constrained"
     )
     draw(explanation, figure.add_subplot(), **options)
-    figure.savefig(path, dpi=160)
-    return path
+    return write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=160))

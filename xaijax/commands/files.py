@@ -16,9 +16,20 @@ import numpy as np
 from xaijax.core.errors import InputError, XaiError
 from xaijax.core.optional import require
 from xaijax.models import Model, as_model
+from xaijax.results.files.npz import write_atomically
 
 PICKLES = (".joblib", ".pkl", ".pickle")
 TABLES = (".csv", ".parquet", ".npy")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet reads as a formula begins so
+# What commands write into a folder beside explanation.npz.
+WRITTEN = (
+    "values.csv",
+    "effects.csv",
+    "beeswarm.png",
+    "bar.png",
+    "waterfall.png",
+    "report.html",
+)
 
 
 def named(name: str, option: str) -> Any:
@@ -130,6 +141,43 @@ def _read(read: Callable[[], Any], path: str, option: str) -> Any:
 def require_tables(install: str = "xaijax[data]") -> Any:
     """The library that reads and writes tables; said before the work, not after it."""
     return require("pandas", install)
+
+
+def write_table(frame: Any, path: Path) -> Path:
+    """Write a pandas frame as CSV, so that a spreadsheet takes no text of it for a formula.
+
+    A text that begins like a formula gets an apostrophe before it; numbers stay as they are.
+    """
+    shown = frame.copy(deep=False)
+    for place, dtype in enumerate(frame.dtypes):
+        if dtype.kind not in "biufcmM":
+            shown.isetitem(place, [_as_text(one) for one in frame.iloc[:, place]])
+    for axis in ("index", "columns"):
+        labels = getattr(frame, axis)
+        if labels.nlevels > 1:
+            told: Any = [tuple(map(_as_text, one)) for one in labels]
+            told = type(labels).from_tuples(told, names=list(map(_as_text, labels.names)))
+        elif labels.dtype.kind in "biufcmM":
+            told = labels.rename(_as_text(labels.name))
+        else:
+            told = require_tables().Index(
+                [_as_text(one) for one in labels], dtype=object, name=_as_text(labels.name)
+            )
+        setattr(shown, axis, told)
+    text = shown.to_csv(lineterminator="\n")
+    return write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
+
+
+def _as_text(value: Any) -> Any:
+    begins = isinstance(value, str) and value.startswith(FORMULA)
+    return f"'{value}" if begins else value
+
+
+def remove_run(folder: Path) -> None:
+    """Remove what an older run of a command wrote into the folder."""
+    if (folder / "explanation.npz").exists():
+        for name in WRITTEN:
+            (folder / name).unlink(missing_ok=True)
 
 
 def folder_of(path: str) -> Path:

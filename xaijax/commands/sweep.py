@@ -21,7 +21,7 @@ EXPLAINER is module:name or file.py:name, an explainer or a function that return
     xaijax sweep jobs.py:explainer rows.parquet out/ --processes 4
 In a job of a SLURM array each task answers its share of the parts, as with --shard.
 Exit status: 0 its own parts are done, 1 an argument that is wrong, 2 some of them are missing, or
-the command line cannot be read.
+the command line cannot be read, 130 interrupted by Ctrl-C.
 """
 
 

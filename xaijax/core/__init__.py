@@ -7,6 +7,7 @@ Reading order:
     travel              recipes by which explainers and models reach other processes
     public              the door of public callables: an unknown keyword is refused before any work
     elsewhere           names of shap, captum and others, and what is meant by them here
+    jax_settings        JAX as the programs need it, whatever a session is set to for debugging
     long_runs           what takes long, told of before it starts
     checks              checks of arguments, done before any work
     typing              the types that public signatures name: rows, a model, a progress bar

@@ -15,6 +15,10 @@ class InputTypeError(XaiError, TypeError):
     """An argument has a type that is not accepted, or a keyword is unknown."""
 
 
+class ResumeMismatchError(InputError):
+    """A run directory holds parts of another question than the one that is asked now."""
+
+
 class EnumerationLimitError(InputError):
     """An exact answer would need more coalitions than can be enumerated."""
 

@@ -19,16 +19,17 @@ def checked_level(level: Any, name: str = "level") -> float:
 
 
 def half_widths_of(
-    std_errors: np.ndarray | None, shape: tuple[int, ...], exact: bool, dof: Any, level: Any
+    std_errors: np.ndarray | None, shape: tuple[int, ...], exact: Any, dof: Any, level: Any
 ) -> np.ndarray:
     """Those of a result's values, of this shape [N, ...]: 0 where exact, NaN where unknown.
 
-    dof: [N] where it is known, else anything: then the normal quantile is taken. Raises what
-    `checked_level` raises.
+    exact: whether all are, or [N]; dof: [N] where it is known, else anything: then the normal
+    quantile is taken. Raises what `checked_level` raises.
     """
     chance = checked_level(level)
     if std_errors is None:
-        return np.full(shape, 0.0 if exact else np.nan)
+        each = np.where(exact, 0.0, np.nan)
+        return np.broadcast_to(each.reshape(each.shape + (1,) * (len(shape) - 1)), shape).copy()
     known = isinstance(dof, np.ndarray) and dof.ndim > 0 and len(dof) == shape[0]
     return half_widths(std_errors, dof if known else np.inf, chance)
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from xaijax.core.elsewhere import answer_names_of_others
 from xaijax.core.errors import InputTypeError
+from xaijax.core.jax_settings import usual
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _C = TypeVar("_C", bound=type)
@@ -82,7 +83,8 @@ def public(function: _F, name: str | None = None) -> _F:
             signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InputTypeError(f"{shown}: {error}; it takes {signature}.") from None
-        return function(*args, **kwargs)
+        with usual():
+            return function(*args, **kwargs)
 
     return checked  # type: ignore[return-value]
 

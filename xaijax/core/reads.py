@@ -519,11 +519,13 @@ def _of_library(module: Any) -> bool:
     if not isinstance(module, str):  # of a text that was executed
         return False
     root = module.partition(".")[0]
-    if root in SETTLED or root in sys.stdlib_module_names - {"__main__"} or root == "builtins":
+    if root in ("__main__", "__mp_main__"):  # in a notebook the file of a library
+        return False
+    if root in SETTLED or root in sys.stdlib_module_names or root == "builtins":
         return True
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
-        return root != "__main__" and getattr(sys.modules.get(module), "__spec__", None) is not None
+        return getattr(sys.modules.get(module), "__spec__", None) is not None
     paths = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
     return any(file.startswith(path + os.sep) for path in paths if path)
 

@@ -176,7 +176,10 @@ def travelling_class(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> 
 
 
 def made_of(one: Any) -> dict[str, Any]:
-    """The arguments that made it, as given; raises InputTypeError where they are not known."""
+    """The arguments that made it, as given; of an amortised explainer those of the one that it
+    learned from. Raises InputTypeError if they are not known.
+    """
+    one = getattr(one, "_teacher", one)
     given = vars(one).get("made of") if hasattr(one, "__dict__") else None
     if given is None:
         raise InputTypeError(

@@ -24,6 +24,7 @@ import numpy as np
 
 from xaijax import plots
 from xaijax.commands.explain import picture
+from xaijax.commands.files import remove_run
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.datasets import MissingExtraError
@@ -116,6 +117,7 @@ def _require_extras() -> None:
 
 
 def _write(explanation: Explanation, folder: Path, model: str) -> list[Path]:
+    remove_run(folder)
     file = folder / "explanation.npz"
     explanation.save(file)
     every = {"max_display": explanation.shape[1]}

@@ -54,6 +54,7 @@ class Sampled:
     met: np.ndarray  # bool [n], what the rule said at the last check; False without a rule
     checks: np.ndarray  # int64 [n], that there may have been, if the budget was used up
     whole: np.ndarray  # int64 [n], units of which every player was asked
+    heavy: np.ndarray  # bool [n], see `heavy_tail`
 
     @classmethod
     def empty(cls, n: int, M: int, K: int, stops: int) -> Sampled:
@@ -70,6 +71,7 @@ class Sampled:
             np.zeros(n, bool),
             np.full(n, stops),
             np.zeros(n, np.int64),
+            np.zeros(n, bool),
         )
 
     def part(self, start: int, end: int) -> Sampled:
@@ -245,6 +247,9 @@ def _fill(out: Sampled, game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule 
         out.dof[left], out.coalitions[left] = result.dof.min(axis=1), values.shape[1]
         out.span[left] = _span(values, out.base[left])
         out.pairs[left] = out.whole[left] = state.pairs
+        if result.heavy is not None:  # of differences that are no rounding
+            rounded = resolution_of(game, out.base[left], out.span[left])
+            out.heavy[left] = result.heavy & (out.span[left] > rounded)
         if rule is None:
             continue
         own = partial(_estimates, state, values, *ends) if drawn.independent else None

@@ -99,7 +99,7 @@ def result(
     moves: np.ndarray | None = None,
 ) -> Result:
     """Values and standard errors; arguments as of `kernel.result`."""
-    found = kernel.result(state, values, empty, full, moves)
+    found = kernel.result(state, values, empty, full, moves)._replace(heavy=None)
     nodes = nodes_of(state.P, state.index.draws_orders)
     answers = np.concatenate([full[:, None], empty[:, None], values], axis=1)
     outputs = range(values.shape[2])

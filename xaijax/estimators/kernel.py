@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from xaijax.estimators import kernel_design as design
-from xaijax.estimators.result import Result, stretches
+from xaijax.estimators.result import Result, heavy_tail, stretches
 from xaijax.players.index import Index
 
 # Draws that leave a value undetermined are drawn again. One chance in millions, or less.
@@ -155,7 +155,8 @@ def result(
     """
     N, _, K = values.shape
     P, D = state.P, state.pairs
-    found = Result(np.zeros((N, P, K)), np.zeros((N, P, K)), np.full((N, K), math.inf))
+    zero, heavy = np.zeros((N, P, K)), np.zeros(N, bool)
+    found = Result(zero, zero.copy(), np.full((N, K), math.inf), heavy)
     shown = D >= min(P + design.SPARE, design.total_pairs(P))
     for pattern, same, fit in fits(state, N, moves):
         for part in stretches(len(same), 2 * D * K):
@@ -167,8 +168,9 @@ def result(
             gamma = np.matmul(fit.solve, y) + fit.full[:, None] * span
             found.values[rows], found.dof[rows] = gamma[:, :P], fit.dof
             if shown:
-                residual = y - np.matmul(fit.columns, gamma)
-                found.std_errors[rows] = np.sqrt(np.matmul(fit.variance, residual**2))
+                squares = (y - np.matmul(fit.columns, gamma)) ** 2
+                found.std_errors[rows] = np.sqrt(np.matmul(fit.variance, squares))
+                heavy[rows] = heavy_tail(fit.variance.sum(axis=0) * squares.sum(axis=2))
             else:
                 found.std_errors[rows] = np.where(pattern[:, None], np.nan, 0.0)
     return found

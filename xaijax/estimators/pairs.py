@@ -156,7 +156,7 @@ def joined(
     """Players, then pairs; found and their errors, spread: [N, P + pairs, K], the sums of all pairs
     with each player first.
     """
-    alone, errors, dof = players
+    alone, errors, dof = players[:3]
     P = alone.shape[1]
     pairs, pair_errors = found[:, P:], spread[:, P:]
     i, j = np.triu_indices(P, 1)

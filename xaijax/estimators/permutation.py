@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from xaijax.estimators.result import Result, stretches
+from xaijax.estimators.result import Result, heavy_tail, stretches
 from xaijax.players.index import Index
 from xaijax_kernels.games import sampling
 
@@ -218,6 +218,7 @@ def result(
     P, D = state.P, state.pairs
     moves = np.ones((N, P), bool) if moves is None else moves
     phi, errors, dof = np.zeros((N, P, K)), np.full((N, P, K), np.nan), np.zeros((N, K))
+    heavy = np.zeros(N, bool)
     spread = D > 1 and not _all_alike(state)
     # Some eight arrays as large as a stretch's values are alive at once, and stay in the cache of a
     # core. But what is done pair by pair should find 8,192 numbers, or its calls take the time.
@@ -247,16 +248,20 @@ def result(
             errors[rows][still] = 0.0
             continue
         second, fourth = np.zeros_like(phi[rows]), np.zeros_like(phi[rows])
+        terms = np.empty((len(table), D))
         for pairs in blocks:
             found = last if len(blocks) == 1 else estimates(state, table, pairs)
             squares = (found - phi[rows][:, None]) ** 2
+            moving = np.where(still[:, None, :, None], 0.0, squares)
+            terms[:, pairs] = moving.sum(axis=(2, 3))
             for d in range(squares.shape[1]):
                 second += squares[:, d]
                 fourth += squares[:, d] ** 2
         second[still], fourth[still] = 0.0, 0.0
         variance, dof[rows] = _borrowed(second, fourth, D, moves[rows])
         errors[rows] = np.sqrt(variance / D)
-    return Result(phi, errors, dof)
+        heavy[rows] = heavy_tail(terms)
+    return Result(phi, errors, dof, heavy)
 
 
 def _all_alike(state: State) -> bool:

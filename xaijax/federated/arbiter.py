@@ -8,6 +8,7 @@ Letters: N instances, R rows, F columns of the model, H columns of the host, m g
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
@@ -18,13 +19,29 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import FederatedProtocolError, InputError
+from xaijax.core.errors import (
+    FederatedPeerLost,
+    FederatedPolicyError,
+    FederatedProtocolError,
+    InputError,
+)
 from xaijax.core.public import public_class
 from xaijax.core.typing import AnyModel
 from xaijax.federated.guest.sessions import LIFETIME
 from xaijax.federated.in_process.parties import parties_of
 from xaijax.federated.wire.messages import LARGEST, VERSION, numbers, rows_of
-from xaijax.federated.wire.party import Names, Refused, Transport, ask, check_version, handled
+from xaijax.federated.wire.party import (
+    Alive,
+    Answerer,
+    Names,
+    Refused,
+    Transport,
+    ask,
+    check_alive,
+    check_version,
+    handled,
+    waiting,
+)
 from xaijax.federated.wire.tokens import SESSION, split_tokens
 from xaijax.models import model_of
 from xaijax.players.players import column_labels
@@ -37,6 +54,7 @@ class _Run:
     names: Names
     touched: float
     blocks: dict[str, np.ndarray] = field(default_factory=dict)  # guest -> [N + 1, its columns]
+    loading: set[str] = field(default_factory=set)  # guests that are being asked
 
 
 @public_class
@@ -102,22 +120,27 @@ class Arbiter:
         self._transports, self._hosts = dict(transports), tuple(hosts)
         self._deadline = checks.positive(deadline, "deadline")
         self._runs: dict[bytes, _Run] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of the runs; neither guests nor the model are waited for
+        self._predicting = threading.Lock()
 
-    def handle(self, method: str, names: Names, data: bytes) -> bytes:
+    def handle(self, method: str, names: Names, data: bytes, alive: Alive = waiting) -> bytes:
         """Answer one request. Transports call it; it never raises.
 
         Args:
             method: the name of the request: "Start", "Load" or "Predict".
             names: the names in the asking party's certificate.
             data: the bytes of the request.
+            alive: a function that says whether the asking party still waits.
 
         Returns:
             The bytes of the reply, which may be a refusal.
         """
-        answerers = {"Start": self._start, "Load": self._load, "Predict": self._predict}
-        with self._lock:
-            return handled(answerers, lambda *_: None, method, names, data)
+        answerers: dict[str, Answerer] = {
+            "Start": self._start,
+            "Load": lambda names, request: self._load(names, request, alive),
+            "Predict": lambda names, request: self._predict(names, request, alive),
+        }
+        return handled(answerers, _log, method, names, data)
 
     def close(self) -> None:
         """Forget all blocks."""
@@ -135,14 +158,14 @@ class Arbiter:
             raise Refused(
                 "policy", "hosts: the certificate's name is not among those that may ask."
             )
-        now = time.monotonic()
-        for run in [k for k, one in self._runs.items() if now - one.touched > LIFETIME]:
-            del self._runs[run]
-        own = [run for run, one in self._runs.items() if one.names == names]
-        if len(own) >= MOST_RUNS:
-            del self._runs[min(own, key=lambda run: self._runs[run].touched)]
-        run = secrets.token_bytes(SESSION)
-        self._runs[run] = _Run(names, now)
+        now, run = time.monotonic(), secrets.token_bytes(SESSION)
+        with self._lock:
+            for old in [k for k, one in self._runs.items() if now - one.touched > LIFETIME]:
+                del self._runs[old]
+            own = [old for old, one in self._runs.items() if one.names == names]
+            if len(own) >= MOST_RUNS:
+                del self._runs[min(own, key=lambda old: self._runs[old].touched)]
+            self._runs[run] = _Run(names, now)
         return {
             "version": VERSION,
             "run": run,
@@ -151,14 +174,27 @@ class Arbiter:
             "most": self.most,
         }
 
-    def _load(self, names: Names, request: Any) -> dict[str, Any]:
-        run = self._found(request.run, names)
-        guest = request.guest
-        if guest not in self._transports or guest in run.blocks:
-            raise Refused("message", "guest: unknown, or loaded already in this run.")
-        tokens = split_tokens(request.tokens)
-        if len(tokens) < 2:
-            raise Refused("message", "tokens: the special one and at least one other are needed.")
+    def _load(self, names: Names, request: Any, alive: Alive) -> dict[str, Any]:
+        guest, tokens = request.guest, split_tokens(request.tokens)
+        with self._lock:
+            run = self._found(request.run, names)
+            if guest not in self._transports or guest in run.blocks or guest in run.loading:
+                raise Refused("message", "guest: unknown, or loaded already in this run.")
+            if len(tokens) < 2:
+                raise Refused(
+                    "message", "tokens: the special one and at least one other are needed."
+                )
+            run.loading.add(guest)
+        try:
+            block = self._block(guest, tokens, request, alive)
+            with self._lock:
+                run.blocks[guest] = block
+        finally:
+            run.loading.discard(guest)
+        return {"count": len(tokens)}
+
+    def _block(self, guest: str, tokens: Sequence[bytes], request: Any, alive: Alive) -> np.ndarray:
+        """A guest's rows in the order of the tokens, [N + 1, its columns]."""
         width, blocks = len(self._parties.guests[guest]), []
         fits = max(1, min(request.most, (LARGEST - 1024) // max(32, 8 * width)))
         who = f"guest {guest!r}"
@@ -166,6 +202,7 @@ class Arbiter:
         order = np.array(sorted(range(len(tokens)), key=lambda place: tokens[place]))
         for places in np.array_split(order, -(-len(tokens) // fits)):
             asked = b"".join(tokens[place] for place in places)
+            check_alive(alive)
             try:
                 said = ask(
                     self._transports[guest],
@@ -181,14 +218,18 @@ class Arbiter:
                         f"{width}."
                     )
                 blocks.append(rows_of(said.values, len(places), width, f"{who}: rows"))
+            except FederatedPolicyError as error:
+                raise Refused("policy", str(error)) from None
+            except FederatedPeerLost as error:
+                raise Refused("lost", str(error)) from None
             except FederatedProtocolError as error:
                 raise Refused("arbiter", str(error)) from None
-        run.blocks[guest] = np.concatenate(blocks)[np.argsort(order)]
-        return {"count": len(tokens)}
+        return np.concatenate(blocks)[np.argsort(order)]
 
-    def _predict(self, names: Names, request: Any) -> dict[str, Any]:
-        run = self._found(request.run, names)
-        absent = [guest for guest in self._parties.guests if guest not in run.blocks]
+    def _predict(self, names: Names, request: Any, alive: Alive) -> dict[str, Any]:
+        with self._lock:
+            loaded = dict(self._found(request.run, names).blocks)
+        absent = [guest for guest in self._parties.guests if guest not in loaded]
         if absent:
             raise Refused("message", f"guests: the rows of {absent} are not loaded (Load).")
         H, m = len(self._parties.host), len(self._parties.guests)
@@ -198,11 +239,13 @@ class Arbiter:
         rows = np.empty((len(asked), self._F))
         rows[:, list(self._parties.host)] = asked[:, :H]
         for column, (guest, places) in enumerate(self._parties.guests.items(), H):
-            block, numbered = run.blocks[guest], asked[:, column]
+            block, numbered = loaded[guest], asked[:, column]
             if not ((numbered >= 0) & (numbered < len(block)) & (numbered % 1 == 0)).all():
                 raise Refused("token", f"rows: a number of a token of {guest!r} that is not there.")
             rows[:, list(places)] = block[numbered.astype(np.int64)]
-        found = self._model.predict(rows)
+        with self._predicting:
+            check_alive(alive)
+            found = self._model.predict(rows)
         width = 0 if found.ndim == 1 else found.shape[1]
         return {"width": width, "values": numbers(found)}
 
@@ -212,3 +255,9 @@ class Arbiter:
             raise Refused("session", "run: unknown, or closed since; start another one.")
         run.touched = time.monotonic()
         return run
+
+
+def _log(event: str, names: Names, code: str, cause: str) -> None:
+    """Where an internal error came from, by `logging` (on the screen, if nobody says otherwise)."""
+    if cause:
+        logging.getLogger("xaijax.federated").error("%s: internal error: %s", event, cause)

@@ -8,7 +8,7 @@ Letters: N instances, B donors, P players, K scores, C code columns, k players t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -68,6 +68,7 @@ class Game:
         self._closed = False  # whether a closed form answered
         self._own_base = False  # whether the model's own answers gave the base value
         self.largest = np.zeros(len(self.ask.codes), np.int64)  # players that differ, once surveyed
+        self._scores = 0.0  # the largest |score| of a data row in the groups' means so far
 
     @property
     def setting(self) -> Setting:
@@ -201,6 +202,7 @@ class Game:
                 left = np.setdiff1d(left, places[way.add(stretch, places, own)])
         own.add_donors()
         if groups is not None:
+            self._note_size(own.full, own.empty)
             totals.add(groups[:, here], own)
 
     def refuse_other(self, full: np.ndarray) -> None:
@@ -227,7 +229,7 @@ class Game:
         answers, allowed = scored(self.setting.score, *own)
         if self._own_base:  # values are next to the structure's
             allowed = allowed + whole.base_allowed
-        means, slack = (self.quantity.mean([(chosen, a[:, None])]) for a in (answers, allowed))
+        means, slack = (self._mean([(chosen, a[:, None])]) for a in (answers, allowed))
         value = self._whole(means)
         most = np.zeros_like(value)
         groups = [slice(None)] if self.quantity.groups is None else list(range(len(means)))
@@ -237,6 +239,30 @@ class Game:
             off = [np.abs(self._whole(means + sign * part) - value) for sign in (1, -1)]
             most += np.nan_to_num(np.fmax(*off), nan=np.inf)
         return value, most
+
+    @property
+    def subtracted(self) -> float:
+        """The largest size of what groups' means were made of, so far; 0 without groups.
+
+        Rounding errors of a difference follow this, not the difference, which may be 0.
+        """
+        factors = self.quantity.combine
+        return self._scores * (np.abs(factors).sum() if isinstance(factors, np.ndarray) else 1.0)
+
+    def _mean(self, parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        """`Quantity.mean` of the parts, whose sizes are noted."""
+
+        def noted() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            for rows, part in parts:
+                self._note_size(part)
+                yield rows, part
+
+        return self.quantity.mean(parts if self.quantity.groups is None else noted())
+
+    def _note_size(self, *scores: np.ndarray) -> None:
+        for one in scores:
+            size = np.nan_to_num(max(one.max(initial=0.0), -one.min(initial=0.0)), posinf=0.0)
+            self._scores = max(self._scores, float(size))
 
     def _whole(self, means: np.ndarray) -> np.ndarray:
         """The quantity of means [.., 1, K] with nothing replaced; NaN where it has none; [n, K]."""
@@ -262,7 +288,7 @@ class Game:
         for way in choose.listed(self.ask, asked, self.outputs, distinct):
             found = way.means(chosen)
             if found is not None:
-                means = self.quantity.mean(found)
+                means = self._mean(found)
                 self.structure = way.structure or self.structure
                 return self._measured(means, C, lambda c: asked[c : c + 1][0])
         raise AssertionError("the last way takes all instances")
@@ -395,7 +421,7 @@ class Game:
         limits = table_limits(self, self.outputs)
         parts = full_tables(self.ask, chosen, self.outputs, *limits)
         if self.quantity.groups is not None:
-            parts = iter([(chosen, self.quantity.mean(parts))])
+            parts = iter([(chosen, self._mean(parts))])
         if self.ask.structured:
             self.structure = self.probed.known.name
         for _, means in parts:

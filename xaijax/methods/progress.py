@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tqdm import TqdmWarning
+from tqdm import tqdm as plain
 
 from xaijax.core.errors import InputTypeError
 
@@ -16,9 +20,40 @@ with warnings.catch_warnings():
     from tqdm.auto import tqdm
 
 
-def progress_bar(progress: Any, total: int, counted: str = "model rows", unit: str = "row") -> tqdm:
+_watcher: ContextVar[Callable[[float], None] | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched(told: Callable[[float], None] | None) -> Iterator[None]:
+    """Call `told` with the share that is done of each run inside that shows no bar."""
+    before = _watcher.set(told)
+    try:
+        yield
+    finally:
+        _watcher.reset(before)
+
+
+class _Watched(plain):
+    """Draws nothing, and tells how far it is."""
+
+    def __init__(self, total: int, told: Callable[[float], None]) -> None:
+        super().__init__(total=total, disable=True)
+        self._tell = told
+
+    def update(self, n: float | None = 1) -> None:
+        self.n += n or 0
+        if self.total:
+            self._tell(self.n / self.total)
+
+
+def progress_bar(
+    progress: Any, total: int, counted: str = "model rows", unit: str = "row"
+) -> plain:
     """A bar over `total`; progress None: in a terminal or notebook once a run takes a while."""
     shown = read_progress(progress)
+    told = _watcher.get()
+    if shown is False and told is not None:
+        return _Watched(total, told)
     if shown is None:
         shown = sys.stderr.isatty() or "ipykernel" in sys.modules
     return tqdm(

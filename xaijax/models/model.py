@@ -332,7 +332,14 @@ class Model:
         None: this model cannot be known again. It holds no row and no parameter, but a digest.
         """
         program = findings.program if self.backend == "jax" else None
-        return mark(self, self.as_fitted, program, findings.row_dtype)
+        function = self._function if self.backend == "host" else None
+        return mark(self, self.as_fitted, program, findings.row_dtype, function, findings.moved)
+
+    @property
+    def _function(self) -> Any:
+        """What the user gave, where that is no estimator; None: it is not known."""
+        given = None if self.recipe is None or self.estimator is not None else self.recipe.given
+        return None if given is None else given.get("f")
 
     @property
     def as_fitted(self) -> Model:

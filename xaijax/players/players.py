@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +15,17 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 
 NAMED = 3  # entries of which a player's name is made
+_of_some: ContextVar[bool] = ContextVar("of_some", default=False)
+
+
+@contextmanager
+def of_some_rows() -> Iterator[None]:
+    """The rows asked about are some of those that a person gave: how many they are says nothing."""
+    token = _of_some.set(True)
+    try:
+        yield
+    finally:
+        _of_some.reset(token)
 
 
 @dataclass(frozen=True)
@@ -21,11 +34,22 @@ class Players:
 
     of_column: np.ndarray  # int64 [F], the player that owns each column; -1: none, never replaced
     names: tuple[str, ...]  # [P]
+    unclear: tuple[int, ...] | None = None  # [C, H, W] of numbers that C instances could have too
 
     @property
     def count(self) -> int:
         """P."""
         return len(self.names)
+
+    def refuse_unclear(self, N: int) -> None:
+        """Raise InputError where numbers given for all rows could be meant for each of N rows."""
+        if self.unclear is not None and N == self.unclear[0] and not _of_some.get():
+            raise InputError(
+                f"players has shape {self.unclear}: one number for each entry of a row, or "
+                f"{list(self.unclear[1:])} for each of the {N} rows of X. Say which: for all rows "
+                f"np.broadcast_to(players, {(N, *self.unclear)}), for each row its own "
+                f"np.broadcast_to(players[:, None], {(N, *self.unclear)})."
+            )
 
     @property
     def single(self) -> bool:
@@ -60,6 +84,9 @@ class OwnPlayers:
         found = np.zeros((len(self.of_entry), self.count + 1), bool)
         found[np.arange(len(found))[:, None], self.of_entry] = True  # the last column: of nobody
         return found[:, :-1]
+
+    def refuse_unclear(self, N: int) -> None:
+        """They say whose they are."""
 
     def refuse_others(self, N: int) -> None:
         """Raise InputError for another number of instances."""

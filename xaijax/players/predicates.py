@@ -1,44 +1,136 @@
-"""Predicates, labels and shares in words, as the sentences of rules have them."""
+"""Predicates, labels and shares in words, as the sentences of rules have them.
+
+A number is written with at least six digits, and with as many more as it takes to read the sentence
+as the rule is meant: a category or a label can be read back exactly, and a cut leaves every row on
+its side.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 Predicate = tuple[Any, ...]  # (column, low, high): low < v <= high; or (column, categories)
 
+FEWEST, MOST = 6, 17  # digits; float64 needs 17 at most
+# How far a cut may be from what is written, as a share of the distance to the next cut, and a
+# prediction as a share of its tolerance.
+VISIBLE = 1e-3
 
-def predicate_words(predicate: Predicate, name: str, names: Mapping[Any, str] | None = None) -> str:
-    """A predicate (column, low, high) or (column, categories) in words."""
-    if len(predicate) == 3:
-        low, high = predicate[1:]
-        if math.isinf(low) and math.isinf(high):
-            return f"{name} is any number"
-        if math.isinf(low):
-            return f"{name} <= {number_words(high)}"
-        if math.isinf(high):
-            return f"{name} > {number_words(low)}"
-        return f"{number_words(low)} < {name} <= {number_words(high)}"
-    shown = [_called(value, names) for value in predicate[1]]
+
+def missing(value: Any) -> bool:
+    """Whether a value is None, NaN, NaT or pandas.NA, which cannot be compared."""
+    if value is None:
+        return True
+    differs = value != value
+    return bool(differs) if isinstance(differs, bool | np.bool_) else _is_na(differs)
+
+
+def _is_na(value: Any) -> bool:
+    return type(value).__name__ == "NAType"
+
+
+def category_key(value: Any, mixed: bool) -> Any:
+    """A value under which equal categories are found; None is what is missing.
+
+    mixed: in a column of objects True is another category than 1, which Python takes for equal.
+    """
+    if missing(value):
+        return None
+    return (bool, bool(value)) if mixed and isinstance(value, bool | np.bool_) else value
+
+
+def value_of(key: Any) -> Any:
+    """The category of a `category_key`."""
+    return key[1] if isinstance(key, tuple) and key[:1] == (bool,) else key
+
+
+def range_words(name: str, low: str | None, high: str | None) -> str:
+    """low < name <= high, of ends in words; None: that end is open."""
+    if low is None and high is None:
+        return f"{name} is any number"
+    if low is None:
+        return f"{name} <= {high}"
+    return f"{name} > {low}" if high is None else f"{low} < {name} <= {high}"
+
+
+def member_words(name: str, shown: list[str | None]) -> str:
+    """name = one, or name in (several), of categories in words; None: what is missing."""
     if len(shown) == 1:
         return f"{name} is missing" if shown[0] is None else f"{name} = {shown[0]}"
     return f"{name} in ({', '.join('missing' if s is None else s for s in sorted(shown, key=str))})"
 
 
-def number_words(value: Any) -> str:
-    """Six digits at most."""
-    return f"{value:.6g}"
+def number_words(value: float, single: bool = False) -> str:
+    """A number in the fewest digits, six or more, that read back as it; single: as float32."""
+    value = float(value) + 0.0  # no minus before zero
+    if value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    for digits in range(FEWEST, MOST):
+        text = _text(value, digits)
+        if float(text) == value or (single and _as_single(text) == value):
+            return text
+    return _text(value, MOST)
 
 
-def _called(value: Any, names: Mapping[Any, str] | None) -> str | None:
-    if value is None or value != value:
-        return None
-    if names and value in names:
-        return names[value]
-    return label_words(value)
+def about_words(value: float, within: float) -> str:
+    """A number in the fewest digits, six or more, that tell it within a part of `within`."""
+    for digits in range(FEWEST, MOST):
+        text = _text(value, digits)
+        if abs(float(text) - value) <= VISIBLE * within:
+            return text
+    return number_words(value)
+
+
+@lru_cache(maxsize=1 << 12)
+def cut_words(cut: float, below: float, above: float, gap: float, single: bool = False) -> str:
+    """A cut in the fewest digits, six or more, that leave all values on their side of it.
+
+    Args:
+        cut: values up to and including it are on its lower side.
+        below: the largest value on the lower side, -inf if there is none.
+        above: the smallest value on the upper side, inf if there is none.
+        gap: distance to the nearest other cut, inf if there is none.
+        single: whether the values are float32, as which a number of the user may have been read.
+    """
+    if cut.is_integer() and abs(cut) < 1e15:
+        return str(int(cut))
+    if single:  # what was rounded to `below` or `above` is on the same side
+        below += _half_step(below)
+        above -= _half_step(above)
+    exact = Decimal(cut)
+    for digits in range(FEWEST, MOST):
+        unit = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+        for rounding in (ROUND_HALF_EVEN, ROUND_CEILING, ROUND_FLOOR):
+            text = _text(float(exact.quantize(unit, rounding)), digits)
+            shown = float(text)
+            if shown == cut or (single and _as_single(text) == cut):
+                return text
+            if below <= shown < above and abs(shown - cut) <= VISIBLE * gap:
+                return text
+    return _text(cut, MOST)
+
+
+def _as_single(text: str) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float32(text))
+
+
+def _half_step(value: float) -> float:
+    """Half the distance of float32 numbers there; 0 of an infinite one."""
+    with np.errstate(over="ignore"):
+        step = float(np.spacing(np.float32(abs(value))))
+    return step / 2 if math.isfinite(step) else 0.0
+
+
+def _text(value: float, digits: int) -> str:
+    """So many significant digits; without an exponent where that is no longer than 16 digits."""
+    text = f"{value:.{digits}g}"
+    return f"{Decimal(text):f}" if "e+" in text and abs(value) < 1e16 else text
 
 
 def label_words(value: Any) -> str:
@@ -46,7 +138,7 @@ def label_words(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
     if isinstance(value, float | np.floating):
-        return number_words(float(value))
+        return number_words(float(value), isinstance(value, (np.float32, np.float16)))
     return str(value)
 
 

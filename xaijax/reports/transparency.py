@@ -136,9 +136,13 @@ def _unsure(half: float) -> str:
 
 
 def _people(explanation: Explanation) -> list[str]:
-    if explanation.instance_names is not None:
-        return list(explanation.instance_names)
-    return ["This person"] if len(explanation) == 1 else ["Person A", "Person B"]
+    named = explanation.instance_names
+    if named is not None and explanation.instance_index is None:  # names that somebody gave
+        return list(named)
+    people = ["This person"] if len(explanation) == 1 else ["Person A", "Person B"]
+    if named is None:
+        return people
+    return [f"{one} ({label})" for one, label in zip(people, named, strict=True)]
 
 
 def _finding(

@@ -23,7 +23,7 @@ TOP = 4  # players in the repr
 class Background:
     """Rows for `background=` of an explainer; `xaijax.background` chooses them.
 
-    Say `xaijax.Explainer(model, chosen.rows, weights=chosen.weights)`.
+    Say `xaijax.Explainer(model, chosen)`, or `chosen.rows` with `weights=chosen.weights`.
 
     Attributes:
         rows: [B, *F], of the kind that was given: an array, a frame.

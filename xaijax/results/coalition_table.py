@@ -247,6 +247,7 @@ class CoalitionTable:
             feature_names=self.player_names,
             data=self.origin.data,
             present=self.origin.present,
+            instance_index=self.origin.index,
             stats=self.origin.stats,
             provenance=self.origin.facts(index, number, P),
         )

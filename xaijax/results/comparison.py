@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,15 @@ from xaijax.results.freeze import FrozenDict, read_only
 from xaijax.results.summary import ranking
 
 TOP = 8  # players in the repr
+
+
+def enough(instances: tuple[int, int], paired: bool, confidence: float) -> bool:
+    """Whether so many instances can show any change: by the ways in which the sides of each pair,
+    or the instances of both sides, can be exchanged (see `xaijax.certainty.simultaneous`).
+    """
+    n, m = instances
+    ways = 2 ** min(n - 1, 60) if paired else comb(n + m, n) / (2 if n == m else 1)
+    return 1 / ways <= 1 - confidence + 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +141,7 @@ class Comparison:
         of = f"{N:,} instances, paired" if self.paired else f"{N:,} and {M:,} instances"
         lines = [
             f"Comparison ({self.kind}): {of}; intervals hold together at {self.confidence:.3g}",
-            f"  changed: {', '.join(changes_of(self)) or 'no player that can be told'}",
+            f"  changed: {', '.join(changes_of(self)) or self._none()}",
         ]
         selected = self.provenance.get("selected_output")
         if selected is not None:
@@ -148,6 +158,12 @@ class Comparison:
         if len(self.feature_names) > TOP:
             lines.append(f"  and {len(self.feature_names) - TOP} more players")
         return "\n".join(lines)
+
+    def _none(self) -> str:
+        """Why nothing changed, in words."""
+        if enough(self.instances, self.paired, self.confidence):
+            return "no player that can be told"
+        return "nothing can be told, these are too few instances"
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame, one row a player (and output); needs `pip install "xaijax[data]"`."""

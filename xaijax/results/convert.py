@@ -14,6 +14,7 @@ from xaijax.players.index import named, quoted
 from xaijax.results.asked import output_of_each
 from xaijax.results.fields import Explained
 from xaijax.results.player_data import as_numbers
+from xaijax.results.shared_fields import labels_of, repeated_labels
 
 
 def to_dataframe(explained: Explained, long: bool) -> Any:
@@ -91,12 +92,6 @@ def to_shapiq(explained: Explained) -> list[Any]:
     ]
 
 
-def _instances(explained: Explained) -> np.ndarray:
-    if explained.instance_names is not None:
-        return np.array(explained.instance_names, dtype=object)
-    return np.arange(len(explained.values))
-
-
 def with_output(table: Any, own: Sequence[str]) -> Any:
     """A frame of one row for each instance, with the output of each as last column, where known."""
     if own:
@@ -125,8 +120,14 @@ def _wide(explained: Explained, pandas: Any) -> Any:
         columns = pandas.MultiIndex.from_product(
             [list(explained.output_names), labels], names=["output", "player"]
         )
-    index = pandas.Index(_instances(explained), name="instance")
-    return with_output(pandas.DataFrame(table, index=index, columns=columns), own)
+    frame = pandas.DataFrame(table, index=index_of(explained, pandas), columns=columns)
+    return with_output(frame, own)
+
+
+def index_of(explained: Any, pandas: Any) -> Any:
+    """The index of a frame with a row for each instance: that of the frame explained, if any."""
+    labels = labels_of(explained)
+    return pandas.Index(labels, name="instance") if isinstance(labels, np.ndarray) else labels
 
 
 def _long(explained: Explained, pandas: Any) -> Any:
@@ -137,7 +138,7 @@ def _long(explained: Explained, pandas: Any) -> Any:
     if errors is None:
         errors = np.full(explained.values.shape, 0.0 if explained.exact else np.nan)
     columns: dict[str, Any] = {
-        "instance": np.repeat(_instances(explained), P * K),
+        "instance": repeated_labels(explained, P * K),
         "player": np.tile(np.repeat(np.array(explained.feature_names, dtype=object), K), N),
     }
     if outputs is not None:

@@ -72,6 +72,10 @@ class Explanation:
             confidence, all values of a row are within plus or minus its bound of what they stand
             for. 0: the row is exact; NaN: a row of no known bound, merged with others.
 
+        instance_index: pandas Index [N] or None. The index of the frame that was explained, where
+            it is not 0..N-1; `instance_names` are its labels as texts, and frames made of the
+            explanation have it.
+
     Raises:
         InputError: arrays whose shapes do not fit each other, or names that repeat.
         InputTypeError: values that are not real numbers, or names or a kind that are not text.
@@ -105,6 +109,7 @@ class Explanation:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     present: np.ndarray | None = None
     bounds: np.ndarray | None = None
+    instance_index: Any = None
 
     def __post_init__(self) -> None:
         values = floats("values", self.values)
@@ -178,6 +183,7 @@ class Explanation:
             "data": take_rows(self.data, rows),
             "feature_names": take(self.feature_names, players),
             "instance_names": self.instance_names and take(self.instance_names, rows),
+            "instance_index": None if self.instance_index is None else self.instance_index[rows],
             "stats": stats_of_rows(self.stats, N, rows, players),
         }
         if not changes["feature_names"]:
@@ -237,7 +243,9 @@ class Explanation:
             InputTypeError: `level` is not a number.
         """
         dof = self.stats.get("dof")
-        return intervals.half_widths_of(self.std_errors, self.shape, self.exact, dof, level)
+        exact = self.stats.get("exact_rows")
+        exact = exact if per_instance(exact, len(self)) else self.exact
+        return intervals.half_widths_of(self.std_errors, self.shape, exact, dof, level)
 
     def top(self, k: int, confidence: float = 0.95) -> TopK:
         """The k players of the largest |value| of each instance, and which of them are certain.
@@ -333,7 +341,7 @@ class Explanation:
             InputTypeError: `path` is not a path.
         """
         kept = {f.name: getattr(self, f.name) for f in fields(self)}
-        later = ("present", "bounds")  # fields that older versions do not know
+        later = ("present", "bounds", "instance_index")  # fields that older versions do not know
         npz.write(path, {n: one for n, one in kept.items() if n not in later or one is not None})
 
 

@@ -18,6 +18,7 @@ from xaijax.results.asked import counted_outputs, output_of_each
 from xaijax.results.fields import Interacting
 from xaijax.results.freeze import read_only
 from xaijax.results.set_keys import all_of, named
+from xaijax.results.shared_fields import repeated_labels
 from xaijax.results.summary import finite_instances, shown_stats, sure_of
 from xaijax.tables.rows import rows_of
 
@@ -174,7 +175,6 @@ def to_dataframe(found: Interacting, long: bool) -> Any:
     checks.yes_or_no(long, "long")
     pandas = require("pandas", "xaijax[data]")
     N, M = found.values.shape[:2]
-    instances = np.arange(N) if found.instance_names is None else np.array(found.instance_names)
     labels, outputs = [named(S) for S in found.set_names], found.output_names
     if not long:
         if "base_value" in found.feature_names:
@@ -196,15 +196,15 @@ def to_dataframe(found: Interacting, long: bool) -> Any:
         if outputs is not None:
             table = table.transpose(0, 2, 1).reshape(N, -1)
             columns = pandas.MultiIndex.from_product([outputs, labels], names=["output", "set"])
-        labelled = pandas.Index(instances, name="instance")
-        return convert.with_output(pandas.DataFrame(table, labelled, columns), own)
+        frame = pandas.DataFrame(table, convert.index_of(found, pandas), columns)
+        return convert.with_output(frame, own)
     K = 1 if outputs is None else len(outputs)
     errors = found.std_errors
     if errors is None:
         errors = np.full(found.values.shape, 0.0 if found.exact else np.nan)
     base = np.broadcast_to(found.base_values.reshape(N, 1, K), (N, M, K))
     columns = {
-        "instance": np.repeat(instances, M * K),
+        "instance": repeated_labels(found, M * K),
         "set": np.tile(np.repeat(np.array(labels, object), K), N),
         "size": np.tile(np.repeat([len(S) for S in found.sets], K), N),
     }

@@ -60,6 +60,7 @@ class Interactions:
             pair far larger than the others, which is then drawn towards 0.
         provenance: mapping. How the values were made, as of `Explanation`.
         present: bool [N, P], or None where every instance has all players.
+        instance_index: pandas Index [N] or None, as of `Explanation`.
 
     Raises:
         InputError: arrays whose shapes do not fit each other, sets that repeat or whose places do
@@ -98,6 +99,7 @@ class Interactions:
     stats: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     present: np.ndarray | None = None
+    instance_index: Any = None
 
     def __post_init__(self) -> None:
         values = floats("values", self.values)
@@ -191,6 +193,7 @@ class Interactions:
             if isinstance(chosen, slice)
             else tuple(self.sets[i] for i in chosen),
             "instance_names": self.instance_names and take(self.instance_names, rows),
+            "instance_index": None if self.instance_index is None else self.instance_index[rows],
             "stats": stats_of_rows(self.stats, len(self), rows),
         }
         provenance = dict(self.provenance)
@@ -285,6 +288,8 @@ class Interactions:
             InputError, InputTypeError: as of `Explanation.save`.
         """
         kept = {f.name: getattr(self, f.name) for f in fields(self)}
+        if self.instance_index is None:  # a field that older versions do not know
+            del kept["instance_index"]
         npz.write(path, kept, FORMAT)
 
 

@@ -15,6 +15,7 @@ from xaijax.results.explanation import Explanation
 from xaijax.results.freeze import per_instance
 from xaijax.results.interactions import Interactions
 from xaijax.results.player_data import concatenate
+from xaijax.results.shared_fields import joined_labels
 
 Merged = TypeVar("Merged", Explanation, Interactions)
 AnyPart = Explanation | Interactions
@@ -66,6 +67,7 @@ def merge(explanations: Iterable[Merged]) -> Merged:
     - stats["model_rows"], "padded_rows", "model_calls", "seconds" and "compile_seconds" are added
       up. Two slices of one explanation count its run twice.
     - Arrays [N] in `stats` are put one under the other.
+    - Instances without names beside others that have them are named by their places.
     - Any other entry of `stats` and `provenance` stays as it is where all parts have the same.
       Where they differ it becomes a list with one item for each part, None for a part without it.
 
@@ -83,7 +85,7 @@ def merge(explanations: Iterable[Merged]) -> Merged:
 
     Raises:
         InputError: no explanation; or explanations that differ in: feature_names, output_names or
-            `kind` (of interactions: index, order and sets); whether instances have names; `data`
+            `kind` (of interactions: index, order and sets); `data`
             (array or frame, its columns, its dtypes); what was asked, by the provenance (selected
             output, link, weights of the index, players' columns, replacement and others); the
             background or pool and its weights; the functions given; the model. With a `Baseline`,
@@ -121,8 +123,7 @@ def merge(explanations: Iterable[Merged]) -> Merged:
     _require_equal("stats['outputs'] (given or None)", ["outputs" in p.stats for p in parts])
     _require_one_baseline(parts)
     _require_one_question(parts)
-    names = [part.instance_names for part in parts]
-    _require_equal("instance_names (given or None)", [one is not None for one in names])
+    index, names = joined_labels(parts)
     bounds = {"bounds": _bounds(parts)} if isinstance(parts[0], Explanation) else {}
     return replace(
         parts[0],
@@ -130,7 +131,8 @@ def merge(explanations: Iterable[Merged]) -> Merged:
         base_values=np.concatenate([part.base_values for part in parts]),
         std_errors=_std_errors(parts),
         data=concatenate([part.data for part in parts]),
-        instance_names=None if names[0] is None else tuple(n for one in names for n in one or ()),
+        instance_names=names,
+        instance_index=index,
         exact=all(part.exact for part in parts),
         stats=_join([_stats(part, parts) for part in parts], _join_stat(parts)),
         provenance=_join([part.provenance for part in parts], lambda _, values: _same(values)),
@@ -175,7 +177,8 @@ def _require_one_question(parts: Sequence[AnyPart]) -> None:
     for number, mark in _model_marks(parts):
         versions = mark.rpartition(":")[0]
         first, its_mark = seen.setdefault(versions, (number, mark))
-        kinds = [key.partition(" ")[0] for key in seen]  # "jax" | "scikit-learn"
+        # "jax" | "scikit-learn". A function may be asked by JAX and on the host ("python").
+        kinds = [one for one in (key.partition(" ")[0] for key in seen) if one != "python"]
         if mark != its_mark or len(set(kinds)) > 1:
             first = first if mark != its_mark else next(iter(seen.values()))[0]
             raise InputError(
@@ -257,18 +260,22 @@ def _std_errors(parts: Sequence[AnyPart]) -> np.ndarray | None:
 
 
 def _stats(part: AnyPart, parts: Sequence[AnyPart]) -> Mapping[str, Any]:
-    """The stats of one part, with what any part tells of each instance: "exact_rows" and "dof"."""
+    """The stats of one part, with what any part tells of each instance, "dof" among others."""
     added: dict[str, Any] = {}
     if any("exact_rows" in one.stats for one in parts) or len({one.exact for one in parts}) > 1:
         added["exact_rows"] = np.full(len(part), part.exact)
     if any("dof" in one.stats for one in parts):
         added["dof"] = np.full(len(part), np.inf)  # exact, or none was said: the normal quantile
+    drawn = not part.exact and part.std_errors is not None
     for name in ("coalitions", "pairs", "whole_pairs"):
-        if part.exact and any(name in one.stats for one in parts):
+        if not drawn and any(name in one.stats for one in parts):
             added[name] = np.zeros(len(part), np.int64)
+    if part.exact and any("heavy_tail" in one.stats for one in parts):
+        added["heavy_tail"] = np.zeros(len(part), bool)
     asked = any("certain" in one.stats for one in parts)
-    if part.exact and asked and not any("top" in one.stats for one in parts):
-        added["certain"] = np.ones(len(part), bool)  # exact values meet any tolerance
+    if not drawn and asked and not any("top" in one.stats for one in parts):
+        # Exact values meet any tolerance; of those of a network no error is known.
+        added["certain"] = np.full(len(part), part.exact)
     return {**added, **part.stats}
 
 

@@ -119,6 +119,11 @@ class PrivateExplanation:
         return None
 
     @property
+    def instance_index(self) -> None:
+        """None, as `instance_names`."""
+        return None
+
+    @property
     def private(self) -> bool:
         """Whether the noise is enough for `epsilon`; False with calibration="paper"."""
         return self.mechanism.get("calibration") != "paper"

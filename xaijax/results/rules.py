@@ -20,13 +20,20 @@ from xaijax.core.html import NAME
 from xaijax.core.optional import require
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
-from xaijax.players.predicates import Predicate, label_words, number_words
+from xaijax.players.predicates import (
+    Predicate,
+    about_words,
+    category_key,
+    label_words,
+    number_words,
+)
 from xaijax.players.predicates import percent as percent
 from xaijax.results.files import rules_json
 from xaijax.results.files.npz import file_to_read, write_atomically
 from xaijax.results.files.rules_json import plain, plain_predicate
 from xaijax.results.rule_html import rule_html, rules_card, rules_html
-from xaijax.results.selection import resolve, take
+from xaijax.results.selection import resolve
+from xaijax.results.shared_fields import checked_labels, texts_of
 from xaijax.tables.rows import rows_of
 
 AS_IT_IS = ("as it is",)  # in place of categories: a player of a sampler without bins
@@ -158,6 +165,7 @@ class Rule:
         """The prediction in words, with the target's name and a regression's tolerance."""
         words = label_words(self.prediction)
         if self.tolerance is not None:
+            words = about_words(self.prediction, self.tolerance)
             words += f" +- {number_words(self.tolerance)}"
         return words if self.target is None else f"{self.target} = {words}"
 
@@ -208,10 +216,9 @@ def _holds(predicate: Predicate, values: np.ndarray) -> np.ndarray:
                 f"{predicate[1:]}; got {values.dtype}."
             ) from None
         return (predicate[1] < numbers) & (numbers <= predicate[2])
-    wanted = list(predicate[1])
-    missing = any(v is None or v != v for v in wanted)
-    present = {v for v in wanted if v is not None and v == v}
-    found = (missing if v is None or v != v else v in present for v in values.tolist())
+    mixed = values.dtype == object
+    wanted = {category_key(v, mixed) for v in predicate[1]}
+    found = (category_key(v, mixed) in wanted for v in values.tolist())
     return np.fromiter(found, bool, len(values))
 
 
@@ -225,6 +232,8 @@ class Rules(Sequence[Rule]):
         feature_names: tuple of str, [F]. The data's columns, or a sampler's players.
         stats: mapping: "search", its "reason", "model_rows", "seconds", "seed", ...; see `pick`.
         provenance: mapping. The method, its settings and the versions of the libraries.
+        instance_index: pandas Index [N] or None. The index of the frame that was explained, where
+            it is not 0..N-1.
 
     Example:
         >>> import numpy as np
@@ -241,8 +250,11 @@ class Rules(Sequence[Rule]):
     feature_names: tuple[str, ...] = ()
     stats: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    instance_index: Any = None
 
     def __post_init__(self) -> None:
+        labels, _ = checked_labels(self.instance_index, None, len(self.rules))
+        object.__setattr__(self, "instance_index", labels)
         for name in ("stats", "provenance"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
@@ -265,7 +277,17 @@ class Rules(Sequence[Rule]):
         places, single = resolve(key, len(self), None, "instance")
         if single is not None:
             return self.rules[single]
-        return replace(self, rules=take(self.rules, places))
+        return self._at(np.arange(len(self))[places])
+
+    @property
+    def instance_names(self) -> tuple[str, ...] | None:
+        """[N], the labels of `instance_index` as texts; None without it."""
+        return None if self.instance_index is None else texts_of(self.instance_index)
+
+    def _at(self, places: np.ndarray, **changes: Any) -> Rules:
+        labels = None if self.instance_index is None else self.instance_index[places]
+        rules = tuple(self.rules[i] for i in places)
+        return replace(self, rules=rules, instance_index=labels, **changes)
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.rules)
@@ -273,7 +295,7 @@ class Rules(Sequence[Rule]):
     def __reduce__(self) -> tuple[Any, ...]:
         # A read-only mapping cannot be pickled or copied.
         facts = dict(self.stats), dict(self.provenance)
-        return (Rules, (self.rules, self.feature_names, *facts))
+        return (Rules, (self.rules, self.feature_names, *facts, self.instance_index))
 
     def __repr__(self) -> str:
         shown = "".join(f"\n  {rule}" for rule in self.rules[:3])
@@ -281,7 +303,9 @@ class Rules(Sequence[Rule]):
         return f"{self._head()}{shown}{more}"
 
     def to_dataframe(self) -> Any:
-        """A pandas DataFrame with one row per instance; needs `pip install "xaijax[data]"`."""
+        """A pandas DataFrame with one row per instance, and the index of the frame explained; needs
+        `pip install "xaijax[data]"`.
+        """
         pandas = require("pandas", "xaijax[data]")
         shown = ("prediction", "precision", "precision_lower", "coverage", "accepted", "samples")
         lines = [
@@ -291,14 +315,19 @@ class Rules(Sequence[Rule]):
             for rule in self.rules
         ]
         try:
-            return pandas.DataFrame(lines)
+            return pandas.DataFrame(lines, self.instance_index)
         except UnicodeEncodeError:  # half of a character has no place among pyarrow's texts
-            return pandas.DataFrame(lines, dtype=object)
+            return pandas.DataFrame(lines, self.instance_index, dtype=object)
 
     def to_json(self) -> str:
-        """All rules as JSON text, which `Rules.from_json` reads."""
+        """All rules as JSON text, which `Rules.from_json` reads.
+
+        The labels of the instances are numbers, texts, truths, dates or durations there; others
+        are kept as texts.
+        """
         rules = [rule.as_dict() for rule in self.rules]
-        return rules_json.written(self.feature_names, rules, self.stats, self.provenance)
+        facts = self.stats, self.provenance
+        return rules_json.written(self.feature_names, rules, *facts, self.instance_index)
 
     @classmethod
     def from_json(cls, text: str) -> Rules:
@@ -376,7 +405,7 @@ class Rules(Sequence[Rule]):
             chosen.append(held[best])
             shares.append(float(covered.mean()))
         stats = {**self.stats, "picked": tuple(chosen), "covered": tuple(shares)}
-        return replace(self, rules=tuple(self.rules[i] for i in chosen), stats=stats)
+        return self._at(np.array(chosen, np.int64), stats=stats)
 
 
 def _rules(
@@ -384,9 +413,11 @@ def _rules(
     rules: list[dict[str, Any]],
     stats: dict[str, Any],
     provenance: dict[str, Any],
+    labels: Any,
 ) -> Rules:
     """Of what `rules_json.read` gives."""
-    return Rules(tuple(Rule(names=names, **one) for one in rules), names, stats, provenance)
+    own = tuple(Rule(names=names, **one) for one in rules)
+    return Rules(own, names, stats, provenance, labels)
 
 
 def refuse_types(value: Any, name: str) -> Rules:

@@ -282,7 +282,7 @@ def other_mark(stats: Mapping[str, Any], others: Mapping[str, Any]) -> str | Non
     theirs, own = (_texts(one.get("model_fingerprint")) for one in (others, stats))
     versions = {mark.rpartition(":")[0] for mark in theirs}
     comparable = {mark for mark in own if mark.rpartition(":")[0] in versions}
-    kinds = [{mark.partition(" ")[0] for mark in marks} for marks in (theirs, own)]
+    kinds = [{mark.partition(" ")[0] for mark in marks} - {"python"} for marks in (theirs, own)]
     other_kind = all(kinds) and not kinds[0] & kinds[1]
     return "model_fingerprint" if other_kind or (comparable and not comparable & theirs) else None
 

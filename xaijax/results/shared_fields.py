@@ -5,7 +5,7 @@ Letters: N instances, P players, K outputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -24,6 +24,8 @@ from xaijax.results.freeze import (
 )
 from xaijax.results.player_data import frozen_rows
 from xaijax.results.selection import Selection, resolve, take
+from xaijax.tables.pandas_rows import joined_index, labels_of_rows
+from xaijax.tables.plain_frames import is_index
 
 # Arrays [N, ...] of `stats` with an axis of players, and those whose last axis may be of outputs.
 PER_PLAYER = frozenset({"pool_std_errors"})
@@ -55,6 +57,7 @@ def shared_fields(one: Any, values: np.ndarray, features: Any, P: int) -> dict[s
         if present.dtype.kind != "b":
             raise InputTypeError(f"present: got dtype {present.dtype}; a bool mask is needed.")
         check_shape("present", present.shape, (N, P))
+    index, labels = checked_labels(one.instance_index, one.instance_names, N)
     return {
         "values": values,
         "base_values": base_values,
@@ -62,14 +65,77 @@ def shared_fields(one: Any, values: np.ndarray, features: Any, P: int) -> dict[s
         "data": None if one.data is None else frozen_rows(one.data, N),
         "feature_names": names("feature_names", features, P, unique=True),
         "output_names": names("output_names", outputs, K, unique=True),
-        "instance_names": None
-        if one.instance_names is None
-        else names("instance_names", one.instance_names, N, unique=False),
+        "instance_names": labels,
+        "instance_index": index,
         "exact": yes_or_no(bool(exact) if isinstance(exact, np.bool_) else exact, "exact"),
         "stats": MappingProxyType({key: read_only(value) for key, value in stats.items()}),
         "provenance": MappingProxyType(dict(facts("provenance", one.provenance))),
         "present": present,
     }
+
+
+def checked_labels(index: Any, given: Any, N: int) -> tuple[Any, tuple[str, ...] | None]:
+    """(the index, the names) of N instances as they were given; names of another origin than the
+    index take its place.
+    """
+    if index is not None:
+        if not is_index(index):
+            raise InputTypeError(
+                f"instance_index: got {type(index).__name__}; an index of pandas is needed. Say "
+                "instance_names= for texts."
+            )
+        check_shape("instance_index", (len(index),), (N,))
+        index = labels_of_rows(index)
+    own = None if index is None else texts_of(index)
+    if given is None:
+        return index, own
+    found = names("instance_names", given, N, unique=False)
+    return index if found == own else None, found
+
+
+def texts_of(index: Any) -> tuple[str, ...]:
+    """The labels of a pandas Index as texts; those of several levels joined."""
+    if index.nlevels == 1:
+        return tuple(map(str, index))
+    return tuple(", ".join(map(str, label)) for label in index)
+
+
+def labels_of(one: Any) -> Any:
+    """What tells the N instances of a result apart, for a frame: their index, names or places."""
+    if one.instance_index is not None:
+        return one.instance_index
+    if one.instance_names is not None:
+        return np.array(one.instance_names, dtype=object)
+    return np.arange(len(one))
+
+
+def repeated_labels(one: Any, times: int) -> Any:
+    """The same, each so many times, as a column."""
+    labels = labels_of(one)
+    return np.repeat(labels, times) if isinstance(labels, np.ndarray) else _column(labels, times)
+
+
+def _column(index: Any, times: int) -> Any:
+    return (index if index.nlevels == 1 else index.to_flat_index()).repeat(times)
+
+
+def joined_labels(parts: Sequence[Any]) -> tuple[Any, tuple[str, ...] | None]:
+    """(the index, the names) of the instances of all parts; of a part without them: their places in
+    the whole.
+    """
+    if all(part.instance_names is None for part in parts):
+        return None, None
+    every, known, texts = [], True, []
+    for part in parts:
+        start = len(texts)
+        places = range(start, start + len(part))
+        known &= part.instance_index is not None or part.instance_names is None
+        texts += map(str, places) if part.instance_names is None else part.instance_names
+        every.append(places if part.instance_index is None else part.instance_index)
+    if not known:
+        return None, tuple(texts)
+    index = joined_index(every)
+    return index, None if index is None else texts_of(index)
 
 
 def stats_of_rows(

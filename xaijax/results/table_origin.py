@@ -17,11 +17,12 @@ class TableOrigin:
     stats: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     present: np.ndarray | None = None  # bool [N, P]
+    index: Any = None  # of pandas, where the rows were a frame that has one
 
     def united(self) -> TableOrigin:
         """That of the game in which two players act as one: what names the old ones is left out."""
         kept = {name: one for name, one in self.provenance.items() if name != "player_columns"}
-        return TableOrigin(self.data, self.stats, kept)
+        return TableOrigin(self.data, self.stats, kept, index=self.index)
 
     def facts(self, index: str, order: int, P: int) -> dict[str, Any]:
         """The provenance of interactions of it."""

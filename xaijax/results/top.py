@@ -18,6 +18,7 @@ from xaijax.core.sequences import time_uniform_quantile
 from xaijax.results.convert import frame_of
 from xaijax.results.fields import Explained
 from xaijax.results.freeze import per_instance
+from xaijax.results.shared_fields import repeated_labels
 
 SHOWN = 6  # instances in the repr
 ROUNDINGS = 16  # of the largest answer, that equal values may be apart
@@ -45,6 +46,7 @@ class TopK:
             kept of it; no sampled value is certain. "rounding": all values are exact.
         names: tuple of str [P]. Names of the players.
         instance_names, output_names: tuples of str, or None.
+        instance_index: pandas Index [N] or None, as of `Explanation`.
 
     Example:
         >>> import numpy as np
@@ -72,6 +74,7 @@ class TopK:
     names: tuple[str, ...]
     instance_names: tuple[str, ...] | None = None
     output_names: tuple[str, ...] | None = None
+    instance_index: Any = None
 
     def __len__(self) -> int:
         return len(self.players)
@@ -110,8 +113,7 @@ class TopK:
         def flat(one: np.ndarray) -> np.ndarray:
             return np.moveaxis(one.reshape(N, k, K), 1, 2).ravel()
 
-        instances = np.array(self.instance_names or range(N), object)
-        table: dict[str, Any] = {"instance": instances.repeat(K * k)}
+        table: dict[str, Any] = {"instance": repeated_labels(self, K * k)}
         if self.output_names is not None:
             table["output"] = np.tile(np.array(self.output_names, object).repeat(k), N)
         table["rank"] = np.tile(np.arange(1, k + 1), N * K)
@@ -154,6 +156,7 @@ def top_of(explained: Explained, k: Any, confidence: Any) -> TopK:
         explained.feature_names,
         explained.instance_names,
         explained.output_names,
+        explained.instance_index,
     )
 
 
@@ -172,13 +175,13 @@ def half_widths_together(explained: Explained, confidence: float) -> tuple[np.nd
     values, stats = explained.values, explained.stats
     N, each = len(values), int(np.prod(values.shape[1:]))
     missed = (1 - confidence) / max(1, each)
-    exact = np.full(N, explained.std_errors is None)
+    exact = np.full(N, explained.exact and explained.std_errors is None)
     if _of_each(stats.get("exact_rows"), N):
         exact = np.asarray(stats["exact_rows"], bool)
     rounded = _resolution(explained, exact).reshape((N,) + (1,) * (values.ndim - 1))
     if explained.std_errors is None:
-        known = np.where(explained.exact, rounded, np.nan)
-        return np.broadcast_to(known, values.shape), "rounding" if explained.exact else "unknown"
+        known = np.where(exact.reshape(rounded.shape), rounded, np.nan)
+        return np.broadcast_to(known, values.shape), "rounding" if exact.all() else "unknown"
     bound, pairs = _one(stats.get("bound")), stats.get("pairs")
     holds = "one look" if bound is None else str(bound)
     if explained.provenance.get("stop") is not None or bound == "bounded":

@@ -15,16 +15,20 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from xaijax.core.errors import InputError, XaiError
 from xaijax.results.explanation import Explanation
 from xaijax.results.files import npz
 from xaijax.results.files.npz import as_path, write_atomically
 from xaijax.results.rules import Rules
+from xaijax.sweeps.cuts import Cut
 
 FORMAT, SCHEMA = "xaijax.Run", 1
+LABELS_FORMAT = "xaijax.Instances"
 MANIFEST, LOCK, DISTINCT = "manifest.json", "driver.lock", "distinct.npz"
+LABELS = "instances.npz"  # the index of the frame that is explained
+WRITING = ".writing.lock"  # held by who writes a part, so that a new driver waits for it
 RULES = "xaijax.Rules"  # what a part of rules says it holds
 PART = "part"  # in the stats of a part: what is of it alone, and goes when parts are joined
 if sys.platform != "win32":
@@ -42,6 +46,13 @@ MAKERS: dict[str, Callable[[dict[str, Any]], Explanation | Rules]] = {
 }
 
 
+def cut_of(manifest: Mapping[str, Any]) -> Cut:
+    """Which rows each part holds; raises ValueError, TypeError for what is none."""
+    rows, each = manifest["distinct"], manifest["rows_per_part"]
+    given = manifest.get("ranges")
+    return Cut.of_size(each, rows) if given is None else Cut.read(given, rows)
+
+
 @dataclass(frozen=True)
 class RunDirectory:
     """The folder of one run."""
@@ -55,7 +66,7 @@ class RunDirectory:
         if path.exists() and not path.is_dir():
             raise InputError(f"out: {path} is a file; give the name of a directory.")
         if path.is_dir() and not (path / MANIFEST).exists():
-            own = (".", LOCK, DISTINCT)  # of a driver that did not come to its manifest
+            own = (".", LOCK, DISTINCT, LABELS)  # of a driver that did not come to its manifest
             others = [one.name for one in path.iterdir() if not one.name.startswith(own)]
             if others:
                 raise InputError(
@@ -79,11 +90,25 @@ class RunDirectory:
             sizes = [found[name] for name in ("rows", "distinct", "rows_per_part", "parts")]
             if not all(type(one) is int and one > 0 for one in sizes):
                 raise ValueError("its sizes are no whole numbers")
+            if cut_of(found).parts != found["parts"]:
+                raise ValueError("its ranges are not those of its parts")
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{self.path / MANIFEST} is no manifest of a run that this version reads: {error}."
             ) from None
         return found
+
+    def write_labels(self, index: Any) -> None:
+        """Keep the index of all rows, where they have one and it is not there yet."""
+        if index is not None and not (self.path / LABELS).exists():
+            npz.write(self.path / LABELS, {"index": index}, LABELS_FORMAT)
+
+    @property
+    def labels(self) -> Any:
+        """The index of all rows; None: they are only counted."""
+        if "index" not in (self.manifest or {}).get("question", {}).get("rows", {}):
+            return None
+        return npz.read(self.path / LABELS, {LABELS_FORMAT: lambda fields: fields["index"]})
 
     @property
     def run_id(self) -> str | None:
@@ -112,13 +137,17 @@ class RunDirectory:
         """The file of a part."""
         return self.path / f"part-{number:06d}.npz"
 
-    def write(self, number: int, answer: Explanation | Rules) -> None:
-        """Write a part whole: a file of `Explanation.save`, or one that holds `Rules.to_json`."""
-        if isinstance(answer, Rules):
-            of_part = json.dumps(dict(answer.stats.get(PART, {})))
-            npz.write(self.part(number), {"rules": answer.to_json(), PART: of_part}, RULES)
-        else:
-            answer.save(self.part(number))
+    def write(self, number: int, answer: Explanation | Rules, term: Term | None = None) -> None:
+        """Write a part whole: a file of `Explanation.save`, or one that holds `Rules.to_json`.
+
+        Raises InputError if another driver than that of `term` has begun since.
+        """
+        with self._writing(term):
+            if isinstance(answer, Rules):
+                of_part = json.dumps(dict(answer.stats.get(PART, {})))
+                npz.write(self.part(number), {"rules": answer.to_json(), PART: of_part}, RULES)
+            else:
+                answer.save(self.part(number))
 
     def read(self, number: int) -> Explanation | Rules:
         """What a part holds; raises OSError, InputError."""
@@ -166,22 +195,71 @@ class RunDirectory:
         return found
 
     @contextlib.contextmanager
-    def driven(self, whose: str = "") -> Iterator[None]:
+    def driven(self, whose: str = "") -> Iterator[Term]:
         """Be the one driver of the directory; with `whose`, the one of that shard.
 
-        Raises InputError where another one lives, with its host, process and start. The system
+        Raises InputError if another driver lives, with its host, process and start. The system
         takes the lock back however a driver ends: of one that is killed, when what it has forked
-        has ended too.
+        has ended too. Its workers may go on: from now on they write no part.
         """
+        term = Term(f"{LOCK}{whose}", uuid.uuid4().hex)
         with contextlib.ExitStack() as held:
-            held.enter_context(_locked(self.path / LOCK, shared=bool(whose)))
+            held.enter_context(_locked(self.path / LOCK, self._begun, term.mark, bool(whose)))
             if whose:
-                held.enter_context(_locked(self.path / f"{LOCK}{whose}", shared=False))
+                held.enter_context(_locked(self.path / term.lock, self._begun, term.mark, False))
+            else:  # no shard's driver lives, and none of their workers writes any more
+                for path in self.path.glob(f"{LOCK}-*"):
+                    path.unlink(missing_ok=True)
+            yield term
+
+    @contextlib.contextmanager
+    def _writing(self, term: Term | None) -> Iterator[None]:
+        with _flock(self.path / WRITING, shared=True):
+            if term is not None:
+                try:
+                    said = (self.path / term.lock).read_text()
+                except FileNotFoundError:
+                    said = ""
+                if term.mark not in said:
+                    raise InputError(
+                        f"{self.path} has another driver than the one that gave out this part."
+                    )
             yield
+
+    def _begun(self, write: Callable[[], None]) -> None:
+        """Write into a lock's file, while no worker of an earlier driver writes a part."""
+        with _flock(self.path / WRITING, shared=False):
+            write()
+
+    def within(self, number: int) -> Path:
+        """The file that says how far a part is, while it runs for more than a second."""
+        return self.path / f".within-{number:06d}"
+
+    def share(self, number: int) -> float:
+        """How far a part is, from 0 to 1."""
+        try:
+            return min(1.0, max(0.0, float(self.within(number).read_text())))
+        except (OSError, ValueError):  # not there, or half written
+            return 0.0
+
+    @property
+    def kept(self) -> int:
+        """How many parts have a file."""
+        return sum(1 for _ in self.path.glob("part-*.npz"))
+
+
+@dataclass(frozen=True)
+class Term:
+    """The time of one driver: its lock's file, and what it wrote there."""
+
+    lock: str
+    mark: str
 
 
 @contextlib.contextmanager
-def _locked(path: Path, shared: bool) -> Iterator[None]:
+def _locked(
+    path: Path, begun: Callable[[Callable[[], None]], None], mark: str, shared: bool
+) -> Iterator[None]:
     mode = os.O_RDWR | os.O_CREAT
     with os.fdopen(os.open(path, mode, 0o666), "r+") as file:
         if sys.platform != "win32":
@@ -189,21 +267,44 @@ def _locked(path: Path, shared: bool) -> Iterator[None]:
                 fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InputError(
-                    f"out: another driver is at work on {path.parent}: {file.read().strip()}. Wait "
-                    "for it, or give another directory."
+                    f"out: another driver is at work on {path.parent}: {file.readline().strip()}. "
+                    "Wait for it, or give another directory."
                 ) from None
             except OSError:  # a file system without locks
                 pass
-        file.seek(0)
-        file.truncate()
-        start = time.strftime("%Y-%m-%d %H:%M:%S")
-        file.write(f"host {socket.gethostname()}, process {os.getpid()}, since {start}\n")
-        file.flush()
+
+        def write() -> None:
+            file.seek(0)
+            file.truncate()
+            start = time.strftime("%Y-%m-%d %H:%M:%S")
+            name, number = socket.gethostname(), os.getpid()
+            file.write(f"host {name}, process {number}, since {start}\n{mark}\n")
+            file.flush()
+
+        begun(write)
         own = os.getpid()
         try:
             yield
         finally:
-            # Closing is not enough where a child that a model or pool forked has the file open.
-            if sys.platform != "win32" and os.getpid() == own:
-                with contextlib.suppress(OSError):
-                    fcntl.flock(file, fcntl.LOCK_UN)
+            if os.getpid() == own:
+                _unlock(file)
+
+
+@contextlib.contextmanager
+def _flock(path: Path, shared: bool) -> Iterator[None]:
+    """Hold a file's lock, waiting for it; without effect on systems without such locks."""
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
+        if sys.platform != "win32":
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            _unlock(file)
+
+
+def _unlock(file: IO[str]) -> None:
+    """Closing is not enough if a child that was forked meanwhile has the file open."""
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)

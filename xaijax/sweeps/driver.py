@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from xaijax.core.errors import SweepIncompleteError, XaiError
+from xaijax.core.errors import ResumeMismatchError, SweepIncompleteError, XaiError
 from xaijax.sweeps.directory import RunDirectory
 from xaijax.sweeps.engines.attempt import is_of_writing, text_of
 from xaijax.sweeps.engines.protocol import Engine, Lost
@@ -51,6 +51,16 @@ class Driver:
     _waiting: deque[Task] = field(default_factory=deque)
     _alone: deque[Task] = field(default_factory=deque)
 
+    def within(self) -> int:
+        """Rows that are done of the parts that run."""
+        out = list(self._out.items())
+        return int(sum(self.directory.share(n) * (task.last - task.first) for n, task in out))
+
+    def close(self) -> None:
+        """Remove what workers that were ended said of their parts."""
+        for part in self._out:
+            self.directory.within(part).unlink(missing_ok=True)
+
     def run(self, tasks: Iterable[Task]) -> None:
         """All of them, until each is answered or given up."""
         coming = iter(tasks)
@@ -82,6 +92,7 @@ class Driver:
             self._submit(self._alone.popleft())
 
     def _submit(self, task: Task) -> None:
+        self.directory.within(task.part).unlink(missing_ok=True)  # of a process that was killed
         self._out[task.part] = task
         self.engine.submit(task)
 
@@ -92,6 +103,8 @@ class Driver:
                 self.done(outcome.rows)
                 return
             outcome = OSError(f"{task.where()}: no valid file was left: {wrong or 'it is missing'}")
+        if isinstance(outcome, ResumeMismatchError):
+            raise outcome  # every part would be of another question than those that are there
         if isinstance(outcome, Lost):
             self._deaths[task.part] += outcome.deaths
             if self._deaths[task.part] >= DEATHS:
@@ -126,6 +139,25 @@ class Driver:
     def _give_up(self, task: Task, why: BaseException) -> None:
         self.failed[task.part] = f"{task.where()}: {type(why).__name__}: {text_of(why)}"
         self.first = self.first or why
+
+
+def time_of(engine: Engine, task: Task, timeout: float | None) -> float | None:
+    """Seconds that one of its rows takes, by a task that is measured; None: they were not answered.
+
+    What it raises is not told: the part of these rows raises it again, and says which rows.
+    """
+    engine.submit(task)
+    while True:
+        try:
+            outcomes = engine.finished(None if timeout is None else min(LOOKS, timeout))
+        except Exception as error:  # of an engine that runs parts here
+            outcomes = [(task.part, error)]
+        for _, outcome in outcomes:
+            if isinstance(outcome, ResumeMismatchError):
+                raise outcome
+            return outcome.seconds / outcome.rows if isinstance(outcome, Receipt) else None
+        if timeout is not None and engine.cancel(task.part, timeout):
+            return None
 
 
 def incomplete(directory: RunDirectory, failed: dict[int, str], parts: int) -> SweepIncompleteError:

@@ -26,6 +26,7 @@ from xaijax.methods.explainer.explainer import Explainer
 from xaijax.results.asked import output_of_each
 from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import as_path
+from xaijax.results.files.temporary import owner_only
 from xaijax.results.rules import Rules
 
 MARK = "xaijax.Run"  # what a table that this file wrote says of its format
@@ -43,6 +44,8 @@ class Finished(Protocol):
     def rows_per_part(self) -> int: ...
     @property
     def manifest(self) -> dict[str, Any]: ...
+    @property
+    def labels(self) -> Any: ...
     def read(self) -> Iterator[tuple[int, Explanation | Rules]]: ...
 
 
@@ -53,11 +56,12 @@ def to_parquet(run: Finished, path: Any) -> Path:
     target = as_path(path)
     refuse_other_file(target)
     temporary = _beside(target)
-    writer, sampled = None, _sampled(run)
+    writer, sampled, labels = None, _sampled(run), run.labels
     try:
         for first, found in run.read():
-            columns = columns_of(found, first, sampled)
+            columns = columns_of(found, first, sampled, labels)
             if writer is None:
+                open(temporary, "xb", opener=owner_only).close()
                 told = {b"xaijax": json.dumps(told_of(run, found)).encode()}
                 schema = arrow.table(columns).schema.with_metadata(told)
                 writer = parquet.ParquetWriter(temporary, schema)
@@ -88,6 +92,7 @@ def to_zarr(run: Finished, path: Any) -> Path:
             if group is None:
                 told = told_of(run, found)
                 group = zarr.open_group(str(making), mode="w", attributes=told)
+                making.chmod(0o700)
                 for name, one in fields.items():
                     arrays[name] = group.create_array(
                         name,
@@ -97,6 +102,8 @@ def to_zarr(run: Finished, path: Any) -> Path:
                     )
             for name, one in fields.items():
                 arrays[name][first : first + len(one)] = one
+        for path in making.rglob("*"):  # whoever copies the group copies the modes
+            path.chmod(0o700 if path.is_dir() else 0o600)
         refuse_other_folder(target)  # again: the parts may have taken hours
         old = _beside(target)
         with contextlib.suppress(FileNotFoundError):
@@ -208,6 +215,7 @@ def refuse_format(format: str, out: Any, explainer: object, options: Mapping[str
     require("pyarrow.parquet", "xaijax[scale]")
     if folder.is_dir():
         refuse_other_file(folder / "explanation.parquet")
+    explainer = getattr(explainer, "_teacher", explainer)
     outputs = getattr(made_of(explainer).get("model"), "output_names", None) or ()
     if (
         isinstance(explainer, Explainer | GradientExplainer)
@@ -238,9 +246,19 @@ def told_of(run: Finished, found: Explanation | Rules) -> dict[str, Any]:
     return json.loads(json.dumps(told, default=str))
 
 
-def columns_of(found: Explanation | Rules, first: int, errors: bool) -> dict[str, Any]:
-    """The columns of a part; first: the place of its first row. errors: with standard errors."""
+def columns_of(
+    found: Explanation | Rules, first: int, errors: bool, labels: Any = None
+) -> dict[str, Any]:
+    """The columns of a part; first: the place of its first row. errors: with standard errors.
+    labels: the index of all rows, of pandas, or None.
+    """
     columns: dict[str, Any] = {"row": np.arange(first, first + len(found))}
+    if labels is not None:
+        own = labels[first : first + len(found)]
+        for n in range(own.nlevels):
+            level = own.names[n] if own.names[n] is not None else n
+            name = "instance" if own.nlevels == 1 else f"instance_{level}"
+            columns[name] = _arrow_of(own.get_level_values(n))
     if isinstance(found, Rules):
         columns["rule"] = [" AND ".join(one.rule) or "TRUE" for one in found.rules]
         told = [one.as_dict() for one in found.rules]
@@ -267,6 +285,15 @@ def columns_of(found: Explanation | Rules, first: int, errors: bool) -> dict[str
                     raise InputError(_twice(label))
                 columns[label] = np.ascontiguousarray(array[:, j, k])
     return columns
+
+
+def _arrow_of(labels: Any) -> Any:
+    """Labels as a column; those of several types, which Arrow has no type for, as texts."""
+    arrow: Any = require("pyarrow", "xaijax[scale]")
+    try:
+        return arrow.Array.from_pandas(labels)
+    except (arrow.ArrowInvalid, arrow.ArrowTypeError, arrow.ArrowNotImplementedError):
+        return arrow.array([str(one) for one in labels])
 
 
 def errors_of(found: Explanation) -> np.ndarray:

@@ -21,7 +21,7 @@ from xaijax.core import checks
 from xaijax.core.checks import leaves_of
 from xaijax.core.errors import InputError, InputTypeError, XaiError, XaiWarning
 from xaijax.federated.in_process.explainer import FederatedExplainer
-from xaijax.games.measure.replacement import Baseline
+from xaijax.games.measure.replacement import Baseline, weighted_rows
 from xaijax.methods.derivatives.gradients.explainer import GradientExplainer
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.sweeps import parquet
@@ -110,7 +110,7 @@ def _refuse_no_rows(X: Any) -> None:
 
 def background_of(given: dict[str, Any]) -> Any:
     """The rows among an explainer's arguments, a Baseline's too."""
-    found = given.get("background", given.get("data"))
+    found, _ = weighted_rows(given.get("background", given.get("data")), None)
     if isinstance(found, Baseline):
         return found.rows if found.rows is not None else found.row
     return found
@@ -133,13 +133,18 @@ class Held:
         told = {"rows": self.rows, "kind": given.kind, "sha256": digest_of_rows(self.X)}
         if given.is_frame:
             told["columns"] = [str(label) for label in given.labels]
+            if given.index is not None:
+                told["index"] = _digest_of_labels(given.index)
         elif hasattr(self.X, "shape"):
             told |= {"shape": list(self.X.shape[1:]), "dtype": str(self.X.dtype)}
         return told
 
     def part(self, first: int, last: int) -> Piece:
-        """Rows first to last - 1."""
-        return _Rows(rows_of(self.X).part(first, last), range(first, last))
+        """Rows first to last - 1, without their labels: those of all rows are kept by the run."""
+        given = rows_of(self.X)
+        some = slice(first, last)
+        rows = given.take(some, counted=True) if given.is_frame else given.part(first, last)
+        return _Rows(rows, range(first, last))
 
     def held(self, places: np.ndarray) -> Piece:
         """The rows at these places, which are in memory already."""
@@ -213,6 +218,7 @@ def _are_names(X: Any) -> bool:
 
 def check_of(explainer: object) -> Callable[[Any], object] | None:
     """What refuses rows that a call would not accept, and asks no model; None: it has none."""
+    explainer = getattr(explainer, "_teacher", explainer)
     if isinstance(explainer, Explainer | FederatedExplainer | GradientExplainer):
         return explainer.check
     problem = getattr(explainer, "_problem", None)  # of QII, AnchorExplainer
@@ -277,6 +283,17 @@ def _of_array(array: Any) -> Iterator[bytes]:
         return
     for _, part in checks.chunks(array):
         yield np.ascontiguousarray(part).tobytes()
+
+
+def _digest_of_labels(index: Any) -> str:
+    """SHA-256 of an index of pandas, of all of its levels."""
+    found = hashlib.sha256(repr(list(index.names)).encode())
+    for n in range(index.nlevels):
+        level = index.get_level_values(n)
+        found.update(str(level.dtype).encode())
+        for one in _of_array(level.to_numpy()):
+            found.update(one)
+    return found.hexdigest()
 
 
 def digest_of_rows(X: Any) -> str:

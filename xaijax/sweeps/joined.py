@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from xaijax.results.explanation import Explanation
+from xaijax.results.files.temporary import owner_only
 from xaijax.results.freeze import per_instance
 from xaijax.results.merge import SUMMED, merge
 from xaijax.results.player_data import concatenate
@@ -50,7 +51,7 @@ def joined(parts: Parts, lazy: bool, folder: Path, place: np.ndarray | None) -> 
     target = folder / FOLDER
     if not target.is_dir():
         making = folder / f".{FOLDER}-{uuid.uuid4().hex}"
-        making.mkdir()
+        making.mkdir(mode=0o700)
         try:
             _filled(parts, whole, place, lambda name, *how: _mapped(making / f"{name}.npy", *how))
             if target.is_dir():
@@ -88,6 +89,7 @@ def joined_rules(parts: Sequence[Rules], place: np.ndarray | None) -> Rules:
 
 
 def _mapped(path: Path, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    open(path, "xb", opener=owner_only).close()
     return np.lib.format.open_memmap(path, "w+", dtype, shape)
 
 

@@ -7,10 +7,8 @@ Answers to a few rows, which rounding moves, stand beside it for what cannot.
 
 from __future__ import annotations
 
-import dis
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from types import CodeType, FunctionType, MethodType
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -18,14 +16,11 @@ import numpy as np
 
 from xaijax.methods.fingerprint import digest_of
 from xaijax.models import Model
-from xaijax.models.identity.fitted_state import Unreadable
-from xaijax.models.identity.fitted_state import digest_of as fitted_digest
+from xaijax.models.identity.identity import portable_reads
 from xaijax.tables.rows import rows_of
 
 PROBED = 32  # rows that the model's answers are compared on
-PLAIN = bool | int | float | complex | str | bytes
 MOVED = "changes when it is asked"
-DEEP = 8  # functions within functions that are looked into
 # By how much answers may differ, of their spread: as sums in another order do on one platform, and
 # as products of fewer digits (TF32 has ten bits) do on another.
 NEAR_HERE, NEAR_ELSEWHERE = 1e-5, 1e-3
@@ -36,9 +31,12 @@ def of_pair(embed: Any, head: Model, described: Callable[[Any], Any]) -> dict[st
     return {**of_model(head, None, described), "embed": held(embed)}
 
 
-def of_model(model: Model, rows: Any, described: Callable[[Any], Any]) -> dict[str, Any]:
-    """The fields of a model; described: a value of its options as JSON has it. rows: that it is
-    asked for; None: it is not.
+def of_model(
+    model: Model, rows: Any, described: Callable[[Any], Any], over: Any = None
+) -> dict[str, Any]:
+    """The fields of a model; described: a value of its options as JSON has it.
+
+    rows, over: that it is asked for, the first ones and some spread over X; None: it is not.
     """
     found = model.recipe
     given = {} if found is None else {**found.given, **found.changes}
@@ -60,6 +58,7 @@ def of_model(model: Model, rows: Any, described: Callable[[Any], Any]) -> dict[s
     if model.deterministic and rows is not None:
         told["platform"] = jax.default_backend() if model.backend == "jax" else "host"
         told["answers"] = _answers(model, rows)
+        told["answers_over_X"] = _answers_over(model, over)
         # What asking changes is a log or a counter of the function's own, and no part of it.
         after = held(function)
         told["held"] = {k: v if after.get(k) == v else MOVED for k, v in told["held"].items()}
@@ -68,8 +67,12 @@ def of_model(model: Model, rows: Any, described: Callable[[Any], Any]) -> dict[s
 
 def near(there: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
     """Whether the answers of two runs are those of one model, as far as they show it."""
-    a, b = there.get("answers"), here.get("answers")
-    if a == b:
+    return all(_near(there, here, name) for name in ("answers", "answers_over_X"))
+
+
+def _near(there: Mapping[str, Any], here: Mapping[str, Any], name: str) -> bool:
+    a, b = there.get(name), here.get(name)
+    if a == b or (name == "answers_over_X" and None in (a, b)):  # asked here and not there
         return True
     try:
         first, second = np.asarray(a, np.float64), np.asarray(b, np.float64)
@@ -93,114 +96,22 @@ def _code(function: Any) -> Any:
 
 
 def held(value: Any) -> dict[str, str]:
-    """The digests of what a function's answers come from, by name: numbers, arrays, lists of them,
-    estimators, other functions. Not what it assigns itself: a counter is no part of the question.
+    """The digests of what a function's answers come from, by the name under which its code reads
+    it. Not what it assigns or adds to itself: a counter is no part of the question.
     """
-    found: dict[str, Any] = {}
-    for name, part in _held(value, DEEP, ""):
-        found.setdefault(name, hashlib.blake2b(digest_size=8)).update(part)
-    return {name: digest.hexdigest() for name, digest in found.items()}
+    return portable_reads(value).digests()
 
 
-def _held(value: Any, deep: int, path: str) -> Iterator[tuple[str, bytes]]:
-    """(name, what can be read) of a function or an object."""
-    if deep == 0:
-        return
-    if isinstance(value, FunctionType):
-        yield path, digest_of(value.__code__).encode()
-        written = _written(value.__code__)
-        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-        for name, cell in cells:
-            if name not in written:
-                yield from _cell(name, cell, deep, path)
-        for name in _names(value.__code__):
-            if name in value.__globals__ and name not in written:
-                yield from _named(name, value.__globals__[name], deep, path)
-        keywords = value.__kwdefaults__ or {}
-        for default in (*(value.__defaults__ or ()), *keywords.values()):
-            yield from _named("default", default, deep, path)
-    elif isinstance(value, MethodType):
-        yield path, value.__func__.__qualname__.encode()
-        yield from _held(value.__self__, deep - 1, path)
-    elif _is_fitted(value):
-        try:
-            yield path, fitted_digest(value)
-        except Unreadable:
-            yield path, type(value).__qualname__.encode()
-    elif callable(state := getattr(value, "state_dict", None)):  # a module of PyTorch
-        tensors: Any = state()
-        for name, one in sorted(tensors.items()):
-            yield path, f"{name} {digest_of(np.asarray(one.detach().cpu()))}".encode()
-    elif hasattr(value, "func") and hasattr(value, "keywords"):  # functools.partial
-        yield from _held(value.func, deep - 1, path)
-        for one in (*value.args, *value.keywords.values()):
-            yield from _named("argument", one, deep, path)
-    elif (wrapped := getattr(value, "__wrapped__", None)) is not None:  # of jax.jit
-        yield from _held(wrapped, deep - 1, path)
-    else:
-        yield path, type(value).__qualname__.encode()
-        for name, one in sorted(getattr(value, "__dict__", {}).items()):
-            yield from _named(name, one, deep, path)
-
-
-def _cell(name: str, cell: Any, deep: int, path: str) -> Iterator[tuple[str, bytes]]:
+def _answers_over(model: Model, rows: Any) -> Any:
+    """The same for rows spread over X; None where some of them are not accepted: a part says why,
+    and the parts before it are kept.
+    """
+    if rows is None:
+        return None
     try:
-        yield from _named(name, cell.cell_contents, deep, path)
-    except ValueError:  # not set yet
-        return
-
-
-def _named(name: str, value: Any, deep: int, path: str) -> Iterator[tuple[str, bytes]]:
-    path = f"{path}.{name}" if path else name
-    if isinstance(value, PLAIN) or _is_array(value):
-        yield path, digest_of(value).encode()
-    elif isinstance(value, FunctionType | MethodType) or _is_fitted(value):
-        yield from _held(value, deep - 1, path)
-    elif isinstance(value, list | tuple | dict):
-        yield path, " ".join(_within(value, DEEP)).encode()
-
-
-def _within(value: Any, deep: int) -> Iterator[str]:
-    """What can be read of a list or a dict, and nothing that another process would write otherwise
-    (an object's place in memory); a list that holds itself ends.
-    """
-    if isinstance(value, PLAIN) or _is_array(value):
-        yield digest_of(value)
-    elif deep and isinstance(value, list | tuple | dict):
-        pairs = value.items() if isinstance(value, dict) else enumerate(value)
-        yield f"{type(value).__qualname__} of {len(value)}"
-        for key, one in pairs:
-            yield repr(key) if isinstance(key, PLAIN) else type(key).__qualname__
-            yield from _within(one, deep - 1)
-    elif deep:  # of a module, say: its arrays
-        yield from (digest_of(one) for one in jax.tree.leaves(value) if _is_array(one))
-
-
-def _names(code: CodeType) -> list[str]:
-    """Of the globals that a function reads, and those within it."""
-    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
-    return sorted({*code.co_names, *(name for one in inner for name in _names(one))})
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray | np.generic | jax.Array)
-
-
-def _is_fitted(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] == "sklearn" and hasattr(value, "get_params")
-
-
-def _written(code: CodeType) -> set[str]:
-    """Names of outer and global variables that a function, or one within it, assigns to."""
-    names = {
-        str(step.argval)
-        for step in dis.get_instructions(code)
-        if step.opname in ("STORE_DEREF", "STORE_GLOBAL")
-    }
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            names |= _written(inner)
-    return names
+        return _answers(model, rows)
+    except Exception:  # the model's own, too
+        return None
 
 
 def _answers(model: Model, rows: Any) -> Any:

@@ -5,32 +5,35 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from xaijax.methods.progress import progress_bar
 
 EVERY = 60.0  # seconds between two lines where there is no terminal
-LEAST = 1.0  # seconds that the clock waits at least before it looks again
+LOOKS = 1.0  # seconds between two looks at the parts that run
 
 
 class Progress:
     """Rows that are answered, of `rows`; kept: of an earlier call.
 
-    Lines come also while a part runs for minutes: a thread waits for the next one, and ends with
-    the sweep.
+    A thread looks at the parts that run, so that the bar moves and lines come also while a part
+    runs for minutes. It ends with the sweep.
     """
+
+    within: Callable[[], int] = staticmethod(lambda: 0)  # rows that are done of parts that run
 
     def __init__(self, progress: bool | None, rows: int, kept: int) -> None:
         self._bar: Any = progress_bar(progress, rows, "rows")
         self._bar.initial = self._bar.n = kept
         self._lines = progress is not False and self._bar.disable
-        self._rows, self._kept, self._done = rows, kept, kept
+        self._rows, self._kept, self._done, self._shown = rows, kept, kept, kept
         self._start = self._told = time.monotonic()
         self._telling, self._ended = threading.Lock(), threading.Event()
         self._clock: threading.Thread | None = None
 
     def __enter__(self) -> Progress:
-        if self._lines:
+        if self._lines or not self._bar.disable:
             self._clock = threading.Thread(target=self._tick, name="xaijax-progress", daemon=True)
             self._clock.start()
         return self
@@ -45,32 +48,38 @@ class Progress:
         """Some more rows are answered."""
         with self._telling:
             self._done += rows
-        self._bar.update(rows)
-        if self._lines:
-            self._tell()
+            self._show(self._done)
+            if self._lines:
+                self._tell()
 
     def _tick(self) -> None:
-        wait = EVERY
-        while not self._ended.wait(max(wait, LEAST)):
-            wait = self._tell()
+        while not self._ended.wait(LOOKS):
+            within = self.within()
+            with self._telling:
+                self._show(self._done + within)
+                if self._lines:
+                    self._tell()
 
-    def _tell(self) -> float:
-        """Write a line where the last one is old enough; returns the seconds to the next one."""
-        with self._telling:
-            now = time.monotonic()
-            if now - self._told >= EVERY:
-                self._told = now
-                sys.stderr.write(f"{self.line(now)}\n")
-                sys.stderr.flush()
-            return self._told + EVERY - now
+    def _show(self, rows: int) -> None:
+        """Move the bar, never back: a part that is tried again begins anew."""
+        before, self._shown = self._shown, min(self._rows, max(self._shown, rows))
+        self._bar.update(self._shown - before)
+
+    def _tell(self) -> None:
+        """Write a line if the last one is old enough."""
+        now = time.monotonic()
+        if now - self._told >= EVERY:
+            self._told = now
+            sys.stderr.write(f"{self.line(now)}\n")
+            sys.stderr.flush()
 
     def line(self, now: float) -> str:
         """How far the sweep is, in a line."""
-        each = (self._done - self._kept) / max(now - self._start, 1e-9)
-        left = (self._rows - self._done) / each if each else float("inf")
-        share = self._done / self._rows
+        each = (self._shown - self._kept) / max(now - self._start, 1e-9)
+        left = (self._rows - self._shown) / each if each else float("inf")
+        share = self._shown / self._rows
         return (
-            f"xaijax: {self._done:,} of {self._rows:,} rows ({share:.0%}), {each:,.0f} rows a "
+            f"xaijax: {self._shown:,} of {self._rows:,} rows ({share:.0%}), {each:,.0f} rows a "
             f"second, {_duration(left)} left"
         )
 

@@ -12,21 +12,23 @@ from typing import Any
 import jax
 import numpy as np
 
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError, InputTypeError, ResumeMismatchError
 from xaijax.core.travel import made_of
 from xaijax.core.version import __version__
-from xaijax.games.measure.replacement import Baseline
+from xaijax.games.measure.replacement import Baseline, weighted_rows
+from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.methods.fingerprint import digest_of
 from xaijax.models import Model
+from xaijax.players.players import OwnPlayers
 from xaijax.sweeps.inputs import digest_of_rows
-from xaijax.sweeps.of_model import MOVED, near, of_model, of_pair
+from xaijax.sweeps.of_model import MOVED, held, near, of_model, of_pair
 from xaijax.tables.rows import rows_of
 
 FREE = ("batch_size", "max_memory", "devices", "tile")  # arguments that change no value
 ROWS = ("background", "reference", "data", "pool", "weights")  # arguments that hold rows
 SHOWN = 8  # fields that differ, in a message
-LOOSE = ("answers", "platform")  # which `near` compares
-HIDDEN = ("answers",)  # of which a message says only that they differ
+LOOSE = ("answers", "answers_over_X", "platform")  # which `near` compares
+HIDDEN = ("answers", "answers_over_X")  # of which a message says only that they differ
 
 
 def method_of(explainer: object) -> Callable[..., Any]:
@@ -42,8 +44,8 @@ def method_of(explainer: object) -> Callable[..., Any]:
             return getattr(explainer, name)
     raise InputTypeError(
         f"explainer is a {type(explainer).__name__}, which has no answer for each row. Give an "
-        "Explainer, GradientExplainer, FederatedExplainer, QII of an individual quantity or "
-        "AnchorExplainer."
+        "Explainer, GradientExplainer, AmortizedExplainer, FederatedExplainer, QII of an "
+        "individual quantity or AnchorExplainer."
     )
 
 
@@ -72,21 +74,31 @@ def checked_options(explainer: object, options: Mapping[str, Any] | None) -> dic
 
 
 def question_of(
-    explainer: object, options: Mapping[str, Any], rows: Mapping[str, Any], first: Any
+    explainer: object,
+    options: Mapping[str, Any],
+    rows: Mapping[str, Any],
+    first: Any,
+    over: Any = None,
 ) -> dict[str, Any]:
-    """The fields that make two runs one; first: some rows, which the model is asked for."""
-    given = _with_defaults(type(explainer), made_of(explainer))
+    """The fields that make two runs one.
+
+    first, over: rows that the model is asked for, the first ones and some spread over X.
+    """
+    teacher = getattr(explainer, "_teacher", explainer)
+    given = _with_defaults(type(teacher), made_of(explainer))
     model, of_whole = given.pop("model", None), None
     if isinstance(model, tuple):  # two halves
         embed, head = model
         of_whole = of_pair(embed, head, described)
     elif model is not None:
-        of_whole = of_model(model, first, described)
+        of_whole = of_model(model, first, described, over)
     told = {
         name: _hidden(one) if name in ROWS else described(one)
         for name, one in given.items()
         if name not in FREE
     }
+    if isinstance(explainer, AmortizedExplainer):
+        told["learned"] = _learned(explainer)
     asked = _with_defaults(method_of(explainer), options)
     return {
         "method": type(explainer).__name__,
@@ -95,6 +107,18 @@ def question_of(
         "model": of_whole,
         "rows": dict(rows),
         "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
+    }
+
+
+def _learned(explainer: AmortizedExplainer) -> dict[str, Any]:
+    """What an amortised explainer learned, by digests."""
+    fitted = explainer._known()
+    leaves = [digest_of(np.asarray(leaf)) for leaf in fitted.leaves]
+    bounds = [digest_of(np.asarray(one)) for one in (fitted.line, fitted.ends, fitted.quantile)]
+    return {
+        "network": digest_of(repr((leaves, explainer.hidden))),
+        "bounds": digest_of(repr(bounds)),
+        "confidence": fitted.confidence,
     }
 
 
@@ -116,6 +140,8 @@ def described(value: Any) -> Any:
         return described(value.item())
     if isinstance(value, Baseline):
         return {"baseline": _hidden(value.row), "rows": _hidden(value.rows)}
+    if isinstance(value, OwnPlayers):
+        value = value.of_entry
     if isinstance(value, np.ndarray | jax.Array) or rows_of(value).is_frame:
         return {"rows": len(value) if np.ndim(value) else 0, "sha256": digest_of_rows(value)}
     if isinstance(value, list | tuple):
@@ -126,13 +152,17 @@ def described(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): described(one) for name, one in value.items()}
     name = getattr(value, "__qualname__", type(value).__qualname__)
-    return {"object": name, "digest": digest_of(value)}
+    told = {"object": name, "digest": digest_of(value)}
+    return {**told, "held": held(value)} if callable(value) else told
 
 
 def _hidden(value: Any) -> Any:
     """Rows by their digest."""
     if value is None:
         return None
+    rows, weights = weighted_rows(value, None)
+    if rows is not value:
+        return {"rows": _hidden(rows), "weights": _hidden(weights)}
     if isinstance(value, Mapping | list | tuple):
         leaves = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(value)]
         return {"rows": len(value), "digest": digest_of(repr((leaves, str(type(value)))))}
@@ -140,7 +170,7 @@ def _hidden(value: Any) -> Any:
 
 
 def refuse_other(there: Mapping[str, Any], here: Mapping[str, Any], where: Any) -> None:
-    """Raise InputError where the run answers another question, with the fields that differ."""
+    """Raise ResumeMismatchError with the fields that differ, if the run is of another question."""
     differ = list(_differing(there, here, ""))
     if not differ:
         return
@@ -151,7 +181,7 @@ def refuse_other(there: Mapping[str, Any], here: Mapping[str, Any], where: Any) 
         for name, a, b in differ[:SHOWN]
     )
     more = f"; and {len(differ) - SHOWN} more" if len(differ) > SHOWN else ""
-    raise InputError(
+    raise ResumeMismatchError(
         f"out={str(where)!r} holds a run of another question. It differs in {told}{more}. Give "
         "another directory, or ask what that run asks."
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import as_path
 from xaijax.results.rules import Rules
 from xaijax.sweeps import exports
-from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.directory import RunDirectory, cut_of
 from xaijax.sweeps.distinct import Distinct
 from xaijax.sweeps.joined import joined, joined_rules, without_part
 from xaijax.sweeps.task import PART
+from xaijax.tables.rows import rows_of
 
 CHECKED = 1 << 16  # parts whose check is remembered
 
@@ -39,8 +41,8 @@ class Run:
 
     Attributes:
         path: `pathlib.Path` of the directory.
-        rows, rows_per_part, parts: ints. N, rows of a part, and how many parts there are. Of rows
-            that occur often the parts hold one each.
+        rows, rows_per_part, parts: ints. N, rows of the largest part, and how many parts there are.
+            Of rows that occur often the parts hold one each.
         manifest: dict. What is asked: method, arguments, model, rows and versions.
 
     Raises:
@@ -71,22 +73,26 @@ class Run:
             raise FileNotFoundError(f"{self.path} holds no run of xaijax.sweep: no manifest.json.")
         self.manifest: dict[str, Any] = found
         self.rows: int = found["rows"]
-        self.rows_per_part: int = found["rows_per_part"]
-        self.parts: int = found["parts"]
+        self._cut = cut_of(found)
+        self.rows_per_part: int = self._cut.largest
+        self.parts: int = self._cut.parts
         self._distinct: int = found["distinct"]  # rows that the parts answer
         self._valid: dict[int, tuple[int, int]] = {}  # part -> (size, time) of the file checked
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Rows of each part, of those that are asked."""
-        last = self._distinct - (self.parts - 1) * self.rows_per_part
-        return (self.rows_per_part,) * (self.parts - 1) + (last,)
+        return self._cut.sizes
 
     def range_of(self, part: int) -> tuple[int, int]:
         """(first, last + 1) of the rows of a part, among those that are asked."""
         self._refuse_part(part)
-        first = part * self.rows_per_part
-        return first, min(first + self.rows_per_part, self._distinct)
+        return self._cut.range_of(part)
+
+    @property
+    def labels(self) -> Any:
+        """The pandas Index [N] of the frame that is explained, where it is not 0..N-1; or None."""
+        return self._directory.labels
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -117,7 +123,12 @@ class Run:
         yes_or_no(lazy, "lazy")
         self._refuse_incomplete()
         self._refuse_kind(Explanation)
-        return joined(self, lazy, self.path, self._place)
+        found = joined(self, lazy, self.path, self._place)
+        index = self.labels
+        if index is None:
+            return found
+        data = None if found.data is None else rows_of(found.data).labelled(index)
+        return replace(found, data=data, instance_index=index)
 
     def rules(self) -> Rules:
         """The `Rules` of all N rows, of an `AnchorExplainer`.
@@ -128,16 +139,18 @@ class Run:
         self._refuse_incomplete()
         self._refuse_kind(Rules)
         found = [self._directory.read(n) for n in range(self.parts)]
-        return joined_rules([one for one in found if isinstance(one, Rules)], self._place)
+        rules = joined_rules([one for one in found if isinstance(one, Rules)], self._place)
+        return replace(rules, instance_index=self.labels)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
         """Write one Parquet file, a row group for each part. Needs `xaijax[scale]`.
 
-        Columns: row (its place in X), base_value, phi_<name> and se_<name> (a standard error; where
-        any part was sampled) for each player; with several outputs base_value_<output>,
-        phi_<name>_<output> and so on; with `outputs=` also output, that of each instance. Of rules:
-        row, rule, prediction, precision, precision_lower, coverage, accepted, samples. The schema's
-        metadata say what was asked.
+        Columns: row (its place in X), instance (its label, of a frame whose index is not 0..N-1; of
+        an index of several levels a column instance_<level> for each), base_value, phi_<name> and
+        se_<name> (a standard error; where any part was sampled) for each player; with several
+        outputs base_value_<output>, phi_<name>_<output> and so on; with `outputs=` also output,
+        that of each instance. Of rules: row, instance, rule, prediction, precision,
+        precision_lower, coverage, accepted, samples. The schema's metadata say what was asked.
 
         Args:
             path: the file. One of an earlier call is replaced whole, and no other.
@@ -189,7 +202,7 @@ class Run:
         return without_part(Explanation(**{**_fields(found), "stats": stats}))
 
     def read(self) -> Iterator[tuple[int, Explanation | Rules]]:
-        """(first row, the answer) of so many rows as a part has, one after the other."""
+        """(first row, the answer) of at most `rows_per_part` rows, one after the other."""
         if self._place is None:
             for number in range(self.parts):
                 yield self.range_of(number)[0], self._directory.read(number)

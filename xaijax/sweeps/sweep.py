@@ -6,7 +6,8 @@ Letters: N rows.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any, Literal
 
 import numpy as np
@@ -16,23 +17,31 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.travel import made_of
 from xaijax.core.typing import Progress as Shown
-from xaijax.sweeps.directory import RunDirectory
+from xaijax.methods.amortized.explainer import AmortizedExplainer
+from xaijax.players.players import OwnPlayers, of_some_rows
+from xaijax.sweeps.cuts import MOST, Cut
+from xaijax.sweeps.directory import RunDirectory, Term, cut_of
 from xaijax.sweeps.distinct import Picked, distinct_of, may_share, of_run
-from xaijax.sweeps.driver import Driver, incomplete
+from xaijax.sweeps.driver import Driver, incomplete, time_of
 from xaijax.sweeps.engines.choose import Shard, engine_of, shard_of
+from xaijax.sweeps.engines.protocol import Engine
 from xaijax.sweeps.exports import refuse_format
 from xaijax.sweeps.inputs import Held, Source, background_of, check_of, source_of
 from xaijax.sweeps.joined import forget
+from xaijax.sweeps.of_model import PROBED
 from xaijax.sweeps.progress import Progress
 from xaijax.sweeps.question import accepted, checked_options, question_of, refuse_other
 from xaijax.sweeps.run import Run
-from xaijax.sweeps.task import Opened, Recipe, Task
+from xaijax.sweeps.task import Opened, Recipe, Task, own_players_of, with_numbers
 from xaijax.tables.rows import rows_of
 
 FORMATS = ("npz", "parquet", "zarr")
 LOOKED_AT = 64  # rows that the plan is made of
-MOST, LEAST = 10_000, 64  # rows of a part
-MODEL_ROWS = {"jax": 2 << 27, "host": 2 << 20}  # of a part, about
+AT_EACH = 4  # rows that are read together of those spread over X
+LEAST = 64  # rows of a part, where no time is known
+MODEL_ROWS = {"jax": 2 << 27, "host": 2 << 20}  # of a part, about, where no time is known
+STOPPED = "xaijax: interrupted:"  # begins the note of a KeyboardInterrupt
+Measured = Callable[[Source, Mapping[str, Any]], tuple[float | None, int]]
 
 
 @public
@@ -58,8 +67,10 @@ def sweep(
     a part needs, beside the rows where they are an array, and 48 bytes a row at the start.
 
     Args:
-        explainer: an `Explainer`, `GradientExplainer`, `FederatedExplainer`, `AnchorExplainer`, or
-            a `QII` of an individual quantity. With workers it travels as a recipe.
+        explainer: an `Explainer`, `GradientExplainer`, `AmortizedExplainer`, `FederatedExplainer`,
+            `AnchorExplainer`, or a `QII` of an individual quantity. With workers it travels as a
+            recipe. players= of each instance are of the rows of X. The share fallback= of an
+            amortised explainer is taken of each part.
         X: rows [N, *F]: an array, a memory map, a frame; or a file "rows.npy" or "rows.parquet", a
             list or folder of Parquet files or a pyarrow Dataset of them, whose columns are read by
             the names of the explainer's background where that is a frame, else as a matrix. Of maps
@@ -69,8 +80,9 @@ def sweep(
             this machine. A Dask Client, `xaijax.engines.ray()`, or anything whose
             submit(function, *args) returns a future. `xaijax.engines.slurm()` or `shard(k, n)`:
             here, but only the parts of this one of several drivers.
-        rows_per_part: int or None. None: those of the run that is there; of a new run at most
-            10,000, fewer where the model is asked for more than about 3e8 rows (on the host 2e6).
+        rows_per_part: int or None. None: a new run times its first rows and chooses parts of
+            about 5 seconds, then of about 8, of at most 10,000 rows; the manifest keeps the sizes,
+            so that a later call has the same parts. An int fixes one size.
         retries: int from 0. How often a part that raised, or took too long, is tried again on
             workers. Errors of this library are not: the rows would be refused again. Here
             exceptions come through at once. A part whose process died twice runs alone, and is
@@ -88,10 +100,10 @@ def sweep(
         A `Run`, complete (of a shard: as far as all shards are).
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted; a directory of another
-            question, with the fields that differ, or at which another driver is at work; what an
-            explainer says of its first rows. An explainer that cannot travel, with the part that
-            cannot, where there are workers.
+        ResumeMismatchError: a directory of another question, with the fields that differ.
+        InputError, InputTypeError: an argument that is not accepted; a directory at which another
+            driver is at work; what an explainer says of its first rows. An explainer that cannot
+            travel, with the part that cannot, where there are workers.
         SweepIncompleteError: at the end, where parts failed; the others are there.
         TimeoutError, OSError (a full or read-only disk), the model's own exceptions: parts that
             are there are kept.
@@ -120,22 +132,54 @@ def sweep(
     check = check_of(explainer)
     if isinstance(source, Held) and check is not None:  # of files a part says what is wrong
         source.check(check)
+    own = own_players_of(explainer, source)
+    if own is not None:  # tasks bring the numbers of their rows along
+        explainer = type(explainer)(**{**made_of(explainer), "players": own})
+    if isinstance(explainer, AmortizedExplainer):
+        explainer = explainer._for_sweep(source.rows, **accepted(explainer._for_sweep, given))
     directory = RunDirectory.made(out)
-    with directory.driven(shard.name):
-        opened = Opened(_asked(explainer, given, source, directory, each), given)
+    with directory.driven(shard.name) as term, ExitStack() as engines:
+
+        def engine_for(made: object) -> Engine:
+            opened = Opened(_of_first(made, own), given)
+            return engines.enter_context(engine_of(executor, opened, seconds))
+
+        engine: Engine | None = None
+
+        def measured(some: Source, question: Mapping[str, Any]) -> tuple[float | None, int]:
+            nonlocal engine
+            first = _of_first(explainer, own)
+            recipe = None if executor is None else _recipe(first, given, question)
+            out, last = str(directory.path.absolute()), min(MOST, some.rows)
+            numbers = None if own is None else own.of_entry[:last]
+            piece = some.part(0, last)
+            task = Task(0, 0, last, "X", piece, out, None, recipe, term, True, numbers)
+            engine = engine_for(explainer)
+            return time_of(engine, task, seconds), engine.at_once
+
+        # A row on which a model dies or hangs is for its part to find.
+        over = executor is None and seconds is None
+        labels = rows_of(source.X).index if isinstance(source, Held) else None
+        of_run = _asked(explainer, given, source, directory, each, over, measured)
+        directory.write_labels(labels)
         run = Run(directory.path)
         source = _distinct(source, run)
         numbers = _left(run, directory, shard)
         if numbers:
             forget(directory.path)
-            recipe = None if executor is None else Recipe.of(opened.explainer, given)
-            tasks = (_task(run, source, number, recipe) for number in numbers)
-            rows = [run.sizes[number] for number in numbers]
-            with engine_of(executor, opened, seconds) as engine:
-                asked = sum(run.sizes[n] for n in range(run.parts) if shard.has(n))
-                with Progress(progress, asked, asked - sum(rows)) as bar:
-                    driver = Driver(engine, directory, retries, seconds, bar.done)
-                    _drive(driver, tasks, shard)
+            recipe = None
+            if executor is not None:
+                recipe = _recipe(_of_first(of_run, own), given, run.manifest["question"])
+            tasks = (_task(run, source, number, recipe, term, own) for number in numbers)
+            if engine is None or of_run is not explainer:
+                engine = engine_for(of_run)
+            sizes = run.sizes
+            asked = sum(sizes[n] for n in range(run.parts) if shard.has(n))
+            left = sum(sizes[number] for number in numbers)
+            with Progress(progress, asked, asked - left) as bar:
+                driver = Driver(engine, directory, retries, seconds, bar.done)
+                bar.within = driver.within
+                _drive(driver, tasks, shard)
     if format != "npz" and not (shard.name and run.missing):
         path = directory.path / f"explanation.{format}"
         if numbers or not path.exists():
@@ -151,8 +195,12 @@ def _drive(driver: Driver, tasks: Iterator[Task], shard: Shard) -> None:
             parts = (driver.directory.manifest or {}).get("parts", 0)
             raise incomplete(driver.directory, driver.failed, parts) from driver.first
     except BaseException as stopped:
+        driver.close()
         if isinstance(stopped, KeyboardInterrupt):
-            stopped.add_note("xaijax: the parts that are done are kept; the same call goes on.")
+            kept, parts = driver.directory.kept, (driver.directory.manifest or {}).get("parts", 0)
+            stopped.add_note(
+                f"{STOPPED} {kept:,} of {parts:,} parts are kept; the same call goes on."
+            )
         try:
             driver.directory.write_failed(driver.failed, shard.name)
         except OSError as other:  # the disk that stopped the sweep, say: it is told once
@@ -167,34 +215,61 @@ def _asked(
     source: Source,
     directory: RunDirectory,
     each: int | None,
+    spread: bool,
+    measured: Measured,
 ) -> Any:
     """The explainer with the run's tile; a new run's manifest is written, another's is refused."""
     there = directory.manifest
     # Of the first part alone; a later call looks at as many rows as the first one did.
     looked_at = (there or {}).get("looked_at", min(LOOKED_AT, each or LOOKED_AT, source.rows))
     some = source.part(0, looked_at).read()
-    plan = _planned(explainer, options, some)  # which refuses rows that are not accepted
-    question = question_of(explainer, options, source.facts(), some)
+    own = made_of(explainer).get("players")
+    own = own if isinstance(own, OwnPlayers) else None
+    first = explainer if own is None else with_numbers(explainer, own.of_entry[:looked_at])
+    plan = _planned(first, options, some)  # which refuses rows that are not accepted
+    over = _over(source) if spread else None
+    question = question_of(explainer, options, source.facts(), some, over)
     if there is None:
-        found = distinct_of(source) if may_share(made_of(explainer), options) else None
+        # Equal rows may have other players, or go to an amortised explainer's fallback or not.
+        sharing = own is None and not isinstance(explainer, AmortizedExplainer)
+        sharing = sharing and may_share(made_of(explainer), options)
+        found = distinct_of(source) if sharing else None
         if found is not None:
             found.write(directory.path)
         distinct = source.rows if found is None else len(found.first)
-        each = min(each or _rows_of_part(plan), distinct)
-        parts = -(-distinct // each)
+        if each is None:
+            rows = source if found is None else Picked(source, found.first)
+            one, at_once = measured(rows, question)
+            cut = Cut.of_size(_rows_of_part(plan), distinct)
+            if one is not None:
+                cut = Cut.by_time(one, distinct, at_once)
+        else:
+            cut = Cut.of_size(each, distinct)
         content = {"question": question, "rows": source.rows, "distinct": distinct}
-        content |= {"rows_per_part": each, "looked_at": looked_at}
+        content |= {"rows_per_part": cut.largest, "ranges": cut.stretches, "looked_at": looked_at}
+        parts = cut.parts
         tile = plan.tile if plan is not None and plan.backend == "jax" else None
         directory.write_manifest({**content, "parts": parts, "tile": tile})
         there = directory.manifest or {}
-    size = there["rows_per_part"]
+    cut, size = cut_of(there), there["rows_per_part"]
+    if each is not None and cut != Cut.of_size(each, there["distinct"]):
+        size = size if len(cut.stretches) == 1 else "by time"
+    else:
+        each = None
     before = {**there["question"], "rows_per_part": size}
-    now = {**question, "rows_per_part": size if each is None else min(each, there["distinct"])}
+    now = {**question, "rows_per_part": size if each is None else each}
     refuse_other(before, now, directory.path)
     tile = there["tile"]
     if tile is None or (plan is not None and plan.tile == tile):
         return explainer
     return type(explainer)(**{**made_of(explainer), "tile": tile})
+
+
+def _over(source: Source) -> Any:
+    """Some rows spread over X, the first and the last among them."""
+    starts = np.unique(np.linspace(0, max(0, source.rows - AT_EACH), PROBED // AT_EACH).astype(int))
+    some = [source.part(int(n), min(int(n) + AT_EACH, source.rows)).read() for n in starts]
+    return rows_of(some[0]).stacked(some) if len(some) > 1 else some[0]
 
 
 def _distinct(source: Source, run: Run) -> Source:
@@ -210,11 +285,15 @@ def _planned(explainer: object, options: dict[str, Any], some: Any) -> Any:
     known = accepted(plan, options)
     if "outputs" in known and np.ndim(known["outputs"]):
         known["outputs"] = known["outputs"][: len(rows_of(some))]
-    return plan(some, **known)
+    with of_some_rows():
+        return plan(some, **known)
 
 
 def _rows_of_part(plan: Any) -> int:
-    """As many as ask a model for some hundred million rows; a part is then seconds of work."""
+    """The size of parts if the first rows could not be timed, since their model raised or died.
+
+    As many as ask a model for some hundred million rows; a part is then seconds of work.
+    """
     if plan is None:
         return MOST
     asked = max(1.0, float(np.mean(plan.model_rows)))
@@ -231,12 +310,30 @@ def _left(run: Run, directory: RunDirectory, shard: Shard) -> list[int]:
     return numbers
 
 
-def _task(run: Run, source: Source, number: int, recipe: Recipe | None) -> Task:
+def _of_first(explainer: object, own: OwnPlayers | None) -> object:
+    """The explainer as it travels: of players that rows have of their own those of one row."""
+    return explainer if own is None else with_numbers(explainer, own.of_entry[:1])
+
+
+def _recipe(explainer: object, options: dict[str, Any], question: Mapping[str, Any]) -> Recipe:
+    return Recipe.of(explainer, options, (question.get("model") or {}).get("held"))
+
+
+def _task(
+    run: Run,
+    source: Source,
+    number: int,
+    recipe: Recipe | None,
+    term: Term,
+    own: OwnPlayers | None,
+) -> Task:
     first, last = run.range_of(number)
     out = str(run.path.absolute())
     of = "the distinct rows of X, as they come" if isinstance(source, Picked) else "X"
     piece = source.part(first, last)
-    return Task(number, first, last, of, piece, out, run.manifest.get("id"), recipe)
+    numbers = None if own is None else own.of_entry[first:last]
+    made_for = run.manifest.get("id")
+    return Task(number, first, last, of, piece, out, made_for, recipe, term, False, numbers)
 
 
 def _refuse_outputs(outputs: Any, rows: int) -> None:

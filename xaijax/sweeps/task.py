@@ -6,32 +6,53 @@ written is the truth: a receipt says no more than that one should be there.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
+import math
 import os
 import platform
 import threading
 import time
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
-from xaijax.core.errors import InputError, InputTypeError, LongRunWarning
+from xaijax.core.errors import (
+    InputError,
+    InputTypeError,
+    LongRunWarning,
+    ResumeMismatchError,
+    XaiError,
+)
+from xaijax.core.facts import UNSHOWN
 from xaijax.core.travel import made_of, pack, unpack
 from xaijax.games.engine.whose_rows import OF_X
+from xaijax.methods.amortized.explainer import AmortizedExplainer
+from xaijax.methods.explainer.explainer import Explainer
+from xaijax.methods.progress import watched
 from xaijax.models.base.recipe import anew
+from xaijax.players.players import OwnPlayers, of_some_rows
 from xaijax.results.explanation import Explanation
 from xaijax.results.rules import Rules
-from xaijax.sweeps.directory import PART, RunDirectory
-from xaijax.sweeps.inputs import Piece, counted_in_X
+from xaijax.results.same_question import other_mark
+from xaijax.sweeps.directory import PART, RunDirectory, Term
+from xaijax.sweeps.inputs import Piece, Source, counted_in_X
+from xaijax.sweeps.of_model import MOVED, held
 from xaijax.sweeps.question import accepted, method_of
+from xaijax.tables.rows import rows_of
 
 RAISED = "xaijax: raised in"
 OF_PART = "these are hybrids of the part's"
+EVERY = 1.0  # seconds between two words on how far a part is
+ENOUGH = 0.5  # seconds of a call by which a row's time is known
 _opened = threading.local()  # an explainer is asked by one thread at a time
+_first_part: tuple[Any, dict[str, Any]] | None = None  # the marks of a run's first part
 
 
 @dataclass(frozen=True)
@@ -41,12 +62,21 @@ class Recipe:
     explainer: bytes
     options: bytes
     x64: bool  # whether JAX keeps 64 bits where it was made
+    # What the model's function reads where it was made, and the version of Python that said it.
+    held: tuple[tuple[str, str], ...] = ()
+    python: str = ""
 
     @classmethod
-    def of(cls, explainer: object, options: dict[str, Any]) -> Recipe:
-        """Pack them; raises InputTypeError that names what cannot travel."""
-        packed = pack(explainer, "explainer")
-        return cls(packed, pack(options, "options"), bool(jax.config.jax_enable_x64))
+    def of(
+        cls, explainer: object, options: dict[str, Any], read: Mapping[str, str] | None = None
+    ) -> Recipe:
+        """Pack them; raises InputTypeError that names what cannot travel.
+
+        read: what the model's function reads, as the question has it.
+        """
+        packed, x64 = pack(explainer, "explainer"), bool(jax.config.jax_enable_x64)
+        told = tuple((read or {}).items())
+        return cls(packed, pack(options, "options"), x64, told, platform.python_version())
 
     @property
     def digest(self) -> str:
@@ -61,8 +91,46 @@ class Recipe:
         if jax.config.jax_enable_x64 != self.x64:
             jax.config.update("jax_enable_x64", self.x64)
         made = Opened(unpack(self.explainer, "explainer"), unpack(self.options, "options"))
+        self._refuse_other_state(made.explainer)
         _opened.last = self.digest, made
         return made
+
+    def _refuse_other_state(self, explainer: object) -> None:
+        """Raise ResumeMismatchError where the model's function reads other values here: a global
+        that was assigned after its module was imported does not travel.
+        """
+        model = made_of(explainer).get("model")
+        recipe = getattr(model, "recipe", None)
+        if not self.held or recipe is None or self.python != platform.python_version():
+            return
+        now = held(recipe.given.get("f"))
+        differ = [name for name, one in self.held if one != MOVED and now.get(name, one) != one]
+        if differ:
+            raise ResumeMismatchError(
+                f"the model reads other values in this process than where the sweep began: "
+                f"{', '.join(one or 'its code' for one in differ)}. What is assigned after a "
+                f"module is imported does not travel to workers: give it as params=, or bind it to "
+                f"the function with functools.partial."
+            )
+
+
+def own_players_of(explainer: object, source: Source) -> OwnPlayers | None:
+    """The players of each row where rows have their own; raises InputError for those of others."""
+    holder = getattr(explainer, "_problem", explainer)  # of QII, AnchorExplainer
+    if isinstance(explainer, Explainer) and not hasattr(explainer, "players"):
+        explainer.check(source.part(0, 1).read())  # it reads them when it sees rows
+    found = getattr(holder, "players", None)
+    if not isinstance(found, OwnPlayers):
+        return None
+    found.refuse_others(source.rows)
+    return found
+
+
+def with_numbers(explainer: object, numbers: np.ndarray) -> object:
+    """The same explainer for other rows, whose entries belong to these of its players, [N, F]."""
+    given = made_of(explainer)
+    names = given["players"].names
+    return type(explainer)(**{**given, "players": OwnPlayers(numbers, names)})
 
 
 @dataclass(frozen=True)
@@ -87,16 +155,32 @@ class Opened:
         model = given["model"]
         model.refuse_changed()
         given["model"] = anew(model.recipe, model.name)
+        if isinstance(self.explainer, AmortizedExplainer):
+            teacher = type(self.explainer._teacher)(**given)
+            return Opened(self.explainer._anew(teacher), self.options)
         return Opened(type(self.explainer)(**given), self.options)
 
-    def answer(self, rows: Any, first: int) -> Explanation | Rules:
-        """The answer for some rows; first: their place among all."""
-        method = method_of(self.explainer)
+    def answer(
+        self,
+        rows: Any,
+        first: int,
+        told: Callable[[float], None] | None = None,
+        numbers: np.ndarray | None = None,
+    ) -> Explanation | Rules:
+        """The answer for some rows; first: their place among all.
+
+        told: is called with the share that is done, now and then. numbers: [N, F], whose each entry
+        of these rows is, where instances have players of their own.
+        """
+        explainer = self.explainer
+        if numbers is not None:
+            explainer = with_numbers(explainer, numbers)
+        method = method_of(explainer)
         options = dict(self.options)
         outputs = options.get("outputs")
         if outputs is not None and not isinstance(outputs, str):
             options["outputs"] = outputs[first : first + len(rows)]
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), of_some_rows(), watched(told):
             warnings.simplefilter("ignore", LongRunWarning)  # of a sweep the bar tells
             return method(rows, **options, **accepted(method, {"progress": False}))
 
@@ -113,6 +197,9 @@ class Task:
     out: str
     run: str | None  # the id of the run that asked for it
     recipe: Recipe | None  # None: the explainer is where the task runs
+    term: Term | None = None  # the driver that gave it out
+    measured: bool = False  # whether to find out how long its rows take, and to write nothing
+    numbers: np.ndarray | None = None  # players of its rows' entries, where rows have their own
 
     def where(self) -> str:
         """Which rows these are, in words."""
@@ -121,7 +208,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a task says when its part is written; under 1 kB as a pickle."""
+    """What a task says when its part is written, or measured; under 1 kB as a pickle."""
 
     part: int
     rows: int
@@ -140,7 +227,10 @@ def run(task: Task, opened: Opened | None = None) -> Receipt:
         if opened is None:
             assert task.recipe is not None
             opened = task.recipe.open()
-        answer = opened.answer(task.piece.read(), task.first)
+        if task.measured:
+            return _measured(task, opened)
+        with _Share(RunDirectory(Path(task.out)).within(task.part)) as share:
+            answer = opened.answer(task.piece.read(), task.first, share.told, task.numbers)
         if not isinstance(answer, Explanation | Rules) or len(answer) != task.last - task.first:
             raise InputTypeError(
                 f"{type(opened.explainer).__name__} answers {task.last - task.first:,} rows with "
@@ -159,9 +249,85 @@ def run(task: Task, opened: Opened | None = None) -> Receipt:
     directory = RunDirectory(Path(task.out))
     if directory.run_id != task.run:  # this part was given up, and another run is there now
         raise InputError(f"{task.out} no longer holds the run that asked for {task.where()}.")
-    directory.write(task.part, dataclasses.replace(answer, stats=stats))
+    _refuse_other_model(directory, task, answer.stats)
+    directory.write(task.part, dataclasses.replace(answer, stats=stats), task.term)
     size = os.path.getsize(directory.part(task.part))
     return Receipt(task.part, task.last - task.first, seconds, size, _worker())
+
+
+class _Share:
+    """Writes into a file, once a second, how far a part is; the driver reads it for its bar."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._share, self._told = path, 0.0, time.monotonic()
+
+    def __enter__(self) -> _Share:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def told(self, share: float) -> None:
+        now = time.monotonic()
+        if share > self._share and now - self._told >= EVERY:  # an answer may have several bars
+            self._share, self._told = share, now
+            with contextlib.suppress(OSError):  # a full disk, say: writing the part will tell
+                self._path.write_text(f"{share:.4f}")
+
+
+def _measured(task: Task, opened: Opened) -> Receipt:
+    """Ask for more and more of the first rows until that takes a while; nothing is kept.
+
+    The first call compiles: it does not count where its result does not say for how long.
+    """
+    rows, count, best, calls = task.piece.read(), 1, math.inf, 0
+    while True:
+        started = time.perf_counter()
+        try:
+            some = rows_of(rows).take(np.arange(count), counted=True)
+            numbers = None if task.numbers is None else task.numbers[:count]
+            found = opened.answer(some, task.first, None, numbers)
+        except Exception:
+            if best < math.inf:  # the part that holds the row that raises will say so
+                break
+            raise
+        calls += 1
+        compiling = found.stats.get("compile_seconds")
+        seconds = max(time.perf_counter() - started - float(compiling or 0.0), 1e-9)
+        best = min(best, seconds / count)
+        whole = count >= task.last - task.first
+        if (seconds >= ENOUGH or whole) and (calls > 1 or compiling is not None):
+            break
+        if calls > 1 or compiling is not None:
+            most = min(8 * count, task.last - task.first)
+            count = min(most, max(2 * count, math.ceil(1.2 * count * ENOUGH / seconds)))
+    return Receipt(task.part, count, best * count, 0, _worker())
+
+
+def _refuse_other_model(directory: RunDirectory, task: Task, stats: Mapping[str, Any]) -> None:
+    """Raise ResumeMismatchError where a part that is there is of another model or background, which
+    would be refused when the parts are joined, after all of them were answered.
+    """
+    global _first_part
+    key = task.out, task.run
+    if _first_part is None or _first_part[0] != key:
+        paths = sorted(directory.path.glob("part-*.npz"))
+        if not paths:
+            return
+        try:
+            found = directory.read(int(paths[0].stem.partition("-")[2]))
+        except (OSError, XaiError):  # a damaged file, which is set aside later
+            return
+        if found.stats.get(PART, {}).get("run") != task.run:
+            return
+        _first_part = key, {name: found.stats.get(name) for name in UNSHOWN}
+    other = other_mark(_first_part[1], stats)
+    if other is not None:
+        what = "model" if other == "model_fingerprint" else "background or function"
+        raise ResumeMismatchError(
+            f"{task.out} holds parts of another {what} (stats[{other!r}]) than {task.where()}: it "
+            f"has changed since they were answered. Give another directory, or ask as that run did."
+        )
 
 
 def raised_in_part(error: BaseException) -> bool:

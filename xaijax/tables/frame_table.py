@@ -15,6 +15,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.tables.frames import copied_frame, frame_labels, same_labels
 from xaijax.tables.rows import rows_of
+from xaijax.tables.series import refuse_series
 from xaijax.tables.table import one_nan
 
 
@@ -46,9 +47,12 @@ class FrameTable:
 
     def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> Any:
         """A copy of X, checked."""
+        refuse_series(X, name)
         if rows_of(X).kind != self.kind:
             raise InputTypeError(
-                f"{name} must be a {self.kind} frame like {owner}, got {type(X).__name__}."
+                f"{name} must be a {self.kind} frame like {owner}, got {type(X).__name__}. Say "
+                f"{self.kind}.DataFrame(rows, columns=names) with rows [N, {len(self.columns)}], a "
+                "single row as row[None]."
             )
         same_labels(frame_labels(X, name), self.feature_names, name, owner)
         if self.kind == "pandas":
@@ -86,6 +90,9 @@ class FrameTable:
         if self.kind == "pandas":
             import pandas as pd  # noqa: PLC0415
 
+            for label, level in zip(self.columns, self.levels, strict=True):
+                if level.dtype == object:  # else a frame would make dates of objects that are
+                    taken[label] = pd.Series(taken[label], dtype=object, copy=False)
             return pd.DataFrame(taken, columns=self.columns, copy=False)
         import polars as pl  # noqa: PLC0415
 
@@ -100,20 +107,39 @@ def _pandas_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray
 
     column = column.reset_index(drop=True)
     both = _pandas_joined(levels, column, label)
-    if both.dtype.kind == "f" and isinstance(both.dtype, np.dtype):
-        places, codes = _by_bits(both.to_numpy())
+    sparse = hasattr(both.array, "sp_values")
+    if both.dtype.kind == "f" and (sparse or isinstance(both.dtype, np.dtype)):
+        places, codes = _by_bits(np.asarray(both))
+    elif both.dtype.kind == "f":  # nullable, or of arrow
+        numbers = both.to_numpy(dtype=np.float64, na_value=np.nan)
+        places, codes = _by_bits(numbers, both.isna().to_numpy())
     else:
         codes, _ = pd.factorize(_told_apart(both), use_na_sentinel=False)
         places = np.unique(codes, return_index=True)[1]
+    _refuse_merged(codes, len(levels), (levels.dtype, column.dtype), label)
     return both.iloc[places].reset_index(drop=True), codes[len(levels) :]
 
 
-def _by_bits(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(first place of each distinct float, code of each): 0.0 and -0.0 are two, all NaN one.
+def _refuse_merged(codes: np.ndarray, known: int, dtypes: tuple[Any, Any], label: Any) -> None:
+    """Raise InputError if values that had codes of their own are one in a dtype for both."""
+    if not np.array_equal(codes[:known], np.arange(known)):
+        raise InputError(
+            f"X, column {label!r} has dtype {dtypes[1]}, but the background has {dtypes[0]}. No "
+            "dtype for both keeps all values of the background apart. Give both the same dtype."
+        )
+
+
+def _by_bits(
+    values: np.ndarray, missing: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(first place of each distinct float, code of each): 0.0 and -0.0 are two, all NaN one, and
+    missing values [M] are another one.
 
     Codes count in the order of appearance, so that those given out before stay true.
     """
     bits = np.ascontiguousarray(one_nan(values)).view(f"i{values.dtype.itemsize}")
+    if missing is not None:
+        bits = np.where(missing, -1, bits)  # the bits of another NaN than `one_nan` leaves
     _, first, codes = np.unique(bits, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), np.int64)
@@ -146,6 +172,12 @@ def _pandas_joined(levels: Any, column: Any, label: Any) -> Any:
             )
         _warn_of_other_codes(column.dtype, levels.dtype, label)
         return pd.concat([levels, column.astype(levels.dtype)], ignore_index=True)
+    sparse = [hasattr(one.array, "sp_values") for one in (levels, column)]
+    if any(sparse) and not all(sparse):
+        levels, column = (
+            one.sparse.to_dense() if hasattr(one.array, "sp_values") else one
+            for one in (levels, column)
+        )
     if levels.dtype == column.dtype:
         return pd.concat([levels, column], ignore_index=True)
     dtypes = (levels.dtype, column.dtype)
@@ -208,6 +240,7 @@ def _some(categories: Any) -> str:
 def _polars_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray]:
     import polars as pl  # noqa: PLC0415
 
+    dtypes = (levels.dtype, column.dtype)
     if levels.dtype != column.dtype:
         if not (levels.dtype.is_numeric() and column.dtype.is_numeric()):
             raise InputTypeError(
@@ -216,8 +249,9 @@ def _polars_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray
             )
         levels, column = levels.cast(pl.Float64), column.cast(pl.Float64)
     both = pl.concat([levels.rename("value"), column.rename("value")])
-    if both.dtype.is_float() and not both.null_count():
-        first, codes = _by_bits(both.to_numpy())
+    if both.dtype.is_float():
+        first, codes = _by_bits(both.to_numpy(), both.is_null().to_numpy())
+        _refuse_merged(codes, len(levels), dtypes, label)
         return both.gather(first), codes[len(levels) :]
     known = both.unique(maintain_order=True)
     places = known.to_frame().with_row_index("place")

@@ -11,7 +11,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.tables.rows import rows_of
 
-_DATES = ("datetime", "timedelta", "date", "duration", "time", "period", "complex")
+_DATES = ("datetime", "timedelta", "timestamp", "date", "duration", "time", "period")
 _NESTED = ("object", "list", "array", "struct")
 
 
@@ -63,7 +63,13 @@ def frame_numbers(
         text = str(dtype).lower()
         if text.startswith("sparse"):
             raise InputTypeError(
-                f"{name}: column {label!r} is sparse ({dtype}); dense columns are needed."
+                f"{name}: column {label!r} is sparse ({dtype}), and {taker} takes dense columns. "
+                f"Say {name}[{label!r}].sparse.to_dense()."
+            )
+        if text.startswith(_DATES):
+            raise InputTypeError(
+                f"{name}: column {label!r} has dtype {dtype}, and {taker} takes numbers. Make it a "
+                "number first (days since some day, say)."
             )
         if not text.startswith(("int", "uint", "float", "double", "bool")):
             raise InputTypeError(
@@ -84,14 +90,9 @@ def copied_frame(frame: Any, name: str, allow_nan: bool) -> Any:
         raise InputError(f"{name} has 0 rows; at least 1 is needed.")
     for j, (label, dtype) in enumerate(zip(labels, frame.dtypes, strict=True)):
         text = str(dtype).lower()
-        if text.startswith(_DATES):
+        if text.startswith("complex"):
             raise InputTypeError(
-                f"{name}: column {label!r} has dtype {dtype}; make it a number first (days since "
-                "some day, say)."
-            )
-        if text.startswith("sparse"):
-            raise InputTypeError(
-                f"{name}: column {label!r} is sparse ({dtype}); dense columns are needed."
+                f"{name}: column {label!r} is complex ({dtype}); real numbers are needed."
             )
         if text.startswith(_NESTED) and rows.kind == "polars":
             raise InputTypeError(

@@ -41,6 +41,15 @@ class GivenRows(ABC):
         """[F], the columns' labels as given; an array has none."""
 
     @property
+    def index(self) -> Any:
+        """The labels of the rows, a pandas Index [M]; None: they are only counted from 0."""
+        return None
+
+    def labelled(self, index: Any) -> Any:
+        """The rows with these labels, where the library keeps labels; else as they are."""
+        return self.given
+
+    @property
     def instance(self) -> Any:
         """What one row is shaped like."""
         return self.given.shape[1:]
@@ -70,6 +79,10 @@ class GivenRows(ABC):
     @abstractmethod
     def column(self, place: int) -> np.ndarray:
         """One column [M] as NumPy: numbers stay numbers (missing: NaN), the rest as objects."""
+
+    def is_category(self, place: int) -> bool:
+        """Whether the dtype of a column says that its values are categories, numbers or not."""
+        return False
 
     def columns(self) -> list[np.ndarray]:
         """All columns of a frame, each [M]."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
+from xaijax.core.optional import require
 from xaijax.tables.given_rows import FrameRows
 
 
@@ -16,6 +17,15 @@ class PandasRows(FrameRows):
     """A `pandas.DataFrame`; columns are found by place, since labels may occur twice."""
 
     kind = "pandas"
+
+    @property
+    def index(self) -> Any:
+        """The frame's own, unless it is 0 to M - 1."""
+        return labels_of_rows(self.given.index)
+
+    def labelled(self, index: Any) -> Any:
+        """With another index."""
+        return self.given.set_axis(index)
 
     def take(self, places: Any, counted: bool = False) -> Any:
         """With the index of these rows, or one that counts from 0."""
@@ -31,13 +41,25 @@ class PandasRows(FrameRows):
         return self.given.iloc[:, places]
 
     def column(self, place: int) -> np.ndarray:
-        """A nullable column is a NumPy dtype's; with missing values float64."""
+        """A nullable column is a NumPy dtype's; with missing values float64. A sparse one is dense,
+        and dates are objects.
+        """
         series = self.given.iloc[:, place]
+        if hasattr(series.array, "sp_values"):
+            return series.array.to_dense()
+        if series.dtype.kind in "mM":
+            return series.astype(object).to_numpy()
         if not isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":  # nullable
             if series.isna().any():
                 return series.to_numpy(dtype=np.float64, na_value=np.nan)
             return series.to_numpy(dtype=series.dtype.numpy_dtype)
         return series.to_numpy()
+
+    def is_category(self, place: int) -> bool:
+        """Of a categorical dtype, of a dictionary of Arrow, or of bool, which may be missing."""
+        dtype = self.given.dtypes.iloc[place]
+        arrow = str(getattr(dtype, "pyarrow_dtype", ""))
+        return hasattr(dtype, "categories") or dtype.kind == "b" or arrow.startswith("dictionary")
 
     def texts(self) -> Iterator[bytes]:
         """Of values only, not of the index."""
@@ -94,3 +116,26 @@ class PandasRows(FrameRows):
             gone, kept = ([np.nan], np.float64) if plain else ([None], dtype)
             empty[label] = type(empty[label])(gone, index=empty.index, dtype=kept)
         return empty
+
+
+def labels_of_rows(index: Any) -> Any:
+    """An index of pandas; None for one that counts from 0, which says no more than the places."""
+    counts = index.nlevels == 1 and index.dtype.kind in "iu"
+    return None if counts and np.array_equal(index, np.arange(len(index))) else index
+
+
+def joined_index(parts: Sequence[Any]) -> Any:
+    """The labels of all parts, each an index or a range of places; None as of `labels_of_rows`."""
+    pandas: Any = require("pandas", "xaijax[data]")
+    made = [pandas.RangeIndex(p.start, p.stop) if isinstance(p, range) else p for p in parts]
+    first, *others = made
+    return labels_of_rows(first.append(others) if others else first)
+
+
+def labels_of_levels(levels: Sequence[tuple[np.ndarray, str, str | None]]) -> Any:
+    """An index of one or several levels, of (labels, dtype, name) of each."""
+    pandas: Any = require("pandas", "xaijax[data]")
+    made = [pandas.Index(labels, dtype=dtype, name=name) for labels, dtype, name in levels]
+    if len(made) == 1:
+        return made[0]
+    return pandas.MultiIndex.from_arrays(made, names=[one.name for one in made])

@@ -55,8 +55,8 @@ def to_plain(frame: Any) -> dict[str, Any]:
     columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
     return {
         "library": "pandas",
-        "columns": _from_index(frame.columns, "column labels"),
-        "index": _from_index(frame.index, "index"),
+        "columns": from_index(frame.columns, "column labels"),
+        "index": from_index(frame.index, "index"),
         "series": [_from_pandas(one, f"column {one.name!r}") for one in columns],
     }
 
@@ -68,25 +68,41 @@ def from_plain(plain: dict[str, Any]) -> Any:
     if plain["library"] != "pandas":
         raise ValueError(f"{plain['library']!r:.60} is no library of frames")
     pandas = _library("pandas")
-    index = _to_index(plain["index"])
+    index = to_index(plain["index"])
     columns = {j: _to_pandas(one) for j, one in enumerate(plain["series"])}
     # Arrays, not series: a series would be matched to the index by label.
     frame = pandas.DataFrame(columns, index=index, copy=False)
-    frame.columns = _to_index(plain["columns"])
+    frame.columns = to_index(plain["columns"])
     return frame
 
 
-def _from_index(index: Any, what: str) -> dict[str, Any]:
+def is_index(value: Any) -> bool:
+    """Whether it is an index of pandas."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(value, pandas.Index)
+
+
+def from_index(index: Any, what: str) -> dict[str, Any]:
+    """An index as plain values.
+
+    Raises:
+        InputError: labels of a dtype that is not kept exactly.
+    """
     pandas = _library("pandas")
     if isinstance(index, pandas.MultiIndex):
-        raise InputError(f"data: its {what} are a MultiIndex, which is not saved; flatten it.")
+        levels = [from_index(index.get_level_values(n), what) for n in range(index.nlevels)]
+        return {"levels": levels, "names": list(index.names)}
     if isinstance(index, pandas.RangeIndex):
         return {"range": [index.start, index.stop, index.step], "name": index.name}
     return {"series": _from_pandas(index.to_series(), what), "name": index.name}
 
 
-def _to_index(plain: dict[str, Any]) -> Any:
+def to_index(plain: dict[str, Any]) -> Any:
+    """The index that `from_index` was given."""
     pandas = _library("pandas")
+    if "levels" in plain:
+        levels = [to_index(one) for one in plain["levels"]]
+        return pandas.MultiIndex.from_arrays(levels, names=plain["names"])
     if "range" in plain:
         return pandas.RangeIndex(*plain["range"], name=plain["name"])
     values = _to_pandas(plain["series"])
@@ -100,7 +116,7 @@ def _from_pandas(series: Any, what: str) -> dict[str, Any]:
     if isinstance(dtype, np.dtype):
         return {"kind": "numpy", "values": series.to_numpy()}
     if isinstance(dtype, pandas.CategoricalDtype):
-        categories = _from_index(dtype.categories, f"categories of {what}")
+        categories = from_index(dtype.categories, f"categories of {what}")
         codes = series.array.codes
         return {
             "kind": "category",
@@ -117,6 +133,9 @@ def _from_pandas(series: Any, what: str) -> dict[str, Any]:
         numpy_dtype = dtype.numpy_dtype
         values = series.to_numpy(dtype=numpy_dtype, na_value=numpy_dtype.type(0))
         return {"kind": "nullable", "dtype": dtype.name, "values": values, "missing": missing}
+    if isinstance(dtype, pandas.PeriodDtype):
+        freq = dtype.name.removeprefix("period[").removesuffix("]")
+        return {"kind": "period", "freq": freq, "values": series.array.asi8}
     if isinstance(dtype, pandas.DatetimeTZDtype):
         zone = str(dtype.tz)
         if pandas.DatetimeTZDtype(dtype.unit, zone) == dtype:
@@ -129,7 +148,7 @@ def _to_pandas(plain: dict[str, Any]) -> Any:
     pandas = _library("pandas")
     kind = plain["kind"]
     if kind == "category":
-        categories = _to_index(plain["categories"])
+        categories = to_index(plain["categories"])
         return pandas.Categorical.from_codes(
             plain["codes"], categories=categories, ordered=plain["ordered"]
         )
@@ -146,6 +165,8 @@ def _to_pandas(plain: dict[str, Any]) -> Any:
         result = pandas.array(values, dtype=plain["dtype"])
         result[plain["missing"]] = pandas.NA
         return result
+    if kind == "period":
+        return pandas.PeriodIndex.from_ordinals(values, freq=plain["freq"]).array
     if kind == "zoned":
         return pandas.DatetimeIndex(values).tz_localize("UTC").tz_convert(plain["zone"]).array
     if kind != "numpy":

@@ -31,10 +31,18 @@ class PolarsRows(FrameRows):
         return self.given[:, [int(j) for j in places]]
 
     def column(self, place: int) -> np.ndarray:
-        """A null is NaN among numbers and bools."""
+        """A null is NaN among numbers and bools; dates are objects."""
         series = self.given.to_series(place)
+        if series.dtype.is_temporal():
+            dates = np.empty(len(series), object)
+            dates[:] = series.to_list()
+            return dates
         missing = str(series.dtype) == "Boolean" and series.null_count()
         return (series.cast(float) if missing else series).to_numpy()
+
+    def is_category(self, place: int) -> bool:
+        """Of Boolean, which may be missing; what else polars calls a category holds texts."""
+        return str(self.given.dtypes[place]) == "Boolean"
 
     def texts(self) -> Iterator[bytes]:
         """Of the values."""

@@ -23,6 +23,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.tables.frames import frame_numbers
 from xaijax.tables.rows import rows_of
+from xaijax.tables.series import refuse_series
 
 
 class Table(Protocol):
@@ -120,6 +121,7 @@ def read_array(
     of numbers, whose names must be `labels` where these are given; `owner` is whose shape and names
     these are.
     """
+    refuse_series(X, name)
     if rows_of(X).is_frame:
         columns = frame_numbers(X, name, labels, owner)
         array = np.column_stack(columns)
@@ -308,6 +310,7 @@ class FloatTable:
 
 def dtype_of(X: Any, name: str) -> np.dtype:
     """The dtype of rows, an array or a frame of numbers, that holds all of their columns."""
+    refuse_series(X, name)
     if rows_of(X).is_frame:
         return np.result_type(*(one.dtype for one in frame_numbers(X, name, None, "")))
     return checks.as_array(X, name).dtype
@@ -328,9 +331,18 @@ class WordTable:
     def read(
         self, X: Any, name: str, allow_nan: bool, owner: str = "the background"
     ) -> np.ndarray | MappedRows:
-        """[M, *shape] of the background's dtype; see `read_array`."""
+        """[M, *shape] of the background's dtype, of an array or a frame of numbers; see
+        `read_array`.
+        """
+        refuse_series(X, name)
         if rows_of(X).is_frame:
-            raise InputTypeError(f"{name} is a data frame, but {owner} is an array.")
+            try:
+                columns = frame_numbers(X, name, self.feature_names, owner, "an array")
+            except InputTypeError as error:
+                raise InputTypeError(
+                    f"{name} is a data frame, but {owner} is an array. {error}"
+                ) from None
+            X = np.column_stack(columns)
         array = checks.as_array(X, name)
         if np.result_type(array.dtype, self.dtype) != self.dtype.newbyteorder("="):
             raise InputTypeError(

@@ -23,7 +23,7 @@ from xaijax_kernels.engine.hybrids import hybrid_rows, slot_players
 from xaijax_kernels.engine.one_output import one_output
 from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.engine.seeds import slots_of
-from xaijax_kernels.engine.turns import counted, counted_on, tile_by_tile
+from xaijax_kernels.engine.turns import counted, counted_on, platform_of, tile_by_tile
 
 TILES_PER_DISPATCH = 32
 SMALLEST_TILE = 256
@@ -195,7 +195,8 @@ def run_tiles(
                 by_bit = slot_players(shape.P, shape.slot_bits, one)
                 by_bit = by_bit if players is None else by_bit[:, :, players]
                 head = partial(apply, params)
-                out = known.corners(head, x[one[:, 1]], donors[one[:, 2]], by_bit)
+                own_rows = x[one[:, 1]], donors[one[:, 2]]
+                out = known.corners(head, *own_rows, by_bit, platform_of(mesh))
             if score is not None:
                 out = score(out, mine)
             lost = any_bad(kept(out))

@@ -32,7 +32,12 @@ def counted_on(mesh: Mesh | AbstractMesh) -> bool:
     """The same for the devices of a mesh; of a mesh of no devices in particular: yes, since a known
     count runs well on every platform.
     """
-    return isinstance(mesh, AbstractMesh) or counted(mesh.devices.flat[0].platform)
+    return counted(platform_of(mesh))
+
+
+def platform_of(mesh: Mesh | AbstractMesh) -> str:
+    """The platform of a mesh's devices; "gpu" if it has no devices in particular."""
+    return "gpu" if isinstance(mesh, AbstractMesh) else mesh.devices.flat[0].platform
 
 
 def tile_by_tile(

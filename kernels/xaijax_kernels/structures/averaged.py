@@ -21,7 +21,7 @@ from jax.sharding import Mesh
 
 from xaijax_kernels.engine.reduce import any_bad, neumaier
 from xaijax_kernels.engine.tiles import over_tiles
-from xaijax_kernels.engine.turns import counted_on, folded, tile_by_tile
+from xaijax_kernels.engine.turns import counted_on, folded, platform_of, tile_by_tile
 from xaijax_kernels.structures.base import Layer
 from xaijax_kernels.structures.chances import chances_of
 
@@ -81,10 +81,11 @@ def mean_tables(
 
     Returns the sums [T, 2^P, K] and what rounding took from them; c, the score of f(x), the largest
     and the smallest score, each [T, K]; and whether one is bad, int32 [T]. Bit i of a corner keeps
-    player i. head(params, hidden [`block(S 2^P)`, H]) -> [.., A]; score(answers, None) -> [.., K].
+    player i. head(params, hidden [R, H]) -> [.., A], R = `block(S 2^P, platform)`; score(answers,
+    None) -> [.., K].
     """
     C, K = shape.corners, shape.outputs
-    known_turns = counted_on(mesh)
+    known_turns, platform = counted_on(mesh), platform_of(mesh)
 
     def on_one_device(params, x, donors, weights, players, tiles, work):
         known = structure(params)
@@ -99,7 +100,8 @@ def mean_tables(
             return answers if score is None else score(answers, None)
 
         # On CUDA the host would be asked which of the two ways a tile takes.
-        given = known, scores, shape.rows, x.dtype, each[: shape.P]
+        rows = known.block(shape.rows, platform)
+        given = known, scores, rows, x.dtype, each[: shape.P]
         chances = None if known_turns else chances_of(*given)
 
         def tile(one):
@@ -118,7 +120,7 @@ def mean_tables(
                 return lambda b: known.prepared_corners(of_model, shape.P, own, b, known_turns)
             own = jnp.broadcast_to(row, (shape.donors, x.shape[1]))
             kept = jnp.broadcast_to(each, (shape.donors, *each.shape))
-            return lambda b: known.corners(of_model, own, b, kept)
+            return lambda b: known.corners(of_model, own, b, kept, platform)
 
         def by_answers(one):
             corners = corners_of(x[one[0]])

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xaijax_kernels.games import interactions
@@ -31,6 +32,21 @@ from xaijax_kernels.games import interactions
 Head = Callable[[jax.Array], jax.Array]  # hidden [R, H] -> answers [R, A]
 Affine = tuple[np.ndarray, np.ndarray]  # float64 A [H, K] and c [K]: hidden A + c
 OfColumns = TypeVar("OfColumns", jax.Array, np.ndarray)
+# A compiled loop goes by vectors of 8 or 16 numbers, up to four at once, and rounds an exponential
+# or a logarithm in what is left of its end in another way.
+VECTORS = 64
+
+
+def whole_vectors(numbers: Any, axis: int) -> jax.Array:
+    """The array with its last entry along the axis repeated, up to whole vectors of entries.
+
+    A number's exponential then has the same bits, however many others are made beside it. What is
+    made of it goes through an `optimization_barrier` before it is cut to its length again, or the
+    compiler would make no more than what is left.
+    """
+    filled = [(0, 0)] * numbers.ndim
+    filled[axis] = (0, -numbers.shape[axis] % VECTORS)
+    return jnp.pad(numbers, filled, mode="edge") if filled[axis][1] else jnp.asarray(numbers)
 
 
 class Structure(Protocol):
@@ -117,8 +133,11 @@ class Layer(Protocol):
         """Multiplications of one row that corners are spared; inf: nearly all of them."""
         ...
 
-    def block(self, rows: int) -> int:
-        """Rows that `corners` gives the head at a time, of a tile of `rows`; powers of two."""
+    def block(self, rows: int, platform: str) -> int:
+        """Rows that `corners` gives the head at a time, of a tile of `rows`; powers of two.
+
+        platform: of the devices that the program is compiled for.
+        """
         ...
 
     def columns(self, rows: Any) -> jax.Array:
@@ -131,10 +150,13 @@ class Layer(Protocol):
         """What is told of each column of the rows [.., F], of the columns made of them [.., C]."""
         return told
 
-    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
+    def corners(
+        self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str
+    ) -> jax.Array:
         """Answers to the corners of slots; [S 2^s, A].
 
-        head: hidden [`block(S 2^s)`, H] -> [.., A]; x, donors [S, F]; kept bool [S, s + 1, F]:
+        head: hidden [`block(S 2^s, platform)`, H] -> [.., A]; x, donors [S, F]; kept bool
+        [S, s + 1, F]:
         entry t holds the columns of the player that bit t of a corner keeps, the last one those
         that all corners of the slot keep.
         """

@@ -109,8 +109,8 @@ class Chances:
 
 
 def chances_of(known: Layer, head: Head, rows: int, dtype: Any, each: jax.Array) -> Chances | None:
-    """Of a layer and what follows it, asked for so many rows at a time, and the columns of each
+    """Of a layer and what follows it, which takes so many rows at a time, and the columns of each
     player, bool [P, F]; None: they are no such sum and logistic function.
     """
-    found = logistic(head, (known.block(rows), known.width), dtype) if known.adds else None
+    found = logistic(head, (rows, known.width), dtype) if known.adds else None
     return None if found is None else Chances(known, found, each)

@@ -16,7 +16,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.structures.base import Affine, Background, Form, Head, Layer, OfColumns
+from xaijax_kernels.structures.base import (
+    Affine,
+    Background,
+    Form,
+    Head,
+    Layer,
+    OfColumns,
+    whole_vectors,
+)
 
 
 @final
@@ -79,23 +87,28 @@ class Columnwise(Layer):
         """See `Layer.work`."""
         return self.inner.work()
 
-    def block(self, rows: int) -> int:
+    def block(self, rows: int, platform: str) -> int:
         """See `Layer.block`."""
-        return self.inner.block(rows)
+        return self.inner.block(rows, platform)
 
     def columns(self, rows: Any) -> jax.Array:
-        """See `Layer.columns`."""
-        return self.made(self.params, rows)
+        """See `Layer.columns`: equal bits, however many other rows are beside a row of several."""
+        if len(rows) == 1:
+            return self.made(self.params, rows)
+        made = self.made(self.params, whole_vectors(rows, 0))
+        return jax.lax.optimization_barrier(made)[: len(rows)]
 
     def of_columns(self, told: OfColumns) -> OfColumns:
         """See `Layer.of_columns`."""
         return told[..., np.maximum(self.owners, 0)]
 
-    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
+    def corners(
+        self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str
+    ) -> jax.Array:
         """See `Layer.corners`."""
         both = self.columns(jnp.concatenate([x, donors]))
         own = self.of_columns(kept)
-        return self.inner.corners(head, both[: len(x)], both[len(x) :], own)
+        return self.inner.corners(head, both[: len(x)], both[len(x) :], own, platform)
 
     @property
     def prepares(self) -> bool:

@@ -51,9 +51,9 @@ class Dense(SumOfTerms):
         """See `Layer.work`."""
         return float(np.prod(self.weights.shape))
 
-    def block(self, rows: int) -> int:
+    def block(self, rows: int, platform: str) -> int:
         """See `Layer.block`."""
-        return min(rows, max(WHOLE_ROWS, rows_of_block(self.width)))
+        return min(rows, max(WHOLE_ROWS, rows_of_block(self.width, platform)))
 
     def closed_form(self, background: Background, head: Affine) -> Additive:
         """See `Layer.closed_form`."""

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from xaijax_kernels.engine.turns import folded
+from xaijax_kernels.structures.base import whole_vectors
 
 HIGHEST = jax.lax.Precision.HIGHEST
 LARGEST = 1e30  # an exponent: its factor is 0, and 0 times it is 0, as it is not of infinity
@@ -79,8 +80,9 @@ class Gaussians:
         return jnp.minimum(jnp.square(values[:, None] - centres) * gamma, LARGEST)
 
     def unit(self, exponents: jax.Array) -> jax.Array:
-        """See `Factors`."""
-        return jnp.exp(-exponents)
+        """See `Factors`: equal bits, however many others are made beside it."""
+        whole = whole_vectors(-exponents, -1)
+        return jax.lax.optimization_barrier(jnp.exp(whole))[..., : exponents.shape[-1]]
 
     def kept(self, factors: jax.Array) -> jax.Array:
         """See `Factors`: as they are, [P, L]."""

@@ -27,7 +27,7 @@ from xaijax_kernels.structures.base import Layer
 UNROLL = 16  # steps of the sum that are written out in one loop body
 # A loop over pairs is compiled in vectors of them, and what is left of its end in another way, so
 # that a pair's bits would depend on its place: a whole number of vectors has no such end.
-VECTORS = 16
+PAIRS = 16
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class WalkShape:
     @property
     def pairs(self) -> int:
         """Pairs of a tile, and what fills the last vector of them up."""
-        return -(-self.instances * self.donors // VECTORS) * VECTORS
+        return -(-self.instances * self.donors // PAIRS) * PAIRS
 
     @property
     def used_rows(self) -> int:

@@ -108,11 +108,13 @@ class Product(Layer):
         own = jnp.where((start + jnp.arange(count, dtype=start.dtype) >= first)[:, None], own, 0)
         return Product(self.factors, own, jnp.where(first == 0, self.intercept, 0))
 
-    def block(self, rows: int) -> int:
+    def block(self, rows: int, platform: str) -> int:
         """See `Layer.block`: all rows of a tile."""
         return rows
 
-    def corners(self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array) -> jax.Array:
+    def corners(
+        self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str
+    ) -> jax.Array:
         """See `Layer.corners`."""
         sums = jax.lax.map(self._slot, (x, donors, kept))
         return head(sums.reshape(-1, sums.shape[-1]))

@@ -65,10 +65,10 @@ class Summed(SumOfTerms):
         """See `Layer.work`."""
         return self.multiplications
 
-    def block(self, rows: int) -> int:
+    def block(self, rows: int, platform: str) -> int:
         """See `Layer.block`: enough rows that the head's weights are not read for a few."""
         most = 1 << max(0, (NUMBERS // self.width).bit_length() - 1)
-        return min(rows, max(2 * ROWS, min(WHOLE_ROWS, most), rows_of_block(self.width)))
+        return min(rows, max(2 * ROWS, min(WHOLE_ROWS, most), rows_of_block(self.width, platform)))
 
     def closed_form(self, background: Background, head: Affine) -> Additive | None:
         """See `Layer.closed_form`: of a linear layer whose matrix is small."""

@@ -282,3 +282,78 @@ def test_the_explainer_is_timed_by_a_warm_call_of_its_own():
 def test_texts_of_single_rows_are_no_inputs():
     column = ["often"] * 5 + [f"Person {n}" for n in range(200)]
     assert inputs._levels(np.array(column, object)) == ("often",)
+
+
+WIDE = np.random.default_rng(3).normal(size=(130, 8)).astype(np.float32)
+KEPT = ("dof", "pairs", "whole_pairs", "coalitions", "certain")
+
+
+@pytest.fixture(scope="module", params=[{"budget": 60}, {"tolerance": 0.5, "budget": 120}])
+def with_draws(request):
+    """(result with sampled fallback rows, those rows by the explainer alone, the network alone)."""
+    model = xj.as_model(lambda rows: f(rows) * rows[:, 3:].sum(axis=1))
+    own = xj.Explainer(model, WIDE[:3], estimator="permutation", **request.param)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", xj.XaiWarning)
+        amortized = fit(own, WIDE[:60], judge=20, steps=5)
+        found = amortized(WIDE[60:90], fallback=0.3)
+        alone = own(WIDE[60:90][found.stats["fallback_rows"]])
+        return found, alone, amortized(WIDE[90:], fallback=0.0)
+
+
+def as_of_the_explainer(found, alone):
+    """Whether the fallback rows say of themselves what the explainer says of them."""
+    sent = found.stats["fallback_rows"]
+    for name in ("bound", "checks", "tolerance"):
+        told = found.stats.get(name)  # merged with the network's rows: a list with None of these
+        told = [one for one in told if one is not None][0] if isinstance(told, list) else told
+        assert told == alone.stats.get(name), name
+    for name in KEPT:
+        assert (name in found.stats) == (name in alone.stats)
+        if name in alone.stats:
+            np.testing.assert_array_equal(found.stats[name][sent], alone.stats[name])
+    np.testing.assert_array_equal(found.half_widths()[sent], alone.half_widths())
+    ours, theirs = found.top(2), alone.top(2)
+    assert ours.holds == theirs.holds
+    np.testing.assert_array_equal(ours.players[sent], theirs.players)
+    np.testing.assert_array_equal(ours.certain[sent], theirs.certain)
+    assert not ours.certain[~sent].any()
+
+
+def test_sampled_fallback_rows_keep_what_their_intervals_need(with_draws, tmp_path):
+    found, alone, network = with_draws
+    as_of_the_explainer(found, alone)
+    found.save(tmp_path / "found.npz")
+    as_of_the_explainer(xj.load(tmp_path / "found.npz"), alone)
+    as_of_the_explainer(xj.merge([found[:11], found[11:]]), alone)
+    as_of_the_explainer(xj.merge([found, network]), alone)
+    as_of_the_explainer(xj.merge([network, found]), alone)
+    own = found[found.stats["fallback_rows"]]
+    as_of_the_explainer(own, alone)
+    other = replace(own, values=own.values + 1.0)
+    widths = [
+        xj.compare(one, replace(one, values=other.values, data=one.data)).high
+        for one in (own, replace(alone, kind="amortized"))
+    ]
+    np.testing.assert_allclose(widths[0], widths[1], rtol=1e-4)  # float32's rounding apart
+
+
+def test_bounds_of_fallback_rows_are_those_of_their_rule(with_draws):
+    """Of draws that a rule ended, wider than those of one look at as many draws."""
+    found, alone, _ = with_draws
+    sent = found.stats["fallback_rows"]
+    one_look = alone.half_widths(1 - 0.1 / 8).max(axis=1)
+    if "bound" not in alone.stats:
+        np.testing.assert_allclose(found.bounds[sent], one_look)
+    else:
+        assert alone.stats["bound"] == "asymptotic" and (found.bounds[sent] > one_look).all()
+
+
+def test_exact_fallback_rows_are_certain(amortized):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", xj.XaiWarning)
+        found = amortized(MORE, fallback=0.25)
+    sent, sure = found.stats["fallback_rows"], found.top(1).certain[:, 0]
+    assert found.std_errors is None and sure[sent].all() and not sure[~sent].any()
+    half = found.half_widths()
+    assert (half[sent] == 0).all() and np.isnan(half[~sent]).all()

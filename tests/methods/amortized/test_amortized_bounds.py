@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from xaijax.methods.amortized.bounds import (
     fewest_judges,
     quantile,
 )
+from xaijax.methods.amortized.inputs import Inputs
 
 BELOW = "ignore:.*rows have been explained by a network:xaijax.XaiWarning"
 quiet = pytest.mark.filterwarnings(BELOW)
@@ -49,6 +51,57 @@ def test_the_fewest_judges_are_those_whose_largest_score_says_enough(level):
     assert math.ceil(round((n + 1) * level, 9)) <= n
     assert math.ceil(round(n * level, 9)) > n - 1
     assert fewest_judges(0.9) == 9
+
+
+OUTSIDE = np.random.default_rng(8).normal(size=(260, 3)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def product_of_two():
+    model = xj.as_model(lambda X: X[:, 0] * X[:, 1] + X[:, 2])
+    taught = xj.AmortizedExplainer(xj.Explainer(model, OUTSIDE[:5]), hidden=(16,))
+    return taught.fit(OUTSIDE, judge=60, steps=60, progress=False)
+
+
+@quiet
+def test_a_row_far_from_the_fit_has_no_bound(product_of_two):
+    rows = OUTSIDE[:24].copy()
+    rows[3, 0], rows[7, 1], rows[20, 2] = 60.0, -60.0, np.float32(1e30)
+    with pytest.warns(xj.XaiWarning, match="3 of 24 rows are outside .* other 3 have .* 0.125"):
+        found = product_of_two(rows, fallback=0.0, progress=False)
+    assert np.flatnonzero(np.isinf(found.bounds)).tolist() == [3, 7, 20]
+    assert np.flatnonzero(found.stats["outside_rows"]).tolist() == [3, 7, 20]
+    assert found[2:8].stats["outside_rows"].tolist() == [False, True, False, False, False, True]
+    with pytest.warns(xj.XaiWarning, match="The explainer answered 2 of them .* other 1 have"):
+        two = product_of_two(rows, fallback=0.1, progress=False)
+    assert (two.stats["fallback_rows"] <= two.stats["outside_rows"]).all()
+    assert np.isinf(two.bounds).sum() == 1 and (two.bounds == 0).sum() == 2
+    with pytest.warns(xj.XaiWarning, match=r"The explainer answered 3 of them \(fallback=0.125\)"):
+        assert np.isfinite(product_of_two(rows, fallback=0.125, progress=False).bounds).all()
+
+
+@quiet
+@pytest.mark.filterwarnings("error::xaijax.XaiWarning")
+def test_a_row_like_those_of_the_fit_has_a_bound(product_of_two):
+    top = OUTSIDE.max(axis=0)
+    rows = np.concatenate([OUTSIDE[:30], [top + 0.05 * (top - OUTSIDE.min(axis=0))]])
+    found = product_of_two(rows.astype(np.float32), fallback=0.0, progress=False)
+    assert np.isfinite(found.bounds).all() and not found.stats["outside_rows"].any()
+
+
+def test_texts_and_gaps_that_no_fitted_row_has_are_outside():
+    fitted = pd.DataFrame({"a": [0.0, 1.0] * 10, "b": ["x", "y"] * 10, "c": [1.0, np.nan] * 10})
+    known = Inputs.of(fitted)
+    known = known.reaching(known.read(fitted))
+    asked = pd.DataFrame(
+        {"a": [0.5, np.nan, 1.2, 1.05], "b": ["x", "y", "z", "x"], "c": [1.0, np.nan, 1.0, 2.0]}
+    )
+    assert known.outside(known.read(asked)).astype(int).tolist() == [
+        [0, 0, 0],
+        [1, 0, 0],  # a gap where none was
+        [1, 1, 0],  # beyond a tenth of the range, and an unknown text
+        [0, 0, 1],  # a column that was one number
+    ]
 
 
 def coverage(quantile, draws=20_000, n=19):

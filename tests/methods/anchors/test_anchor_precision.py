@@ -136,3 +136,31 @@ def test_predicates_of_ones_own():
     edges = [None, [9.0], [low, high], [0.0]]
     precision, _ = expected("row_bin", x, (1, 2), EQUAL, edges)
     assert abs(found.precision - precision) <= 6 * 0.5 / np.sqrt(DRAWS) + 24 / DRAWS
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("space", ["row", "row_bin", "flip", "conditional", "joint"])
+def test_a_precision_on_its_threshold_is_accepted(space, weighted):
+    """k of n rows reach the threshold k / n, as a ratio of counts and as a sum of weights."""
+    for k, n in ((14, 15), (2, 3), (5, 6), (6, 7)):
+        data = np.column_stack([np.zeros(n), np.arange(n)])
+        answers = np.arange(n) >= n - k
+
+        def f(rows, answers=answers):
+            return answers[rows[:, 1].astype(int)] * 1
+
+        model = xj.as_model(f, output="label", backend="host")
+        # Unequal weights, of which a first row of weight 0 counts for nothing.
+        weights = np.r_[1.0, np.full(n - 1, 2.0)] if weighted else None
+        share = 1.0 if weights is None else weights[answers].sum() / weights.sum()
+        threshold = share if weighted else k / n
+        anchors = xj.AnchorExplainer(
+            model, data, bins=None, perturbation=space, weights=weights, flip_probability=1.0
+        )
+        rule = anchors.evaluate([0], data[-1], threshold=threshold, search="exact")
+        assert rule.accepted and rule.precision == pytest.approx(threshold, abs=1e-12)
+        if not weighted:
+            assert rule.precision == k / n or space == "flip"
+        found = anchors.explain(data[-1:], threshold=threshold, max_size=0, search="exact")[0]
+        assert found.accepted and found.rule == []
+        assert not anchors.evaluate([0], data[-1], np.nextafter(threshold, 1) + 1e-9).accepted

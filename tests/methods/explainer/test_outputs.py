@@ -199,3 +199,20 @@ def test_answers_of_all_outputs_are_held_for_few_rows(monkeypatch):
     plan, own = explainer.plan(rows, outputs="predicted"), explainer(rows, outputs="predicted")
     assert np.array_equal(own.values, whole.values)
     assert plan.model_calls == own.stats["model_calls"] == whole.stats["model_calls"] + 2
+
+
+@pytest.mark.parametrize(("memory", "outputs"), [(1 << 20, 10), (1 << 22, 100), (1 << 24, 1000)])
+def test_one_output_needs_no_more_memory_than_all(memory, outputs):
+    """The model's own answers to the instances, of all outputs, are asked in no larger parts."""
+    rng = np.random.default_rng(4)
+    wide = (rng.normal(size=size).astype(np.float32) for size in ((8, 64), (64, outputs)))
+    first, last = wide
+    model = xj.as_model(lambda Z: jnp.tanh(Z @ first) @ last)
+    rows, donors = rng.normal(size=(5, 8)), rng.normal(size=(20, 8))
+    explainer = xj.Explainer(model, donors, max_memory=memory)
+    every = explainer(rows, progress=False)
+    one = explainer(rows, outputs="predicted", progress=False)
+    wanted = every.values[np.arange(5), :, one.stats["outputs"]]
+    # Answers of a size of ten, by two products that add up their terms in two orders.
+    np.testing.assert_allclose(one.values, wanted, rtol=0, atol=1e-4)
+    assert explainer.plan(rows, outputs="predicted").memory <= memory

@@ -161,3 +161,31 @@ def test_a_disparity_is_what_its_groups_say(data):
     assert plain.base_values[0] == 0.0
     total = plain.values.sum()
     assert abs(total - plain.stats["quantity"][0]) <= SMALL
+
+
+@pytest.mark.parametrize("backend", ["jax", "host"])
+@pytest.mark.parametrize("seed", range(6))
+def test_no_disparity_at_all_is_zero_and_accepted(seed, backend):
+    """Two weighted means of ones cancel to a rounding, which is small against the means alone."""
+    rng = np.random.default_rng(seed)
+    D = np.stack([np.full(7, 0.5), np.arange(7) / 4, np.full(7, 2.0)], axis=1)
+    model = xj.as_model(
+        lambda rows: (rows[:, 0] + rows[:, 1] * rows[:, 2] > -1) * 1,
+        backend=backend,
+        output="label",
+        classes=[0, 1],
+    )
+    found = xj.QII(
+        model,
+        D,
+        pool=D[:2],
+        pool_weights=[0.11, 0.33],
+        data_weights=rng.random(7) + 0.1,
+        members=np.arange(7) % 2 == 0,
+        quantity="disparity",
+        signed=True,
+    ).explain()
+    # Each mean is 1 but for 7 x 2 roundings of float64 on the host, float32 in JAX.
+    eps = np.finfo(np.float32 if backend == "jax" else np.float64).eps
+    np.testing.assert_allclose(found.values, 0, rtol=0, atol=14 * eps)
+    assert (found.stats["efficiency_residual"] <= found.stats["efficiency_bound"]).all()

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
 from xaijax.results.coalition_table import UNIT
@@ -151,3 +152,97 @@ def test_a_threshold_that_the_empty_set_would_reach():
         table.deegan_packel(1e-9)
     loose = xj.CoalitionTable([0.0, 1e6], rounding=0.0)
     np.testing.assert_array_equal(loose.deegan_packel(1e-9), [[1.0]])
+
+
+GAPS = {
+    "signed": {"quantity": "disparity", "signed": True},
+    "absolute": {"quantity": "disparity"},
+    "scaled": {"quantity": xj.quantities.Interest("g", whom="members and rest", combine=(9, -9))},
+}
+
+
+def groups_alike(size, level=1.0):
+    """Members and others have the same rows but for the order, so that a gap of means is 0."""
+    rng = np.random.default_rng(size)
+    own = rng.integers(0, 3, (size, 2)).astype(float)
+    rows = np.concatenate([own, own[rng.permutation(size)]])
+    member = np.repeat([1.0, 0.0], size)
+
+    def f(r):
+        return level * (0.1 + 0.2 * r[:, 0] + 0.1 * r[:, 1] * r[:, 0])
+
+    return np.column_stack([rows, member]), f
+
+
+@pytest.mark.parametrize("backend", ["host", "jax"])
+@pytest.mark.parametrize("gap", sorted(GAPS))
+def test_a_gap_of_zero_is_no_model_that_does_not_repeat_itself(gap, backend):
+    """Equal means differ by rounding of the means, which their gap says nothing of."""
+    for size in (3, 7, 13) if backend == "host" else (7,):
+        rows, f = groups_alike(size)
+        model = xj.as_model(f, backend=backend)
+        qii = xj.QII(model, rows, members={2: 1.0}, outcome="score", **GAPS[gap])
+        found = qii.explain()
+        factor = 9 if gap == "scaled" else 1
+        assert abs(found.stats["quantity"][0]) <= factor * 1e-6
+        bound = found.stats["efficiency_bound"]
+        # Of the size of the means, 0.1 to 0.9, in the model's precision; not of their gap.
+        unit = 2.0**-53 if backend == "host" else 2.0**-24
+        assert (bound >= 0.1 * factor * unit).all() and (bound <= 1e4 * factor * unit).all()
+        assert (found.stats["efficiency_residual"] <= bound).all()
+
+
+@pytest.mark.parametrize("backend", ["host", "jax"])
+@pytest.mark.parametrize("outcome", ["score", "label"])
+@pytest.mark.parametrize("gap", sorted(GAPS))
+def test_a_gap_of_zero_of_answers_that_never_change(gap, outcome, backend):
+    """Nothing changes a score, so that the size of the changes bounds nothing either."""
+    for members, others in ((3, 4), (7, 12), (13, 49)) if backend == "host" else ((7, 12),):
+        rows = np.repeat([[1.0], [0.0]], [members, others], axis=0)
+        model = xj.as_model(lambda r: 0 * r[:, 0] + 0.7, backend=backend, threshold=0.5)
+        qii = xj.QII(model, rows, members={0: 1.0}, outcome=outcome, **GAPS[gap])
+        found = qii.explain()
+        # 49 weights of 1 / 49 make a mean that is off by a few roundings, which a gap shows.
+        np.testing.assert_allclose(found.values, 0, atol=9 * 16 * 2.0**-53)
+        assert (found.stats["efficiency_residual"] <= found.stats["efficiency_bound"]).all()
+
+
+def test_a_gap_by_a_structure_is_next_to_the_model_s_own():
+    """The absolute gap of a linear model's chances, by its first layer and by itself."""
+    rows, _ = groups_alike(11)
+    model = LogisticRegression().fit(rows, rows[:, 0] > rows[:, 1])
+    for signed in (True, False):
+        for outcome in ("label", "score"):
+            qii = xj.QII(model, rows, quantity="disparity", members={2: 1.0}, outcome=outcome,
+                         signed=signed)  # fmt: skip
+            qii.explain()
+
+
+def test_a_model_that_does_not_repeat_itself_is_still_found():
+    rows, f = groups_alike(7)
+    calls = []
+
+    def drifting(r):
+        calls.append(len(r))
+        return f(r) + 1e-3 * len(calls)
+
+    model = xj.as_model(drifting, backend="host")
+    qii = xj.QII(model, rows, quantity="disparity", signed=True, members={2: 1.0}, outcome="score",
+                 bounds=(0, 2), batch_size=16)  # fmt: skip
+    with pytest.raises((xj.ModelOutputError, xj.NonDeterministicModelError)):
+        qii.explain()
+
+
+def test_ties_of_a_gap_allow_for_the_rounding_of_the_means():
+    """v(S) of equal means is 0 within the rounding of a table, for scores of one's own too."""
+    rows, f = groups_alike(13, level=1e6)
+    score = xj.quantities.Interest(
+        "gap", whom="members and rest", combine=(1, -1), score=lambda answers, own: answers[:, 0]
+    )
+    model = xj.as_model(f, backend="host")
+    table = xj.QII(
+        model, rows, quantity=score, members={2: 1.0}, outcome="score", bounds=(0, 1e7)
+    ).game()
+    level = f(rows).max()
+    assert np.abs(table.values[:, 4]).max() <= table.rounding[0]  # the group's column alone
+    assert 2.0**-53 * level <= table.rounding[0] <= 1e3 * 2.0**-53 * level

@@ -7,13 +7,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xaijax as xj
 from xaijax.games.engine import walk
-from xaijax_kernels.structures.first_layer import VECTORS
+from xaijax_kernels.structures.first_layer import PAIRS
 
 ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh, "gelu": jax.nn.gelu}
 
@@ -136,9 +137,9 @@ def test_the_tile_is_filled(platform: str) -> None:
     for P, B, lanes_of in [(784, 10, 4096), (64, 100, 16384), (20, 1, 256), (5, 5000, 1024)]:
         shape = walk.walk_shape(P, B, 1, lanes_of, "float32", platform)
         assert shape.blocks * shape.block >= P > (shape.blocks - 1) * shape.block
-        assert shape.used_rows <= max(lanes_of, 2 * shape.block * VECTORS)
-        assert shape.pairs % VECTORS == 0
-        assert shape.pairs - shape.instances * shape.donors < VECTORS
+        assert shape.used_rows <= max(lanes_of, 2 * shape.block * PAIRS)
+        assert shape.pairs % PAIRS == 0
+        assert shape.pairs - shape.instances * shape.donors < PAIRS
         assert shape.block <= (8 if platform == "cpu" else 64)
         assert shape.rows % 256 == 0 and shape.rows - shape.used_rows < 256
 
@@ -332,3 +333,59 @@ def test_padding_is_told() -> None:
     shape = walk.walk_shape(P, B, 1, plain, "float32", "cpu")
     run = 5 * shape.blocks * shape.rows  # a tile for each pair of orders: both instances fit
     assert got.stats["model_rows"] + got.stats["padded_rows"] == run
+
+
+RIGHT = np.random.default_rng(6)
+WIDE, SMALL = RIGHT.normal(size=(7, 5)).astype(np.float32), RIGHT.normal(size=(2, 7))
+SMALL, AT = SMALL.astype(np.float32), RIGHT.normal(size=7).astype(np.float32)
+# A model, the same in float64 NumPy, and what answers its corners.
+ON_THE_RIGHT: dict[str, tuple[Any, Any, str]] = {
+    "vmap": (
+        jax.vmap(lambda row: SMALL @ jnp.tanh(WIDE @ row + AT)),
+        lambda X: np.tanh(X @ WIDE.T + AT) @ SMALL.T,
+        "first layer",
+    ),
+    "of scaled columns": (
+        jax.vmap(lambda row: SMALL @ jnp.tanh(WIDE @ ((row - 1) / 2))),
+        lambda X: np.tanh((X - 1) / 2 @ WIDE.T) @ SMALL.T,
+        "first layer",
+    ),
+    "transposed": (lambda X: (WIDE @ X.T).T, lambda X: X @ WIDE.T, "additive"),
+    "columns first": (
+        lambda X: jnp.tanh(jnp.einsum("cr,hc->rh", X.T, WIDE)) @ SMALL.T,
+        lambda X: np.tanh(X @ WIDE.T) @ SMALL.T,
+        "first layer",
+    ),
+    "one unit": (
+        jax.vmap(lambda row: jnp.tanh(AT[:5] @ row)),
+        lambda X: np.tanh(X @ AT[:5])[:, None],
+        "first layer",
+    ),
+    "added up": (
+        jax.vmap(lambda row: jnp.sum(WIDE @ row + AT)),
+        lambda X: (X @ WIDE.T + AT).sum(axis=1, keepdims=True),
+        "additive",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ON_THE_RIGHT)
+def test_a_product_with_rows_on_the_right_is_a_layer(name: str) -> None:
+    f, plain, structure = ON_THE_RIGHT[name]
+    X, background = rows(1, 3, 5), rows(2, 6, 5)
+    got = xj.Explainer(xj.as_model(f), background)(X, progress=False)
+    assert got.stats["structure"] == structure
+    weight = oracles.shapley_weight(5)
+    truth = oracles.explain(plain, X.astype(float), background.astype(float), weight)[0]
+    # Sums of seven terms of a size of three, over 2^5 corners: some tens of roundings.
+    wanted = truth.reshape(got.values.shape)
+    np.testing.assert_allclose(got.values, wanted, rtol=0, atol=100 * 20 * 2.0**-24)
+
+
+def test_rows_that_are_turned_and_not_multiplied_have_no_layer() -> None:
+    def sorted_columns(X: Any) -> Any:
+        return jnp.sort(X.T, axis=0)[0]
+
+    X, background = rows(1, 3, 5), rows(2, 6, 5)
+    got = xj.Explainer(xj.as_model(sorted_columns), background)(X, progress=False)
+    assert got.stats["structure"] is None

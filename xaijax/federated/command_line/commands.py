@@ -25,7 +25,17 @@ from xaijax.federated.guest.arguments import SECRET
 from xaijax.federated.guest.audit import verify_audit
 from xaijax.federated.wire.grpc_transport import serve
 
-GUEST = ("address", "rows", "identifier", "parts", "reference", "secret", "state", "aligned")
+GUEST = (
+    "address",
+    "rows",
+    "identifier",
+    "parts",
+    "reference",
+    "secret",
+    "state",
+    "aligned",
+    "party",
+)
 HOST = ("model", "arbiter", "background", "identifier", "identifiers", "guests", "answers")
 ARBITER = ("address", "model", "columns", "guests", "hosts", "tls")
 
@@ -116,6 +126,11 @@ def align_lists(arguments: argparse.Namespace) -> None:
     """`xaijax host align`: guests then go by this list for this host, until they restart."""
     settings = read_settings(arguments.config, (*HOST, *HOST_OPTIONS, "tls"))
     common = host_of(settings).align()
+    if any(b"\n" in one or b"\r" in one for one in common):
+        raise InputError(
+            "identifiers: some hold a line end, and the list has one identifier a line. Rename "
+            "them."
+        )
     file = os.open(arguments.out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(file, "wb") as stream:
         stream.write(b"".join(one + b"\n" for one in common))

@@ -21,7 +21,7 @@ from xaijax.federated.guest.guest import Guest
 from xaijax.federated.guest.policy import Policy
 from xaijax.federated.host.host import Host
 from xaijax.federated.split.model import SplitModel, load_split
-from xaijax.federated.split.parts import load_part
+from xaijax.federated.split.parts import columns_by_name, load_part
 from xaijax.federated.wire.grpc_transport import Connection
 from xaijax.federated.wire.tls import Tls
 from xaijax.models import as_model
@@ -66,7 +66,7 @@ def read_settings(path: str | Path, accepted: Sequence[str]) -> Settings:
     """Read a TOML file. Raises InputError for one that is none, and for unknown entries."""
     place = Path(path)
     try:
-        entries = tomllib.loads(place.read_text("utf-8"))
+        entries = tomllib.loads(place.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise InputError(f"config: {place} cannot be read: {error}.") from None
     refuse_unknown(place, entries, accepted, "")
@@ -96,7 +96,7 @@ def read_table(path: Path, identifier: str) -> tuple[list[str], list[str], np.nd
     numbers; the text names the line and the column, and not the entry.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             header, *lines = csv.reader(file)
     except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"rows: {path} cannot be read as CSV ({type(error).__name__}).") from None
@@ -124,16 +124,21 @@ def read_table(path: Path, identifier: str) -> tuple[list[str], list[str], np.nd
 
 
 def read_lines(path: Path, name: str) -> list[str]:
-    """Identifiers, one a line."""
+    """Identifiers, one a line.
+
+    Lines end where a text file's do; other characters that separate lines for Unicode may be in an
+    identifier. A byte-order mark is none.
+    """
     try:
-        return path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8-sig").split("\n")  # \r\n and \r are read as \n
+        return lines[:-1] if lines[-1] == "" else lines
     except (OSError, ValueError) as error:
         raise InputError(f"{name}: {path} cannot be read ({type(error).__name__}).") from None
 
 
 def guest_of(settings: Settings) -> Guest:
     """The guest of a guest.toml."""
-    identifiers, _, rows = read_table(settings.file("rows"), settings.needed("identifier"))
+    identifiers, columns, rows = read_table(settings.file("rows"), settings.needed("identifier"))
     parts = settings.entries.get("parts")
     if isinstance(parts, Mapping):
         parts = {name: load_part(settings.path.parent / str(one)) for name, one in parts.items()}
@@ -152,6 +157,8 @@ def guest_of(settings: Settings) -> Guest:
         secret=read_secret(settings.file("secret")),
         state=settings.file("state"),
         aligned=aligned,
+        party=settings.entries.get("party"),
+        feature_names=columns,
     )
 
 
@@ -182,6 +189,7 @@ def host_of(settings: Settings) -> Host:
         arbiter = Connection(given["arbiter"], tls)
     else:
         model = _named(load_split(settings.file("model")), names)
+        background = background[:, _order(model, names, "background")]
     return Host(
         model,
         background,
@@ -193,12 +201,17 @@ def host_of(settings: Settings) -> Host:
 
 
 def host_rows(settings: Settings, path: Path) -> tuple[list[str], np.ndarray]:
-    """Rows to explain: identifiers [N], and the columns [N, H] of the background, in its order.
+    """Rows to explain: identifiers [N], and the host's columns [N, H] in the order of the model.
 
-    Raises InputError for other columns, or the same in another order.
+    Where the model has no names, these are the columns of the background in its order. Raises
+    InputError for other columns, and without names for the same ones in another order.
     """
     identifier = settings.needed("identifier")
     identifiers, names, rows = read_table(path, identifier)
+    if "arbiter" not in settings.entries:
+        model = load_split(settings.file("model"))
+        if model.feature_names is not None:
+            return identifiers, rows[:, _order(model, names, "rows")]
     _, known, _ = read_table(settings.file("background"), identifier)
     if names != known:
         raise InputError(
@@ -208,16 +221,22 @@ def host_rows(settings: Settings, path: Path) -> tuple[list[str], np.ndarray]:
     return identifiers, rows
 
 
+def _order(model: SplitModel, names: Sequence[str], name: str) -> list[int]:
+    """Where the model's columns [H] stand among the names of a table."""
+    assert model.feature_names is not None
+    return columns_by_name(names, model.feature_names, name, "the model's host side")
+
+
 def _named(model: SplitModel, names: Sequence[str]) -> SplitModel:
-    """The split model with the names of the host's columns."""
-    answers = [f"{guest}.{j}" for guest, width in model.widths.items() for j in range(width)]
+    """The split model with its names, or, where it has none, with those of the background."""
+    if model.feature_names is not None:
+        return model
     if len(names) != model.columns:
         raise InputError(
             f"background has {len(names)} columns beside the identifier, the model takes "
             f"{model.columns}."
         )
-    named = model.model.replace(feature_names=[*names, *answers])
-    return dataclasses.replace(model, model=named)
+    return dataclasses.replace(model, feature_names=names)
 
 
 def arbiter_of(settings: Settings) -> Arbiter:

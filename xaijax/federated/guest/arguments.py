@@ -6,7 +6,7 @@ Letters: N rows, F columns of the guest.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,10 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.federated.guest.policy import Policy, check_columns, check_part
+from xaijax.federated.split.parts import LONGEST, columns_by_name, feature_names_of
+from xaijax.tables.frames import frame_labels, same_labels
+from xaijax.tables.rows import rows_of
+from xaijax.tables.series import is_labelled
 
 SECRET = 32  # bytes, at least
 
@@ -67,8 +71,71 @@ def parts_of(parts: Any, policy: Policy, rows: np.ndarray) -> dict[str, Any]:
     return held
 
 
-def reference_row(reference: Any, rows: np.ndarray) -> np.ndarray:
-    """The row [F] that stands for "switched off"."""
+def party_of(party: Any, parts: Mapping[str, Any]) -> str:
+    """The guest's own name, as its parts or it itself say; "" where nobody does."""
+    if party is not None and not (isinstance(party, str) and 0 < len(party) <= LONGEST):
+        raise InputError(f"party must be a text of 1 to {LONGEST} characters, got {party!r:.60}.")
+    for version, part in parts.items():
+        own = getattr(part, "party", None)
+        if own is not None and party is not None and own != party:
+            raise InputError(
+                f"parts: version {version!r} is the part of {own!r}, this guest is {party!r}. Give "
+                f"the part of {party!r}."
+            )
+        party = own if party is None else party
+    return party or ""
+
+
+class Columns:
+    """Where a guest's columns stand: in the table as given, in the rows kept, and in each part.
+
+    Rows are kept in the order of the first part that has names, so that a table whose columns
+    change places keeps its fingerprint and its noise.
+    """
+
+    def __init__(self, rows: Any, feature_names: Any, parts: Mapping[str, Any], F: int) -> None:
+        """rows: as given, an array or a frame [N, F]. Raises InputError for other columns."""
+        named = {v: p.feature_names for v, p in parts.items() if getattr(p, "feature_names", None)}
+        self.labels = _labels(rows, feature_names, bool(named), F)
+        kept: Sequence[str] | None = next(iter(named.values()), self.labels)
+        if self.labels is None and len(set(named.values())) > 1:
+            raise InputError(
+                f"rows is an array, and the parts of {list(named)} name its columns in different "
+                "orders. Give a frame, or feature_names=."
+            )
+        self.kept: Sequence[str] | None = kept
+        self.given = list(range(F))  # kept columns, as places in the table that was given
+        self.of = {version: list(range(F)) for version in parts}  # of a part, as places in kept
+        if self.labels is None or kept is None:
+            return
+        for version, names in named.items():
+            columns_by_name(self.labels, names, "rows", f"the part of version {version!r}")
+            self.of[version] = columns_by_name(kept, names, "rows", "the part")
+        if named:
+            self.given = columns_by_name(self.labels, kept, "rows", "the part")
+            unnamed = [list(kept).index(one) for one in self.labels]
+            self.of |= {version: unnamed for version in parts if version not in named}
+
+
+def _labels(rows: Any, feature_names: Any, named: bool, F: int) -> tuple[str, ...] | None:
+    """The names [F] of the columns of a table; None of an array without."""
+    names = feature_names_of(feature_names, F)
+    if not rows_of(rows).is_frame:
+        return names
+    if names is not None:
+        same_labels(frame_labels(rows, "rows"), names, "rows", "feature_names")
+    return frame_labels(rows, "rows") if named else names
+
+
+def reference_row(reference: Any, rows: np.ndarray, columns: Columns) -> np.ndarray:
+    """The row [F] that stands for "switched off", in the order of rows [N, F], which are kept."""
+    if is_labelled(reference) and columns.labels is not None and columns.kept is not None:
+        labels = [str(one) for one in reference.index]
+        places = columns_by_name(labels, columns.kept, "reference", "rows")
+        reference = np.asarray(reference)[places]
+    elif not isinstance(reference, str):
+        row = checks.as_array(reference, "reference")
+        reference = row[columns.given] if row.shape == rows.shape[1:] else row
     if isinstance(reference, str):
         checks.one_of(reference, "reference", ("median",))
         return np.median(rows, axis=0)

@@ -30,10 +30,13 @@ class AuditLog:
         self._key = _key(secret)
         self.count, self.head = 0, START
         self.instances = 0  # that went out, by all entries
+        self.counts: str | None = None  # the last mark of the counts of queries
         self.entries: list[dict[str, Any]] = []  # of a log in memory
         if path is not None and path.exists():
             whole, torn = _lines(path)
-            self.count, self.head, self.instances = _verified(whole, self._key, str(path))
+            self.count, self.head, self.instances, self.counts = _verified(
+                whole, self._key, str(path)
+            )
             if torn:
                 with path.open("r+b") as file:
                     file.truncate(path.stat().st_size - torn)
@@ -51,6 +54,7 @@ class AuditLog:
             _append(self.path, json.dumps(entry).encode() + b"\n")
         self.count, self.head = self.count + 1, entry["mac"]
         self.instances += _sent(entry)
+        self.counts = entry.get("counts", self.counts)
 
 
 def verify_audit(path: str | Path, secret: bytes) -> tuple[int, str]:
@@ -122,9 +126,9 @@ def _lines(path: Path) -> tuple[list[bytes], int]:
     return whole, len(rest)
 
 
-def _verified(lines: Iterable[bytes], key: bytes, where: str) -> tuple[int, str, int]:
-    """(entries, head, instances that went out)."""
-    count, head, instances = 0, START, 0
+def _verified(lines: Iterable[bytes], key: bytes, where: str) -> tuple[int, str, int, str | None]:
+    """(entries, head, instances that went out, the last mark of the counts)."""
+    count, head, instances, counts = 0, START, 0, None
     for line in lines:
         try:
             entry = json.loads(line)
@@ -140,7 +144,8 @@ def _verified(lines: Iterable[bytes], key: bytes, where: str) -> tuple[int, str,
                 "with another state folder."
             )
         count, head, instances = count + 1, mac, instances + _sent(entry)
-    return count, head, instances
+        counts = entry.get("counts", counts)
+    return count, head, instances, counts
 
 
 def _mac(key: bytes, entry: dict[str, Any]) -> str:

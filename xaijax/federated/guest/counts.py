@@ -1,6 +1,9 @@
 """How often each identifier was asked for, over all sessions and restarts.
 
-The file holds pseudonyms, HMACs under a key derived from the guest's secret, and counts.
+The file holds pseudonyms, HMACs under a key derived from the guest's secret, and counts. A mark, an
+HMAC of a sum over all of them, goes into the guest's log, so that another file does not pass for
+this one. Queries are counted before they are logged; so the file also says which mark the log had
+at that time, and proves both.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xaijax.core.errors import InputError
+
+MODULUS = 1 << 256
 
 
 class QueryCounts:
@@ -33,6 +38,7 @@ class QueryCounts:
                 self._base.execute(
                     "CREATE TABLE IF NOT EXISTS queries (who BLOB PRIMARY KEY, count INTEGER)"
                 )
+                self._base.execute("CREATE TABLE IF NOT EXISTS marks (logged TEXT, proof TEXT)")
                 self._base.execute("CREATE TABLE IF NOT EXISTS held (by TEXT)")
                 self._base.execute(
                     "DELETE FROM held"
@@ -43,6 +49,27 @@ class QueryCounts:
                 f"state: {name} cannot be used ({error}). Stop the other guest that has it, or "
                 "name another folder."
             ) from None
+        rows = self._base.execute("SELECT who, count FROM queries")
+        self._sum = sum(self._weight(who, count) for who, count in rows) % MODULUS
+        found = self._base.execute("SELECT logged, proof FROM marks").fetchone()
+        self.logged: str | None = None if found is None else found[0]
+        # Whether the counts are those that this class wrote with the mark of the log.
+        self.known = found is None or hmac.compare_digest(str(found[1]), self._proof())
+
+    @property
+    def mark(self) -> str:
+        """Of all that is counted; another one after each charge."""
+        return self._mac(b"mark", self._sum.to_bytes(32, "big"))
+
+    def _proof(self) -> str:
+        return self._mac(b"proof", f"{self.mark} {self.logged}".encode())
+
+    def _mac(self, purpose: bytes, content: bytes) -> str:
+        return hmac.digest(self._key, purpose + b"\0" + content, "sha256")[:16].hex()
+
+    def _weight(self, who: bytes, count: int) -> int:
+        said = b"weight\0" + bytes(who) + b"%d" % count
+        return int.from_bytes(hmac.digest(self._key, said, "sha256"), "big") if count else 0
 
     def most(self, identifiers: Sequence[bytes]) -> int:
         """The largest count among these identifiers."""
@@ -54,13 +81,33 @@ class QueryCounts:
         row = self._base.execute("SELECT SUM(count) FROM queries").fetchone()
         return int(row[0] or 0)
 
-    def charge(self, identifiers: Sequence[bytes]) -> None:
-        """Count one query for each, all or none; on the disk before this returns."""
+    def charge(self, identifiers: Sequence[bytes], logged: str | None = None) -> None:
+        """Count one query for each, all or none; on the disk before this returns.
+
+        logged: the mark that the log has now.
+        """
+        who = [self._pseudonym(one) for one in identifiers]
+        counts = [self._count(one) for one in who]
+        before = self._sum, self.logged
+        added = sum(
+            self._weight(one, n + 1) - self._weight(one, n)
+            for one, n in zip(who, counts, strict=True)
+        )
+        self._sum, self.logged = (self._sum + added) % MODULUS, logged
+        try:
+            self._write(who)
+        except BaseException:
+            self._sum, self.logged = before
+            raise
+
+    def _write(self, who: Sequence[bytes]) -> None:
         with self._base:
+            self._base.execute("DELETE FROM marks")
+            self._base.execute("INSERT INTO marks VALUES (?, ?)", (self.logged, self._proof()))
             self._base.executemany(
                 "INSERT INTO queries VALUES (?, 1) "
                 "ON CONFLICT (who) DO UPDATE SET count = count + 1",
-                [(self._pseudonym(one),) for one in identifiers],
+                [(one,) for one in who],
             )
 
     def close(self) -> None:

@@ -14,6 +14,8 @@ import numpy as np
 
 from xaijax.federated.guest.noise import noise_key, noisy
 from xaijax.federated.guest.policy import Policy
+from xaijax.federated.wire.messages import FLOAT32
+from xaijax.federated.wire.party import Refused
 
 
 class Disclosure:
@@ -30,8 +32,10 @@ class Disclosure:
         """rows [N, F], reference [F], identifiers [N]."""
         self._rows, self._reference, self.identifiers = rows, reference, identifiers
         self._policy, self._secret = policy, secret
-        content = hashlib.sha256(rows.tobytes() + reference.tobytes())
-        for one in identifiers:
+        # By identifier: the same people in another order are the same people.
+        order = sorted(range(len(identifiers)), key=lambda place: identifiers[place])
+        content = hashlib.sha256(rows[order].tobytes() + reference.tobytes())
+        for one in (identifiers[place] for place in order):
             content.update(len(one).to_bytes(4, "big") + one)
         self._content = content.digest()
 
@@ -39,16 +43,18 @@ class Disclosure:
         """The rows themselves, [n, F]; place -1 is the reference."""
         return np.where(places[:, None] >= 0, self._rows[places], self._reference)
 
-    def answers(self, part: Any, version: str, places: np.ndarray) -> np.ndarray:
-        """g of these rows as it leaves the house; [n, E].
+    def answers(
+        self, part: Any, version: str, columns: Sequence[int], places: np.ndarray
+    ) -> np.ndarray:
+        """g of these rows as it leaves the house; [n, E]. columns: [F], of the part, in the rows.
 
-        Raises ValueError for answers that are not finite or of another shape, and whatever the part
-        raises.
+        Raises Refused for answers that are not finite, beyond float32 or of another shape, and
+        whatever the part raises.
         """
-        values, policy = self.values(places), self._policy
+        values, policy = self.values(places)[:, list(columns)], self._policy
         found = np.asarray(part.answers(values), np.float64)
         if found.shape != (len(places), part.width) or not np.isfinite(found).all():
-            raise ValueError("the part's answers are not finite, or of another shape")
+            raise Refused("internal", "part: its answers are not finite, or of another shape.")
         if policy.epsilon is not None and policy.bounds is not None:
             rest = repr(policy.bounds).encode() + _content(part)
             keys = [
@@ -65,16 +71,20 @@ class Disclosure:
             found = noisy(found, *policy.bounds, policy.epsilon, keys)
         if policy.quantum is not None:
             found = np.rint(found / policy.quantum) * policy.quantum
-            if not np.isfinite(found).all():
-                raise ValueError("quantum is too small for the part's answers")
+        if not (np.abs(found) <= FLOAT32).all():
+            raise Refused(
+                "internal",
+                f"part: its answers, as the policy rounds them, are not within {FLOAT32:.3g}, the "
+                "largest number of float32. Rescale the part, or give a larger quantum.",
+            )
         return found
 
-    def state(self, part: Any, version: str) -> bytes:
+    def state(self, part: Any, version: str, columns: Sequence[int]) -> bytes:
         """What changes when answers would; it says nothing without the secret."""
         digest = hmac.new(self._secret, b"xaijax.federated state", "sha256")
         policy = self._policy
         shape = None if part is None else (part.kind, part.columns, part.width)
-        said = [version, shape, policy.quantum, policy.epsilon, policy.bounds]
+        said = [version, shape, policy.quantum, policy.epsilon, policy.bounds, list(columns)]
         digest.update(repr(said).encode() + _content(part) + self._content)
         return digest.digest()[:16]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,13 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import ArrayLike, Rows
-from xaijax.federated.guest.arguments import parts_of, reference_row, secret_of
+from xaijax.federated.guest.arguments import (
+    Columns,
+    parts_of,
+    party_of,
+    reference_row,
+    secret_of,
+)
 from xaijax.federated.guest.audit import AuditLog
 from xaijax.federated.guest.counts import QueryCounts
 from xaijax.federated.guest.disclosure import Disclosure
@@ -27,7 +33,16 @@ from xaijax.federated.guest.sessions import Session, Sessions
 from xaijax.federated.split.parts import FunctionPart, Part
 from xaijax.federated.wire import psi
 from xaijax.federated.wire.messages import LARGEST, VERSION, numbers
-from xaijax.federated.wire.party import Names, Refused, check_version, handled
+from xaijax.federated.wire.party import (
+    Alive,
+    Answerer,
+    Names,
+    Refused,
+    check_alive,
+    check_version,
+    handled,
+    waiting,
+)
 from xaijax.federated.wire.tokens import KEY, NONCE, KeyPair, identifiers_of, split_tokens
 from xaijax.results.files.npz import as_path
 from xaijax.tables.rows import rows_of
@@ -60,6 +75,14 @@ class Guest:
             guest at a time can use it. None: both are in memory, as long as this object lives.
         aligned: identifiers or None. A host may ask for these only. Both parties must have the same
             list, in any order. None: the identifiers of all rows.
+        party: text or None, the name by which hosts know this guest. None: the name in the parts. A
+            host that asks for another party is refused. Parts made by hand, and guests of an
+            arbiter, have no name of their own, and need one here where a host has several guests.
+        feature_names: texts [F] or None, the names of an array's columns. A frame has its own.
+            Where a part has names, the columns are put in its order, and other columns are refused.
+
+    A reference of numbers is in the order of the columns of `rows`, unless it is a Series with
+    their names.
 
     Attributes:
         policy: the `Policy`.
@@ -97,6 +120,8 @@ class Guest:
         secret: bytes | None = None,
         state: str | Path | None = None,
         aligned: Iterable[str | int] | None = None,
+        party: str | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> None:
         own = rows_of(rows)
         given = own.matrix() if own.is_frame else rows
@@ -114,7 +139,10 @@ class Guest:
             raise InputTypeError(f"policy must be a Policy, got {type(policy).__name__}.")
         self._secret = secret_of(secret, self.policy, state)
         self._parts = parts_of(parts, self.policy, self._rows)
-        row = reference_row(reference, self._rows)
+        self._party = party_of(party, self._parts)
+        self._columns = Columns(rows, feature_names, self._parts, F)
+        self._rows = np.ascontiguousarray(self._rows[:, self._columns.given])
+        row = reference_row(reference, self._rows, self._columns)
         self._disclosure = Disclosure(self._rows, row, known, self.policy, self._secret)
         self._aligned = _listed(aligned, self._row_of)
         self._aligned_with: dict[Names, tuple[bytes, ...]] = {}  # by private set intersection
@@ -125,29 +153,31 @@ class Guest:
         self._counts = QueryCounts(folder and folder / "queries.sqlite", self._secret)
         self.audit = AuditLog(folder and folder / "audit.jsonl", self._secret)
         _agree(self._counts, self.audit, folder)
-        self.audit.add("start", versions=list(self._parts), rows=N, columns=F)
+        self._sent("start", versions=list(self._parts), rows=N, columns=F)
         self._sessions, self._lock = Sessions(), threading.Lock()
+        self._computing = {version: threading.Lock() for version in self._parts}
 
-    def handle(self, method: str, names: Names, data: bytes) -> bytes:
+    def handle(self, method: str, names: Names, data: bytes, alive: Alive = waiting) -> bytes:
         """Answer one request. Transports call it; it never raises.
 
         Args:
             method: the name of the request, such as "Open" or "Answer".
             names: the names in the asking party's certificate.
             data: the bytes of the request.
+            alive: a function that says whether the asking party still waits. A request whose party
+                has given up is not counted.
 
         Returns:
             The bytes of the reply, which may be a refusal.
         """
-        answerers = {
-            "Open": self._open,
-            "Align": self._align,
-            "Answer": self._answer,
-            "Block": self._block,
+        answerers: dict[str, Answerer] = {
+            "Open": self._locked(self._open),
+            "Align": self._locked(self._align),
+            "Answer": lambda names, request: self._answer(names, request, alive),
+            "Block": self._locked(lambda names, request: self._block(names, request, alive)),
             "Intersect": self._intersect,
         }
-        with self._lock:
-            return handled(answerers, self._refused, method, names, data)
+        return handled(answerers, self._refused, method, names, data)
 
     def close(self) -> None:
         """Close the files of the state folder."""
@@ -158,8 +188,19 @@ class Guest:
         N, F = self._rows.shape
         return f"Guest({N:,} rows of {F} columns; versions {list(self._parts)}; {self.policy})"
 
-    def _refused(self, event: str, names: Names, code: str) -> None:
-        self.audit.add("refused", peer=names[0], asked=event, code=code)
+    def _locked(self, answer: Answerer) -> Answerer:
+        """One request at a time. A slow part computes outside of the lock (`_answer`)."""
+
+        def locked(names: Names, request: Any) -> dict[str, Any]:
+            with self._lock:
+                return answer(names, request)
+
+        return locked
+
+    def _refused(self, event: str, names: Names, code: str, cause: str) -> None:
+        more = {"cause": cause} if cause else {}
+        with self._lock:
+            self.audit.add("refused", peer=names[0], asked=event, code=code, **more)
 
     def _open(self, names: Names, request: Any) -> dict[str, Any]:
         check_version(request.version)
@@ -168,9 +209,12 @@ class Guest:
             raise Refused("message", f"public_key and nonce need {KEY} and {NONCE} bytes.")
         version = self._version(request.model_version)
         part = self._parts[version]
+        release = getattr(part, "release", None) or ""
+        self._check_part(request, version, release)
         pair, nonce = KeyPair.new(), secrets.token_bytes(NONCE)
-        said = (request.public_key, request.nonce, pair.public, nonce, version.encode())
-        key = pair.agree(request.public_key, *said)
+        said = (request.public_key, request.nonce, pair.public, nonce)
+        texts = (version, request.party, request.release, self._party, release)
+        key = pair.agree(request.public_key, *said, *(one.encode() for one in texts))
         session = self._sessions.add(Session(names, key, version, part))
         self.audit.add("open", peer=names[0], version=version)
         width = part.width if part is not None else 0
@@ -183,8 +227,10 @@ class Guest:
             "width": width,
             "fewest": self.policy.fewest,
             "most": min(self.policy.most, (LARGEST - 64) // max(32, 8 * width)),
-            "state": self._disclosure.state(part, version),
+            "state": self._disclosure.state(part, version, self._columns.of[version]),
             "confirmation": key.confirmation(),
+            "party": self._party,
+            "release": release,
         }
 
     def _align(self, names: Names, request: Any) -> dict[str, Any]:
@@ -205,8 +251,38 @@ class Guest:
         self.audit.add("align", peer=names[0], identifiers=len(own))
         return {"count": len(own)}
 
-    def _answer(self, names: Names, request: Any) -> dict[str, Any]:
-        session = self._sessions.find(request.session, names)
+    def _answer(self, names: Names, request: Any, alive: Alive) -> dict[str, Any]:
+        with self._lock:
+            session = self._sessions.find(request.session, names)
+            tokens, rows = self._due(session, request)
+            session.busy = True
+        version = session.version
+        try:
+            with self._computing[version]:  # a part computes for one request at a time
+                check_alive(alive)
+                columns = self._columns.of[version]
+                answers = self._disclosure.answers(session.part, version, columns, rows)
+            with self._lock:
+                check_alive(alive)
+                self._charge(rows)
+                session.used.update(tokens)
+                session.number = request.number
+                instances = int((rows >= 0).sum())
+                self._sent("answer", peer=names[0], version=version, instances=instances)
+        finally:
+            session.busy = False
+        return {
+            "number": request.number,
+            "width": answers.shape[1],
+            "values": numbers(answers),
+        }
+
+    def _sent(self, event: str, **facts: Any) -> None:
+        """Log what goes out, with a mark of the counts, by which their file is known again."""
+        self.audit.add(event, **facts, counts=self._counts.mark)
+
+    def _due(self, session: Session, request: Any) -> tuple[list[bytes], np.ndarray]:
+        """Tokens and rows of the request that is next in a session; all that must hold of it."""
         if session.part is None:
             raise Refused("policy", "parts: this guest has none; its rows go to an arbiter only.")
         if request.number != session.number + 1:
@@ -215,30 +291,24 @@ class Guest:
                 f"number: {request.number} came where {session.number + 1} is next; a request is "
                 "answered once. Open another session for what was not answered.",
             )
+        if session.busy:
+            raise Refused("message", "number: the request before is still being answered.")
         tokens, rows = self._asked(session, request.tokens, session.used)
-        self._charge(rows)
-        answers = self._disclosure.answers(session.part, session.version, rows)
-        session.used.update(tokens)
-        session.number = request.number
-        instances = int((rows >= 0).sum())
-        self.audit.add("answer", peer=names[0], version=session.version, instances=instances)
-        return {
-            "number": request.number,
-            "width": answers.shape[1],
-            "values": numbers(answers),
-        }
+        self._check_queries(rows)
+        return tokens, rows
 
-    def _block(self, names: Names, request: Any) -> dict[str, Any]:
+    def _block(self, names: Names, request: Any, alive: Alive) -> dict[str, Any]:
         if self.policy.arbiter is None or self.policy.arbiter not in names:
             raise Refused(
                 "policy", "arbiter: rows go to the arbiter that the guest's policy names, only."
             )
         session = self._sessions.find(request.session, None)
         tokens, rows = self._asked(session, request.tokens, session.sent)
+        check_alive(alive)
         self._charge(rows)
         session.sent.update(tokens)
-        self.audit.add("block", peer=names[0], instances=int((rows >= 0).sum()))
-        values = self._disclosure.values(rows)
+        self._sent("block", peer=names[0], instances=int((rows >= 0).sum()))
+        values = self._disclosure.values(rows)[:, self._columns.of[session.version]]
         return {"columns": values.shape[1], "values": numbers(values)}
 
     def _intersect(self, names: Names, request: Any) -> dict[str, Any]:
@@ -246,21 +316,45 @@ class Guest:
         if not self.policy.intersection:
             raise Refused("policy", "intersection: the guest's policy does not allow it.")
         if request.step == 1:
-            self._intersections[names] = psi.Intersection(self._aligned)
-            reply = self._intersections[names].first_reply(request.request, request.count)
-            self.audit.add("intersect", peer=names[0], identifiers=int(request.count))
+            state = psi.Intersection(self._aligned)
+            reply = state.first_reply(request.request, request.count)
+            with self._lock:
+                self._intersections[names] = state
+                self.audit.add("intersect", peer=names[0], identifiers=int(request.count))
             return reply
-        state = self._intersections.pop(names, None)
-        if state is None:
+        with self._lock:
+            found = self._intersections.pop(names, None)
+        if found is None:
             raise Refused("session", "intersection: step 1 comes first.")
-        self._aligned_with[names] = state.common(request.setup, request.response)
-        return {"count": len(self._aligned_with[names])}
+        common = found.common(request.setup, request.response)
+        with self._lock:
+            self._aligned_with[names] = common
+        return {"count": len(common)}
 
     def _check_host(self, names: Names) -> None:
         hosts = self.policy.hosts
         if (hosts and not set(hosts) & set(names)) or (self.policy.arbiter in names):
             raise Refused(
                 "policy", "hosts: the certificate's name is not among those that may ask."
+            )
+
+    def _check_part(self, request: Any, version: str, release: str) -> None:
+        """Refuse a host that takes this guest for another party, or has another release."""
+        if self._party and request.party != self._party:
+            raise Refused(
+                "part",
+                f"party: this guest is {self._party!r}, and {request.party!r} was asked for. Check "
+                "which address, or transport, stands under which name in guests.",
+            )
+        if self._parts[version] is not None and request.release not in ("", release):
+            raise Refused(
+                "part",
+                f"release: the part of model version {version!r} is not of the release that the "
+                "host has, so they would not fit. Give both parties the files of one split."
+                if release
+                else f"release: the part of model version {version!r} says no release, and the "
+                "host's side has one. Use the part that was split with it; of a FunctionPart say "
+                "release=.",
             )
 
     def _version(self, asked: str) -> str:
@@ -306,13 +400,17 @@ class Guest:
 
     def _charge(self, rows: np.ndarray) -> None:
         """Count the queries, or refuse them all."""
+        self._counts.charge(self._check_queries(rows), self.audit.counts)
+
+    def _check_queries(self, rows: np.ndarray) -> list[bytes]:
+        """Who is asked for; refuses all where one was asked for too often."""
         who = [self._disclosure.identifiers[row] for row in rows[rows >= 0]]
         most = self.policy.most_queries
         if most is not None and self._counts.most(who) >= most:
             raise Refused(
                 "policy", f"most_queries: an identifier was asked for {most} times already."
             )
-        self._counts.charge(who)
+        return who
 
 
 def _agree(counts: QueryCounts, log: AuditLog, folder: Path | None) -> None:
@@ -321,12 +419,14 @@ def _agree(counts: QueryCounts, log: AuditLog, folder: Path | None) -> None:
     Queries are counted before they are logged, so that the counts are never the smaller ones.
     """
     counted = counts.total()
-    if counted < log.instances or (counted and not log.count):
+    same = counts.known and log.counts in (None, counts.mark, counts.logged)
+    if not same or counted < log.instances or (counted and not log.count):
         counts.close()
         raise InputError(
             f"state: in {folder} queries.sqlite counts {counted:,} queries, and audit.jsonl has "
-            f"{log.instances:,}: one of them was deleted, cut or put back, so that limits would "
-            "not hold. Restore both, or start with another state folder."
+            f"{log.instances:,}, or the counts are not those that the log knows: one of them was "
+            "deleted, cut, replaced or put back, so that limits would not hold. Restore both, or "
+            "start with another state folder."
         )
 
 

@@ -28,6 +28,7 @@ class Session:
     sent: set[bytes] = field(default_factory=set)  # tokens whose rows went to the arbiter
     number: int = 0  # of the last request that was answered
     touched: float = 0.0
+    busy: bool = False  # while its part computes
 
 
 class Sessions:

@@ -1,19 +1,23 @@
 """What guests answered, kept so that nothing is asked twice; in memory, or in a file as well.
 
-The file names rows by their place in the aligned list, and the list by a salted digest: it holds no
-identifier. Records are written as answers come, each with a checksum; a torn end is dropped.
+The file names rows by their place in the aligned list, sorted, so that the same people in another
+order are the same; and the list by a salted digest: it holds no identifier. Records are written as
+answers come, each with a checksum; a torn end is dropped.
 
 Letters: L identifiers of the aligned list, E numbers of an answer.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import secrets
+import sys
 import zlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +25,11 @@ import numpy as np
 
 from xaijax.core.errors import FederatedProtocolError, InputError
 
+if sys.platform != "win32":
+    import fcntl
+
 REFERENCE = -1  # the place of the reference
-SCHEMA = 1
+SCHEMA = 2
 
 
 class Answers:
@@ -30,9 +37,14 @@ class Answers:
 
     def __init__(self, path: Path | None, guest: str, identifiers: Sequence[bytes]) -> None:
         """Raises InputError for a file of another guest or list."""
-        self._path, self._guest, self._identifiers = path, guest, identifiers
-        self._rows: dict[int, np.ndarray] = {}
-        self.facts: dict[str, Any] | None = None  # state, width, version; None: nothing answered
+        self._path, self._guest = path, guest
+        self._take(identifiers)
+        self._rows: dict[int, np.ndarray] = {}  # by rank
+        self._length: int | None = None  # of the file as this host left it; None: there is none
+        self._again: Counter[int] = Counter()
+        self.facts: dict[str, Any] | None = (
+            None  # state, width, version, release; None: nothing answered
+        )
         if path is not None and path.exists():
             self._read(path)
 
@@ -41,9 +53,14 @@ class Answers:
         """The guest's model version; "" before its first answer."""
         return "" if self.facts is None else str(self.facts["version"])
 
+    @property
+    def state(self) -> bytes:
+        """The guest's fingerprint; b"" before its first answer."""
+        return b"" if self.facts is None else bytes.fromhex(self.facts["state"])
+
     def check_list(self, identifiers: Sequence[bytes]) -> None:
         """Raise InputError where answers of another list of identifiers are held."""
-        if self.facts is not None and tuple(identifiers) != tuple(self._identifiers):
+        if self.facts is not None and sorted(identifiers) != self._sorted:
             raise InputError(
                 "answers: they are of another list of identifiers. Align before the first "
                 "explanation, or call host.forget()."
@@ -52,17 +69,33 @@ class Answers:
     def realign(self, identifiers: Sequence[bytes]) -> None:
         """Go by another list of identifiers; see `check_list`."""
         self.check_list(identifiers)
-        self._identifiers = identifiers
+        self._take(identifiers)
+
+    def _take(self, identifiers: Sequence[bytes]) -> None:
+        self._sorted = sorted(identifiers)
+        places = sorted(range(len(identifiers)), key=lambda place: identifiers[place])
+        self._place = {REFERENCE: REFERENCE} | dict(enumerate(places))  # by rank
+        self._rank = {place: rank for rank, place in self._place.items()}
 
     def missing(self, places: Sequence[int]) -> list[int]:
         """Those that were not answered yet."""
-        return [place for place in places if place not in self._rows]
+        return [place for place in places if self._rank[place] not in self._rows]
+
+    @property
+    def places(self) -> list[int]:
+        """Those of people who were answered, first who was asked again least often."""
+        known = [self._place[rank] for rank in self._rows if rank != REFERENCE]
+        return sorted(known, key=lambda place: (self._again[place], place))
+
+    def count_again(self, places: Sequence[int]) -> None:
+        """Remember that people who were answered were asked again."""
+        self._again.update(places)
 
     def rows(self, places: Sequence[int]) -> np.ndarray:
         """Answers [n, E] at these places, all of which were answered."""
-        return np.stack([self._rows[place] for place in places])
+        return np.stack([self._rows[self._rank[place]] for place in places])
 
-    def fit(self, width: int, version: str) -> None:
+    def fit(self, width: int, version: str, release: str) -> None:
         """Raise FederatedProtocolError where kept answers are not those that are wanted now.
 
         version: "" takes any.
@@ -76,15 +109,23 @@ class Answers:
                 f"{held[1]:,} numbers each; wanted are version {version or held[0]!r}, {width:,} "
                 "numbers. Call host.forget() (or delete the file of answers), and explain again."
             )
+        if self.facts["release"] != release:
+            raise FederatedProtocolError(
+                f"guest {self._guest!r}: its kept answers are of another release of the split "
+                "model than the host's side. Call host.forget() (or delete the file of answers), "
+                "and explain again."
+            )
 
-    def same(self, state: bytes, width: int, version: str) -> None:
-        """Raise FederatedProtocolError where the guest would now answer otherwise than before."""
-        facts = {"state": state.hex(), "width": width, "version": version}
+    def begin(self, facts: Mapping[str, Any]) -> None:
+        """Keep what the guest says of itself, before its first answer."""
         if self.facts is None:
             if self._path is not None:
                 self._start(self._path, facts)
-            self.facts = facts
-        elif facts != self.facts:
+            self.facts = dict(facts)
+
+    def check_same(self, facts: Mapping[str, Any]) -> None:
+        """Raise FederatedProtocolError where the guest would now answer otherwise than before."""
+        if self.facts is not None and facts != self.facts:
             changed = ", ".join(name for name, value in facts.items() if value != self.facts[name])
             raise FederatedProtocolError(
                 f"guest {self._guest!r} has changed since its first answers ({changed}): its rows, "
@@ -94,34 +135,46 @@ class Answers:
 
     def add(self, places: Sequence[int], rows: np.ndarray) -> None:
         """Keep answers [n, E]; on the disk, where there is a file, before this returns."""
-        for place, row in zip(places, rows, strict=True):
-            self._rows[place] = np.array(row)
+        new = [(self._rank[place], np.array(row)) for place, row in zip(places, rows, strict=True)]
+        self._rows.update(new)
         if self._path is not None:
             with self._path.open("ab") as file:
-                file.write(b"".join(_record(p, r) for p, r in zip(places, rows, strict=True)))
+                file.write(b"".join(_record(rank, row) for rank, row in new))
                 file.flush()
                 os.fsync(file.fileno())
+                self._length = file.tell()
 
     def forget(self) -> None:
         """Drop all answers, and the file."""
-        self._rows, self.facts = {}, None
+        self._rows, self.facts, self._length = {}, None, None
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
     def _start(self, path: Path, facts: Mapping[str, Any]) -> None:
         salt = secrets.token_hex(16)
         header = {"schema": SCHEMA, "guest": self._guest, "salt": salt, **facts}
-        header["list"] = _digest(salt, self._identifiers)
+        header["list"] = _digest(salt, self._sorted)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(json.dumps(header).encode() + b"\n")
+        try:
+            opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise InputError(_shared(path.parent)) from None
+        with os.fdopen(opened, "wb") as file:
+            self._length = file.write(json.dumps(header).encode() + b"\n")
+
+    def check_file(self) -> None:
+        """Raise InputError where another host has written since this one read its file."""
+        if self._path is not None:
+            length = self._path.stat().st_size if self._path.exists() else None
+            if length != self._length:
+                raise InputError(_shared(self._path.parent))
 
     def _read(self, path: Path) -> None:
         first, _, rest = path.read_bytes().partition(b"\n")
         try:
             header = json.loads(first)
-            facts = {name: header[name] for name in ("state", "width", "version")}
-            own = (SCHEMA, self._guest, _digest(header["salt"], self._identifiers))
+            facts = {name: header[name] for name in ("state", "width", "version", "release")}
+            own = (SCHEMA, self._guest, _digest(header["salt"], self._sorted))
             same = own == (header["schema"], header["guest"], header["list"])
             width = facts["width"]
             if type(width) is not int or width < 0:
@@ -140,11 +193,45 @@ class Answers:
             record = rest[start : start + size]
             place = int.from_bytes(record[:8], "little", signed=True)
             row = np.frombuffer(record[8:-4], "<f8")
-            if _record(place, row) == record and -1 <= place < len(self._identifiers):
+            if _record(place, row) == record and -1 <= place < len(self._sorted):
                 self._rows[place] = row
         if whole < len(rest):
             with path.open("r+b") as file:
                 file.truncate(len(first) + 1 + whole)
+        self._length = len(first) + 1 + whole
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path | None, answers: Iterable[Answers]) -> Iterator[None]:
+    """Hold a folder of answers while guests are asked.
+
+    Raises InputError where another host holds it, or has written into it since this one read it.
+    """
+    if folder is None:
+        yield
+        return
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.ExitStack() as held:
+        if sys.platform != "win32":
+            opened = os.open(folder, os.O_RDONLY)
+            held.callback(os.close, opened)  # which gives the lock back
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(_shared(folder)) from None
+            except OSError:  # a file system without locks; what was written shows all the same
+                pass
+        for one in answers:
+            one.check_file()
+        yield
+
+
+def _shared(folder: Path) -> str:
+    return (
+        f"answers: another host uses the folder {folder}, and two hosts would mix what guests "
+        "answered. Name another folder; or, when that host is done, make this Host again, which "
+        "then reads what is there."
+    )
 
 
 def _record(place: int, row: np.ndarray) -> bytes:

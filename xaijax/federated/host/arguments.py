@@ -13,9 +13,15 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.federated.in_process.reference import reference_of
 from xaijax.federated.split.model import SplitModel
+from xaijax.federated.split.parts import columns_by_name
 from xaijax.federated.wire.party import Transport
 from xaijax.games.measure.replacement import Baseline
+from xaijax.tables.frames import frame_labels
 from xaijax.tables.rows import rows_of
+from xaijax.tables.series import is_labelled
+from xaijax.tables.tree import is_tree
+
+MODEL = "the model's host side"
 
 
 def joined(rows: Any, answers: np.ndarray, labels: Sequence[str]) -> Any:
@@ -27,6 +33,23 @@ def joined(rows: Any, answers: np.ndarray, labels: Sequence[str]) -> Any:
             f"X has a column {taken[0]!r}, a name that guests' answers need; rename it."
         )
     return own.beside(answers, labels)
+
+
+def by_name(rows: Any, names: Sequence[str] | None, name: str) -> Any:
+    """Rows of the host's columns, those of a frame or a Series in the order of `names` [H].
+
+    Arrays, and all rows where the model has no names, come back as they are. Raises InputError for
+    other columns.
+    """
+    if names is None or isinstance(rows, str) or is_tree(rows):
+        return rows
+    if is_labelled(rows):
+        labels = [str(one) for one in rows.index]
+        return rows.iloc[columns_by_name(labels, names, name, MODEL)]
+    own = rows_of(rows)
+    if not own.is_frame:
+        return rows
+    return own.columns_at(columns_by_name(frame_labels(rows, name), names, name, MODEL))
 
 
 def host_reference(reference: Any, background: Any, model: Any) -> tuple[Any, str]:

@@ -1,7 +1,8 @@
 """The host's side of its conversation with one guest.
 
 A sweep over N instances takes one Open, one Align and ceil((N + 1) / batch) Answers: every instance
-and the reference once, whatever is made of the answers afterwards.
+and the reference once, whatever is made of the answers afterwards. All guests are connected, and
+compared, before the first one is asked.
 
 Letters: N instances, L identifiers of the aligned list, E numbers of an answer.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,19 @@ import numpy as np
 
 from xaijax.core.errors import FederatedPolicyError, FederatedProtocolError
 from xaijax.federated.host.answers import REFERENCE, Answers
-from xaijax.federated.wire.messages import VERSION, rows_of
+from xaijax.federated.wire.messages import FLOAT32, VERSION, rows_of
 from xaijax.federated.wire.party import Transport, ask
 from xaijax.federated.wire.tokens import NONCE, KeyPair, SessionKey
+
+
+@dataclass(frozen=True)
+class Started:
+    """What is to be asked of one guest, in which requests."""
+
+    opened: Opened
+    requests: list[list[int]]  # places
+    again: frozenset[int]  # those that were answered before
+    width: int  # E
 
 
 @dataclass(frozen=True)
@@ -46,9 +57,16 @@ class Conversation:
         identifiers: Sequence[bytes],
         version: str | None,
         deadline: float,
+        release: str | None = None,
+        alone: bool = True,
     ) -> None:
-        """identifiers: the aligned list [L]. version: of the model; None: the guest's only one."""
+        """identifiers: the aligned list [L]. version: of the model; None: the guest's only one.
+
+        release: of the host's side of a split model, "" where it has none; None with an arbiter.
+        alone: whether it is the host's only guest.
+        """
         self.who, self._transport = f"guest {guest!r}", transport
+        self._guest, self._release, self._alone = guest, release, alone
         self.identifiers = identifiers
         self._version, self._deadline = version or "", deadline
         self.messages = 0  # requests sent
@@ -65,6 +83,8 @@ class Conversation:
             public_key=pair.public,
             nonce=nonce,
             model_version=self._version,
+            party=self._guest,
+            release=self._release or "",
         )
         if said.version != VERSION:
             raise FederatedProtocolError(
@@ -76,13 +96,15 @@ class Conversation:
                 f"{self.who}: model_version: {self._version!r} was asked for, and another one "
                 "came. Ask the guest which versions it has."
             )
-        heard = (pair.public, nonce, said.public_key, said.nonce, said.model_version.encode())
-        key = pair.agree(said.public_key, *heard)
+        heard = (pair.public, nonce, said.public_key, said.nonce)
+        texts = (said.model_version, self._guest, self._release or "", said.party, said.release)
+        key = pair.agree(said.public_key, *heard, *(one.encode() for one in texts))
         if not hmac.compare_digest(said.confirmation, key.confirmation()):
             raise FederatedProtocolError(
                 f"{self.who}: the session keys differ, so a message was changed on its way, or "
                 "the other party is not what it says. Check the address and the certificates."
             )
+        self._check_part(said)
         count = len(self.identifiers)
         digest = key.list_digest(self.identifiers)
         done = self._ask("Align", session=said.session, count=count, digest=digest)
@@ -96,40 +118,84 @@ class Conversation:
             said.session, key, said.model_version, said.width, said.fewest, least, said.state
         )
 
-    def fetch(self, answers: Answers, places: Sequence[int], width: int, batch: int) -> int:
-        """Ask for what is not answered yet of `places` and the reference; how many were asked.
+    def _check_part(self, reply: Any) -> None:
+        """Raise FederatedProtocolError for another guest, or a part of another release."""
+        party = reply.party
+        if party != self._guest and (party or not self._alone):
+            said = f"it is {party!r}" if party else "it does not say which party it is"
+            raise FederatedProtocolError(
+                f"{self.who}: party: {said}, so the answers could be another guest's. Check which "
+                "address, or transport, stands under which name in guests; a guest whose part has "
+                f"no name needs party={self._guest!r} (Guest, or guest.toml)."
+            )
+        if reply.width and self._release is not None and reply.release != self._release:
+            said = "says no release" if not self._release else "has another one"
+            raise FederatedProtocolError(
+                f"{self.who}: release: its part is of one release of a split model, and the "
+                f"host's side {said}. Give both parties the files of one split; of a SplitModel "
+                "made by hand say release=split.host.release."
+            )
 
-        places: [N] in the aligned list. width: E, as the host's model has it. What was answered
-        before an error is in `answers`.
+    def start(
+        self, answers: Answers, places: Sequence[int], width: int, batch: int
+    ) -> Started | None:
+        """Connect, and decide what to ask: what is not answered yet of `places` and the reference.
 
-        Raises FederatedProtocolError where kept answers are of another version or width, besides
-        what `ask` raises.
+        places: [N] in the aligned list. width: E, as the host's model has it. None: all is
+        answered.
+
+        Raises FederatedProtocolError where kept answers are of another version, release or width,
+        FederatedPolicyError where a request would be too small, besides what `ask` raises.
         """
-        answers.fit(width, self._version)
-        missing = answers.missing([REFERENCE, *places])
+        answers.fit(width, self._version, self._release or "")
+        missing = answers.missing([REFERENCE, *dict.fromkeys(places)])
         if not missing:
-            return 0
+            return None
         opened = self.open()
         if opened.width != width:
             raise FederatedProtocolError(
                 f"{self.who}: width: its answers have {opened.width:,} numbers, the host's model "
                 f"takes {width:,}. Both need parts of the same split model."
             )
-        answers.same(opened.state, width, opened.version)
-        if missing == [REFERENCE]:  # a request needs instances: some that were answered go again
-            missing += list(dict.fromkeys(places))[: opened.fewest]
-        for number, asked in enumerate(batches(missing, batch, opened, self.who), 1):
+        answers.check_same(self._facts(opened))
+        requests, again = batches(missing, answers.places, batch, opened, self.who)
+        return Started(opened, requests, frozenset(again), width)
+
+    def fetch(self, started: Started | None, answers: Answers) -> int:
+        """Ask; how many were asked. What was answered before an error is in `answers`."""
+        if started is None:
+            return 0
+        opened, width = started.opened, started.width
+        answers.begin(self._facts(opened))
+        for number, asked in enumerate(started.requests, 1):
             tokens, order = self._tokens(opened.key, asked)
-            said = self._ask(
-                "Answer", session=opened.session, number=number, tokens=b"".join(tokens)
-            )
+            again = [place for place in asked if place in started.again]
+            fields = {"session": opened.session, "number": number, "tokens": b"".join(tokens)}
+            try:
+                said = self._ask("Answer", **fields)
+            except FederatedPolicyError as error:
+                if not again:
+                    raise
+                raise FederatedPolicyError(
+                    f"{error} The request was filled up with {len(again)} people who were answered "
+                    f"before and count as asked again; explain at least {opened.fewest} new people "
+                    "in one call to do without them."
+                ) from None
+            answers.count_again(again)
             if (said.number, said.width) != (number, width):
                 raise FederatedProtocolError(
                     f"{self.who}: reply {said.number} of width {said.width} came where {number} "
                     f"of width {width} is due; it is not the answer to what was asked."
                 )
-            answers.add(order, rows_of(said.values, len(order), width, f"{self.who}: answer"))
-        return len(missing)
+            rows = rows_of(said.values, len(order), width, f"{self.who}: answer", FLOAT32)
+            new = [at for at, place in enumerate(order) if place not in started.again]
+            answers.add([order[at] for at in new], rows[new])
+        return sum(map(len, started.requests))
+
+    def _facts(self, opened: Opened) -> dict[str, Any]:
+        """What must not change while answers are kept."""
+        facts = {"state": opened.state.hex(), "width": opened.width, "version": opened.version}
+        return facts | {"release": self._release or ""}
 
     def token_bytes(self, opened: Opened, places: Sequence[int]) -> bytes:
         """The tokens of these places, in this order, one after the other."""
@@ -150,18 +216,61 @@ class Conversation:
         return ask(self._transport, self.who, method, self._deadline, **fields)
 
 
-def batches(places: Sequence[int], batch: int, opened: Opened, who: str) -> list[list[int]]:
-    """The places in as few requests as `batch` and the guest allow, of nearly equal size.
+def check_distinct(states: Mapping[str, bytes]) -> None:
+    """Raise FederatedProtocolError where two guests are one party; states: their fingerprints."""
+    first: dict[bytes, str] = {}
+    for name, state in states.items():
+        other = first.setdefault(state, name)
+        if other != name:
+            raise FederatedProtocolError(
+                f"guests {other!r} and {name!r} are one and the same party: their fingerprints "
+                "agree. Check which address, or transport, stands under which name in guests."
+            )
 
-    Raises FederatedPolicyError where one of them would have too few instances for the guest.
+
+def batches(
+    missing: Sequence[int], answered: Sequence[int], batch: int, opened: Opened, who: str
+) -> tuple[list[list[int]], list[int]]:
+    """The missing places in as few requests as `batch` and the guest allow, of nearly equal size.
+
+    Requests with too few instances for the guest are filled up with people who were answered
+    before (`answered`, those first who were asked least often); these are returned as well. An
+    answer depends on one row alone and comes again as it was, so that tells the host nothing.
+
+    Raises FederatedPolicyError where a request would have too few instances all the same.
     """
-    count = -(-len(places) // min(batch, opened.most))
-    parts = [list(map(int, one)) for one in np.array_split(np.array(places, np.int64), count)]
+    most = min(batch, opened.most)
+    count = -(-len(missing) // most)
+    parts = [list(map(int, one)) for one in np.array_split(np.array(missing, np.int64), count)]
     instances = [sum(place != REFERENCE for place in one) for one in parts]
-    if min(instances) < opened.fewest:
-        raise FederatedPolicyError(
-            f"{who} answers at least {opened.fewest} instances in one request, and one of "
-            f"{len(parts)} would have {min(instances)}. Explain more instances at a time, or raise "
-            "batch=."
+    spare, again = list(answered), []
+    for part, has in zip(parts, instances, strict=True):
+        fill, spare = spare[: max(0, opened.fewest - has)], spare[max(0, opened.fewest - has) :]
+        if has + len(fill) < opened.fewest or len(part) + len(fill) > most:
+            raise FederatedPolicyError(
+                _too_few(who, sum(instances), len(answered), batch, opened, len(parts), has)
+            )
+        part += fill
+        again += fill
+    return parts, again
+
+
+def _too_few(
+    who: str, new: int, answered: int, batch: int, opened: Opened, parts: int, has: int
+) -> str:
+    """What to do where one of the requests for `new` people would have `has` of them."""
+    least = opened.fewest
+    said = (
+        f"{who} answers at least {least} instances in one request, and one of {parts} would have "
+        f"{has} that are not answered yet"
+    )
+    if opened.most <= least:
+        return f"{said}; it takes {opened.most} tokens at most, so its policy must change."
+    if new + answered < least:
+        return (
+            f"{said}; {answered} answered before can fill it up. Explain at least "
+            f"{least - new - answered} more people in the same call."
         )
-    return parts
+    if batch <= least or batch <= new < opened.most:
+        return f"{said}, with batch={batch}. Say batch={min(opened.most, max(new, least) + 1)}."
+    return f"{said}. Explain {opened.most - 1} people in one call, or at least {parts * least}."

@@ -17,8 +17,9 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.typing import Devices, Estimator, Progress, Rows
-from xaijax.federated.host.answers import REFERENCE, Answers
+from xaijax.federated.host.answers import REFERENCE, Answers, alone_in
 from xaijax.federated.host.arguments import (
+    by_name,
     check_model,
     host_reference,
     joined,
@@ -26,11 +27,11 @@ from xaijax.federated.host.arguments import (
     transports_of,
     version_of,
 )
-from xaijax.federated.host.asking import Conversation
+from xaijax.federated.host.asking import Conversation, check_distinct
 from xaijax.federated.host.joint import JointRun
 from xaijax.federated.in_process.arguments import END_WEIGHT
 from xaijax.federated.in_process.explainer import FederatedExplainer
-from xaijax.federated.split.model import SplitModel
+from xaijax.federated.split.model import SplitModel, answer_labels
 from xaijax.federated.wire import psi
 from xaijax.federated.wire.party import Transport
 from xaijax.federated.wire.tokens import identifiers_of
@@ -60,8 +61,10 @@ class Host:
 
     Args:
         model: `SplitModel`. None with `arbiter`, which holds a joint model.
-        background: rows [B, H] of the host's H columns, from which the reference is made: an array,
-            or a frame if the model is not a JAX model (backend="host").
+        background: rows [B, H] of the host's H columns, from which the reference is made: an array
+            or a frame. Where the model has `feature_names`, frames are read by name: background,
+            reference and instances with columns in another order are put in order, and other
+            columns are refused.
         guests: {"name": transport}, with the names of the model. A transport is a `Connection`, or
             `InMemory` in one process.
         identifiers: texts or whole numbers [L], no two the same: the aligned list, whose
@@ -80,7 +83,8 @@ class Host:
             instance or the reference. A guest may have a lower limit.
         deadline: float, in seconds. How long one request may take.
         answers: a folder or None. The folder keeps guests' answers over restarts; it names rows by
-            their place in the list, and holds no identifier. None: in memory only.
+            their place in the list, and holds no identifier. One host at a time can use it. None:
+            in memory only.
         budget: int or None. Coalitions for each sampled instance, as of `Explainer`.
         link: "identity", "logit" or a function of arrays, of the model's answer.
         seed: int, of sampled estimators.
@@ -153,11 +157,17 @@ class Host:
         self._deadline = checks.positive(deadline, "deadline")
         self._conversations = {
             name: Conversation(
-                name, one, self._identifiers, version_of(version, name, transports), self._deadline
+                name,
+                one,
+                self._identifiers,
+                version_of(version, name, transports),
+                self._deadline,
+                release=None if model is None else model.release or "",
+                alone=len(transports) == 1,
             )
             for name, one in transports.items()
         }
-        folder = None if answers is None else as_path(answers, "answers")
+        folder = self._folder = None if answers is None else as_path(answers, "answers")
         self._answers = {
             name: Answers(folder and folder / f"{place}.answers", name, self._identifiers)
             for place, name in enumerate(transports)
@@ -165,6 +175,9 @@ class Host:
         self._joint = None if arbiter is None else JointRun(arbiter, self._deadline)
         self.model = self._joint.model if self._joint is not None else split_model(model).model
         self._widths = {name: 1 if model is None else model.widths[name] for name in transports}
+        self._names = None if model is None else model.feature_names
+        background = by_name(background, self._names, "background")
+        reference = by_name(reference, self._names, "reference")
         self._row, self._reference_kind = host_reference(reference, background, self.model)
         if model is None and rows_of(self._row).is_frame:
             raise InputError(
@@ -217,13 +230,15 @@ class Host:
             InputError, InputTypeError: rows or identifiers that are not accepted. No party is asked
                 then.
             FederatedPolicyError: a guest's policy does not allow what was asked.
-            FederatedProtocolError: a party answers something else than the protocol wants, or has
+            FederatedProtocolError: a party answers something else than the protocol wants, is
+                another guest than the one asked for, is of another release of the model, or has
                 changed since its first answers.
             FederatedPeerLost: a party cannot be reached, or did not answer in time. What was
                 answered before is kept.
 
         Errors of `FederatedExplainer` come through.
         """
+        X = by_name(X, self._names, "X")
         places = self._places(X, identifiers)
         # Guests count queries, so rows that cannot be explained must not cost any.
         blank = np.zeros((len(places), self._off.shape[1]))
@@ -313,18 +328,29 @@ class Host:
 
     def _asked(self, places: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
         """All guests' answers side by side: of the instances, of the reference; how many asked."""
-        asked = 0
-        for name, one in self._conversations.items():
-            held, width = self._answers[name], self._widths[name]
-            asked += one.fetch(held, places, width, self._batch)
+        with alone_in(self._folder, self._answers.values()):
+            asked = self._fetched(places)
         held = list(self._answers.values())
         answers = np.concatenate([one.rows(places) for one in held], axis=1)
         off = np.concatenate([one.rows([REFERENCE]) for one in held], axis=1)
         return answers, off, asked
 
+    def _fetched(self, places: Sequence[int]) -> int:
+        """Connect all guests, compare them, and ask for what is missing; how many were asked."""
+        started = {
+            name: one.start(self._answers[name], places, self._widths[name], self._batch)
+            for name, one in self._conversations.items()
+        }
+        states = {name: one.state for name, one in self._answers.items()}
+        check_distinct(states | {n: one.opened.state for n, one in started.items() if one})
+        asked = 0
+        for name, one in self._conversations.items():
+            asked += one.fetch(started[name], self._answers[name])
+        return asked
+
     def _labels(self) -> list[str]:
         """Names of the columns that hold the guests' answers, in frames."""
-        return [f"{name}.{j}" for name, width in self._widths.items() for j in range(width)]
+        return answer_labels(self._widths)
 
     def _explainer_of(self, off: np.ndarray) -> FederatedExplainer:
         row = joined(self._row, off, self._labels())

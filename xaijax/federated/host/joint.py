@@ -14,7 +14,7 @@ import numpy as np
 
 from xaijax.core.errors import FederatedProtocolError
 from xaijax.federated.host.answers import REFERENCE
-from xaijax.federated.host.asking import Conversation
+from xaijax.federated.host.asking import Conversation, check_distinct
 from xaijax.federated.wire.messages import VERSION, numbers, rows_of
 from xaijax.federated.wire.party import Transport, ask
 from xaijax.models import as_model
@@ -48,8 +48,10 @@ class JointRun:
             )
         self._run, self._most = started.run, max(1, started.most)
         listed = [REFERENCE, *places]
+        opened_by = {name: one.open() for name, one in conversations.items()}
+        check_distinct({name: one.state for name, one in opened_by.items()})
         for name, one in conversations.items():
-            opened = one.open()
+            opened = opened_by[name]
             ask(
                 self._arbiter,
                 WHO,

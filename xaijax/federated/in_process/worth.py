@@ -131,7 +131,7 @@ def _accuracy(y: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _some(values: Sequence[Any] | np.ndarray) -> str:
-    return ", ".join(map(repr, list(dict.fromkeys(np.asarray(values).tolist()))[:3]))
+    return ", ".join(sorted(map(repr, set(np.asarray(values).tolist())))[:3])
 
 
 def _off(X: Any, columns: tuple[int, ...], reference: Any) -> Any:

@@ -19,13 +19,18 @@ from xaijax.core.public import public
 from xaijax.core.typing import ArrayLike
 from xaijax.federated.in_process.parties import HOST, Parties, parties_of
 from xaijax.federated.split.model import Split, split_of
-from xaijax.federated.split.parts import Part
+from xaijax.federated.split.parts import Part, feature_names_of
 from xaijax.players.players import column_labels
+from xaijax.tables.frames import frame_labels, same_labels
+from xaijax.tables.rows import rows_of as given_rows
 
 
 @public
 def split_logistic(
-    coefficients: ArrayLike, intercept: float, guests: Mapping[str, Iterable[int | str]]
+    coefficients: ArrayLike,
+    intercept: float,
+    guests: Mapping[str, Iterable[int | str]],
+    feature_names: Sequence[str] | None = None,
 ) -> Split:
     """Split a logistic regression: each party's answer is its part of the weighted sum.
 
@@ -35,7 +40,10 @@ def split_logistic(
         coefficients: numbers [F] of a fitted binary model (`model.coef_[0]`).
         intercept: a number; the host's side holds it.
         guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
-            Each party needs at least one.
+            Each party needs at least one. With feature names, names are accepted too.
+        feature_names: texts [F] or None, the names of all columns. Each part then holds the names
+            of its own columns. Frames and CSV files of host and guests are read by them: columns in
+            another order are put in order, and other columns are refused.
 
     Returns:
         A `Split`, with a part of one number for each guest.
@@ -62,14 +70,15 @@ def split_logistic(
         raise InputError(
             f"intercept must be one finite number, got {intercept!r:.60}. Say model.intercept_[0]."
         )
-    parties = split_parties(guests, len(c))
+    names = feature_names_of(feature_names, len(c))
+    parties = split_parties(guests, len(c), names)
     own = Part("linear", {"weights": c[list(parties.host)]})
     parts = {
         name: Part("linear", {"weights": c[list(places)]})
         for name, places in parties.guests.items()
     }
     join = {"intercept": start}
-    return split_of(own, parts, parties.guests, parties.host, "logistic", join)
+    return split_of(own, parts, parties, "logistic", join, names)
 
 
 @public
@@ -78,6 +87,7 @@ def split_neighbours(
     labels: ArrayLike,
     guests: Mapping[str, Iterable[int | str]],
     k: int = 5,
+    feature_names: Sequence[str] | None = None,
 ) -> Split:
     """Split k nearest neighbours: an answer is the squared distances to all training rows.
 
@@ -89,8 +99,10 @@ def split_neighbours(
         labels: [N], True or 1 for the class that is explained and False or 0 for the other one;
             both must occur.
         guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
-            Each party needs at least one.
+            Each party needs at least one. With feature names, names are accepted too.
         k: int, at most N. The model is the share of the k nearest rows that have the class.
+        feature_names: texts [F] or None, the names of all columns; see `split_logistic`. None: the
+            names in a frame `rows`, and no names otherwise.
 
     Returns:
         A `Split`, with a part of N numbers for each guest. Its models run in NumPy on the CPU, in
@@ -111,7 +123,8 @@ def split_neighbours(
     """
     X = checks.matrix(rows, "rows").astype(np.float64)
     y = labels_of(labels, len(X))
-    parties = split_parties(guests, X.shape[1])
+    names = table_names(rows, feature_names, X.shape[1])
+    parties = split_parties(guests, X.shape[1], names)
     if checks.whole_number(k, "k") > len(X):
         raise InputError(f"k={k} neighbours of {len(X)} training rows; give at most as many.")
     own = Part("distances", {"training": X[:, list(parties.host)]})
@@ -120,7 +133,7 @@ def split_neighbours(
         for name, places in parties.guests.items()
     }
     join = {"labels": y, "k": np.array(k)}
-    return split_of(own, parts, parties.guests, parties.host, "neighbours", join)
+    return split_of(own, parts, parties, "neighbours", join, names)
 
 
 @public
@@ -131,6 +144,7 @@ def split_trees(
     rounds: int = 30,
     depth: int = 3,
     rate: float = 0.2,
+    feature_names: Sequence[str] | None = None,
 ) -> Split:
     """Train boosted trees of which each sees the columns of one party only.
 
@@ -143,10 +157,12 @@ def split_trees(
         labels: [N], True or 1 for the class that is explained and False or 0 for the other one;
             both must occur.
         guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
-            Each party needs at least one.
+            Each party needs at least one. With feature names, names are accepted too.
         rounds: int. Trees of each party.
         depth: int. The largest depth of a tree.
         rate: float above 0. How much of each tree's step is added.
+        feature_names: texts [F] or None, the names of all columns; see `split_logistic`. None: the
+            names in a frame `rows`, and no names otherwise.
 
     Returns:
         A `Split`, with a part of one number for each guest.
@@ -173,7 +189,8 @@ def split_trees(
     """
     X = checks.matrix(rows, "rows").astype(np.float32)
     y = labels_of(labels, len(X))
-    parties = split_parties(guests, X.shape[1])
+    names = table_names(rows, feature_names, X.shape[1])
+    parties = split_parties(guests, X.shape[1], names)
     checks.whole_number(rounds, "rounds")
     checks.whole_number(depth, "depth")
     checks.positive(rate, "rate")
@@ -189,7 +206,7 @@ def split_trees(
     made = {name: _forest(trees, len(blocks[name])) for name, trees in found.items()}
     own = made.pop(HOST)
     join = {"intercept": np.array(start)}
-    return split_of(own, made, parties.guests, parties.host, "logistic", join)
+    return split_of(own, made, parties, "logistic", join, names)
 
 
 def _newton_tree(
@@ -242,9 +259,21 @@ def _forest(trees: Sequence[Mapping[str, np.ndarray]], columns: int) -> Part:
     return Part("trees", arrays | {"columns": np.arange(columns)})
 
 
-def split_parties(guests: Any, F: int) -> Parties:
-    """The parties of a table of F columns; at least one guest."""
-    parties = parties_of(guests, column_labels((F,)))
+def table_names(rows: Any, feature_names: Any, F: int) -> tuple[str, ...] | None:
+    """The names [F] that are given, or those of a frame whose labels are texts; None without."""
+    own = given_rows(rows)
+    if not own.is_frame or not all(isinstance(one, str) for one in own.labels):
+        return feature_names_of(feature_names, F)
+    labels = frame_labels(rows, "rows")
+    if feature_names is not None:
+        names = feature_names_of(feature_names, F) or ()
+        same_labels(labels, names, "rows", "feature_names")
+    return labels
+
+
+def split_parties(guests: Any, F: int, names: Sequence[str] | None = None) -> Parties:
+    """The parties of a table of F columns, of these names; at least one guest."""
+    parties = parties_of(guests, names or column_labels((F,)))
     if not parties.guests:
         raise InputError("guests is empty, so there is nothing to split; name at least one.")
     return parties

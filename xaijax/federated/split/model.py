@@ -5,7 +5,9 @@ Letters: R rows, F columns, H columns of the host, E numbers of an answer, B tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
-from xaijax.federated.split.parts import Part, load_arrays, save_arrays
+from xaijax.federated.in_process.parties import HOST, Parties
+from xaijax.federated.split.parts import Part, feature_names_of, load_arrays, save_arrays
 from xaijax.models import Model, as_model, model_of
 
 OWN, JOIN = "own.", "join."  # in the file of a host's side
@@ -69,6 +72,10 @@ class SplitModel:
         widths: {"guest": how many numbers its answer has}.
         origin: how the model was made, for `save`. None for a model that you made; it cannot be
             saved.
+        release: text or None, that of the guests' parts. A guest whose part is of another release
+            is refused before it answers.
+        feature_names: texts [H] or None, the names of the host's columns in the order of the model.
+            A host's frame is read by them.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.
@@ -86,6 +93,8 @@ class SplitModel:
     columns: int
     widths: Mapping[str, int]
     origin: tuple[Part, str, Mapping[str, np.ndarray]] | None = None
+    release: str | None = None
+    feature_names: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", model_of(self.model))
@@ -96,6 +105,15 @@ class SplitModel:
             )
         for name, width in self.widths.items():
             checks.whole_number(width, f"widths[{name!r}]")
+        if self.release is not None and not isinstance(self.release, str):
+            raise InputTypeError(
+                f"release must be a text or None, got {type(self.release).__name__}."
+            )
+        names = feature_names_of(self.feature_names, self.columns)
+        object.__setattr__(self, "feature_names", names)
+        if names is not None:
+            named = self.model.replace(feature_names=[*names, *answer_labels(self.widths)])
+            object.__setattr__(self, "model", named)
 
     @classmethod
     def of(
@@ -108,7 +126,7 @@ class SplitModel:
         """The host's side of a model that joins the host's part with the guests' answers.
 
         Args:
-            own: the host's `Part`.
+            own: the host's `Part`; its release and feature_names are those of the SplitModel.
             widths: {"guest": how many numbers its answer has}.
             join: how they are joined. "score": the host's number plus the answers plus intercept.
                 "logistic": the sigmoid of that. "head": a hidden layer with tanh on [host's numbers
@@ -131,7 +149,9 @@ class SplitModel:
             return JOINS[join](xp, held["join"], mine, rows[:, H:])
 
         held = {"own": dict(own.arrays), "join": dict(arrays)}
-        return cls(_model(formula, held, join), H, dict(widths), (own, join, dict(arrays)))
+        origin = (own, join, dict(arrays))
+        model = _model(formula, held, join)
+        return cls(model, H, dict(widths), origin, own.release, own.feature_names)
 
     def save(self, path: str | Path) -> None:
         """Write the host's side to a .npz file, which `load_split` reads.
@@ -146,13 +166,19 @@ class SplitModel:
         if self.origin is None:
             raise InputError("save: this SplitModel was made of a Model; keep that in its own way.")
         own, join, arrays = self.origin
-        facts = {"kind": own.kind, "join": join, "widths": dict(self.widths)}
+        facts: dict[str, Any] = {"kind": own.kind, "join": join, "widths": dict(self.widths)}
+        facts |= {"release": self.release, "feature_names": self.feature_names}
         named = {OWN + name: one for name, one in own.arrays.items()}
         save_arrays(path, facts, named | {JOIN + name: one for name, one in arrays.items()})
 
     def __repr__(self) -> str:
         guests = ", ".join(f"{name} ({width} numbers)" for name, width in self.widths.items())
         return f"SplitModel({self.columns} host columns; {guests})"
+
+
+def answer_labels(widths: Mapping[str, int]) -> list[str]:
+    """Names of the columns that hold the guests' answers."""
+    return [f"{name}.{j}" for name, width in widths.items() for j in range(width)]
 
 
 def load_split(path: str | Path) -> SplitModel:
@@ -180,7 +206,8 @@ def load_split(path: str | Path) -> SplitModel:
     try:
         own = {k.removeprefix(OWN): v for k, v in arrays.items() if k.startswith(OWN)}
         join = {k.removeprefix(JOIN): v for k, v in arrays.items() if k.startswith(JOIN)}
-        return SplitModel.of(Part(facts["kind"], own), facts["widths"], facts["join"], join)
+        part = Part(facts["kind"], own, HOST, facts["release"], facts["feature_names"])
+        return SplitModel.of(part, facts["widths"], facts["join"], join)
     except KeyError:
         raise InputError(f"model: {path} is no host's side of a split model.") from None
 
@@ -212,14 +239,29 @@ class Split:
 def split_of(
     own: Part,
     parts: Mapping[str, Part],
-    columns: Mapping[str, tuple[int, ...]],
-    host_columns: tuple[int, ...],
+    parties: Parties,
     join: Literal["score", "logistic", "head", "neighbours"],
     arrays: Mapping[str, np.ndarray],
+    feature_names: Sequence[str] | None = None,
 ) -> Split:
-    """Put a split model together; columns, host_columns: places in the rows of the joint model."""
-    host = np.array(host_columns)
-    own_columns = {name: np.array(places) for name, places in columns.items()}
+    """Put a split model together, under a new release.
+
+    parties: whose columns are where in the rows of the joint model; feature_names: texts [F] of
+    these columns, or None.
+
+    The release is random. A digest of the parts would let whoever holds one of them try the
+    weights of the others.
+    """
+    release = secrets.token_hex(16)
+
+    def signed(part: Part, party: str, places: Sequence[int]) -> Part:
+        names = None if feature_names is None else [feature_names[c] for c in places]
+        return dataclasses.replace(part, party=party, release=release, feature_names=names)
+
+    own = signed(own, HOST, parties.host)
+    parts = {name: signed(part, name, parties.guests[name]) for name, part in parts.items()}
+    host = np.array(parties.host)
+    own_columns = {name: np.array(places) for name, places in parties.guests.items()}
 
     def formula(xp: Any, held: Mapping[str, Any], rows: Any) -> Any:
         mine = own.formula(xp, held["own"], rows[:, host])
@@ -235,8 +277,10 @@ def split_of(
         "parts": {name: dict(part.arrays) for name, part in parts.items()},
     }
     widths = {name: part.width for name, part in parts.items()}
-    side = SplitModel.of(own, widths, join, arrays)
-    return Split(side, dict(parts), _model(formula, held, join))
+    joint = _model(formula, held, join)
+    if feature_names is not None:
+        joint = joint.replace(feature_names=list(feature_names))
+    return Split(SplitModel.of(own, widths, join, arrays), parts, joint)
 
 
 def _model(formula: Callable[[Any, Any, Any], Any], held: Mapping[str, Any], join: str) -> Model:

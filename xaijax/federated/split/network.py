@@ -5,7 +5,7 @@ Letters: N rows, F columns, E numbers of an answer, H hidden units.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.core.typing import ArrayLike
 from xaijax.federated.in_process.parties import HOST
-from xaijax.federated.split.makers import labels_of, split_parties
+from xaijax.federated.split.makers import labels_of, split_parties, table_names
 from xaijax.federated.split.model import JOINS, Split, split_of
 from xaijax.federated.split.parts import Part
 
@@ -37,6 +37,7 @@ def split_network(
     batch: int = 512,
     rate: float = 3e-3,
     seed: int = 0,
+    feature_names: Sequence[str] | None = None,
 ) -> Split:
     """Train a split neural network: an encoder for each party, and a head at the host.
 
@@ -49,7 +50,7 @@ def split_network(
         labels: [N], True or 1 for the class that is explained and False or 0 for the other one;
             both must occur.
         guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
-            Each party needs at least one.
+            Each party needs at least one. With feature names, names are accepted too.
         embedding: int, at least 4. How many numbers a guest's answer has. The host's own encoder
             has as many as `hidden`.
         hidden: int. Units of each hidden layer.
@@ -57,6 +58,8 @@ def split_network(
         batch: int. Rows in one step, drawn with replacement; at most N are used.
         rate: float above 0. The first learning rate; it falls to 0 along a cosine.
         seed: int. Of the first weights and of the draws.
+        feature_names: texts [F] or None, the names of all columns; see `split_logistic`. None: the
+            names in a frame `rows`, and no names otherwise.
 
     Returns:
         A `Split`, with a part of `embedding` numbers for each guest.
@@ -80,7 +83,8 @@ def split_network(
     """
     X = checks.matrix(rows, "rows").astype(np.float32)
     y = labels_of(labels, len(X)).astype(np.float32)
-    parties = split_parties(guests, X.shape[1])
+    names = table_names(rows, feature_names, X.shape[1])
+    parties = split_parties(guests, X.shape[1], names)
     if checks.whole_number(embedding, "embedding") < LEAST_EMBEDDING:
         raise InputError(
             f"embedding={embedding}: fewer than {LEAST_EMBEDDING} numbers cost accuracy; give more."
@@ -105,7 +109,7 @@ def split_network(
     params = _trained(chance, params, X, y, steps, min(batch, len(X)), rate, rng)
     made = {name: Part("network", params[name]) for name in blocks}
     own = made.pop(HOST)
-    return split_of(own, made, parties.guests, parties.host, "head", params["join"])
+    return split_of(own, made, parties, "head", params["join"], names)
 
 
 def _layers(rng: np.random.Generator, columns: int, hidden: int, width: int) -> dict[str, Any]:

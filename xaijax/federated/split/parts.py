@@ -6,7 +6,7 @@ Letters: R rows, F columns of the party, E numbers of an answer, T trees, D dept
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,10 @@ from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.public import public_class
 from xaijax.results.files.npz import as_path, file_to_read
 from xaijax.results.files.untrusted_zip import Members
+from xaijax.tables.frames import same_labels
 
-SCHEMA = 1
+SCHEMA = 2
+LONGEST = 100  # characters of a release
 
 
 def _linear(xp: Any, arrays: Mapping[str, Any], rows: Any) -> Any:
@@ -93,6 +95,14 @@ class Part:
             2 i + 2. A row goes to the second one if its entry, as float32, is above the threshold.
             "distances": squared distances to the rows of training [B, F]; E = B.
         arrays: {"name": array} of finite numbers, with the names above. Thresholds may be infinite.
+        party: text or None, the name of the guest whose part it is.
+        release: text of at most 100 characters, or None. It is the same in all parts that were made
+            together. The makers draw it at random, so it says nothing about the weights.
+        feature_names: texts [F] or None, the names of the party's columns, in the order of the
+            arrays.
+
+    Host and guest compare party and release when they connect, before any answer. A guest's frame
+    is read by `feature_names`.
 
     Attributes:
         columns: F.
@@ -113,6 +123,9 @@ class Part:
 
     kind: str
     arrays: Mapping[str, np.ndarray]
+    party: str | None = None
+    release: str | None = None
+    feature_names: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         checks.one_of(self.kind, "kind", list(KINDS))
@@ -136,6 +149,7 @@ class Part:
             raise InputError(
                 f"arrays of kind {self.kind!r} do not fit each other: {shapes}. See the docstring."
             )
+        _check_identity(self)
 
     @property
     def columns(self) -> int:
@@ -180,7 +194,7 @@ class Part:
         Raises:
             InputError, InputTypeError: a path that no file can have.
         """
-        save_arrays(path, {"kind": self.kind}, self.arrays)
+        save_arrays(path, {"kind": self.kind, **identity_of(self)}, self.arrays)
 
     def __repr__(self) -> str:
         return f"Part({self.kind!r}, {self.columns} columns -> {self.width} numbers)"
@@ -196,6 +210,9 @@ class FunctionPart:
         columns: int: F.
         width: int: E, how many numbers an answer has.
         kind: text. Leave it as it is; a guest's policy refuses the kind "distances".
+        party, release, feature_names: as of `Part`. A host whose model has a release accepts parts
+            of the same release only: say release=split.host.release where the function computes
+            what a part of that split would.
 
     Attributes:
         columns: F.
@@ -217,6 +234,9 @@ class FunctionPart:
     columns: int
     width: int = 1
     kind: str = "function"
+    party: str | None = None
+    release: str | None = None
+    feature_names: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -227,6 +247,7 @@ class FunctionPart:
         checks.whole_number(self.width, "width")
         if not isinstance(self.kind, str):
             raise InputTypeError(f"kind must be a text, got {type(self.kind).__name__}.")
+        _check_identity(self)
 
     def answers(self, rows: np.ndarray) -> np.ndarray:
         """The function's answers.
@@ -275,7 +296,54 @@ def load_part(path: str | Path) -> Part:
         Part('linear', 3 columns -> 1 numbers)
     """
     facts, arrays = load_arrays(path, "part")
-    return Part(str(facts.get("kind")), arrays)
+    return Part(str(facts.get("kind")), arrays, **{name: facts.get(name) for name in IDENTITY})
+
+
+IDENTITY = ("party", "release", "feature_names")
+
+
+def identity_of(part: Any) -> dict[str, Any]:
+    """Whose part it is, of which release, and its columns, as JSON facts."""
+    return {name: getattr(part, name, None) for name in IDENTITY}
+
+
+def _check_identity(part: Any) -> None:
+    """Refuse names that are none; feature_names become a tuple."""
+    for name in ("party", "release"):
+        value = getattr(part, name)
+        if value is not None and not isinstance(value, str):
+            raise InputTypeError(f"{name} must be a text or None, got {type(value).__name__}.")
+        if value is not None and not 0 < len(value) <= LONGEST:
+            raise InputError(f"{name} has {len(value)} characters; 1 to {LONGEST} are accepted.")
+    names = feature_names_of(part.feature_names, part.columns)
+    object.__setattr__(part, "feature_names", names)
+
+
+def feature_names_of(names: Any, columns: int) -> tuple[str, ...] | None:
+    """The names [F] of as many columns, or None; raises InputError and InputTypeError."""
+    if names is None:
+        return None
+    found = tuple(checks.listed(names, "feature_names", "texts"))
+    if not all(isinstance(one, str) for one in found):
+        raise InputTypeError(f"feature_names must be texts, got {names!r:.80}.")
+    found = tuple(map(str, found))
+    if len(found) != columns:
+        raise InputError(f"feature_names has {len(found)} names for {columns} columns.")
+    checks.unique_names(found, "feature_names")
+    return found
+
+
+def columns_by_name(
+    labels: Sequence[str], names: Sequence[str], name: str, owner: str
+) -> list[int]:
+    """Where the columns `names` [F] of a part stand among the labels of a table.
+
+    name, owner: of the table, and of the part, for messages. Raises InputError for other columns.
+    """
+    checks.unique_names(labels, f"{name}: column names")
+    if set(labels) != set(names):
+        same_labels(labels, names, name, owner)  # says which are missing and which unknown
+    return [list(labels).index(one) for one in names]
 
 
 def save_arrays(path: str | Path, facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
@@ -301,5 +369,8 @@ def load_arrays(path: str | Path, what: str) -> tuple[dict[str, Any], dict[str, 
             "needed."
         ) from None
     if schema != SCHEMA:
-        raise InputError(f"{what}: {path} has schema {schema}; this xaijax reads {SCHEMA}.")
+        raise InputError(
+            f"{what}: {path} has schema {schema}; this xaijax reads {SCHEMA}. Split the model "
+            "again with this version, and give all parties their files."
+        )
     return facts, arrays

@@ -30,8 +30,8 @@ def make_certificates(
 ) -> dict[str, Tls]:
     """Make certificates for trials: an authority, and for each name a certificate that it signed.
 
-    They are good for "localhost" and 127.0.0.1 and for 30 days. Real parties get theirs from an
-    authority that all of them know.
+    They are good for "localhost", 127.0.0.1 and ::1 and for 30 days. Real parties get theirs from
+    an authority that all of them know.
 
     Args:
         folder: where the files go; it is made where there is none. Files of the same names are
@@ -79,8 +79,8 @@ def make_certificates(
     found = {}
     for name in names:
         own = ec.generate_private_key(ec.SECP256R1())
-        local = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-        known_as = [x509.DNSName(name), x509.DNSName("localhost"), local]
+        local = [x509.IPAddress(ipaddress.ip_address(one)) for one in ("127.0.0.1", "::1")]
+        known_as = [x509.DNSName(name), x509.DNSName("localhost"), *local]
         extensions = [
             x509.BasicConstraints(ca=False, path_length=None),
             _usage(x509, signs_certificates=False),

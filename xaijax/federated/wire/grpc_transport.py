@@ -20,7 +20,7 @@ from xaijax.federated.wire.tls import Tls, diagnosis, host_and_port
 
 SERVICE = "xaijax.federated.Party"
 ROOM = 1 << 10  # of a message, beside what a party puts into it
-WORKERS = 4
+WORKERS = 16  # requests wait for a slow part in them, while others are answered
 SIZES = [
     ("grpc.max_receive_message_length", LARGEST + ROOM),
     ("grpc.max_send_message_length", LARGEST + ROOM),
@@ -74,7 +74,8 @@ def serve(party: Party, address: str, tls: Tls) -> Server:
 
     Args:
         party: `Guest` or `Arbiter`.
-        address: text, "host:port". Port 0: any free one.
+        address: text, "host:port". Port 0: any free one. An IPv6 address is in brackets, as in
+            "[::1]:7443".
         tls: `Tls`, the party's files.
 
     Returns:
@@ -128,7 +129,7 @@ def serve(party: Party, address: str, tls: Tls) -> Server:
             "that belong together. Name a free port, and check the files."
         )
     server.start()
-    return Server(server, f"{host}:{port}")
+    return Server(server, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
 
 
 def _handler(party: Party, method: str, grpc: Any) -> Any:
@@ -136,7 +137,7 @@ def _handler(party: Party, method: str, grpc: Any) -> Any:
         names = _names(context.auth_context())
         if not names:  # TLS would not have let it through
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "a client certificate is needed")
-        return party.handle(method, names, data)
+        return party.handle(method, names, data, context.is_active)
 
     return handle
 

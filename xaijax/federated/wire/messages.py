@@ -16,10 +16,11 @@ import numpy as np
 from xaijax.core.errors import FederatedProtocolError
 from xaijax.core.optional import require
 
-VERSION = 1  # of the protocol; another one is refused
+VERSION = 2  # of the protocol; another one is refused
 PACKAGE = "xaijax.federated"
 INSTALL = "xaijax[federated]"
 LARGEST = 1 << 24  # bytes of one message
+FLOAT32 = float(np.finfo(np.float32).max)  # an answer's numbers are within it
 
 # {message: its fields, numbered from 1}; "text*" is repeated, a capital letter names a message.
 MESSAGES: Mapping[str, Mapping[str, str]] = {
@@ -30,6 +31,8 @@ MESSAGES: Mapping[str, Mapping[str, str]] = {
         "public_key": "bytes",
         "nonce": "bytes",
         "model_version": "string",
+        "party": "string",
+        "release": "string",
     },
     "OpenReply": {
         "version": "uint32",
@@ -42,6 +45,8 @@ MESSAGES: Mapping[str, Mapping[str, str]] = {
         "most": "uint32",
         "state": "bytes",
         "confirmation": "bytes",
+        "party": "string",
+        "release": "string",
     },
     "AlignRequest": {"session": "bytes", "count": "uint64", "digest": "bytes"},
     "AlignReply": {"count": "uint64"},
@@ -123,10 +128,10 @@ def numbers(rows: np.ndarray) -> bytes:
     return np.ascontiguousarray(rows, "<f8").tobytes()
 
 
-def rows_of(data: bytes, count: int, width: int, whose: str) -> np.ndarray:
+def rows_of(data: bytes, count: int, width: int, whose: str, largest: float = np.inf) -> np.ndarray:
     """The numbers [count, width] that travelled, float64.
 
-    Raises FederatedProtocolError for another length, NaN and infinity.
+    Raises FederatedProtocolError for another length, NaN, infinity, and sizes above `largest`.
     """
     if len(data) != 8 * count * width:
         raise FederatedProtocolError(
@@ -138,6 +143,12 @@ def rows_of(data: bytes, count: int, width: int, whose: str) -> np.ndarray:
         raise FederatedProtocolError(
             f"{whose}: {int((~np.isfinite(rows)).sum()):,} of {rows.size:,} numbers are NaN or "
             "infinite; finite ones are needed. The other party's part of the model must be mended."
+        )
+    if (np.abs(rows) > largest).any():
+        raise FederatedProtocolError(
+            f"{whose}: {int((np.abs(rows) > largest).sum()):,} of {rows.size:,} numbers are above "
+            f"{largest:.3g}, the largest of float32. The other party's part of the model must be "
+            "rescaled."
         )
     return rows.astype(np.float64)
 

@@ -2,34 +2,41 @@
 
 A request that a party does not like comes back as a refusal with a code and a text that holds no
 secret, no row and no identifier; whatever goes wrong inside comes back as "internal", without its
-text, which could hold any of them.
+text, which could hold any of them. The party's own log gets the kind of the error and its place in
+the code, and not the text either.
 """
 
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
-from xaijax.core.errors import FederatedPolicyError, FederatedProtocolError
+from xaijax.core.errors import FederatedPeerLost, FederatedPolicyError, FederatedProtocolError
 from xaijax.federated.wire.messages import LARGEST, METHODS, VERSION, decode, encode
 
 Names = tuple[str, ...]  # of the asking party's certificate; the first one is shown in logs
 Answerer = Callable[[Names, Any], dict[str, Any]]  # a request -> the fields of the reply
+Alive = Callable[[], bool]  # whether the asking party still waits for the reply
 
 CODES = (
-    "version", "message", "session", "token", "aligned", "size", "policy", "arbiter", "internal"
+    "version", "message", "session", "token", "part", "lost", "aligned", "size", "policy",
+    "arbiter", "internal",
 )  # fmt: skip
 _LONGEST_TEXT = 500
+_KINDS = {"policy": FederatedPolicyError, "lost": FederatedPeerLost}
+_FRAMES = 4  # of a traceback, in a log
 
 
 class Party(Protocol):
     """What a transport needs of a party.
 
-    handle(method, names, request): the bytes of the Reply; it never raises an Exception.
+    handle(method, names, request, alive): the bytes of the Reply; it never raises an Exception.
     """
 
-    def handle(self, method: str, names: Names, data: bytes) -> bytes: ...
+    def handle(self, method: str, names: Names, data: bytes, alive: Alive = ...) -> bytes: ...
 
 
 class Transport(Protocol):
@@ -43,6 +50,17 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
+def waiting() -> bool:
+    """In memory the asking party always waits."""
+    return True
+
+
+def check_alive(alive: Alive) -> None:
+    """Refuse a request whose party has given up, so that it costs nothing."""
+    if not alive():
+        raise Refused("lost", "the asking party gave up before the answer; nothing was counted.")
+
+
 class Refused(Exception):
     """A party does not do what it was asked."""
 
@@ -54,12 +72,16 @@ class Refused(Exception):
 
 def handled(
     answerers: Mapping[str, Answerer],
-    log: Callable[[str, Names, str], None],
+    log: Callable[[str, Names, str, str], None],
     method: str,
     names: Names,
     data: bytes,
 ) -> bytes:
-    """The bytes of the Reply to one request; log(event, names, code) is told of refusals."""
+    """The bytes of the Reply to one request.
+
+    log(event, names, code, cause) is called for refusals; cause: where an internal error came from.
+    """
+    cause = ""
     try:
         try:
             return encode("Reply", body=_body(answerers, method, names, data))
@@ -67,13 +89,25 @@ def handled(
             raise Refused("message", str(error)) from None
     except Refused as error:
         code, text = error.code, error.text
+        cause = text if code == "internal" else ""
     except Exception as error:
-        code, text = "internal", f"{type(error).__name__} on the other side; see there."
+        code, text = (
+            "internal",
+            f"{type(error).__name__} on the other side; its own log says where.",
+        )
+        cause = f"{type(error).__name__} at {_place(error)}"
     try:
-        log(method if method in METHODS else "unknown method", names, code)
+        log(method if method in METHODS else "unknown method", names, code, cause)
     except Exception:  # a full disk must not keep the refusal from being sent
         code, text = "internal", "the log cannot be written."
     return encode("Reply", refusal={"code": code, "text": text})
+
+
+def _place(error: BaseException) -> str:
+    """The innermost frames of an error: files, lines and functions, and nothing that they held."""
+    frames = list(traceback.walk_tb(error.__traceback__))[-_FRAMES:]
+    codes = [(frame.f_code, line) for frame, line in frames]
+    return ", ".join(f"{Path(c.co_filename).name}:{line} {c.co_name}" for c, line in codes)
 
 
 def _body(answerers: Mapping[str, Answerer], method: str, names: Names, data: bytes) -> bytes:
@@ -94,7 +128,8 @@ def ask(transport: Transport, who: str, method: str, deadline: float, **fields: 
     who: "guest 'shop'", for messages.
 
     Raises FederatedPolicyError where the party's policy refuses, FederatedProtocolError for other
-    refusals and for replies that are none, FederatedPeerLost where none came in time.
+    refusals and for replies that are none, FederatedPeerLost where none came in time, from the
+    party or, as an arbiter says, from a guest.
     """
     request, reply = METHODS[method]
     data = encode(request, **fields)
@@ -112,8 +147,7 @@ def ask(transport: Transport, who: str, method: str, deadline: float, **fields: 
     # The other party's words: kept short, and without what a terminal would obey.
     text = re.sub(r"[^\x20-\x7e]", "?", found.refusal.text)[:_LONGEST_TEXT]
     code = found.refusal.code if found.refusal.code in CODES else "message"
-    kind = FederatedPolicyError if code == "policy" else FederatedProtocolError
-    raise kind(f"{who} refused ({code}): {text}")
+    raise _KINDS.get(code, FederatedProtocolError)(f"{who} refused ({code}): {text}")
 
 
 def check_version(version: int) -> None:

@@ -70,9 +70,15 @@ def host_and_port(address: str) -> tuple[str, int]:
     if not isinstance(address, str):
         raise InputTypeError(f"address must be a text 'host:port', got {address!r}.")
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) >= 1 << 16:
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not bare or not port.isdecimal() or not port.isascii() or int(port) >= 1 << 16:
         raise InputError(f"address must be 'host:port', got {address!r}.")
-    return host.strip("[]"), int(port)
+    if ":" in bare and bare == host:
+        raise InputError(
+            f"address: {address!r} could end in a port or not; an IPv6 address is in brackets, "
+            "'[::1]:7443'."
+        )
+    return bare, int(port)
 
 
 def diagnosis(address: str, tls: Tls, seconds: float) -> str:

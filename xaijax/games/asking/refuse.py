@@ -25,6 +25,18 @@ LARGEST_TABLE = 20  # players of a full table
 LARGEST_STRETCH = 1 << 23
 
 
+def refuse_lost_sums(setting: Setting, *found: np.ndarray) -> None:
+    """Raise ModelOutputError where a result is not finite, of a model whose answers all were."""
+    model = setting.model
+    if model.nonfinite == "propagate" or all(np.isfinite(one).all() for one in found):
+        return
+    way = "" if model.precision == "float64" else ", or say precision='float64' in as_model"
+    raise ModelOutputError(
+        f"all answers of {model.name} are finite, but sums of them are not: they are too large for "
+        f"{model.precision}. Divide the answers by a constant{way}."
+    )
+
+
 def refuse_too_many(game: AskedGame, largest: np.ndarray) -> None:
     """Raise EnumerationLimitError for what cannot be enumerated; largest [N] as of `Survey`."""
     if not game.quantity.linear:

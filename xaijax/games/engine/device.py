@@ -311,7 +311,10 @@ class DeviceBackend:
         weights = (question.donor_weights / scale).astype(self._dtype)
         high, low = self.programs.compiled.run(recipe_of(weights))
         means = np.asarray(high).astype(np.float64)
-        means += np.asarray(low)
+        with np.errstate(
+            invalid="ignore"
+        ):  # what is too large for float32 is refused by the method
+            means += np.asarray(low)
         means *= scale  # in place: with one donor these arrays are as long as the answers
         return means
 

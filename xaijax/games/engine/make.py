@@ -67,6 +67,7 @@ def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:
         max_memory=setting.max_memory,
         weights=None if probed.spares else weights_of(probe.jaxpr),
         operations=operations(probe.jaxpr, probe.rows),
+        answers=probe.outputs if setting.score is not None and setting.score.reads_own else 0,
     )
     assert model.apply is not None
     programs = Programs(

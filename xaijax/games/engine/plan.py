@@ -69,16 +69,18 @@ def plan_sizes(
     max_memory: int,
     weights: int | None = None,
     operations: float = 0.0,
+    answers: int = 0,
 ) -> Sizes:
     """Choose tile and tiles per dispatch; a pure function of its arguments.
 
     operations: of the model for a row; 0: not known.
+    answers: numbers of a row that the model itself is asked for beside them; 0: none.
     weights: numbers of the model's parameters; None: tiles are not made smaller for wide rows.
     batch_rows is cut to what fits, and to the most rows that are asked for (where these are more
     than the default).
     """
     slot_bits = min(P, SLOT_BITS)
-    per_row = bytes_of_row(itemsize, width, columns, outputs)
+    per_row = bytes_of_row(itemsize, width, columns, max(outputs, answers))
     widest = max(width, columns)
     rows = tile or fitting_tile(
         tile_rows(widest, itemsize, platform, operations), per_row, max_memory
@@ -93,8 +95,7 @@ def plan_sizes(
     tiles = tiles_of_dispatch(rows, operations, platform)
     if batch_rows is not None:
         tiles = min(-(-batch_rows // rows), max(tiles, -(-most_rows // rows)))
-    fits = max_memory // 4 // max(1, rows * itemsize * (outputs + 1))
-    tiles = max(1, min(tiles, fits))
+    tiles = min(tiles, tiles_that_fit(rows, outputs, itemsize, max_memory))
     tiles = -(-tiles // devices) * devices
     return Sizes(
         TileShape(shape, P, slot_bits, rows >> slot_bits, outputs, dtype),
@@ -104,6 +105,11 @@ def plan_sizes(
         columns,
         per_row,
     )
+
+
+def tiles_that_fit(rows: int, outputs: int, itemsize: int, max_memory: int) -> int:
+    """Tiles of a dispatch whose answers take a quarter of the memory at most; one at least."""
+    return max(1, max_memory // 4 // max(1, rows * itemsize * (outputs + 1)))
 
 
 def bytes_of_row(itemsize: int, width: int, columns: int, outputs: int) -> int:

@@ -23,7 +23,7 @@ from xaijax.core.once import shapes_of
 from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax.games.engine.placement import Placement
-from xaijax.games.engine.plan import LEAST_DONORS, Sizes, bucket, capacity
+from xaijax.games.engine.plan import LEAST_DONORS, Sizes, bucket, capacity, tiles_that_fit
 from xaijax.games.measure.asked_model import Look
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.seeds import runs_of_tile
@@ -35,7 +35,7 @@ from xaijax_kernels.engine.tiles import (
     over_tiles,
     run_tiles,
 )
-from xaijax_kernels.engine.turns import counted_on
+from xaijax_kernels.engine.turns import counted_on, platform_of
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.structures.base import Structure
 from xaijax_kernels.structures.listed_means import ListShape, listed_means
@@ -106,7 +106,9 @@ class Programs:
         T, rows, devices = self.sizes.tiles, self.sizes.tile.rows, self.mesh.size
         if scored or self._outputs <= self.sizes.tile.outputs:
             return T
-        fits = max(1, MOST_ANSWERS // (rows * self._outputs))
+        itemsize = self.donors.dtype.itemsize
+        held = tiles_that_fit(rows, self._outputs, itemsize, self.compiled.max_memory)
+        fits = min(held, max(1, MOST_ANSWERS // (rows * self._outputs)))
         return min(T, -(-fits // devices) * devices)
 
     def seeded(self, kind: str) -> bool:
@@ -299,7 +301,7 @@ class Programs:
 
     def _head(self, known: Structure, rows: int) -> Callable[[Any, jax.Array], jax.Array]:
         """The rest of a model whose structure is known, for the rows that it takes at a time."""
-        rows = shapes_of(known.of, self.params).block(rows)
+        rows = shapes_of(known.of, self.params).block(rows, platform_of(self.mesh))
         return self.compiled.head(known, self.params, rows, self.donors.dtype)
 
     def reduction(

@@ -10,6 +10,8 @@ from typing import Any
 
 import jax
 
+from xaijax.core.jax_settings import usual
+
 THREADS = 2
 
 _threads: list[ThreadPoolExecutor] = []
@@ -19,7 +21,12 @@ def beside(program: Any, arguments: tuple[Any, ...]) -> Future[tuple[jax.Array, 
     """Run the compiled program on one of the threads; its outputs, once they are there."""
     if not _threads:
         _threads.append(ThreadPoolExecutor(THREADS, "xaijax-dispatch"))
-    return _threads[0].submit(lambda: jax.block_until_ready(program(*arguments)))
+    return _threads[0].submit(_run, program, arguments)
+
+
+def _run(program: Any, arguments: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+    with usual():
+        return jax.block_until_ready(program(*arguments))
 
 
 if hasattr(os, "register_at_fork"):  # a child has the list, but not the threads

@@ -25,7 +25,7 @@ from xaijax_kernels.engine.tiles import (
     widest_layer,
 )
 from xaijax_kernels.structures.base import Structure
-from xaijax_kernels.structures.first_layer import VECTORS, WalkShape, walk_tiles
+from xaijax_kernels.structures.first_layer import PAIRS, WalkShape, walk_tiles
 from xaijax_kernels.structures.named import NAMED
 
 LONGEST_BLOCK = 64  # sizes that go through the head in one call
@@ -46,7 +46,7 @@ def walk_shape(P: int, B: int, K: int, rows: int, dtype: str, platform: str) -> 
     if platform == "cpu":
         longest, rows = LONGEST_ON_CPU, max(rows // SHARE_ON_CPU, SMALLEST_TILE)
     block = -(-P // -(-P // longest))
-    lanes = max(1, rows // (2 * block) // VECTORS) * VECTORS
+    lanes = max(1, rows // (2 * block) // PAIRS) * PAIRS
     segments = -(-B // lanes)
     donors = min(bucket(-(-B // segments)), lanes)
     instances = max(1, min(lanes // donors, MOST_INSTANCES))
@@ -141,7 +141,8 @@ class WalkBackend:
             # A single donor has weight 1, and sums of its finite answers have no rounding.
             if self._count > 1 or lost.any():
                 summed = high.astype(np.float64)
-                summed += low
+                with np.errstate(invalid="ignore"):  # see `DeviceBackend._means`
+                    summed += low
                 summed *= self._scale
             for t, (n, count) in enumerate(groups[first : first + T]):
                 own = summed[t, :, : self.shape.P, :count]  # [2, P, g, K]

@@ -29,12 +29,15 @@ def players_of_rows(
     """Read the `players=` argument for rows of a table; names: [F], where others than its own.
 
     An array of whole numbers [N, *F] numbers the entries of each instance for itself. Of images
-    with channels, [H, W, C], it may leave the last axis out: a pixel is then one player's. Of rows
+    with channels, [H, W, C] or [C, H, W], it may leave the channels out, and of sequences [T, F]
+    the columns: a pixel, or a step, is then one player's. Of rows
     in several arrays players is also a container of the same structure, with numbers for each leaf:
     shaped like a row of it, like N rows, one for all its entries, or None (each of its entries is a
     player). Leaves may share numbers. In groups of columns the name of a leaf means all its
-    entries. Else see `players_from`.
+    entries. `OwnPlayers` are themselves. Else see `players_from`.
     """
+    if isinstance(players, OwnPlayers):
+        return players
     if isinstance(table, TreeTable):
         numbers = None if players is None else _in_line(players, table)
         if numbers is None:
@@ -44,20 +47,49 @@ def players_of_rows(
         return _named_by_leaves(players_numbered(numbers, table.layout.labels), table.layout)
     shape = table.shape
     if hasattr(players, "shape") and hasattr(players, "dtype"):
-        given = with_channels(np.asarray(players), shape)
+        given = whole_rows(np.asarray(players), shape)
         if given.ndim == len(shape) + 1 and given.shape[1:] == shape and given.dtype.kind in "iu":
             return own_players(given.reshape(len(given), -1))
+        if _unclear(given, shape) and given.dtype.kind in "iu":
+            own = players_from(given, names or table.feature_names, shape)
+            return replace(own, unclear=shape)
         players = given
     return players_from(players, names or table.feature_names, shape)
 
 
-def with_channels(given: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Numbers [H, W] or [N, H, W] of images of shape (H, W, C), repeated for each channel."""
-    if len(shape) < 3 or given.shape in (shape, (*given.shape[:1], *shape)):
+def whole_rows(given: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers for rows of this shape, or for N of them, of numbers that leave out channels.
+
+    [H, W] is of images [H, W, C] or [C, H, W] and [T] of sequences [T, F]; the same of each of N
+    instances. What fits no such form comes back as it is.
+    """
+    if len(shape) < 2 or given.shape in (shape, (*given.shape[:1], *shape)):
         return given
-    if given.shape not in (shape[:-1], (*given.shape[:1], *shape[:-1])):
+    last, first = shape[:-1], shape[1:] if len(shape) > 2 else None
+    own = next((one for one in (given.shape, given.shape[1:]) if one in (last, first)), None)
+    if own is None:
         return given
-    return np.broadcast_to(given[..., None], (*given.shape, shape[-1]))
+    if shape[:-1] == shape[1:]:
+        raise InputError(
+            f"players has shape {given.shape}, and rows of shape {shape} have channels or columns "
+            "on their first axis or on their last one. Say which: np.broadcast_to("
+            f"players[..., None], {shape}) repeats players along the last axis, "
+            f"np.broadcast_to(players, {shape}) along the first."
+        )
+    each = given.shape[: given.ndim - len(own)]
+    if own == last:
+        return np.broadcast_to(given[..., None], (*each, *shape))
+    return np.broadcast_to(given[(slice(None),) * len(each) + (None,)], (*each, *shape))
+
+
+def _unclear(given: np.ndarray, shape: tuple[int, ...]) -> bool:
+    """Whether numbers shaped like a row, [C, H, W], could be meant for C instances, [H, W] each.
+
+    Not where they are the same in all channels, and so for all of those instances, nor where there
+    are as many channels as columns of pixels: those are on another axis.
+    """
+    images = len(shape) > 2 and given.shape == shape and shape[0] < shape[-1]
+    return images and bool((given != given[:1]).any())
 
 
 def _in_line(players: Any, table: TreeTable) -> np.ndarray | None:
@@ -101,7 +133,7 @@ def _whole(given: Any, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
     """Numbers of the players of one leaf, [F] or [N, F]; None stays None."""
     if given is None:
         return None
-    own = with_channels(np.asarray(given), shape)
+    own = whole_rows(np.asarray(given), shape)
     of_each = own.ndim == len(shape) + 1 and own.shape[1:] == shape
     if own.dtype.kind not in "iu" or not (of_each or own.shape in (shape, ())):
         raise InputError(

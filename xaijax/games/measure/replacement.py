@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
 
 from xaijax.core import checks
@@ -22,7 +23,7 @@ from xaijax.tables.coded_table import CodedTable, Untranslatable
 from xaijax.tables.frame_table import FrameTable
 from xaijax.tables.frames import frame_labels, same_labels
 from xaijax.tables.rows import rows_of
-from xaijax.tables.series import is_labelled, row_of_numbers
+from xaijax.tables.series import is_labelled, refuse_series, row_of_numbers
 from xaijax.tables.table import FloatTable, Table, WordTable, dtype_of
 from xaijax.tables.tree import is_tree
 from xaijax.tables.tree_table import TreeTable
@@ -40,7 +41,8 @@ class Baseline:
 
     Args:
         row: "median", "mean", or the row itself: an array [F] (or shaped like one instance), a
-            frame of one row, or a pandas Series of numbers. Or a function of the rows X, a copy of
+            frame of one row, a pandas Series of numbers, or for a model of several arrays a tuple
+            or another container of one row of each. Or a function of the rows X, a copy of
             them as the model takes them, that returns as many of the same shape.
         rows: rows [B, *F], an array or a frame; with "median" and "mean" only. The value of a
             frame's column that is not numeric is its most frequent one, the first in sorted order
@@ -99,10 +101,36 @@ class Baseline:
             return self.row
         if is_labelled(self.row):
             return row_of_numbers(self.row, name)
-        if is_tree(self.row) or isinstance(self.row, Mapping | tuple):
+        if _of_arrays(self.row):
             leaves, structure = checks.leaves_of(self.row, name)
             return structure.unflatten([np.asarray(leaf)[None] for leaf in leaves])
         return checks.as_array(self.row, name)[None]
+
+
+def _of_arrays(row: Any) -> bool:
+    """Whether a row is one of several arrays: a container, or a tuple that holds more than numbers.
+
+    One row of each has an axis less than rows, so that `is_tree` cannot tell.
+    """
+    several = isinstance(row, tuple) and any(np.ndim(one) > 0 for one in jax.tree.leaves(row))
+    return several or isinstance(row, Mapping) or is_tree(row)
+
+
+def weighted_rows(background: Any, weights: Any, name: str = "background") -> tuple[Any, Any]:
+    """(rows, weights) of what is given as rows: those of `xaijax.background` and of `shap.kmeans`
+    bring weights of their own.
+
+    Raises InputError where weights are given as well.
+    """
+    holder = {"Background": "rows", "DenseData": "data"}.get(type(background).__name__)
+    if holder is None or not hasattr(background, holder) or not hasattr(background, "weights"):
+        return background, weights
+    if weights is not None:
+        raise InputError(
+            f"{name} brings weights of its own, and weights= are given too. Leave them out, or "
+            f"give the rows alone ({name}.{holder})."
+        )
+    return getattr(background, holder), background.weights
 
 
 @dataclass(frozen=True)
@@ -161,6 +189,7 @@ def replacement_of(model: AskedModel, background: Any, weights: Any, X: Any = No
 
     Raises InputError and InputTypeError for rows, names, shapes or weights that are not accepted.
     """
+    background, weights = weighted_rows(background, weights)
     if isinstance(background, Baseline):
         if weights is not None:
             raise InputError("weights belong to background rows; a Baseline is one row.")
@@ -241,9 +270,9 @@ def _refuse_several(model: AskedModel, background: Any) -> None:
     """Rows of a table in place of one row, which only a network could take for an image."""
     if not isinstance(background, Baseline) or isinstance(background.row, str):
         return
-    if model.network or model.input_shape is not None or is_tree(background.row):
+    if model.network or model.input_shape is not None or _of_arrays(background.row):
         return
-    if rows_of(background.row).is_frame or isinstance(background.row, Mapping | tuple):
+    if rows_of(background.row).is_frame:
         return
     if (axes := np.ndim(background.row)) > 1:
         shape = np.shape(background.row)
@@ -256,6 +285,7 @@ def _refuse_several(model: AskedModel, background: Any) -> None:
 
 def table_of(model: AskedModel, background: Any, name: str = "background") -> Table:
     """The table that reads such rows for a model; `name` is the argument they came as."""
+    refuse_series(background, name)
     if is_tree(background):
         if model.input_shape is not None or model.feature_names is not None:
             raise InputError(

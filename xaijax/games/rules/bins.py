@@ -9,7 +9,8 @@ Letters: M rows, F columns.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,17 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.players.predicates import Predicate, label_words, predicate_words
+from xaijax.players.predicates import (
+    Predicate,
+    category_key,
+    cut_words,
+    label_words,
+    member_words,
+    missing,
+    number_words,
+    range_words,
+    value_of,
+)
 from xaijax.tables.rows import rows_of
 
 DISCRETISERS = {"quartile": (25, 50, 75), "decile": tuple(range(10, 100, 10))}
@@ -32,11 +43,15 @@ class Column:
     edges: np.ndarray | None  # float64, increasing; None: by equality
     values: tuple[Any, ...]  # by equality: the distinct values of the data, a bin each
     categorical: bool
-    names: Mapping[Any, str] | None = None  # what values are called
+    names: Mapping[Any, str] | None = None  # what values are called, by `key`
     interval: tuple[float, float] | None = None  # a person's own (low, high]: bins 0 (out), 1 (in)
-    members: frozenset[Any] | None = None  # a person's own categories, likewise
+    members: tuple[Any, ...] | None = None  # a person's own categories, likewise
     numeric: bool = True  # `values` are numbers, in order
     single: bool = False  # numbers come as float32, and a person's own are read as such too
+    # Of each edge: the largest data value up to it, the smallest above it, and the distance to the
+    # nearest other edge; float64 [edges, 3].
+    around: np.ndarray | None = None
+    alike: frozenset[str] = frozenset()  # texts of several values: of 1 and "1"
 
     @property
     def count(self) -> int:
@@ -52,30 +67,38 @@ class Column:
             numbers_ = _as_numbers(values, self.name)
             return ((low < numbers_) & (numbers_ <= high)).astype(np.int32)
         if self.members is not None:
-            own = self.members
-            return np.fromiter((_key(v) in own for v in values.tolist()), np.int32, len(values))
+            own = {self.key(v) for v in self.members}
+            found = (self.key(v) in own for v in values.tolist())
+            return np.fromiter(found, np.int32, len(values))
         if self.edges is not None:
             numbers_ = _as_numbers(values, self.name)
             places = np.searchsorted(self.edges, numbers_, side="left")
             return np.where(np.isnan(numbers_), len(self.edges) + 1, places).astype(np.int32)
         if values.dtype.kind in "biuf" and self.numeric:
-            known = np.asarray(self.values, np.float64)  # sorted, NaN last
-            numbers_ = values.astype(np.float64)
+            known = np.asarray(self.values)  # sorted, NaN last
+            whole = known.dtype.kind in "iu" and values.dtype.kind in "iu"  # of any length
+            numbers_ = values if whole else values.astype(np.float64)
+            known = known if whole else known.astype(np.float64)
             places = np.minimum(np.searchsorted(known, numbers_), len(known) - 1)
             same = (known[places] == numbers_) | (np.isnan(known[places]) & np.isnan(numbers_))
             return np.where(same, places, len(known)).astype(np.int32)
-        place = {value: i for i, value in enumerate(self.values)}
-        found = (place.get(_key(value), len(place)) for value in values.tolist())
+        place = {self.key(value): i for i, value in enumerate(self.values)}
+        found = (place.get(self.key(value), len(place)) for value in values.tolist())
         return np.fromiter(found, np.int32, len(values))
+
+    def key(self, value: Any) -> Any:
+        """A value under which equal ones are found."""
+        return category_key(value, not self.numeric)
 
     def predicate(self, bin_: int, value: Any, last: int | None = None) -> Predicate:
         """What holds of the rows of a bin, or of bins bin_ .. last; value: that of the instance."""
         if self.interval is not None:
             return (self.place, *self.interval)
         if self.members is not None:
-            return (self.place, tuple(self.members))
+            return (self.place, self.members)
         if self.edges is None:
-            return (self.place, (value,))
+            gone = missing(value) and not isinstance(value, float)  # of pandas.NA
+            return (self.place, (None if gone else value,))
         if bin_ > len(self.edges):
             return (self.place, (float("nan"),))
         ends = np.r_[-np.inf, self.edges, np.inf]
@@ -92,14 +115,36 @@ class Column:
             return None
         return ends.index(low), ends.index(high) - 1
 
-    def words(self, predicate: Predicate) -> str:
-        """The predicate in words: "7 < temp <= 14", "Sex = female"."""
-        return predicate_words(predicate, self.name, self.names)
+    def words(self, predicate: Predicate, value: Any = None) -> str:
+        """The predicate in words: "7 < temp <= 14", "Sex = female"; value: that of the instance."""
+        if len(predicate) == 2:
+            return member_words(self.name, [self.called(one) for one in predicate[1]])
+        low, high = (None if np.isinf(end) else self._cut(end, value) for end in predicate[1:])
+        return range_words(self.name, low, high)
 
+    def called(self, value: Any) -> str | None:
+        """One category in words; None: it is missing."""
+        if missing(value):
+            return None
+        if self.names and self.key(value) in self.names:
+            return self.names[self.key(value)]
+        if isinstance(value, float):
+            return number_words(value, self.single)
+        text = label_words(value)
+        plain = isinstance(value, bool | numbers.Number | np.generic)
+        return repr(value) if text in self.alike and not plain else text
 
-def _key(value: Any) -> Any:
-    """A value under which equal ones are found: every missing one is None."""
-    return None if value is None or value != value else value
+    def _cut(self, cut: float, value: Any) -> str:
+        """An end of a predicate in words, which tell it from the data, x's value and other cuts."""
+        edges = np.zeros(0) if self.edges is None else self.edges
+        place = int(np.searchsorted(edges, cut))
+        if self.around is None or place == len(edges) or edges[place] != cut:  # of the user
+            return number_words(cut, self.single)
+        below, above, gap = self.around[place].tolist()
+        if value is not None and not missing(value):
+            below = max(below, float(value)) if value <= cut else below
+            above = min(above, float(value)) if value > cut else above
+        return cut_words(float(cut), below, above, gap, self.single)
 
 
 def _as_numbers(values: np.ndarray, name: str) -> np.ndarray:
@@ -192,21 +237,21 @@ def _interval(column: Column, low: Any, high: Any) -> tuple[float, float]:
     return as_read(float(low), column.single), as_read(float(high), column.single)
 
 
-def _members(column: Column, given: Any) -> frozenset[Any]:
+def _members(column: Column, given: Any) -> tuple[Any, ...]:
     listed = (
         [given] if isinstance(given, str) or not isinstance(given, tuple | list | set) else given
     )
-    by_name = {name: value for value, name in (column.names or {}).items()}
+    by_name = {name: value_of(key) for key, name in (column.names or {}).items()}
     named = [by_name.get(v, v) if isinstance(v, str) else v for v in listed]
     found = [as_read(v, column.single) for v in named]
     if column.categorical:
-        known = {_key(v) for v in column.values}
-        unknown = [v for v, read in zip(named, found, strict=True) if _key(read) not in known]
+        known = {column.key(v) for v in column.values}
+        unknown = [v for v, read in zip(named, found, strict=True) if column.key(read) not in known]
         if unknown:
             raise InputError(
                 f"predicates: {unknown[0]!r} is no category of {column.name!r} in the data."
             )
-    return frozenset(_key(v) for v in found)
+    return tuple({column.key(v): None if missing(v) else v for v in found}.values())
 
 
 def place_of_column(given: Any, names: Sequence[str], argument: str) -> int:
@@ -235,13 +280,13 @@ def bins_of(data: Any, names: Sequence[str], categories: Any, bins: Any) -> Bins
     for j, name in enumerate(names):
         values = rows_of(data).column(j)
         numeric = values.dtype.kind in "iuf"
-        categorical = j in named or not numeric
+        categorical = j in named or not numeric or rows_of(data).is_category(j)
         edges, single = None, values.dtype == np.float32
         if isinstance(cuts, dict):
             if j in cuts and categorical:
                 raise InputTypeError(
                     f"bins: column {name!r} is categorical and cannot be cut. Leave it out of "
-                    "bins=, or out of categories=."
+                    "bins=, or out of categories=, or give its column a dtype of numbers."
                 )
             edges = cuts.get(j)
             if edges is not None and single:
@@ -249,17 +294,46 @@ def bins_of(data: Any, names: Sequence[str], categories: Any, bins: Any) -> Bins
         elif cuts is not None and not categorical and not (ids and values.dtype.kind in "iu"):
             edges = np.unique(np.nanpercentile(values.astype(np.float64), cuts))
             edges = edges[np.isfinite(edges)]
-        distinct = () if edges is not None else _distinct(values, numeric)
-        one = Column(j, name, edges, distinct, categorical, called.get(j))
         numbered = numeric or values.dtype.kind == "b"
-        columns.append(replace(one, numeric=numbered, single=single))
+        distinct = () if edges is not None else _distinct(values, numbered)
+        own = {category_key(v, not numbered): text for v, text in called.get(j, {}).items()}
+        one = Column(j, name, edges, distinct, categorical, own or None, numeric=numbered)
+        around = None if edges is None else _around(edges, values)
+        columns.append(replace(one, single=single, around=around, alike=_alike(one)))
     return Bins(tuple(columns))
 
 
-def _distinct(values: np.ndarray, numeric: bool) -> tuple[Any, ...]:
-    if numeric or values.dtype.kind == "b":
-        return tuple(np.unique(values.astype(np.float64)).tolist())
-    return tuple(dict.fromkeys(_key(v) for v in values.tolist()))
+def _distinct(values: np.ndarray, numbered: bool) -> tuple[Any, ...]:
+    if numbered:
+        whole = values.dtype.kind in "iu"
+        return tuple(np.unique(values if whole else values.astype(np.float64)).tolist())
+    found = dict.fromkeys(category_key(v, True) for v in values.tolist())
+    return tuple(value_of(key) for key in found)
+
+
+def _around(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`Column.around`."""
+    ordered = np.sort(values.astype(np.float64))
+    ordered = np.r_[-np.inf, ordered[~np.isnan(ordered)], np.inf]
+    above = np.searchsorted(ordered, edges, side="right")
+    gaps = np.diff(np.r_[-np.inf, edges, np.inf])
+    gap = np.minimum(gaps[1:], gaps[:-1])
+    return np.stack([ordered[above - 1], ordered[above], gap], axis=1)
+
+
+def _alike(column: Column) -> frozenset[str]:
+    """Texts that several categories have. Raises InputError where one of them is a name."""
+    if not column.names and column.numeric:
+        return frozenset()
+    texts = [column.called(v) for v in column.values if not missing(v)]
+    alike = frozenset(str(text) for text, count in Counter(texts).items() if count > 1)
+    twice = sorted(alike & set((column.names or {}).values()))
+    if twice:
+        raise InputError(
+            f"categories: {twice[0]!r} is the name of several values of column {column.name!r}, "
+            "so two rules would read alike. Give each value a name of its own."
+        )
+    return alike
 
 
 def _categories(given: Any, names: Sequence[str]) -> tuple[set[int], dict[int, dict[Any, str]]]:
@@ -273,10 +347,28 @@ def _categories(given: Any, names: Sequence[str]) -> tuple[set[int], dict[int, d
     called: dict[int, dict[Any, str]] = {}
     if isinstance(given, Mapping):
         for place, column in places.items():
-            own = given[column]
-            pairs = own.items() if isinstance(own, Mapping) else enumerate(own)
-            called[place] = {value: str(name) for value, name in pairs}
+            called[place] = _value_names(given[column], column)
     return set(places), called
+
+
+def _value_names(given: Any, column: Any) -> dict[Any, str]:
+    """{value: name}, of a list by code or of such a mapping."""
+    if not isinstance(given, Mapping):
+        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+            raise InputTypeError(
+                f"categories: the names of column {column!r} must be a list by code or "
+                f"{{code: name}}, got {given!r}. For a column without names say "
+                f"categories=[{column!r}], or {{{column!r}: {{}}}}."
+            )
+        given = dict(enumerate(given))
+    found = {value: str(name) for value, name in given.items()}
+    twice = [name for name, count in Counter(found.values()).items() if count > 1]
+    if twice:
+        raise InputError(
+            f"categories: the names of column {column!r} hold {twice[0]!r} more than once, so two "
+            "rules would read alike. Give each value a name of its own."
+        )
+    return found
 
 
 def _cuts(given: Any, names: Sequence[str]) -> Any:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+SETTLED = 12  # digits that are kept of a sum of unequal weights
+
 
 class Cover:
     """Rows that are in each instance's bins, column by column."""
@@ -79,7 +81,12 @@ def settled(sums: np.ndarray) -> np.ndarray:
 
     All of them are 1 and not a bit less, and 0.95 reaches a threshold of 0.95.
     """
-    return np.round(sums, 12)
+    return np.round(sums, SETTLED)
+
+
+def reaching(threshold: float) -> float:
+    """The least mean that reaches a threshold, whether or not the mean was `settled`."""
+    return min(threshold, round(threshold, SETTLED))
 
 
 def _words(holds: np.ndarray) -> np.ndarray:

@@ -337,29 +337,29 @@ def _one_word(keys: np.ndarray) -> np.ndarray:
 def _means(
     agrees: np.ndarray, own: np.ndarray | None, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted means of bool [Q, D] over the shares of weights [D, S], and effective numbers."""
-    Q, S = len(agrees), weights.shape[1]
-    if own is None:
-        total = weights.sum(axis=0)
-        sizes = np.broadcast_to(total**2 / (weights**2).sum(axis=0), (Q, S))
-        if S == 1 and np.ptp(weights) == 0:  # whole numbers, and no rounding
-            return agrees.mean(axis=1)[:, None], sizes
-        return settled(_product(agrees, weights) / total), sizes
+    """Weighted means of bool [Q, D] over the shares of weights [D, S], and effective numbers.
+
+    The mean of a share with equal weights is a ratio of counts, so 14 of 15 are 14 / 15.
+    """
+    positive = weights > 0
+    least = np.where(positive, weights, np.inf).min(axis=0, initial=np.inf)
+    equal = least == weights.max(axis=0, initial=0)
+    weights = np.where(equal, positive, weights)
+    own = np.ones((1, len(weights)), bool) if own is None else own
     total = _product(own, weights)
-    squares = _product(own, weights**2)
     with np.errstate(invalid="ignore", divide="ignore"):
-        means = _product(agrees & own, weights) / total
-        sizes = total**2 / squares
-    return settled(np.where(total > 0, means, 0.0)), np.where(total > 0, sizes, 0.0)
+        means = np.where(total > 0, _product(agrees & own, weights) / total, 0.0)
+        sizes = np.where(total > 0, total**2 / _product(own, weights**2), 0.0)
+    return np.where(equal, means, settled(means)), np.broadcast_to(sizes, means.shape)
 
 
 def _product(flags: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """flags bool [Q, D] @ weights [D, S] in float64; counts, where the weights are equal."""
+    """flags bool [Q, D] @ weights [D, S] in float64."""
     out = np.empty((len(flags), weights.shape[1]))
     for s, column in enumerate(weights.T):
         used = np.flatnonzero(column)
-        if len(used) and np.ptp(column[used]) == 0:
-            out[:, s] = np.count_nonzero(flags[:, used], axis=1) * column[used[0]]
+        if (column[used] == 1).all():
+            out[:, s] = np.count_nonzero(flags[:, used], axis=1)
         else:
             out[:, s] = flags[:, used] @ column[used]
     return out

@@ -29,6 +29,7 @@ from xaijax.games.engine.setting import Setting
 from xaijax.games.ways.coming import Coming
 from xaijax.games.ways.listed import ByRows, Part
 from xaijax_kernels.engine.listed import list_words
+from xaijax_kernels.engine.turns import platform_of
 from xaijax_kernels.structures.listed_means import ListShape, player_parts
 
 FEWEST_DONORS = 4  # x's part of a coalition is made once for all of them
@@ -97,7 +98,7 @@ class Listed:
         self._programs = programs = backend.programs
         tile, self._B = backend.sizes.tile, donors
         known = shapes_of(programs.structure.of, programs.params)
-        block = known.block(tile.rows)
+        block = known.block(tile.rows, platform_of(programs.mesh))
         self.segments = -(-donors // block)
         together = min(bucket(-(-donors // self.segments)), block)
         coalitions = block // together

@@ -5,6 +5,7 @@ Letters: N rows, F features, P players, K outputs.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -15,6 +16,7 @@ import numpy as np
 
 from xaijax.core import checks, html
 from xaijax.core.errors import InputError
+from xaijax.core.forks import before_jax
 from xaijax.core.intervals import checked_level
 from xaijax.core.public import public_class
 from xaijax.core.typing import AnyModel, Progress, Rows
@@ -30,6 +32,7 @@ from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.progress import read_progress
 from xaijax.models import model_of
 from xaijax.results.explanation import Explanation
+from xaijax.tables.rows import rows_of
 
 
 @public_class
@@ -102,6 +105,7 @@ class AmortizedExplainer:
         self._fitted: Fitted | None = None
         self._predictor: Predictor | None = None
         self._so_far = 0
+        self._sweep: int | None = None  # rows of the sweep that its calls are parts of
 
     _repr_html_ = html.shown("_fitted.judged")
 
@@ -151,6 +155,7 @@ class AmortizedExplainer:
             InputError, InputTypeError: an argument that is not accepted, before anything is
                 explained. And what a call of the explainer raises.
         """
+        before_jax()
         question, progress = self._asked(), read_progress(progress)
         level = checked_level(confidence, "confidence")
         recipe = read_recipe(steps, batch, learning_rate, self.seed)
@@ -196,20 +201,28 @@ class AmortizedExplainer:
             `exact` is False, and there are no standard errors, but of fallback rows that were
             sampled: a network's error is no draw. stats["fallback_rows"] says which rows the
             explainer answered. Their bounds are 0 where exact, else by its standard errors, and
-            infinite where it has none.
+            infinite where it has none. A row outside the range of the rows that were fitted has an
+            infinite bound too, unless the explainer answered it: stats["outside_rows"].
 
         Raises:
             InputError, InputTypeError: it is not fitted, or has no explainer; other columns, or
                 another shape; a fallback that is no share.
+
+        Warns of rows outside the range of the rows that were fitted, with their number
+        (`xaijax.XaiWarning`).
         """
+        before_jax()
         found = self._known()
         question, predictor = self._asked(), self._ready()
         share, progress = read_share(fallback), read_progress(progress)
         rows = question.read(X)
-        self._so_far += count_of(rows)
-        warn_below(found, share, self._so_far)
+        so_far = self._sweep
+        if so_far is None:
+            so_far = self._so_far = self._so_far + count_of(rows)
+            warn_below(found, share, so_far)
         answers = answered(question, found, predictor, rows, share, progress)
-        return explanation(question, found, rows, answers, share, self._so_far, self.seed)
+        labels = rows_of(X).index
+        return explanation(question, found, rows, answers, share, so_far, self.seed, labels)
 
     def with_explainer(
         self, explainer: Explainer, network: AnyModel | None = None
@@ -251,6 +264,28 @@ class AmortizedExplainer:
             InputTypeError: `path` is not a path.
         """
         files.write(path, self._known(), self.hidden, self.seed)
+
+    def _for_sweep(self, rows: int, fallback: float = 0.05) -> AmortizedExplainer:
+        """A copy whose calls are parts of one sweep; warns once for all of its rows.
+
+        Raises InputError if it is not fitted, or has no explainer.
+        """
+        warn_below(self._known(), read_share(fallback), rows)
+        self._ready()
+        made = copy.copy(self)
+        made._sweep = rows
+        return made
+
+    @property
+    def _teacher(self) -> Explainer:
+        """The explainer that it learned from."""
+        return self._asked().explainer
+
+    def _anew(self, explainer: Explainer) -> AmortizedExplainer:
+        """A copy that asks an explainer made of the same arguments."""
+        made = copy.copy(self)
+        made._question = Question(explainer)
+        return made
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_predictor": None, "_question": None} | {
@@ -309,5 +344,6 @@ def rebuilt(state: dict[str, Any]) -> AmortizedExplainer:
     found, hidden, seed = files.read(state)
     out = object.__new__(AmortizedExplainer)
     out.hidden, out.seed, out.network = hidden, seed, None
-    out._question, out._fitted, out._predictor, out._so_far = None, found, None, 0
+    out._question, out._fitted, out._predictor = None, found, None
+    out._so_far, out._sweep = 0, None
     return out

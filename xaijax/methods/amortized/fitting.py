@@ -54,6 +54,8 @@ def fitted(asked: Asked, rows: Any, split: Split) -> tuple[Fitted, Predictor]:
     labels = question.explained(rows_at(rows, learned), asked.progress, seed)
     truth = asked.judge.explained(rows_at(rows, split.judge), asked.progress, seed + 1)
     inputs = Inputs.of(rows_at(rows, split.training))
+    both = np.concatenate([learned, split.judge])
+    inputs = inputs.reaching(inputs.read(rows_at(rows, both)))
     lesson = _lesson(question, inputs, rows_at(rows, learned), labels)
     trained = np.arange(len(learned)) < len(split.training)
     training, watched = lesson.take(trained), lesson.take(~trained)

@@ -5,7 +5,7 @@ Letters: R rows, F columns, H distinct values that have an input of their own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -17,6 +17,7 @@ from xaijax.tables.rows import rows_of
 
 FEWEST, MOST = 3, 16  # distinct values of a column of numbers; two are told apart by one number
 MOST_TEXTS = 64  # of a column of texts, the most frequent
+BEYOND = 0.1  # of a column's range, how far a row may be outside of it and still be told
 LEAST_TIMES = 5  # a text occurs: one of a single row is no input, and stands in no file
 
 
@@ -36,6 +37,8 @@ class Inputs:
     hot_columns: np.ndarray  # int64 [H]
     hot_levels: np.ndarray  # float32 [H], as `read` gives them
     texts: dict[int, tuple[str, ...]]  # column -> its texts; their places are what is read
+    reach: np.ndarray  # float64 [2, F], the least and the most that the bounds know of, as read
+    gaps: np.ndarray  # bool [F], whether they know of a missing number
 
     @classmethod
     def of(cls, rows: Any) -> Inputs:
@@ -50,8 +53,25 @@ class Inputs:
                 if spread > 0:
                     scale[j] = spread
                     numbers.append(j)
-        known = cls(_shape(rows), mean, scale, np.array(numbers, int), *_none(), texts)
+        reach, gaps = np.zeros((2, F)), np.zeros(F, bool)
+        told = np.array(numbers, int), *_none(), texts, reach, gaps
+        known = cls(_shape(rows), mean, scale, *told)
         return _with_distinct(known, known.read(rows))
+
+    def reaching(self, read: np.ndarray) -> Inputs:
+        """The same where rows, read [R, F], are all that a network and its bounds know of."""
+        gaps, filled = np.isnan(read), read.astype(np.float64)
+        low = np.where(gaps, np.inf, filled).min(axis=0)
+        high = np.where(gaps, -np.inf, filled).max(axis=0)
+        numbers = np.isin(np.arange(len(low)), self.numbers)
+        more = np.where(numbers & (high > low), BEYOND * np.maximum(high - low, 0), 0.0)
+        return replace(self, reach=np.stack([low - more, high + more]), gaps=gaps.any(axis=0))
+
+    def outside(self, read: np.ndarray) -> np.ndarray:
+        """Which numbers of rows, read [R, F], are outside of that; bool [R, F]."""
+        gaps = np.isnan(read)
+        known = (read >= self.reach[0]) & (read <= self.reach[1])
+        return np.where(gaps, ~self.gaps, ~known)
 
     @property
     def plain(self) -> bool:
@@ -106,7 +126,7 @@ def _with_distinct(known: Inputs, read: np.ndarray) -> Inputs:
         columns += [j] * len(found)
         levels += found.tolist()
     told = np.array(columns, np.int64), np.array(levels, np.float32)
-    return Inputs(known.shape, known.mean, known.scale, known.numbers, *told, known.texts)
+    return replace(known, hot_columns=told[0], hot_levels=told[1])
 
 
 def _columns(rows: Any) -> list[np.ndarray]:

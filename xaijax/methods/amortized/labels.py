@@ -24,6 +24,7 @@ from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.explainer.record import Answer, explanation, with_one_base
 from xaijax.methods.progress import progress_bar
 from xaijax.players.index import named
+from xaijax.players.players import of_some_rows
 from xaijax.results.explanation import Explanation
 
 GROUPS = 256
@@ -39,9 +40,11 @@ def labelled(explainer: Explainer, X: Any, seed: int, progress: Progress) -> Exp
     def progressed(done: int) -> None:
         bar.update(done)
 
-    rows, game, survey, choice = explainer._begun(X, progressed, explainer._choose)
+    with of_some_rows():
+        rows, game, survey, choice = explainer._begun(X, progressed, explainer._choose)
     if choice.sampler is None:
-        return explainer(X, progress=progress)
+        with of_some_rows():
+            return explainer(X, progress=progress)
     closed = partial(explainer._closed, game)
     coming = tell_long(game, survey, choice, named(explainer.index), closed)
     before = game.evaluator.clock.copy()

@@ -19,6 +19,7 @@ from xaijax.methods.amortized.labels import labelled
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.fingerprint import fingerprint, model_fingerprint
 from xaijax.players.index import named
+from xaijax.players.players import of_some_rows
 from xaijax.results.explanation import Explanation
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows
@@ -84,7 +85,8 @@ class Question:
         """
         started = time.perf_counter()
         if seed is None:
-            found = self.explainer(rows, progress=progress)
+            with of_some_rows():
+                found = self.explainer(rows, progress=progress)
         else:
             found = labelled(self.explainer, rows, seed, progress)
         seconds = time.perf_counter() - started - found.stats["compile_seconds"]

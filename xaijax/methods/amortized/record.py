@@ -29,8 +29,11 @@ def explanation(
     share: float,
     so_far: int,
     seed: int,
+    labels: Any,
 ) -> Explanation:
-    """Put values, stats and provenance together; so_far: rows explained, these too."""
+    """Put values, stats and provenance together; so_far: rows explained, these too; labels: the
+    index of the frame that they were, or None.
+    """
     single = fitted.outputs is None
     errors, values = answered.std_errors, answered.values
     base = np.repeat(fitted.base[None], len(values), axis=0)
@@ -39,6 +42,7 @@ def explanation(
         base_values=base[:, 0] if single else base,
         std_errors=errors if errors is None or not single else errors[:, :, 0],
         data=rows.array if isinstance(rows, MappedRows) else rows,
+        instance_index=labels,
         feature_names=fitted.marks.players,
         output_names=fitted.outputs,
         exact=bool(answered.exact.all()),
@@ -82,7 +86,9 @@ def _stats(
         "fallback": share,
         "fallback_rows": answered.sent,
         "exact_rows": answered.exact,
+        "outside_rows": answered.outside,
         **fitted.judged,
+        **answered.drawn,
         "seed": seed,
         "backend": question.explainer.model.backend,
         "fingerprint": fitted.marks.donors,

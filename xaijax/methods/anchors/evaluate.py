@@ -11,6 +11,7 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.rules.bins import Bins
+from xaijax.games.rules.coverage import reaching
 from xaijax.games.rules.game import RuleGame
 from xaijax.methods.anchors.choice import refuse_search
 from xaijax.methods.anchors.found import Found
@@ -65,7 +66,7 @@ def evaluated(
         D = len(game.space.listed(search)[1])
         means, sizes = game.precisions(zero, rule, search, np.ones((D, 1), bool))
         found.precision, found.samples = means[:, 0], np.array([D])
-        found.accepted = found.precision >= tau
+        found.accepted = found.precision >= reaching(tau)
         draws = sizes[:, 0] if search == "table" else None
     else:
         hits = game.hits(zero, rule, zero, np.array([count]))

@@ -6,6 +6,7 @@ Letters: N instances, B data rows, F columns, P players, M rows of a sampler.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ from xaijax.methods.anchors.widening import refuse_widening
 from xaijax.models import explainer_class
 from xaijax.results.plan import Plan
 from xaijax.results.rules import Rule, Rules
+from xaijax.tables.rows import rows_of
 
 
 @explainer_class
@@ -51,12 +53,15 @@ class AnchorExplainer:
         feature_names: names [F] of an array's columns, or None. None: those of the frame, or x0,
             x1, ... for an array.
         categories: None, [columns] or {column: names}. Columns that are compared by equality, not
-            by bins. Columns that are not numeric always are. names: a list by code, or
-            {code: name}, used in sentences. Columns are given by name or position.
+            by bins. Columns that are not numeric always are, and so is a frame's column of a
+            categorical dtype, even if its categories are numbers. names: a list by code, or
+            {code: name}, used in sentences; no name twice. Columns are given by name or position.
         bins: "quartile" (default), "decile", {column: cuts} or None. Increasing cuts make the bins
             (cut i - 1, cut i]; the first bin has no lower end, the last no upper end. Equal
             quantiles make one cut. Missing values are in a bin by themselves. Columns that a dict
-            does not list, and with None all columns, are compared by equality.
+            does not list, and with None all columns, are compared by equality. Quantiles count each
+            data row of positive weight once. Sentences round a cut to six digits, or to as many as
+            leave the instance and all data rows on their side of it.
         perturbation: the distribution D(z given A), by name or as a sampler.
             "row": a random data row; kept columns have x's value. A bin in such a rule was tested
             at x's value only, and `Rule.note` says so.
@@ -271,7 +276,8 @@ class AnchorExplainer:
         rows = self._problem.read(X)
         self._refuse_large(settings)
         reason = "as asked" if search != "auto" else self._choice.reason
-        return explained(self._problem, settings, rows, progress, self.target, reason)
+        found = explained(self._problem, settings, rows, progress, self.target, reason)
+        return replace(found, instance_index=rows_of(X).index)
 
     def plan(
         self,

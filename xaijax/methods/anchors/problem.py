@@ -132,6 +132,7 @@ class Problem:
         rows = rows[:] if not isinstance(rows, np.ndarray) and hasattr(rows, "then") else rows
         if isinstance(self.players, OwnPlayers):
             self.players.refuse_others(len(rows_of(rows)))
+        self.players.refuse_unclear(len(rows_of(rows)))
         if self.bins is not None:
             self.bins.refuse_unseen(rows, self.bins.of(rows))
         return rows

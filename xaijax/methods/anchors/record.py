@@ -49,7 +49,7 @@ def found_rules(
             value = value.item() if isinstance(value, np.generic) else value
             predicate = one.predicate(int(game.low[n, j]), value, int(game.high[n, j]))
             predicates.append(predicate)
-            words.append(one.words(predicate))
+            words.append(one.words(predicate, value))
         low, error = float(found.lower[n]), float(found.error[n])
         made.append(
             Rule(

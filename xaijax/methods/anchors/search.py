@@ -161,7 +161,7 @@ def _beam(game: Any, settings: Settings, precision: Any, told: Told) -> Ranked:
     width = settings.beam_size
     assert width is not None
     T = 1 if settings.confirm is None else width
-    beam = ExactBeam(extend, cover_of(game), settings.threshold, width, settings.max_size, T)
+    beam = ExactBeam(extend, cover_of(game), settings.reaching, width, settings.max_size, T)
     state = beam.init(np.arange(game.N), game.allowed())
     N, F = game.N, game.F
     out = np.zeros((N, T, F), bool), *np.full((2, N, T), -1.0), np.zeros((N, F), bool)
@@ -182,7 +182,7 @@ def _beam(game: Any, settings: Settings, precision: Any, told: Told) -> Ranked:
 
 
 def _optimum(game: Any, settings: Settings, precision: Any, told: Told) -> Ranked:
-    best = BestFirst(cover_of(game), settings.threshold, settings.max_size, game.F)
+    best = BestFirst(cover_of(game), settings.reaching, settings.max_size, game.F)
     state = best.init(np.arange(game.N), game.allowed())
     N, F = game.N, game.F
     out = np.zeros((N, F), bool), *np.full((2, N), -1.0), np.zeros((N, F), bool)
@@ -225,7 +225,7 @@ def _confirm(found: Found, ranked: Ranked, settings: Settings, precision: Any) -
     level = np.log(count / settings.delta) / np.where(known, sizes, 1)
     floor[n, t] = np.where(known, lower(means, level), 0.0)
     goal = settings.threshold - settings.stop_epsilon
-    holds = tried & (own >= settings.threshold) & (floor > goal)
+    holds = tried & (own >= settings.reaching) & (floor > goal)
     # They come in the order of their coverage: the first that holds, else the surest.
     best = np.where(asked, floor, -1.0).argmax(axis=1)
     chosen = np.where(holds.any(axis=1), holds.argmax(axis=1), best)

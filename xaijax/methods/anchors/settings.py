@@ -10,6 +10,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.games.rules.coverage import reaching
 from xaijax.tables.rows import rows_of
 from xaijax.tables.series import is_labelled, row_like
 
@@ -31,6 +32,11 @@ class Settings:
     search: str  # resolved, never "auto"
     confirm: float | None
     widen: bool = False
+
+    @property
+    def reaching(self) -> float:
+        """The least precision, averaged over a list, that reaches the threshold."""
+        return reaching(self.threshold)
 
     @property
     def finite(self) -> bool:

@@ -70,5 +70,5 @@ def _words(bins: Bins, numbers: np.ndarray, rows: Any, columns: np.ndarray) -> s
         value = rows_of(rows).column(int(j))[0]
         value = value.item() if isinstance(value, np.generic) else value
         one = bins.columns[int(j)]
-        words.append(one.words(one.predicate(int(numbers[j]), value)))
+        words.append(one.words(one.predicate(int(numbers[j]), value), value))
     return " AND ".join(words)

@@ -156,7 +156,7 @@ class Known:
         if kind == "table":
             floor = lower(p, np.log(1 / self._settings.delta) / D)
             error = np.sqrt(p * (1 - p) / D)
-        holds = p >= self._settings.threshold
+        holds = p >= self._settings.reaching
         return Verdict(np.ones(len(n), bool), holds, p, floor, error, D)
 
 

@@ -21,6 +21,7 @@ from jax.extend.core import jaxpr_as_fun
 from xaijax.core.checks import shown, whole_number
 from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError, ModelOutputError
+from xaijax.core.forks import before_jax
 from xaijax.core.public import public
 from xaijax.players.index import IndexLike, index_weights, named, quoted
 from xaijax_kernels.games.differentiable import exact, over_orders, with_smaller_tangents
@@ -89,6 +90,7 @@ def shapley_values(
         Shapley, "A value for n-person games" (1953). Orders with their reverses: Mitchell, Cooper,
         Frank and Holmes, "Sampling permutations for Shapley value estimation" (2022), section 4.
     """
+    before_jax()
     if not callable(f):
         way = " Say xaijax.as_jax(model)." if hasattr(f, "probe") else ""
         raise InputTypeError(f"f must be a JAX function of rows, got {type(f).__name__}.{way}")

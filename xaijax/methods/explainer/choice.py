@@ -188,6 +188,18 @@ def tell_unmet(part: Sampled, choice: Choice) -> None:
         checks.warn(choice.rule.unmet(unmet, len(part.met), choice.budget))
 
 
+def tell_heavy(part: Sampled) -> None:
+    """Warn of instances of which a few rare draws carry the variance."""
+    count = int(part.heavy.sum())
+    if count:
+        checks.warn(
+            f"{count:,} of {len(part.heavy):,} sampled instances have heavy tails: the largest 1 % "
+            "of the draws carry more than half of the estimated variance, so that their intervals "
+            "hold less often than they say. Raise budget=, unite columns with players=, or explain "
+            'the score before a sigmoid or softmax. stats["heavy_tail"] says which they are.'
+        )
+
+
 def tell_long(
     game: Game, survey: Survey, choice: Choice, index: Index, closed: Callable[[], bool]
 ) -> int:

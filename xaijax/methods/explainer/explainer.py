@@ -61,12 +61,14 @@ class Explainer:
             rows, a fitted estimator or its `predict_proba`, a module.
         background: rows [B, *F] that the values of absent players come from: an array, a frame for
             a host model, or several arrays [B, ...] in a dict, tuple or other pytree, as the model
-            takes them; or a `Baseline`: one row, or one for each instance. A JAX model gets whole
-            numbers or bools as such where background and X both are; else floats.
+            takes them; what `xaijax.background` returns; or a `Baseline`: one row, or one for each
+            instance. A JAX model gets whole numbers or bools as such where background and X both
+            are; else floats.
         players: who plays. None: each column is a player. {"name": [columns]}, [[columns], ...] or
             whole numbers [*F] that say which group each entry belongs to: groups of columns; a
             column that no group names is a player of its own. Number -1: never replaced. Numbers
             [N, *F] are of the entries of each instance: segments of an image, words of a sentence.
+            Numbers may leave the channels of images out ([H, W]), and the columns of steps ([T]).
             A player that an instance lacks has the value 0, see `Explanation.present`. Of rows in
             several arrays: a container of the same structure with such numbers for each of them,
             one for a whole array, or None for one whose entries are players each.
@@ -342,6 +344,7 @@ class Explainer:
         evaluator.setting.refuse_overflow(checks.rows_given(X))
         rows = evaluator.setting.replacement.table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.setting.devices)
+        self.players.refuse_unclear(len(rows_of(rows)))
         own = None
         if outputs is not None:
             names = getattr(self.model, "output_names", None)

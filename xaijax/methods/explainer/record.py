@@ -17,13 +17,15 @@ from xaijax.core.errors import ModelOutputError
 from xaijax.core.version import __version__
 from xaijax.estimators.driver import SAMPLERS, Sampled, sampled
 from xaijax.estimators.exact import Estimate
+from xaijax.games.asking.refuse import refuse_lost_sums
 from xaijax.games.game import Game
-from xaijax.methods.explainer.choice import Choice, tell_unmet
+from xaijax.methods.explainer.choice import Choice, tell_heavy, tell_unmet
 from xaijax.methods.fingerprint import fingerprint, model_fingerprint
 from xaijax.players.index import LARGEST_P, Index, named
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
+from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows
 
 
@@ -43,6 +45,7 @@ class Answer:
     met: np.ndarray  # bool [N], whether the rule by which they stop was; True where exact
     checks: np.ndarray  # int64 [N], by the rule that there may have been; 0 where exact
     whole: np.ndarray  # int64 [N], pairs in which all players were asked; 0 where exact
+    heavy: np.ndarray  # bool [N], whether rare draws carry the variance; False where exact
 
     @classmethod
     def of_exact(cls, estimate: Estimate) -> Answer:
@@ -51,7 +54,9 @@ class Answer:
         N = len(values)
         none = np.zeros(N, np.int64)
         dof, met = np.full(N, np.inf), np.ones(N, bool)
-        return cls(values, base, full, errors, dof, none, span, summed, none, met, none, none)
+        light = np.zeros(N, bool)
+        parts = dof, none, span, summed, none, met, none, none, light
+        return cls(values, base, full, errors, *parts)
 
     @classmethod
     def of_sampled(cls, part: Sampled) -> Answer:
@@ -69,6 +74,7 @@ class Answer:
             part.met,
             part.checks,
             part.whole,
+            part.heavy,
         )
 
     @classmethod
@@ -104,6 +110,7 @@ def answered(
         return with_one_base(game, choice, exact)
     part = sampled(game, others, choice.sampler, index, choice.budget, seed, choice.rule)
     tell_unmet(part, choice)
+    tell_heavy(part)
     drawn = Answer.of_sampled(part)
     whole = drawn if exact is None else Answer.mixed(choice.exact, exact, drawn)
     return with_one_base(game, choice, whole)
@@ -112,6 +119,9 @@ def answered(
 def with_one_base(game: Game, choice: Choice, answer: Answer) -> Answer:
     """The same with one base value for all instances, or for those of one output of `outputs=`:
     sums in the dtype of the model, or by a structure, round it in more than one way.
+
+    Where v of the empty set goes up by d, the Shapley value of each player goes down by d / P: what
+    a sampled instance's base value is moved by is taken from its players that are not 0.
     """
     base, score = game.base(), game.setting.score
     chosen = game.ask.own if score is not None and score.chooses else None
@@ -124,7 +134,14 @@ def with_one_base(game: Game, choice: Choice, answer: Answer) -> Answer:
     _, first, place = np.unique(names[exact_first], return_index=True, return_inverse=True)
     one = np.empty_like(answer.base)
     one[exact_first] = answer.base[exact_first][first[place]]
-    return replace(answer, base=one)
+    same = choice.exact[:, None] | (one == answer.base)
+    moved = np.where(same, 0.0, one - answer.base)[:, None]
+    if not moved.any():
+        return replace(answer, base=one)
+    values, P = answer.values.copy(), game.P
+    some = values[:, :P] != 0
+    values[:, :P] -= np.where(some, moved / np.maximum(1, some.sum(axis=1, keepdims=True)), 0.0)
+    return replace(answer, base=one, values=values)
 
 
 class Asked(Protocol):
@@ -174,6 +191,7 @@ def explanation(
         base_values=answer.base[:, 0] if scalar else answer.base,
         std_errors=errors if errors is None or not scalar else errors[:, :, 0],
         data=rows.array if isinstance(rows, MappedRows) else rows,
+        instance_index=rows_of(X).index,
         feature_names=asked.players.names,
         output_names=None if scalar else evaluator.probed.findings.output_names,
         exact=errors is None,
@@ -199,6 +217,7 @@ def stats_of(
     `rounding`.
     """
     evaluator, model = game.evaluator, asked.model
+    refuse_lost_sums(evaluator.setting, answer.values, answer.base, answer.full)
     clock = evaluator.clock
     B, P = len(evaluator.setting.replacement.codes), game.P
     compile_seconds = clock.compile_seconds - before.compile_seconds
@@ -228,6 +247,8 @@ def stats_of(
         stats["exact_rows"] = choice.exact
         stats["coalitions"] = answer.coalitions
         stats["dof"] = answer.dof
+        if choice.sampler in ("permutation", "kernel"):
+            stats["heavy_tail"] = answer.heavy
         stats["tolerance"] = asked.tolerance
         if choice.rule is not None:
             stats["bound"] = choice.rule.bound(SAMPLERS[choice.sampler].independent())
@@ -283,6 +304,7 @@ def certificate(
     whole: tuple[np.ndarray, np.ndarray] | None,
     offset: Any = 0.0,
     values: float | None = None,
+    subtracted: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(|base + sum of values - f(x)|, how far rounding may take it) of the worst output; [N] each.
 
@@ -292,7 +314,7 @@ def certificate(
     with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
         full = answer.full if whole is None else whole[0]
         residual = np.abs(answer.base + answer.values.sum(axis=1) - full).max(axis=1)
-        bound = rounding(answer, donor_weights, model, exact, offset, values)
+        bound = rounding(answer, donor_weights, model, exact, offset, values, subtracted)
         if whole is not None:
             bound = bound + whole[1].max(axis=1)
     return residual, bound
@@ -350,6 +372,7 @@ def rounding(
     exact: np.ndarray,
     offset: Any = 0.0,
     values: float | None = None,
+    subtracted: float = 0.0,
 ) -> np.ndarray:
     """How far base + sum of values may be from f(x) by rounding alone; float64 [N].
 
@@ -362,6 +385,8 @@ def rounding(
     lambda (2 / 3) sqrt(2^k P sum w^2) u span. The level is kept to a few u; what of it was added in
     float64, the offset, to a few roundings of that.
 
+    subtracted: the size of what base and f(x) are differences of; they may be smaller, even 0.
+
     values: how many count as a player's, where they are not of players: one of a set whose weights
     are c times as large as a player's counts as c^2.
 
@@ -373,13 +398,13 @@ def rounding(
     single = model.backend == "jax" and model.precision != "float64"
     unit = 0.5 * np.finfo(np.float32 if single else np.float64).eps
     u = np.where(exact, unit, 0.5 * np.finfo(np.float64).eps)
-    level_u = unit if exact.any() else u  # the base value of exact instances counts for all
     P = answer.values.shape[1] if values is None else values
     level = np.maximum(np.abs(answer.base - offset), np.abs(answer.full - offset)).max(axis=1)
+    level = np.maximum(level, subtracted)
     added = 8.0 * 0.5 * np.finfo(np.float64).eps * np.abs(offset).max()
     donors = np.where(exact, math.sqrt(float((donor_weights**2).sum())), 1.0)
     spread = np.sqrt(answer.summed * P) * donors
     double = 0.5 * np.finfo(np.float64).eps  # of what is summed on the host, all sets at most
     added = added + 16 / 3 * math.sqrt(2.0 ** min(P, 24) * P) * double * answer.span
     lost = 2.0 * P * (answer.summed + 2.0) * np.finfo(np.float32).smallest_normal
-    return u * 16 / 3 * spread * answer.span + level_u * 8.0 * level + added + lost
+    return u * (16 / 3 * spread * answer.span + 8.0 * level) + added + lost

@@ -37,6 +37,7 @@ from xaijax.players.interaction_index import (
 )
 from xaijax.results.interactions import Interactions
 from xaijax.results.set_keys import all_of
+from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows
 from xaijax_kernels.games.interactions import count
 
@@ -285,6 +286,7 @@ def interactions(
         index=asked.index.name,
         order=asked.order,
         data=rows.array if isinstance(rows, MappedRows) else rows,
+        instance_index=rows_of(X).index,
         feature_names=by.players.names,
         output_names=None if scalar else game.probed.findings.output_names,
         exact=errors is None,

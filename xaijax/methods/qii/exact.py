@@ -206,12 +206,13 @@ def table_rounding(game: Game, v: np.ndarray, full: np.ndarray, subtract: bool) 
 def _largest(game: Game, v: np.ndarray, full: np.ndarray) -> np.ndarray:
     """M of each game, [N]."""
     found = np.abs(v).max(axis=(1, 2)) + np.abs(full).max(axis=1)  # at least every |Q(S)|
-    known = _bound(game)
+    found = np.maximum(found, game.subtracted)  # of which Q(S) may be a small difference
+    known, combine = _bound(game), game.quantity.combine
     if known is None:
         return found
-    if callable(game.quantity.combine):
+    if callable(combine):
         return np.maximum(found, known)
-    return np.full(len(v), known)
+    return np.full(len(v), known if combine is None else known * np.abs(combine).max())
 
 
 def _bound(game: Game) -> float | None:

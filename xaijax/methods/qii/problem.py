@@ -20,7 +20,7 @@ from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.own_rows import stand_ins_of, with_own
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import Quantity
-from xaijax.games.measure.replacement import intervention_of, table_of
+from xaijax.games.measure.replacement import intervention_of, table_of, weighted_rows
 from xaijax.methods.qii.arguments import (
     plan_of,
     pool_rows,
@@ -108,6 +108,7 @@ class Problem:
         self.data = table.read(data, "data", model.allow_nan, "the model")
         D = len(rows_of(self.data))
         self.weights, given = checks.row_weights(data_weights, D, "data_weights", "the data")
+        pool, pool_weights = weighted_rows(pool, pool_weights, "pool")
         if pool is None:
             pool_weights = data_weights if pool_weights is None else pool_weights
         donors, kind = pool_rows(pool, data, pool_weights, self.plan, samples)
@@ -157,6 +158,10 @@ class Problem:
                 "of each instance. Give Pr[S] as an array [2**P]."
             )
         return prior_of(self.data, self.players, self.weights)
+
+    def labels_of(self, X: Any) -> Any:
+        """The index of the frame that the individuals X are; X None: of the data."""
+        return rows_of(self.private[0] if X is None else X).index
 
     def whose(self, X: Any) -> str:
         """Whose rows are explained, by what was passed: "none", "data", "part" of them, "given"."""
@@ -269,6 +274,7 @@ class Problem:
         own = self.data if rows is None else rows
         if isinstance(self.players, OwnPlayers):
             self.players.refuse_others(len(rows_of(own)))
+        self.players.refuse_unclear(len(rows_of(own)))
         if evaluator is None:
             encoded = self._encoded if own is self.data else None
             game = Game(self.evaluator, own, quantity, encoded=encoded)

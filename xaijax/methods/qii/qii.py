@@ -357,7 +357,7 @@ class QII:
                 "game() of outcome='proba' has a vector for every set. Say difference='l1' (or "
                 "another), outcome='score' for one class, or explain()."
             )
-        return kept_table(self._problem, game, rows)
+        return kept_table(self._problem, game, rows, X)
 
     def proxies(
         self,

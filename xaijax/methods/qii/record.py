@@ -77,7 +77,8 @@ def done(
 ) -> Explanation:
     """The Explanation of a run that is over, which knows how its sums are counted again."""
     seconds, whose = time.perf_counter() - started, problem.whose(X)
-    made = explanation(problem, game, found, kind, index, rows, before, seconds, whose)
+    labels = None if rows is None else problem.labels_of(X)
+    made = explanation(problem, game, found, kind, index, rows, before, seconds, whose, labels)
     remember(made, QiiRecount(problem, rows, index))
     return made
 
@@ -92,12 +93,14 @@ def explanation(
     before: Any,
     seconds: float,
     whose: str,
+    labels: Any,
 ) -> Explanation:
     """Put values, stats and provenance together.
 
     rows: the individuals as read, None for quantities of the data; before: the clock when the run
     began.
     whose: the rows that are explained: "given", those of the "data", a "part" of them, or "none".
+    labels: the index of the frame that they were, or None.
     """
     scalar = game.outputs == 1 or found.values.shape[2] == 1
     errors = found.std_errors
@@ -107,6 +110,7 @@ def explanation(
         base_values=found.base[:, 0] if scalar else found.base,
         std_errors=errors if errors is None or not scalar else errors[:, :, 0],
         data=None if rows is None else getattr(rows, "array", rows),
+        instance_index=labels,
         feature_names=asked.players.names,
         output_names=names,
         exact=errors is None,
@@ -156,7 +160,7 @@ def _stats(
         full = found.full if subtract else _total(found)
         stats["efficiency_residual"], stats["efficiency_bound"] = held(
             game,
-            lambda whole: _certificate(game, found, full, whole if subtract else None),
+            lambda whole: _certificate(asked, game, found, full, whole if subtract else None),
             subtract and game.setting.model.deterministic,
         )
     return stats
@@ -169,22 +173,25 @@ def _total(found: Influences) -> np.ndarray:
 
 
 def _certificate(
-    game: Game, found: Influences, full: np.ndarray, whole: Any
+    asked: Asked, game: Game, found: Influences, full: np.ndarray, whole: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """(residual, bound) [N] each; see `explainer.record.certificate`.
 
-    A mean over data rows, or the difference of two, has no larger error than twice the largest.
+    A mean over data rows, or the difference of two, has no larger error than twice the largest. Two
+    means that cancel still round as numbers of their own size, which is within the outcome's
+    bounds.
     """
     N = len(found.values)
     span = np.zeros(N) if found.span is None else found.span
     zeros = np.zeros(N, np.int64)
     summed = np.full(N, 2.0 ** min(game.P, 24))
     dof, met = np.full(N, np.inf), np.ones(N, bool)
-    none = zeros, span, summed, zeros, met, zeros, zeros
+    none = zeros, span, summed, zeros, met, zeros, zeros, np.zeros(N, bool)
     answer = Answer(found.values, found.base, full, None, dof, *none)
     evaluator = game.evaluator
     donors, exact = evaluator.setting.replacement.weights, np.ones(N, bool)
-    residual, bound = certificate(answer, donors, evaluator.setting.model, exact, whole)
+    model, size = evaluator.setting.model, game.subtracted
+    residual, bound = certificate(answer, donors, model, exact, whole, subtracted=size)
     return residual, 2 * bound if game.quantity.groups is not None else bound
 
 

@@ -13,8 +13,8 @@ from xaijax.results.coalition_table import CoalitionTable
 from xaijax.results.table_origin import TableOrigin
 
 
-def kept_table(asked: Problem, game: Game, rows: Any) -> CoalitionTable:
-    """The table of a game; rows: the individuals as read, None for quantities of the data.
+def kept_table(asked: Problem, game: Game, rows: Any, X: Any) -> CoalitionTable:
+    """The table of a game; rows: the individuals X as read, None for quantities of the data.
 
     Interactions of it keep the rows, the provenance of the quantity, and the marks of the pool and
     of the model, by which `merge` tells what is of one question.
@@ -29,5 +29,6 @@ def kept_table(asked: Problem, game: Game, rows: Any) -> CoalitionTable:
     }
     data = None if rows is None else getattr(rows, "array", rows)
     present = getattr(asked.players, "present", None) if game.quantity.groups is None else None
-    table.origin = TableOrigin(data, marks, provenance(asked, game, None, rows), present)
+    index = None if rows is None else asked.labels_of(X)
+    table.origin = TableOrigin(data, marks, provenance(asked, game, None, rows), present, index)
     return table

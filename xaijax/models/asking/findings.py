@@ -14,6 +14,8 @@ import numpy as np
 
 from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import ModelOutputError
+from xaijax.core.forks import before_jax
+from xaijax.core.reads import changed as names_changed
 from xaijax.models.asking.host import HostModel, call_host, call_host_raw
 from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.probe import probe_determinism, probe_neighbours
@@ -21,7 +23,7 @@ from xaijax.models.asking.row_count import AnsweredBefore, RowCounts, probe_row_
 from xaijax.models.asking.same_program import Kept, Traceable, facts_of, kept_of
 from xaijax.models.base.outputs import output_names_for, refuse_codes
 from xaijax.models.identity.fit_stamp import Stamp
-from xaijax.models.identity.identity import program_digest
+from xaijax.models.identity.identity import portable_reads, program_digest
 from xaijax.models.structure.agreement import Agreement, by_structure, compare, sensitivity
 from xaijax.models.structure.declared import PLAIN, declared
 from xaijax.models.structure.found import find
@@ -58,10 +60,12 @@ class Probe:
     # host: whether the estimator is another than was probed; None: a function, of which that is
     # not known, or one that changes when it is asked
     changed: Callable[[], bool] | None = None
+    moved: frozenset[str] = frozenset()  # host: what a function reads and itself changes
 
 
 def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     """Trace and compile the model for a few rows (its one trace but the run's), then probe it."""
+    before_jax()
     key = ("probe", rows.shape[1:], rows.dtype.name)
     seconds = 0.0
     if key not in model.compiled:
@@ -203,17 +207,32 @@ def probe_host(model: HostModel, rows: Any) -> Probe:
             raise
 
     before = Stamp(model.estimator)
+    function = getattr(model, "_function", None)
+    reads = None if function is None else portable_reads(function).facts
     answer, noise = _probed(model, evaluate, rows)
     again: AnsweredBefore | None = None
     if model.deterministic:
         probe_row_counts(evaluate, rows, answer, model.name)
-        again = AnsweredBefore(model.name, answer)
+        again = AnsweredBefore(
+            model.name,
+            answer,
+            lambda: np.array(evaluate(rows)),
+            functools.partial(_reads_other, function, reads),
+        )
     told = tuple(names) if len(set(names)) == len(names) else ()
     found = _findings(model, answer, answer.dtype, None, noise, 0.0, told)
     changed: Callable[[], bool] | None = None
     if model.estimator is not None and Stamp(model.estimator) == before:
         changed = functools.partial(_changed, model.estimator, before)
-    return dataclasses.replace(found, again=again, changed=changed)
+    moved: frozenset[str] = frozenset()
+    if reads is not None:
+        moved = frozenset(names_changed(reads, portable_reads(function).facts))
+    return dataclasses.replace(found, again=again, changed=changed, moved=moved)
+
+
+def _reads_other(function: Any, before: Any) -> list[str]:
+    """Names of what a function reads otherwise than before."""
+    return [] if before is None else names_changed(before, portable_reads(function).facts)
 
 
 def _changed(estimator: Any, before: Stamp) -> bool:

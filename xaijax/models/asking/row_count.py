@@ -9,6 +9,7 @@ Letters: R rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -71,19 +72,42 @@ def probe_row_counts(evaluate: Evaluate, rows: Any, answer: np.ndarray, name: st
 class AnsweredBefore:
     """A host model's answers to the probe's rows, against which later ones are held."""
 
-    def __init__(self, name: str, answer: np.ndarray) -> None:
-        """answer: [r] or [r, K], as the model gave it."""
-        self._name, self._answer = name, answer.reshape(len(answer), -1)
+    def __init__(
+        self,
+        name: str,
+        answer: np.ndarray,
+        ask: Callable[[], np.ndarray],
+        changed: Callable[[], list[str]] = list,
+    ) -> None:
+        """answer: [r] or [r, K], as the model gave it; ask: the probe's rows, alone, once more;
+        changed: names of what the model reads and what has changed since the probe.
+        """
+        self._name, self._ask, self._changed = name, ask, changed
+        self._answer = answer.reshape(len(answer), -1)
 
     def __call__(self, which: np.ndarray, found: np.ndarray, rows: int) -> None:
         """Compare the answers found [n, K] to the probe's rows `which` [n], among so many rows.
 
+        A host function is called as it is at each call: if it was changed since the probe, the
+        probe's rows alone have other answers now as well, and these are compared from then on.
+
         Raises NonDeterministicModelError where they differ.
         """
         gap = gap_of(self._answer[which], found, self._answer)
-        if gap is not None:
-            message = _refusal(self._name, len(self._answer), rows, gap)
-            raise NonDeterministicModelError(message)
+        if gap is None:
+            return
+        now = self._ask().reshape(self._answer.shape)
+        if gap_of(now[which], found, now) is None:
+            self._answer = now
+            return
+        names = ", ".join(one or "its code" for one in self._changed())
+        if names:
+            raise NonDeterministicModelError(
+                f"{self._name} gave different answers to the same rows, by up to {gap[0]:.3g}: "
+                f"it reads {names}, changed since it was first asked. Make the explainer anew "
+                f"after such a change."
+            )
+        raise NonDeterministicModelError(_refusal(self._name, len(self._answer), rows, gap))
 
 
 class RowCounts:
@@ -255,6 +279,8 @@ class _Alike:
         )
 
     def _option(self, mine: Any, theirs: Any) -> bool:
+        if _unsharded(mine) and _unsharded(theirs):  # as traces on placed arrays have it, and not
+            return True
         if type(mine) is not type(theirs):
             return False
         if hasattr(mine, "jaxpr") and hasattr(mine, "consts"):
@@ -271,6 +297,13 @@ class _Alike:
             return bool(mine == theirs)
         except Exception:  # arrays among them, or things that do not compare
             return False
+
+
+def _unsharded(option: Any) -> bool:
+    """Whether an option of a step says that no axis is spread over devices, or says nothing."""
+    if option is None:
+        return True
+    return isinstance(option, jax.sharding.NamedSharding) and not any(option.spec)
 
 
 def _same_array(mine: Any, theirs: Any) -> bool:

@@ -17,6 +17,7 @@ it was made: marks of other versions tell nothing about each other.
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -24,6 +25,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
+from xaijax.core.reads import Reads, reads_of
 from xaijax.models.identity.fitted_state import Unreadable, digest_of, library_versions
 from xaijax_kernels.engine.tiles import without_places
 
@@ -79,7 +81,14 @@ def identity(model: Identified, shape: tuple[int, ...], dtype: Any) -> str | Non
     return found.hexdigest()
 
 
-def mark(model: Identified, fitted: Identified, program: bytes | None, dtype: str) -> str | None:
+def mark(
+    model: Identified,
+    fitted: Identified,
+    program: bytes | None,
+    dtype: str,
+    function: Any = None,
+    moved: frozenset[str] = frozenset(),
+) -> str | None:
     """A text "kind versions: digest", equal for one model however its rows come; None: none.
 
     Args:
@@ -87,6 +96,8 @@ def mark(model: Identified, fitted: Identified, program: bytes | None, dtype: st
         fitted: the estimator that it translates, on the host; else the model itself.
         program: `program_digest` of the run's own trace; None on the host.
         dtype: of the rows that the program takes.
+        function: on the host, what the user gave; None: it is not known.
+        moved: names of what that reads, which change when it is asked.
     """
     try:
         if fitted.estimator is not None:
@@ -97,12 +108,34 @@ def mark(model: Identified, fitted: Identified, program: bytes | None, dtype: st
     except Unreadable:
         pass
     if program is None:
-        return None
+        return None if function is None else _of_function(function, moved)
     found = hashlib.blake2b(program, digest_size=16)
     for leaf in jax.tree.leaves(model.params):
         _add_array(found, leaf)
     versions = f"{jax.__version__} {jax.default_backend()} {model.precision} {dtype}"
     return f"jax {versions}: {found.hexdigest()}"
+
+
+def portable_reads(function: Any) -> Reads:
+    """What a function or object reads, with the same digests in every process."""
+    return reads_of(function, portable=True, digest=_fitted)
+
+
+def _fitted(estimator: Any) -> bytes | None:
+    try:
+        return digest_of(estimator)
+    except Unreadable:
+        return None
+
+
+def _of_function(function: Any, moved: frozenset[str]) -> str | None:
+    """Of a function on the host; None where nothing of its own code can be read."""
+    reads = portable_reads(function)
+    if not reads.functions:
+        return None
+    told = sorted(item for item in reads.digests().items() if item[0] not in moved)
+    digest = hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()
+    return f"python {platform.python_version()} {np.__version__}: {digest}"
 
 
 def program_digest(traced: Any, lowered: Any) -> bytes | None:

@@ -92,7 +92,7 @@ def _outputs(jaxpr: Any, inputs: list[bool]) -> list[bool] | None:
 
 def _is_affine(equation: Any, name: str, own: list[bool]) -> bool:
     floats = all(jnp.issubdtype(v.aval.dtype, jnp.floating) for v in equation.outvars)
-    if not floats or (name in ("reduce_sum",) and 0 in equation.params["axes"]):
+    if not floats:
         return False
     if name == "convert_element_type":  # to fewer digits it is a rounding
         before, after = equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype

@@ -50,6 +50,25 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Turned:
+    """Numbers [C, R]: the columns of rows [R, C], each a line."""
+
+    rows: Rows
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """[C, R]."""
+        return self.rows.shape[::-1]
+
+
+def turned(equation: Any, x: Any) -> Rows | Turned | None:
+    """What a transposition makes of [R, C] or of [C, R]; None: it is another step."""
+    if equation.primitive.name != "transpose" or equation.params["permutation"] != (1, 0):
+        return None
+    return x.rows if isinstance(x, Turned) else Turned(x) if isinstance(x, Rows) else None
+
+
+@dataclass(frozen=True)
 class Uniform:
     """Numbers [R, ...] or [1, ...] that are the same for every row."""
 

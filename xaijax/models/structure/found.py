@@ -27,9 +27,11 @@ from xaijax.models.structure.column_map import (
     NoLayer,
     Repeated,
     Rows,
+    Turned,
     Uniform,
     bare,
     evaluated,
+    turned,
     uniform,
     with_rows,
 )
@@ -121,7 +123,7 @@ class FoundLayer:
         given = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in jax.tree.leaves(params)]
         arguments = [*given, stand_in]
         (out,) = _run(trace.jaxpr, trace.consts, arguments, R, layer, Repeated())
-        if isinstance(out, Rows):
+        if isinstance(out, Rows | Turned):
             raise NoLayer
         return bare(out)
 
@@ -158,7 +160,7 @@ def _run(
         key = made.key(equation, inputs)
         outputs = made.outputs(key)
         if outputs is None:
-            if any(isinstance(v, Rows) for v in inputs):
+            if any(isinstance(v, Rows | Turned) for v in inputs):
                 outputs = _with_rows(equation, inputs, R, layer, made)
             else:
                 outputs = evaluated(equation, [bare(v) for v in inputs])
@@ -183,11 +185,17 @@ def _with_rows(
             return [layer(NAMED[options["name"]](*map(bare, others)), rows, shape)]
         inner = options[CALLS[name]]
         return _run(inner.jaxpr, inner.consts, inputs, R, layer, made)
+    if (moved := turned(equation, inputs[0])) is not None:
+        return [moved]
+    if any(isinstance(x, Turned) for x in inputs):
+        if name == "dot_general":
+            return [_product(options, inputs, dtype, layer)]
+        raise NoLayer
     try:
         return [with_rows(equation, inputs)]
     except NoLayer:
         if name == "dot_general":
-            return [_product(options, inputs, shape, dtype, layer)]
+            return [_product(options, inputs, dtype, layer)]
         if name == "conv_general_dilated" and dtype in WHOLE:
             inner, flat = convolution(equation, inputs, dtype)
             return [layer(inner, flat, shape)]
@@ -196,20 +204,27 @@ def _with_rows(
         raise
 
 
-def _product(
-    options: Any, inputs: list[Any], shape: tuple[int, ...], dtype: Any, layer: AtLayer
-) -> Any:
-    """Columns [R, C] times W [C, H], or times w [C]."""
-    rows, weights = inputs[0], bare(inputs[1])
-    (left, right), batch = options["dimension_numbers"]
-    if not isinstance(rows, Rows) or isinstance(inputs[1], Rows) or batch != ((), ()):
+def _product(options: Any, inputs: list[Any], dtype: Any, layer: AtLayer) -> Any:
+    """Columns [R, C] times W [C, H], or times w [C]; or W [H, C] times [C, R], which is what `vmap`
+    makes of W @ row.
+    """
+    first = isinstance(inputs[0], Rows | Turned)
+    (own, other), batch = options["dimension_numbers"]
+    own, other = (own, other) if first else (other, own)
+    given, weights = inputs if first else inputs[::-1]
+    if isinstance(weights, Rows | Turned) or batch != ((), ()) or len(given.shape) != 2:
         raise NoLayer
-    if len(rows.shape) != 2 or tuple(left) != (1,) or len(right) != 1:
+    rows, column = (given.rows, 0) if isinstance(given, Turned) else (given, 1)
+    weights = bare(weights)
+    if tuple(own) != (column,) or len(other) != 1:
         raise NoLayer
     if weights.ndim > 2 or weights.dtype != dtype or dtype not in WHOLE:
         raise NoLayer
-    weights = jnp.moveaxis(weights, right[0], 0).reshape(rows.shape[1], -1)
-    return layer(Dense(weights, jnp.zeros(weights.shape[1], dtype)), rows, shape)
+    units = [n for axis, n in enumerate(weights.shape) if axis not in other]
+    weights = jnp.moveaxis(weights, other[0], 0).reshape(rows.shape[1], -1)
+    dense = Dense(weights, jnp.zeros(weights.shape[1], dtype))
+    out = layer(dense, rows, (rows.shape[0], *units))
+    return out if first or not units else out.T
 
 
 def _sum(

@@ -47,6 +47,8 @@ def encode(value: Any, where: str, members: Members) -> Any:
     if rows_of(value).is_frame:
         plain = plain_frames.to_plain(value)
         return {"$frame": encode(plain, where, members)}
+    if plain_frames.is_index(value):
+        return {"$index": encode(plain_frames.from_index(value, where), where, members)}
     missing = plain_frames.missing_name(value)
     if missing is not None:
         return {"$pandas": missing}
@@ -72,6 +74,8 @@ def decode(value: Any, member: Callable[[str], Any]) -> Any:
         return tuple(decode(item, member) for item in content)
     if mark == "$frame":
         return plain_frames.from_plain(decode(content, member))
+    if mark == "$index":
+        return plain_frames.to_index(decode(content, member))
     if mark == "$array":
         return _decode_array(member(content), value)
     if mark == "$objects":

@@ -119,7 +119,7 @@ def write_atomically(
     """Write under a temporary name beside `path`, then rename; returns the path.
 
     Whoever reads meanwhile sees the old file or the new one, never half of one. What killed writers
-    of the same path left is removed.
+    of the same path left is removed. The new file has mode 0600: it may hold rows.
 
     Raises:
         InputError: the folder of `path` does not exist, or `path` is a folder.

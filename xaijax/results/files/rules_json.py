@@ -17,6 +17,7 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.players.predicates import Predicate
 from xaijax.results.files.untrusted_zip import Unfit, schema_of
+from xaijax.tables.pandas_rows import labels_of_levels
 
 FORMAT = "xaijax.Rules"
 SCHEMA = 1
@@ -26,7 +27,10 @@ OPEN = ({"float": "-inf"}, {"float": "inf"})  # ends of a predicate
 ROUNDING = 1e-9  # by which a share that was summed up may leave [0, 1]
 DEEPEST = 50  # lists in lists, of a provenance
 
-Content = tuple[tuple[str, ...], list[dict[str, Any]], dict[str, Any], dict[str, Any]]
+TIMES = ("datetime64[ns]", "timedelta64[ns]")
+LABELS = ("int64", "float64", "bool", "object", "str", *TIMES)  # dtypes of labels
+
+Content = tuple[tuple[str, ...], list[dict[str, Any]], dict[str, Any], dict[str, Any], Any]
 
 
 def written(
@@ -34,15 +38,60 @@ def written(
     rules: Sequence[Mapping[str, Any]],
     stats: Mapping[str, Any],
     provenance: Mapping[str, Any],
+    index: Any = None,
 ) -> str:
-    """The JSON text of rules, each as `Rule.as_dict` has it."""
+    """The JSON text of rules, each as `Rule.as_dict` has it; index: of the instances."""
     told = {
         k: [plain(one) for one in v] if isinstance(v, tuple | list) else plain(v)
         for k, v in stats.items()
     }
     content = {"format": FORMAT, "schema": SCHEMA, "feature_names": list(names), "stats": told}
     content["provenance"] = json.loads(json.dumps(dict(provenance), default=str))
-    return json.dumps(content | {"rules": list(rules)}, allow_nan=False)
+    content |= {"rules": list(rules)}
+    if index is not None:
+        content["instances"] = _written_index(index)
+    return json.dumps(content, allow_nan=False)
+
+
+def _written_index(index: Any) -> list[dict[str, Any]]:
+    """The levels of an index: the dtype, name and labels of each."""
+    return [_level(index.get_level_values(n)) for n in range(index.nlevels)]
+
+
+def _level(level: Any) -> dict[str, Any]:
+    values, dtype = level.to_numpy(), str(level.dtype)
+    if dtype in TIMES:
+        labels = values.astype("i8").tolist()
+    elif values.dtype.kind in "iufb":
+        dtype = {"b": "bool", "f": "float64"}.get(values.dtype.kind, "int64")
+        labels = [plain(one) for one in values.tolist()]
+    else:
+        dtype = "str" if dtype == "str" else "object"
+        labels = [plain(one) for one in values.tolist()]
+    name = None if level.name is None else str(level.name)
+    return {"dtype": dtype, "name": name, "labels": labels}
+
+
+def _index(stored: Any, N: int) -> Any:
+    """The index that `_written_index` was given."""
+    _need(isinstance(stored, list) and len(stored) > 0, "instances", stored, "a list of levels")
+    levels = []
+    for i, level in enumerate(stored):
+        where = f"instances[{i}]"
+        _need(isinstance(level, dict), where, level, "an object")
+        _same_fields(level, ("dtype", "name", "labels"), (), where)
+        dtype, labels, name = level["dtype"], level["labels"], level["name"]
+        _need(dtype in LABELS, f"{where}.dtype", dtype, f"one of {list(LABELS)}")
+        _need(name is None or _text(name), f"{where}.name", name, "a text, or null,")
+        fits = isinstance(labels, list) and len(labels) == N
+        _need(fits, f"{where}.labels", labels, f"a list of {N} labels")
+        values = np.empty(N, object)
+        values[:] = [_value(one, f"{where}.labels[{n}]") for n, one in enumerate(labels)]
+        whole = all(type(one) is int and -(1 << 63) <= one < 1 << 63 for one in labels)
+        _need(whole or dtype not in ("int64", *TIMES), f"{where}.labels", labels, "whole numbers")
+        array = values.astype("i8").view(dtype) if dtype in TIMES else values
+        levels.append((array, dtype, name))
+    return labels_of_levels(levels)
 
 
 def plain(value: Any) -> Any:
@@ -79,7 +128,7 @@ def read(text: str | bytes, source: Path | None = None) -> Content:
             raise Unfit(f"its format is not {FORMAT!r}")
         if "schema" in content:
             schema_of(content, SCHEMA, who, what)
-        _same_fields(content, TOP, (), "the text")
+        _same_fields(content, (*TOP, "instances"), ("instances",), "the text")
         names = content["feature_names"]
         _need(_texts(names), "feature_names", names, "a list of texts")
         _need(isinstance(content["rules"], list), "rules", content["rules"], "a list of rules")
@@ -88,7 +137,9 @@ def read(text: str | bytes, source: Path | None = None) -> Content:
         _need(isinstance(stats, dict), "stats", stats, "an object")
         _need(isinstance(provenance, dict), "provenance", provenance, "an object")
         _refuse_unwritable(provenance, "provenance")
-        return tuple(names), rules, {k: _fact(v, k) for k, v in stats.items()}, provenance
+        told = {k: _fact(v, k) for k, v in stats.items()}
+        index = _index(content["instances"], len(rules)) if "instances" in content else None
+        return tuple(names), rules, told, provenance, index
     except InputError:
         raise
     except Exception as error:  # anything can come of a text that anyone may have made

@@ -20,11 +20,16 @@ if sys.platform != "win32":
     import fcntl
 
 
+def owner_only(path: str, flags: int) -> int:
+    """The `opener=` of `open` for files that hold rows: others on this machine cannot read them."""
+    return os.open(path, flags, 0o600)
+
+
 def new_temporary(target: Path) -> tuple[Path, BinaryIO]:
     """A file of a new name beside the target, open for writing, locked where that is possible."""
     while True:
         temporary = target.with_name(f".{_stem(target)}.{uuid.uuid4().hex}.tmp")
-        file = temporary.open("xb")
+        file: BinaryIO = open(temporary, "xb", opener=owner_only)
         if sys.platform == "win32":
             return temporary, file
         with contextlib.suppress(OSError):  # a file system without locks

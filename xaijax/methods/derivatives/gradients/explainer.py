@@ -13,6 +13,7 @@ import numpy as np
 
 from xaijax.core import checks, html
 from xaijax.core.errors import EnumerationLimitError, InputError
+from xaijax.core.forks import before_jax
 from xaijax.core.long_runs import tell
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
 from xaijax.games.asking.long_runs import minute
@@ -298,6 +299,7 @@ class GradientExplainer:
 
     def _read(self, X: Any, outputs: Any) -> tuple[Any, Work, np.ndarray | None]:
         """(rows as read, what is asked of them, column numbers [N, 1] if they were given)."""
+        before_jax()
         evaluator = self._open(X)
         evaluator.follow()
         table = evaluator.setting.replacement.table
@@ -306,6 +308,7 @@ class GradientExplainer:
         N, names = len(rows_of(rows)), None
         if isinstance(self.players, OwnPlayers):
             self.players.refuse_others(N)
+        self.players.refuse_unclear(N)
         if outputs is not None:
             told = getattr(self.model, "output_names", None)
             names = read_outputs(outputs, N, self.model.classes, told)

@@ -14,7 +14,12 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.measure.asked_model import AskedModel
-from xaijax.games.measure.replacement import Baseline, Replacement, replacement_of
+from xaijax.games.measure.replacement import (
+    Baseline,
+    Replacement,
+    replacement_of,
+    weighted_rows,
+)
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import FloatTable
@@ -58,6 +63,7 @@ def donors_of(
     """
     if not embedded:
         return _of_floats(replacement_of(model, background, weights, X))
+    background, weights = weighted_rows(background, weights)
     given, kind = background, "rows"
     if isinstance(background, Baseline):
         kind = "baseline" if background.of_each is None else "function"

@@ -1,0 +1,232 @@
+"""Parts of a sweep by time: about as long each, kept by a resume, and nothing of a dead driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from progress_bar import Bar
+from sweeping import B, Counted, N, X, explainer, parts, product
+
+import xaijax as xj
+from xaijax.cli import main
+from xaijax.sweeps import cuts, progress, sweep, task
+from xaijax.sweeps.cuts import Cut
+from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.inputs import source_of
+from xaijax.sweeps.task import Opened, Task
+
+
+def slowly(rows):
+    """A model of 0.1 ms a row."""
+    time.sleep(1e-4 * len(rows))
+    return product(rows)
+
+
+def rows_of_parts(sizes: tuple[int, ...]) -> list[tuple[int, int]]:
+    """(first, last + 1) of parts of these sizes, one after the other."""
+    ends = np.cumsum((0, *sizes)).tolist()
+    return list(zip(ends[:-1], ends[1:], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rows", "wanted"),
+    [
+        (1.0, 100, [5] * 4 + [8] * 10),  # two parts run at once, so four are first ones
+        (1.0, 27, [5] * 5 + [2]),  # no whole larger part would be left
+        (100.0, 3, [1, 1, 1]),
+        (1e-9, 25_000, [10_000, 10_000, 5_000]),
+        (0.05, 90, [90]),
+    ],
+)
+def test_first_parts_are_of_five_seconds_and_later_ones_larger(seconds, rows, wanted) -> None:
+    cut = Cut.by_time(seconds, rows, 2)
+    assert list(cut.sizes) == wanted and cut.parts == len(wanted) and cut.largest == max(wanted)
+    assert [cut.range_of(n) for n in range(cut.parts)] == rows_of_parts(cut.sizes)
+    assert Cut.read(json.loads(json.dumps(cut.stretches)), rows) == cut
+
+
+@pytest.mark.parametrize("given", [[[0, 4, 2]], [[1, 5, 2]], [[0, 2, 2], [3, 5, 1]], [[0, 5, 0]]])
+def test_ranges_that_do_not_cover_the_rows_once_are_refused(given) -> None:
+    with pytest.raises(ValueError, match="its ranges"):
+        Cut.read(given, 5)
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """Parts of a twentieth of a second."""
+    monkeypatch.setattr(cuts, "FIRST", 0.05)
+    monkeypatch.setattr(cuts, "LATER", 0.1)
+    monkeypatch.setattr(task, "ENOUGH", 0.01)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_parts_follow_from_the_time_of_the_first_rows(tmp_path: Path) -> None:
+    made = explainer(slowly)
+    started = time.perf_counter()
+    made(X)
+    whole = time.perf_counter() - started  # 25 rows of 24 hybrids or fewer each
+    run = xj.sweep(made, X, tmp_path)
+    # A machine that is busy while the first rows are timed sees a multiple of their time.
+    assert 0.05 / (2 * whole / N) / 8 < run.sizes[0] <= N
+    ranges = json.loads((tmp_path / "manifest.json").read_bytes())["ranges"]
+    assert [last for _, last, _ in ranges][-1] == N
+    np.testing.assert_array_equal(run.explanation().values, made(X).values)
+    seconds = [run._directory.read(n).stats["part"]["seconds"] for n in range(run.parts)]
+    assert run.parts == 1 or max(seconds) < 8 * 0.1
+
+
+def test_a_resume_keeps_the_ranges_whatever_the_time_is_now(tmp_path: Path, monkeypatch) -> None:
+    times = iter([(0.5, 1)])  # asked for once
+    monkeypatch.setattr(sweep, "time_of", lambda *_: next(times)[0])
+    counted = Counted()
+    made = explainer(counted)
+    run = xj.sweep(made, X, tmp_path)
+    assert run.sizes == (10, 10, 5) and run.manifest["ranges"] == [[0, 25, 10]]
+    monkeypatch.setattr(cuts, "FIRST", 1.0)
+    (tmp_path / "part-000001.npz").unlink()
+    again = xj.sweep(made, X, tmp_path)
+    assert again.sizes == run.sizes and not again.missing
+    assert not xj.sweep(made, X, tmp_path, rows_per_part=10).missing  # the same parts
+    with pytest.raises(xj.ResumeMismatchError, match="rows_per_part: 10 in the run, 7 now"):
+        xj.sweep(made, X, tmp_path, rows_per_part=7)
+
+
+def test_parts_of_two_sizes(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sweep, "time_of", lambda *_: 1.0)
+    run = xj.sweep(explainer(), X, tmp_path)
+    assert run.sizes == (5, 5, 8, 7) and run.rows_per_part == 8
+    for lazy in (False, True):
+        found = run.explanation(lazy=lazy)
+        np.testing.assert_array_equal(found.values, explainer()(X).values)
+    with pytest.raises(xj.ResumeMismatchError, match="rows_per_part: 'by time' in the run, 8 now"):
+        xj.sweep(explainer(), X, tmp_path, rows_per_part=8)
+
+
+def test_first_rows_that_raise_are_told_by_their_part(tmp_path: Path) -> None:
+    rows = X.copy()
+    rows[0, 3] = 99
+
+    def model(some):  # of hybrids alone: the first rows themselves are answered
+        if ((some[:, 3] == 99) & (some[:, :3] == B[0, :3]).all(axis=1)).any():
+            raise ArithmeticError("a hybrid holds 99")
+        return product(some)
+
+    with pytest.raises(ArithmeticError, match="99") as raised:
+        xj.sweep(explainer(model), rows, tmp_path)
+    assert any("part 0, rows 0 to 24 of X" in note for note in raised.value.__notes__)
+
+
+def test_the_bar_moves_within_a_part(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(task, "EVERY", 0.0)
+    directory, seen = RunDirectory.made(tmp_path), []
+
+    def model(rows):
+        seen.append(directory.share(0))
+        return product(rows)
+
+    rows = np.random.default_rng(1).normal(size=(200, X.shape[1])).astype(np.float32)
+    xj.sweep(explainer(model, tile=256), rows, tmp_path, rows_per_part=200, progress=False)
+    moved = sorted({one for one in seen if 0 < one < 1})
+    assert len(moved) > 3, "the share that is done was told while the part ran"
+    assert seen.index(moved[0]) < seen.index(moved[-1])
+    assert not list(tmp_path.glob(".within*"))
+
+
+def test_the_bar_shows_rows_of_parts_that_run(monkeypatch) -> None:
+    bar: Any = Bar()
+    bar.disable, bar.close = False, lambda: None
+    monkeypatch.setattr(progress, "progress_bar", lambda *_: bar)
+    monkeypatch.setattr(progress, "LOOKS", 0.001)
+    with progress.Progress(True, 100, 0) as shown:
+        shown.within = lambda: 40
+        deadline = time.monotonic() + 20
+        while bar.n != 40 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert bar.n == 40
+        shown.within = lambda: 0
+        shown.done(30)  # the part was smaller than what runs now: the bar does not go back
+        assert bar.n == 40
+        shown.done(70)
+        assert bar.n == 100
+
+
+def test_a_worker_of_an_earlier_driver_writes_nothing(tmp_path: Path) -> None:
+    made = explainer()
+    run = xj.sweep(made, X, tmp_path, rows_per_part=10)
+    directory, opened = RunDirectory(tmp_path), Opened(made, {})
+    piece = source_of(X, None).part(0, 10)
+    given = (0, 0, 10, "X", piece, str(tmp_path), run.manifest["id"], None)
+    path = tmp_path / "part-000000.npz"
+    for before, after in (("", ""), ("", "-0-of-2"), ("-0-of-2", ""), ("-0-of-2", "-0-of-2")):
+        path.unlink(missing_ok=True)
+        with directory.driven(before) as term:
+            pass  # it is killed here, and its worker goes on
+        task.run(Task(*given, term), opened)  # nobody else has begun
+        assert path.exists()
+        path.unlink()
+        with directory.driven(after):
+            with pytest.raises(xj.InputError, match="another driver"):
+                task.run(Task(*given, term), opened)
+        assert not path.exists()
+
+
+INTERRUPTED = """
+import time
+from sweeping import explainer, product
+def slowly(rows):
+    time.sleep(0.03 * len(rows))
+    return product(rows)
+made = explainer(slowly)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_the_command_line_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(INTERRUPTED)
+    np.save(tmp_path / "rows.npy", X)
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "xaijax", "sweep", "jobs.py:made", "rows.npy", "out"]
+    driver = subprocess.Popen(
+        [*command, "--rows-per-part", "1", "--quiet"],
+        env=env,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not parts(tmp_path / "out"):
+        time.sleep(0.05)
+        assert driver.poll() is None
+    driver.send_signal(signal.SIGINT)
+    _, told = driver.communicate(timeout=60)
+    kept = len(parts(tmp_path / "out"))
+    assert driver.returncode == 130
+    assert told == (f"xaijax: interrupted: {kept} of {N} parts are kept; the same call goes on.\n")
+
+
+def test_an_interrupt_says_what_is_kept(tmp_path: Path, monkeypatch, capsys) -> None:
+    stops = []
+
+    def stopped(rows):
+        if len(parts("out")) == 2 and not stops:
+            stops.append(True)
+            raise KeyboardInterrupt
+        return product(rows)
+
+    monkeypatch.chdir(tmp_path)
+    Path("jobs.py").write_text("from sweeping import made")
+    monkeypatch.setattr("sweeping.made", explainer(stopped), raising=False)
+    np.save("rows.npy", X)
+    command = ["sweep", "jobs.py:made", "rows.npy", "out", "--rows-per-part", "10", "--quiet"]
+    assert main(command) == 130
+    told = "xaijax: interrupted: 2 of 3 parts are kept; the same call goes on.\n"
+    assert capsys.readouterr().err == told
+    assert main(command) == 0
