@@ -249,7 +249,8 @@ def test_a_column_called_base_value_is_told_before_the_work(folder, capsys) -> N
     table.to_csv("base.csv", index=False)
     Path("counted.py").write_text(
         "import xaijax as xj\nfrom pathlib import Path\n"
-        "def f(X):\n    Path('asked').touch()\n    X = X.to_numpy()\n    return X[:, 0] * X[:, 1] + X[:, 2]\n"
+        "def f(X):\n    Path('asked').touch()\n    X = X.to_numpy()\n"
+        "    return X[:, 0] * X[:, 1] + X[:, 2]\n"
         "model = xj.as_model(f, backend='host', feature_names=['age', 'base_value', 'debt'])\n"
     )
     given = ["--model", "counted.py:model", "--data", "base.csv", "--rows", "2", "--no-page"]

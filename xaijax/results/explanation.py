@@ -14,7 +14,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.results import convert, summary
 from xaijax.results.files import npz
-from xaijax.results.freeze import check_shape, floats, not_negative
+from xaijax.results.freeze import check_shape, floats, not_negative, per_instance
 from xaijax.results.player_data import check_columns, player_columns, take_rows
 from xaijax.results.result_html import explanation_html
 from xaijax.results.selection import Selection, resolve, split_key, take
