@@ -243,6 +243,26 @@ def test_a_column_that_the_model_does_not_take_is_named(folder, capsys) -> None:
     assert not Path("run").exists()
 
 
+def test_a_column_called_base_value_is_told_before_the_work(folder, capsys) -> None:
+    table = pandas.read_csv("loans.csv").drop(columns="repaid")
+    table = table.rename(columns={"income": "base_value"})
+    table.to_csv("base.csv", index=False)
+    Path("counted.py").write_text(
+        "import xaijax as xj\nfrom pathlib import Path\n"
+        "def f(X):\n    Path('asked').touch()\n    X = X.to_numpy()\n"
+        "    return X[:, 0] * X[:, 1] + X[:, 2]\n"
+        "model = xj.as_model(f, backend='host', feature_names=['age', 'base_value', 'debt'])\n"
+    )
+    given = ["--model", "counted.py:model", "--data", "base.csv", "--rows", "2", "--no-page"]
+    given += ["--background-rows", "3"]
+    assert explained(*given) == 1
+    told = capsys.readouterr().err
+    assert "a column is called 'base_value'" in told and not Path("asked").exists()
+    assert explained(*given, "--players", '{"income": ["base_value"]}') == 0  # what it says
+    written = pandas.read_csv("run/values.csv", index_col=0)
+    assert {"income", "base_value"} <= set(written.columns)
+
+
 def test_pages_need_their_extra_before_the_work(folder, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert explained("--model", "models:made", "--data", "rows.npy") == 1

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from example_explanation import make
 
+import xaijax as xj
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.results.explanation import Explanation
 
@@ -483,3 +484,31 @@ def test_the_module_loads_no_optional_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize("kind", ["explainer", "interactions", "gradients", "qii", "qii of data"])
+def test_the_data_of_a_frame_are_that_frame(kind):
+    """Of a model in JAX too, which reads a frame's numbers as an array; as they were given."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {"b": np.arange(6) / 10, "a": np.arange(6)}, index=[f"p{i}" for i in range(6)]
+    )
+    model = xj.as_model(lambda X: 1 / (1 + X[:, 0] ** 2 + X[:, 1] ** 2))
+    asked, wanted = frame[:3], frame[:3].copy()
+    if kind == "explainer":
+        found = xj.Explainer(model, frame)(asked)
+    elif kind == "interactions":
+        found = xj.Explainer(model, frame).interactions(asked)
+    elif kind == "gradients":
+        found = xj.GradientExplainer(model, frame.astype(float))(asked.astype(float))
+        wanted = wanted.astype(float)
+    else:
+        scores = xj.QII(model, frame, quantity="individual", outcome="score", bounds=(0, 1))
+        found = scores.explain(asked if kind == "qii" else None)
+        wanted = wanted if kind == "qii" else frame
+    pandas.testing.assert_frame_equal(found.data, wanted)
+    assert isinstance(found[1:].data, pandas.DataFrame) and len(found[1:].data) == len(wanted) - 1
+    if kind == "explainer":
+        np.testing.assert_array_equal(found[:, ::-1].player_data()[0], wanted["a"])
+        frame.loc["p0", "b"] = 99.0  # a result does not follow a frame that is changed later
+        pandas.testing.assert_frame_equal(found.data, wanted)

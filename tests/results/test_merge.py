@@ -101,3 +101,16 @@ def test_merge_refuses_other_things():
         merge(make())
     with pytest.raises(InputTypeError, match="str"):
         merge([make(), "x"])
+
+
+def test_the_error_of_an_exact_part_is_no_error_of_a_sampled_one():
+    """The 0 of exact instances is not the largest error of those that have none."""
+    exact = make(exact=True, std_errors=None)
+    told = repr(merge([exact, make(std_errors=None)]))
+    assert "largest standard error" not in told
+    unknown = make(std_errors=np.full((4, 3), np.nan), stats={"estimator": "permutation"})
+    told = repr(merge([exact, unknown]))
+    assert "largest standard error" not in told and "no standard errors for 4 of 8" in told
+    assert "(4 of 8 instances exact)" in told
+    known = repr(merge([exact, make(std_errors=np.full((4, 3), 0.5))]))
+    assert "largest standard error 0.5" in known and "no standard errors" not in known

@@ -23,6 +23,7 @@ from xaijax.commands.options import (
     of_model,
 )
 from xaijax.core.command_line import above_zero, command_of, from_json, whole
+from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.methods.explainer.explainer import ESTIMATORS, Explainer
 from xaijax.reports.report import report
@@ -92,6 +93,12 @@ def run(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
         tolerance=arguments.tolerance,
     )
+    if "base_value" in explainer.players.names:  # before the work, not after it
+        raise InputError(
+            "a column is called 'base_value', like the column of base values in values.csv. Name "
+            'its player, --players \'{"another name": ["base_value"]}\', or leave it out by --drop '
+            "if the model does not read it."
+        )
     explanation = of_model(lambda: explainer(X, top=arguments.top), arguments.model)
     print(explanation)
     files = [folder / "explanation.npz", folder / "values.csv"]

@@ -69,11 +69,12 @@ def sure_of(explained: Explained | Interacting) -> str:
     if errors is None:
         return f"not exact, {_without_errors(explained)}{untold}"
     text = "sampled"
-    exact_rows = explained.stats.get("exact_rows")
+    exact_rows, drawn = explained.stats.get("exact_rows"), answered
     if isinstance(exact_rows, np.ndarray) and exact_rows.any():
+        drawn = answered & ~exact_rows  # the 0 of an exact instance is no error of a sampled one
         text += f" ({int(exact_rows.sum()):,} of {N:,} instances exact)"
     largest, missing = [], []
-    for of, part in _parts(explained, errors[answered]):
+    for of, part in _parts(explained, errors[drawn]):
         finite = part[np.isfinite(part)]
         if finite.size:
             largest.append(f"{of}{finite.max():.2g}")

@@ -105,6 +105,14 @@ class MappedRows:
         return MappedRows(self.array, lambda part: convert(self._convert(part)))
 
 
+def kept_rows(X: Any, rows: Any) -> Any:
+    """What a result keeps of rows X that were read as `rows`: a frame stays a frame, copied."""
+    given = rows_of(X)
+    if given.is_frame:
+        return given.copy()
+    return rows.array if isinstance(rows, MappedRows) else rows
+
+
 def read_array(
     X: Any,
     name: str,

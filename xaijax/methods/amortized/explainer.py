@@ -32,7 +32,6 @@ from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.progress import read_progress
 from xaijax.models import model_of
 from xaijax.results.explanation import Explanation
-from xaijax.tables.rows import rows_of
 
 
 @public_class
@@ -221,8 +220,7 @@ class AmortizedExplainer:
             so_far = self._so_far = self._so_far + count_of(rows)
             warn_below(found, share, so_far)
         answers = answered(question, found, predictor, rows, share, progress)
-        labels = rows_of(X).index
-        return explanation(question, found, rows, answers, share, so_far, self.seed, labels)
+        return explanation(question, found, X, rows, answers, share, so_far, self.seed)
 
     def with_explainer(
         self, explainer: Explainer, network: AnyModel | None = None

@@ -16,7 +16,8 @@ from xaijax.methods.amortized.calling import Answered
 from xaijax.methods.amortized.fitted import Fitted
 from xaijax.methods.amortized.questions import Question
 from xaijax.results.explanation import Explanation
-from xaijax.tables.table import MappedRows
+from xaijax.tables.rows import rows_of
+from xaijax.tables.table import kept_rows
 
 ROUNDINGS = 4  # of each of the P sums that set the values' sum right, and of this sum itself
 
@@ -24,16 +25,14 @@ ROUNDINGS = 4  # of each of the P sums that set the values' sum right, and of th
 def explanation(
     question: Question,
     fitted: Fitted,
+    X: Any,
     rows: Any,
     answered: Answered,
     share: float,
     so_far: int,
     seed: int,
-    labels: Any,
 ) -> Explanation:
-    """Put values, stats and provenance together; so_far: rows explained, these too; labels: the
-    index of the frame that they were, or None.
-    """
+    """Put values, stats and provenance together; so_far: rows explained, these too."""
     single = fitted.outputs is None
     errors, values = answered.std_errors, answered.values
     base = np.repeat(fitted.base[None], len(values), axis=0)
@@ -41,8 +40,8 @@ def explanation(
         values=values[:, :, 0] if single else values,
         base_values=base[:, 0] if single else base,
         std_errors=errors if errors is None or not single else errors[:, :, 0],
-        data=rows.array if isinstance(rows, MappedRows) else rows,
-        instance_index=labels,
+        data=kept_rows(X, rows),
+        instance_index=rows_of(X).index,
         feature_names=fitted.marks.players,
         output_names=fitted.outputs,
         exact=bool(answered.exact.all()),

@@ -26,7 +26,7 @@ from xaijax.players.interaction_index import InteractionIndex
 from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import MappedRows
+from xaijax.tables.table import kept_rows
 
 
 @dataclass
@@ -190,7 +190,7 @@ def explanation(
         values=answer.values[:, :, 0] if scalar else answer.values,
         base_values=answer.base[:, 0] if scalar else answer.base,
         std_errors=errors if errors is None or not scalar else errors[:, :, 0],
-        data=rows.array if isinstance(rows, MappedRows) else rows,
+        data=kept_rows(X, rows),
         instance_index=rows_of(X).index,
         feature_names=asked.players.names,
         output_names=None if scalar else evaluator.probed.findings.output_names,

@@ -38,7 +38,7 @@ from xaijax.players.interaction_index import (
 from xaijax.results.interactions import Interactions
 from xaijax.results.set_keys import all_of
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import MappedRows
+from xaijax.tables.table import kept_rows
 from xaijax_kernels.games.interactions import count
 
 SAMPLED_ORDER = 2
@@ -285,7 +285,7 @@ def interactions(
         std_errors=None if errors is None else errors[cut],
         index=asked.index.name,
         order=asked.order,
-        data=rows.array if isinstance(rows, MappedRows) else rows,
+        data=kept_rows(X, rows),
         instance_index=rows_of(X).index,
         feature_names=by.players.names,
         output_names=None if scalar else game.probed.findings.output_names,

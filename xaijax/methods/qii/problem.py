@@ -47,7 +47,7 @@ from xaijax.players.players import OwnPlayers, column_labels
 from xaijax.results.subsample import Subsample
 from xaijax.tables.coded_table import CodedTable, read_by
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import Table
+from xaijax.tables.table import Table, kept_rows
 
 # Pools of a `Baseline`, in the words of the repr.
 ONE_ROW = {"baseline": "one constant pool row", "function": "a baseline of each instance"}
@@ -159,9 +159,15 @@ class Problem:
             )
         return prior_of(self.data, self.players, self.weights)
 
-    def labels_of(self, X: Any) -> Any:
-        """The index of the frame that the individuals X are; X None: of the data."""
-        return rows_of(self.private[0] if X is None else X).index
+    def kept_of(self, X: Any, rows: Any) -> tuple[Any, Any]:
+        """(the individuals X as a result keeps them, the index of their frame or None).
+
+        X None: of the data; rows: as read, None for quantities of the data.
+        """
+        if rows is None:
+            return None, None
+        given = self.private[0] if X is None else X
+        return kept_rows(given, rows), rows_of(given).index
 
     def whose(self, X: Any) -> str:
         """Whose rows are explained, by what was passed: "none", "data", "part" of them, "given"."""

@@ -77,8 +77,8 @@ def done(
 ) -> Explanation:
     """The Explanation of a run that is over, which knows how its sums are counted again."""
     seconds, whose = time.perf_counter() - started, problem.whose(X)
-    labels = None if rows is None else problem.labels_of(X)
-    made = explanation(problem, game, found, kind, index, rows, before, seconds, whose, labels)
+    kept = problem.kept_of(X, rows)
+    made = explanation(problem, game, found, kind, index, rows, before, seconds, whose, kept)
     remember(made, QiiRecount(problem, rows, index))
     return made
 
@@ -93,14 +93,14 @@ def explanation(
     before: Any,
     seconds: float,
     whose: str,
-    labels: Any,
+    kept: tuple[Any, Any],
 ) -> Explanation:
     """Put values, stats and provenance together.
 
     rows: the individuals as read, None for quantities of the data; before: the clock when the run
     began.
     whose: the rows that are explained: "given", those of the "data", a "part" of them, or "none".
-    labels: the index of the frame that they were, or None.
+    kept: as of `Problem.kept_of`.
     """
     scalar = game.outputs == 1 or found.values.shape[2] == 1
     errors = found.std_errors
@@ -109,8 +109,8 @@ def explanation(
         values=found.values[:, :, 0] if scalar else found.values,
         base_values=found.base[:, 0] if scalar else found.base,
         std_errors=errors if errors is None or not scalar else errors[:, :, 0],
-        data=None if rows is None else getattr(rows, "array", rows),
-        instance_index=labels,
+        data=kept[0],
+        instance_index=kept[1],
         feature_names=asked.players.names,
         output_names=names,
         exact=errors is None,

@@ -27,8 +27,7 @@ def kept_table(asked: Problem, game: Game, rows: Any, X: Any) -> CoalitionTable:
         "backend": game.setting.model.backend,
         "model_rows": game.count.distinct,
     }
-    data = None if rows is None else getattr(rows, "array", rows)
+    data, index = asked.kept_of(X, rows)
     present = getattr(asked.players, "present", None) if game.quantity.groups is None else None
-    index = None if rows is None else asked.labels_of(X)
     table.origin = TableOrigin(data, marks, provenance(asked, game, None, rows), present, index)
     return table

@@ -18,7 +18,7 @@ from xaijax.methods.fingerprint import donors_fingerprint, probed_fingerprint
 from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import MappedRows
+from xaijax.tables.table import kept_rows
 
 KINDS = {"integrated": "integrated_gradients", "expected": "expected_gradients"}
 
@@ -70,7 +70,7 @@ def explanation(
         values=answer.values[..., 0] if scalar else answer.values,
         base_values=answer.base[:, 0] if scalar else answer.base,
         std_errors=errors[..., 0] if errors is not None and scalar else errors,
-        data=rows.array if isinstance(rows, MappedRows) else rows,
+        data=kept_rows(X, rows),
         instance_index=rows_of(X).index,
         feature_names=asked.players.names,
         output_names=None if scalar else findings.output_names,
