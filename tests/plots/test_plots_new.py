@@ -99,14 +99,30 @@ def test_scatter_of_texts_orders_them_by_mean_value():
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["a", "b", "missing"]
     places = np.asarray(ax.collections[0].get_offsets())[:, 0]
     np.testing.assert_array_equal(np.round(places), np.tile([1, 0, 2], 4))
-    with pytest.raises(xj.InputError, match="by: is no column of numbers"):
-        plots.scatter(one, "pay", by="age")
-    many = pd.DataFrame({"age": [f"text {n}" for n in range(12)] + ["more"], "pay": 0.0})
-    with pytest.raises(xj.InputError, match="13 different texts"):
-        plots.scatter(
-            xj.Explanation(np.ones((13, 2)), np.zeros(13), data=many, feature_names=("age", "pay")),
-            "age",
-        )
+    coloured = plots.scatter(one, "pay", by="age")
+    kinds = [text.get_text() for text in coloured.get_legend().get_texts()]
+    assert kinds == ["a", "b", "missing"] and coloured.get_legend().get_title().get_text() == "age"
+    drawn = [np.asarray(dots.get_offsets())[:, 0] for dots in coloured.collections]
+    for place, first in enumerate((1, 0, 2)):  # the rows of "a", of "b", and without a text
+        np.testing.assert_array_equal(drawn[place], DATA[first::3, 1])
+
+
+def test_scatter_of_many_texts_joins_those_that_are_rare():
+    """14 texts: text n occurs 14 - n times, so that the last three share the last place."""
+    pd = pytest.importorskip("pandas", reason="needs the extra [data]")
+    own = np.repeat(np.arange(14), 14 - np.arange(14))
+    data = pd.DataFrame({"age": [f"text {n:02}" for n in own], "pay": np.arange(len(own)) * 1.0})
+    values = np.stack([own, own], axis=1) * 1.0
+    one = xj.Explanation(values, np.zeros(len(own)), data=data, feature_names=("age", "pay"))
+    ax = plots.scatter(one, "age")
+    ticks = [tick.get_text() for tick in ax.get_xticklabels()]
+    assert ticks == [f"text {n:02}" for n in range(11)] + ["other (3 texts)"]
+    places = np.round(np.asarray(ax.collections[0].get_offsets())[:, 0])
+    np.testing.assert_array_equal(places, np.minimum(own, 11))
+    coloured = plots.scatter(one, "pay", by="age")
+    kinds = [text.get_text() for text in coloured.get_legend().get_texts()]
+    assert kinds == [f"text {n:02}" for n in range(6)] + ["other (8 texts)"]
+    assert [len(dots.get_offsets()) for dots in coloured.collections] == [14, 13, 12, 11, 10, 9, 36]
 
 
 def test_scatter_of_many_says_what_it_leaves_out():
@@ -280,3 +296,13 @@ def test_convergence_joins_answers_to_one_question():
     ):
         with pytest.raises(xj.InputError, match=f"their {word} differ"):
             plots.convergence([first, other])
+
+
+def test_the_title_of_two_people_stands_above_their_names():
+    one = explained(2, provenance={"selected_output": "yes"})
+    ax = plots.profile(one)
+    figure = ax.figure
+    figure.canvas.draw()
+    title = ax._left_title.get_window_extent()
+    legend = ax.get_legend().get_window_extent()
+    assert ax.get_title(loc="left") == "output: yes" and title.y0 >= legend.y1

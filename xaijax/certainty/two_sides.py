@@ -92,9 +92,9 @@ def shared_error(one: Explanation, confidence: float) -> np.ndarray:
     """How far the mean of all instances' values may be off by their draws, [2 P K].
 
     Coalitions are shared by all instances, so errors of their values may all go one way: the mean
-    of the standard errors bounds that of the mean. | |x + e| - |x| | is at most |e|. Errors with few
-    degrees of freedom, or of draws that a rule ended, count as the normal errors whose intervals
-    are as wide at this confidence, all values of an instance together.
+    of the standard errors bounds that of the mean. | |x + e| - |x| | is at most |e|. Errors with
+    few degrees of freedom, or of draws that a rule ended, count as the normal errors whose
+    intervals are as wide at this confidence, all values of an instance together.
     """
     if one.exact or one.std_errors is None:
         return np.zeros(2 * one.values[0].size)

@@ -23,8 +23,8 @@ def half_widths_of(
 ) -> np.ndarray:
     """Those of a result's values, of this shape [N, ...]: 0 where exact, NaN where unknown.
 
-    exact: whether all are, or [N]; dof: [N] where it is known, else anything: then the normal quantile is taken. Raises what
-    `checked_level` raises.
+    exact: whether all are, or [N]; dof: [N] where it is known, else anything: then the normal
+    quantile is taken. Raises what `checked_level` raises.
     """
     chance = checked_level(level)
     if std_errors is None:

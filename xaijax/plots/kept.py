@@ -38,7 +38,7 @@ def kept(
 
     Args:
         rule: `Rule` of an `AnchorExplainer`.
-        image: array [H, W] or [H, W, C] with C of 1, 3 or 4: the instance.
+        image: array [H, W], or [H, W, C] or [C, H, W] with C of 1, 3 or 4: the instance.
         players: whole numbers [H, W], the player of each pixel. None: each pixel is one.
         ax: matplotlib `Axes` to draw on. None makes a figure.
         words: in place of an image the words, one for each player. A word None is left out.
@@ -95,10 +95,12 @@ def _sentence(words: Any, features: Sequence[int], ax: Any) -> Axes:
 
 
 def _image(image: np.ndarray, players: Any, features: Sequence[int], ax: Any) -> Axes:
+    if pixels.channels_first(image.shape):
+        image = np.moveaxis(image, 0, -1)
     if not pixels.is_image(image.shape):
         raise InputError(
-            f"image: got shape {image.shape}; accepted are (H, W) and (H, W, C) with C of "
-            f"{pixels.CHANNELS}."
+            f"image: got shape {image.shape}; accepted are (H, W), (H, W, C) and (C, H, W) with C "
+            f"of {pixels.CHANNELS}."
         )
     H, W = image.shape[:2]
     owner = pixels.numbering(players, H, W)

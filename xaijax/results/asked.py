@@ -29,6 +29,13 @@ def told_output(output: Any) -> str:
     return str(output) if isinstance(output, str) and output in WORDS else f"output {output}"
 
 
+def class_words(output: Any, classes: Any) -> dict[str, str]:
+    """The provenance entry that names the class where an output is one; else none."""
+    if classes is None or isinstance(output, str) and output in WORDS:
+        return {}
+    return {"quantity_words": f"the output of class {output}"}
+
+
 def quantity(facts: Mapping[str, Any]) -> str:
     """What the values are shares of; "" where it is not known."""
     told = facts.get("quantity_words") or facts.get("quantity")

@@ -23,7 +23,7 @@ from xaijax.methods.explainer.choice import Choice, tell_unmet
 from xaijax.methods.fingerprint import fingerprint, model_fingerprint
 from xaijax.players.index import LARGEST_P, Index, named
 from xaijax.players.interaction_index import InteractionIndex
-from xaijax.results.asked import told_output
+from xaijax.results.asked import class_words, told_output
 from xaijax.results.explanation import Explanation
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows
@@ -264,6 +264,7 @@ def provenance_of(asked: Asked, game: Game, choice: Choice) -> dict[str, Any]:
     return {
         "method": "Explainer",
         "quantity": told_output(model.output),
+        **class_words(model.output, model.classes),
         "index": asked.index,
         "index_weights": asked.weights.tolist(),
         "link": asked.quantity.name,

@@ -15,7 +15,7 @@ from xaijax.core.version import __version__
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.run import Run
 from xaijax.methods.fingerprint import donors_fingerprint, probed_fingerprint
-from xaijax.results.asked import told_output
+from xaijax.results.asked import class_words, told_output
 from xaijax.results.explanation import Explanation
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows
@@ -132,6 +132,7 @@ def _provenance(asked: Asked, run: Run, work: Work) -> dict[str, Any]:
     return {
         "method": "GradientExplainer",
         "quantity": told_output(output),
+        **class_words(output, getattr(model, "classes", None)),
         "path": asked.path,
         "steps": None if run.lines.drawn else asked.steps,
         "samples": asked.samples,
