@@ -306,3 +306,24 @@ def test_the_title_of_two_people_stands_above_their_names():
     title = ax._left_title.get_window_extent()
     legend = ax.get_legend().get_window_extent()
     assert ax.get_title(loc="left") == "output: yes" and title.y0 >= legend.y1
+
+
+def test_heatmap_of_many_shows_the_players_of_the_largest_means():
+    """Of 2,001 instances 1,000 are drawn: the large values are of the others."""
+    values = np.tile([3.0, 2.0, 1.0, 0.0], (2_001, 1))
+    drawn = np.linspace(0, 2_000, 1_000).astype(int)
+    values[np.setdiff1d(np.arange(2_001), drawn), 3] = 50.0
+    one = xj.Explanation(values, np.zeros(2_001), feature_names=NAMES)
+    ax = plots.heatmap(one, max_display=2, order="given")
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["hours", "age"]
+    assert ax.images[0].get_array().shape == (2, 1_000)
+
+
+@pytest.mark.parametrize("limit", [0.02, 0.1, 1.0, 2.0, 5.0, 9.99, 10.0, 99.0, 150.0])
+def test_tokens_are_rounded_to_a_hundredth_of_the_limit(limit):
+    """The text is at most half a hundredth of the limit off."""
+    values = limit * np.array([[1.0, 0.987, -0.456, 0.123, 0.0049, -0.03217]])
+    ax = plots.tokens(xj.Explanation(values, np.zeros(1)), list("abcdef"))
+    under = [text.get_text() for text in ax.texts[1::2]]
+    found = np.array([float(text.replace("−", "-")) for text in under])
+    assert np.abs(found - values[0]).max() <= 0.005 * limit * (1 + 1e-9)

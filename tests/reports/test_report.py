@@ -215,5 +215,5 @@ def test_every_page_may_have_a_title_of_its_own(tmp_path):
                 one(title=wrong)
         assert not (tmp_path / "page.html").exists()
         text = one(title="Loans <2026>").read_text(encoding="utf-8")
-        assert "<title>Loans &lt;2026&gt;</title>" in text and "<h1>Loans &lt;2026&gt;</h1>" in text
+        assert "<title>Loans &lt;2026&gt; · " in text and "<h1>Loans &lt;2026&gt;</h1>" in text
         (tmp_path / "page.html").unlink()

@@ -38,8 +38,8 @@ def scatter(
     how many share the place "other". The value is the whole one, with the player's part of
     interactions: `dependence` draws the value without them, from `Interactions`. Where dots of one
     place differ in height, other players act together with this one; `by` colours the dots by one
-    of them. Of more than 4,000 instances, 4,000 at even distances are drawn, and the axis says so. Of up to
-    200, 95 % intervals are drawn if standard errors are known.
+    of them. Of more than 4,000 instances, 4,000 at even distances are drawn, and the axis says so.
+    Of up to 200, 95 % intervals are drawn if standard errors are known.
 
     Args:
         explanation: `Explanation` of at least one instance with its data, values [N, P], or

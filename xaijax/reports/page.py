@@ -65,7 +65,7 @@ def _policy(script: str) -> str:
     )
 
 
-def heading(title: Any) -> dict[str, str]:
+def heading(title: Any) -> dict[str, Any]:
     """What takes the place of a page's own title; raises InputError or InputTypeError."""
     if title is None:
         return {}
