@@ -152,7 +152,8 @@ def test_heatmap_puts_instances_in_order():
 def test_heatmap_shows_answers_where_they_are_sums():
     ax = plots.heatmap(explained(), order="output", max_display=2)
     answers = 0.5 + VALUES.sum(axis=1)
-    assert {f"{answers.min():.3g}", f"{answers.max():.3g}"} <= {t.get_text() for t in ax.texts}
+    ends = {f"{one:.3g}".replace("-", "−") for one in (answers.min(), answers.max())}
+    assert ends <= {t.get_text() for t in ax.texts}
     assert "2 players of smaller values are not shown" in ax.get_xlabel()
     assert not plots.heatmap(explained(kind="unary")).texts
     many = explained(values=np.tile(VALUES, (100, 1)), base_values=np.zeros(1200), data=None)

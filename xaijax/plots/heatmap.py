@@ -124,8 +124,8 @@ def _strip(axes: Axes, answers: np.ndarray) -> None:
     axes.stairs(bottom + level * (top - bottom), edges, color=style.ink(), lw=1, baseline=None)
     for row, answer in ((bottom, low), (top, high)) if high > low else ((bottom, low),):
         axes.annotate(
-            f"{answer:.3g}", (-0.5, row), xytext=(-4, 0), textcoords="offset points", ha="right",
-            va="center", fontsize=8, color=style.ink(),
+            style.number(answer), (-0.5, row), xytext=(-4, 0), textcoords="offset points",
+            ha="right", va="center", fontsize=8, color=style.ink(),
         )  # fmt: skip
     axes.text(
         -0.5, (top + bottom) / 2, "base + values  ", ha="right", va="center", color=style.ink()

@@ -123,7 +123,7 @@ def images(
                 interpolation="nearest",
             )
             answer = one.base_values[n] + one.values[n].sum()
-            said = f"{answer:.3g}"
+            said = style.number(answer)
             if heads[n][k] is not None:
                 said = f"{brief[str(heads[n][k])]}: {said}"
             _title(grid[n, 1 + k], said)

@@ -12,7 +12,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.plots import pixels, style
 from xaijax.plots.words import draw, read
-from xaijax.results.rules import Rule
+from xaijax.results.rules import Rule, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,7 @@ def kept(
     else:
         axes = _image(checks.as_array(image, "image"), players, rule.features, ax)
     said = "" if rule.accepted else ", not accepted"
-    title = f"{rule.prediction}: precision {rule.precision:.0%}{said}"
+    title = f"{rule.prediction}: precision {percent(rule.precision)}{said}"
     axes.set_title(
         style.elide(title, 60), loc="left", fontsize=9.5, color=style.ink(), parse_math=False
     )

@@ -95,7 +95,7 @@ def network(
     axes.set_ylim(-1.55, 1.45)
     axes.set_aspect("equal")
     axes.set_axis_off()
-    widest = style.signed(float(off.flat[np.abs(off).argmax()]) + 0.0)  # -0.0 + 0.0 is 0.0
+    widest = style.signed(float(off.flat[np.abs(off).argmax()]))
     what = "" if len(found) == 1 else f", mean over {len(found):,} instances"
     axes.text(
         0, -1.53, f"{name_of(found)}{what}; widest line {widest}",

@@ -82,7 +82,7 @@ def tokens(
     axes = draw(ax, shown, grounds, inks, under)
     title = style.title_of_one(one)
     total = one.base_values[0] + values.sum()
-    said = f"base value {one.base_values[0]:.3g}, answer {total:.3g}"
+    said = f"base value {style.number(one.base_values[0])}, answer {style.number(total)}"
     axes.set_title(
         said if title is None else f"{style.elide(title, 40)}: {said}",
         loc="left",
@@ -96,7 +96,7 @@ def tokens(
 def _under(value: float, half: float) -> str:
     known = np.isfinite(half) and half > 0
     shown = style.signed(value) if value else "0"
-    return shown + (f"\n±{half:.2g}" if known else "\n±?" if np.isnan(half) else "")
+    return shown + (f"\n±{style.number(half, 2)}" if known else "\n±?" if np.isnan(half) else "")
 
 
 def _ink(ground: tuple[float, ...], unsure: bool) -> str:
