@@ -44,7 +44,7 @@ def test_bar_sums_the_rest():
     size = np.sort(np.abs(explanation.values).mean(axis=0))[::-1]
     assert len(names_of(ax)) == 13 and names_of(ax)[-1] == "sum of 48 others"
     np.testing.assert_allclose(lengths_of(ax), size[:12])
-    assert ax.texts[-1].get_text() == f"{size[12:].sum():.3g}, not to scale"
+    assert ax.texts[-1].get_text() == f"{size[12:].sum():,.0f}, not to scale"
     assert ax.get_xlim()[1] < 1.2 * size[0]  # no bar is dwarfed
 
 
@@ -201,7 +201,9 @@ def test_no_sum_where_it_means_nothing(kind):
     total = make(P=60, N=2).values
     order = np.argsort(-np.abs(total).max(axis=0))[14:]
     told = [text.get_text() for text in ax.texts]
-    wanted = [f"{one:+.3g}, not to scale".replace("-", "−") for one in total[:, order].sum(axis=1)]
+    sums = total[:, order].sum(axis=1)
+    assert (np.abs(sums) > 1000).all() and (np.abs(sums) < 9999).all()  # without an exponent
+    wanted = [f"{one:+.0f}, not to scale".replace("-", "−") for one in sums]
     assert told == wanted and names_of(ax)[-1] == "sum of 46 others"
 
 

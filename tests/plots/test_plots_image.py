@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -194,3 +198,46 @@ def test_image_of_what_is_none(explanation, settings, error, text):
     with pytest.raises(error, match=text):
         plots.image(explanation, **settings)
     assert plt.get_fignums() == []
+
+
+def test_channels_first_are_drawn_as_channels_last():
+    last = make_image(channels=(3,))
+    data = np.moveaxis(last.data, -1, 1)  # [1, 3, 4, 6]
+    values = last.values.reshape(1, 4, 6, 3).transpose(0, 3, 1, 2).reshape(1, -1)
+    wanted = pixels_of(plots.image(last))
+    for provenance in ({}, {"player_columns": tuple((j,) for j in range(72))}):
+        first = make_image(data=data, values=values, provenance=provenance)
+        np.testing.assert_allclose(pixels_of(plots.image(first)), wanted)
+        flat = make_image(data=data.reshape(1, -1), values=values, provenance=provenance)
+        np.testing.assert_allclose(pixels_of(plots.image(flat, shape=(3, 4, 6))), wanted)
+    ours, theirs = plots.images(first).axes, plots.images(last).axes
+    for place in (0, 1):
+        np.testing.assert_allclose(
+            np.asarray(ours[place].images[0].get_array()),
+            np.asarray(theirs[place].images[0].get_array()),
+        )
+    owner = np.repeat(PATCHES[None], 3, axis=0)  # as an Explainer takes them, [C, H, W]
+    six = make_image(data=data, values=np.arange(6.0)[None], provenance={})
+    np.testing.assert_array_equal(pixels_of(plots.image(six, players=owner)), PATCHES)
+    rule = xj.Rule(["patch 1"], [(1, 0.5, np.inf)], "cat", 0.97, 0.92, 0.2, True, 8, "sar")
+    a, b = (plots.kept(rule, one, PATCHES).images[0] for one in (data[0], last.data[0]))
+    np.testing.assert_array_equal(a.get_array(), b.get_array())
+    with pytest.raises(InputError, match=r"\(C, H, W\)"):
+        plots.image(make_image(data=np.zeros((1, 5, 4, 6)), values=np.zeros((1, 120))))
+
+
+def test_images_are_shown_once_in_a_notebook(monkeypatch):
+    """A notebook shows pyplot's open figures at the end of a cell, and what a cell returns."""
+    shown = []
+    display = SimpleNamespace(display=shown.append, Image=lambda data: data)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    figure = plots.images(make_image())
+    monkeypatch.setattr(plt, "get_backend", lambda: "module://matplotlib_inline.backend_inline")
+    figure._ipython_display_()
+    assert shown == []  # as an open one it is shown already
+    plt.close(figure)
+    figure._ipython_display_()  # in a later cell
+    assert len(shown) == 1 and shown[0].startswith(b"\x89PNG")
+    monkeypatch.undo()
+    again = pickle.loads(pickle.dumps(figure))
+    assert len(again.axes) == len(figure.axes)

@@ -167,3 +167,16 @@ def test_a_report_has_a_section_of_interactions(tmp_path):
         xj.report(explanation, tmp_path / "page.html", other)
     with pytest.raises(xj.InputTypeError, match="Interactions"):
         xj.report(explanation, tmp_path / "page.html", explanation)
+
+
+def test_lines_and_dots_of_a_network_are_scaled_by_what_is_drawn():
+    """Five players: e has the widest line of all, with d, and neither is shown of the three."""
+    sets = [(p,) for p in range(5)] + [(a, b) for a in range(5) for b in range(a + 1, 5)]
+    joined = {(0, 1): 3.0, (0, 2): 3.0, (1, 2): -2.0, (3, 4): -4.0}
+    values = np.array([[9.0 if one == (4,) else 1.0 if len(one) == 1 else joined.get(one, 0.0)
+                        for one in sets]])  # fmt: skip
+    given = xj.Interactions(values, np.zeros(1), sets, feature_names=tuple("abcde"), order=2)
+    ax = xj.plots.network(given, max_display=3)
+    assert max(line.get_linewidth() for line in ax.lines) == 9.0 and len(ax.lines) == 3
+    assert any("widest line +3" in text.get_text() for text in ax.texts)
+    assert np.allclose(ax.collections[0].get_sizes(), 940.0)

@@ -42,7 +42,7 @@ def test_a_grid_has_each_image_beside_the_values_of_each_output():
             np.testing.assert_array_equal(drawn(grid[n, 1 + k]), VALUES[n, :, k].reshape(H, W))
             assert grid[n, 1 + k].images[0].get_clim() == (-limit, limit)
             answer = BASE[n, k] + VALUES[n, :, k].sum()
-            assert grid[n, 1 + k].get_title() == f"{'abc'[k]}: {answer:.3g}"
+            assert grid[n, 1 + k].get_title() == f"{'abc'[k]}: {answer:.3g}".replace("-", "−")
     assert figure.axes[-1].get_ylabel() == "Shapley value"
 
 
@@ -110,7 +110,8 @@ def test_each_image_is_titled_with_the_output_chosen_for_it():
     chosen = xj.Explainer(model, np.zeros((1, H, W)), players=halves)(IMAGES, outputs=[2, 0, 2])
     answers = (IMAGES.reshape(N, -1) @ weights)[np.arange(N), [2, 0, 2]]
     titles = [axes.get_title() for axes in plots.images(chosen).axes[1 : 2 * N : 2]]
-    assert titles == [f"{k}: {y:.3g}" for k, y in zip("cac", answers, strict=True)]
+    wanted = [f"{k}: {y:.3g}".replace("-", "−") for k, y in zip("cac", answers, strict=True)]
+    assert titles == wanted
     assert plots.image(chosen[1]).get_title(loc="left") == "output: a"
 
 

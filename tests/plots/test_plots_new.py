@@ -116,14 +116,30 @@ def test_scatter_of_texts_orders_them_by_mean_value():
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["a", "b", "missing"]
     places = np.asarray(ax.collections[0].get_offsets())[:, 0]
     np.testing.assert_array_equal(np.round(places), np.tile([1, 0, 2], 4))
-    with pytest.raises(xj.InputError, match="by: is no column of numbers"):
-        plots.scatter(one, "pay", by="age")
-    many = pd.DataFrame({"age": [f"text {n}" for n in range(12)] + ["more"], "pay": 0.0})
-    with pytest.raises(xj.InputError, match="13 different texts"):
-        plots.scatter(
-            xj.Explanation(np.ones((13, 2)), np.zeros(13), data=many, feature_names=("age", "pay")),
-            "age",
-        )
+    coloured = plots.scatter(one, "pay", by="age")
+    kinds = [text.get_text() for text in coloured.get_legend().get_texts()]
+    assert kinds == ["a", "b", "missing"] and coloured.get_legend().get_title().get_text() == "age"
+    drawn = [np.asarray(dots.get_offsets())[:, 0] for dots in coloured.collections]
+    for place, first in enumerate((1, 0, 2)):  # the rows of "a", of "b", and without a text
+        np.testing.assert_array_equal(drawn[place], DATA[first::3, 1])
+
+
+def test_scatter_of_many_texts_joins_those_that_are_rare():
+    """14 texts: text n occurs 14 - n times, so that the last three share the last place."""
+    pd = pytest.importorskip("pandas", reason="needs the extra [data]")
+    own = np.repeat(np.arange(14), 14 - np.arange(14))
+    data = pd.DataFrame({"age": [f"text {n:02}" for n in own], "pay": np.arange(len(own)) * 1.0})
+    values = np.stack([own, own], axis=1) * 1.0
+    one = xj.Explanation(values, np.zeros(len(own)), data=data, feature_names=("age", "pay"))
+    ax = plots.scatter(one, "age")
+    ticks = [tick.get_text() for tick in ax.get_xticklabels()]
+    assert ticks == [f"text {n:02}" for n in range(11)] + ["other (3 texts)"]
+    places = np.round(np.asarray(ax.collections[0].get_offsets())[:, 0])
+    np.testing.assert_array_equal(places, np.minimum(own, 11))
+    coloured = plots.scatter(one, "pay", by="age")
+    kinds = [text.get_text() for text in coloured.get_legend().get_texts()]
+    assert kinds == [f"text {n:02}" for n in range(6)] + ["other (8 texts)"]
+    assert [len(dots.get_offsets()) for dots in coloured.collections] == [14, 13, 12, 11, 10, 9, 36]
 
 
 def test_scatter_of_many_says_what_it_leaves_out():
@@ -153,7 +169,8 @@ def test_heatmap_puts_instances_in_order():
 def test_heatmap_shows_answers_where_they_are_sums():
     ax = plots.heatmap(explained(), order="output", max_display=2)
     answers = 0.5 + VALUES.sum(axis=1)
-    assert {f"{answers.min():.3g}", f"{answers.max():.3g}"} <= {t.get_text() for t in ax.texts}
+    ends = {f"{one:.3g}".replace("-", "−") for one in (answers.min(), answers.max())}
+    assert ends <= {t.get_text() for t in ax.texts}
     assert "2 players of smaller values are not shown" in ax.get_xlabel()
     assert not plots.heatmap(explained(kind="unary")).texts
     many = explained(values=np.tile(VALUES, (100, 1)), base_values=np.zeros(1200), data=None)
@@ -297,3 +314,34 @@ def test_convergence_joins_answers_to_one_question():
     ):
         with pytest.raises(xj.InputError, match=f"their {word} differ"):
             plots.convergence([first, other])
+
+
+def test_the_title_of_two_people_stands_above_their_names():
+    one = explained(2, provenance={"selected_output": "yes"})
+    ax = plots.profile(one)
+    figure = ax.figure
+    figure.canvas.draw()
+    title = ax._left_title.get_window_extent()
+    legend = ax.get_legend().get_window_extent()
+    assert ax.get_title(loc="left") == "output: yes" and title.y0 >= legend.y1
+
+
+def test_heatmap_of_many_shows_the_players_of_the_largest_means():
+    """Of 2,001 instances 1,000 are drawn: the large values are of the others."""
+    values = np.tile([3.0, 2.0, 1.0, 0.0], (2_001, 1))
+    drawn = np.linspace(0, 2_000, 1_000).astype(int)
+    values[np.setdiff1d(np.arange(2_001), drawn), 3] = 50.0
+    one = xj.Explanation(values, np.zeros(2_001), feature_names=NAMES)
+    ax = plots.heatmap(one, max_display=2, order="given")
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["hours", "age"]
+    assert ax.images[0].get_array().shape == (2, 1_000)
+
+
+@pytest.mark.parametrize("limit", [0.02, 0.1, 1.0, 2.0, 5.0, 9.99, 10.0, 99.0, 150.0])
+def test_tokens_are_rounded_to_a_hundredth_of_the_limit(limit):
+    """The text is at most half a hundredth of the limit off."""
+    values = limit * np.array([[1.0, 0.987, -0.456, 0.123, 0.0049, -0.03217]])
+    ax = plots.tokens(xj.Explanation(values, np.zeros(1)), list("abcdef"))
+    under = [text.get_text() for text in ax.texts[1::2]]
+    found = np.array([float(text.replace("−", "-")) for text in under])
+    assert np.abs(found - values[0]).max() <= 0.005 * limit * (1 + 1e-9)

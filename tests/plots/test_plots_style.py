@@ -208,3 +208,52 @@ def test_several_outputs_have_their_legend_beside_and_their_sum():
     legend = ax.get_legend().get_window_extent()
     assert legend.x0 >= ax.get_window_extent().x1 and legend.x1 <= ax.figure.bbox.x1
     assert [text.get_text() for text in ax.texts] == ["4", "3", "1.5"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (-0.0, "0"), (0.0, "0"), (90210.4, "90,210"), (-1234.5, "−1234"), (999.7, "1000"),
+        (9999.6, "10,000"), (0.12345, "0.123"), (-1e-7, "−1e−07"), (2e20, "2e+20"),
+        (1e6, "1,000,000"),
+    ],
+)  # fmt: skip
+def test_one_number_format(value, text):
+    """Three digits, those before the point in full, no exponent where they fit, no minus at 0."""
+    assert style.number(value) == text
+    assert style.signed(value) == (text if text.startswith("−") else f"+{text}")
+
+
+def test_pictures_and_entries_have_one_number_format():
+    data = np.array([[90210.0, -0.0, 20230101.5]])
+    one = xj.Explanation(np.array([[90210.0, -1.0, 2.0]]), np.zeros(1), data=data)
+    drawn = xj.plots.waterfall(one)
+    entries = " ".join(label.get_text() for label in drawn.get_yticklabels())
+    assert "= 90,210" in entries and "= 0" in entries and "= 20,230,102" in entries
+    texts = [text.get_text() for text in drawn.texts]
+    assert "+90,210" in texts and "base value + all values = 90,211" in texts
+    assert "90,210" in [text.get_text() for text in xj.plots.bar(one).texts]
+    assert "person A" not in entries and "-0" not in entries
+
+
+def test_a_precision_below_one_is_not_shown_as_all():
+    rule = xj.Rule(["age > 30"], [(0, 30.0, np.inf)], "yes", 0.9996, 0.92, 0.2, True, 8, "sar")
+    title = xj.plots.kept(rule, words=["a", "b"]).get_title(loc="left")
+    assert title == "yes: precision 99.9%"
+
+
+def test_groups_stand_in_the_order_of_numbers_and_texts_are_not_numbers():
+    def names(groups):
+        N = len(groups)
+        values = np.tile(VALUES, (3, 1))[:N]
+        one = explained(values=values, base_values=np.zeros(N), data=None)
+        drawn = xj.plots.groups(one, groups).get_legend().get_texts()
+        return [text.get_text() for text in drawn]
+
+    assert names([10, 9.0, 9, 100, 10]) == ["9 (2)", "10 (2)", "100 (1)"]
+    assert names([1, "1", "one", 1, "1"]) == ["1 (2)", "'1' (2)", "one (1)"]
+    assert names([0.5, -3, np.float32(0.25)]) == ["-3 (1)", "0.25 (1)", "0.5 (1)"]
+    assert names([True, 1, False]) == ["False (1)", "True (1)", "1 (1)"]
+    pd = pytest.importorskip("pandas", reason="needs the extra [data]")
+    ages = pd.cut(pd.Series([3.0, 8.0, 12.0]), [0, 5, 10, 20])
+    assert names(ages.tolist()) == ["(0, 5] (1)", "(5, 10] (1)", "(10, 20] (1)"]

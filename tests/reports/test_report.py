@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from html_page import Page, alone
 
+import xaijax as xj
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models import as_model
 from xaijax.reports import page as pages
@@ -196,3 +197,32 @@ def test_refusals_leave_the_old_page(tmp_path):
         report(make(), tmp_path)
     with pytest.raises(InputTypeError, match="path"):
         report(make(), 3)  # pyright: ignore[reportArgumentType]
+
+
+def test_every_page_may_have_a_title_of_its_own(tmp_path):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    found = xj.Explainer(xj.as_model(lambda X: X[:, 0]), X[:3])(X)
+    rule = xj.Rule(["c = red"], [(0, ("red",))], "a", 1.0, None, 0.5, True, 2, "exact")
+    red = xj.Rules((rule,), ("c",))
+    hired = xj.as_model(lambda X: X[:, 1] > 0, output="label")
+    write = {
+        "report": lambda **told: xj.report(found, tmp_path / "page.html", **told),
+        "comparison": lambda **told: xj.comparison_report(
+            xj.compare(found, found), tmp_path / "page.html", **told
+        ),
+        "rules": lambda **told: xj.rules_report(red, tmp_path / "page.html", **told),
+        "collinearity": lambda **told: xj.collinearity_report(
+            xj.AEC().fit(X, X[:, 0]), found, tmp_path / "page.html", **told
+        ),
+        "transparency": lambda **told: xj.transparency_report(
+            xj.QII(hired, X).explain(X[:1]), tmp_path / "page.html", **told
+        ),
+    }
+    for one in write.values():
+        for wrong, error in ((" ", xj.InputError), (3, xj.InputTypeError)):
+            with pytest.raises(error, match="title"):
+                one(title=wrong)
+        assert not (tmp_path / "page.html").exists()
+        text = one(title="Loans <2026>").read_text(encoding="utf-8")
+        assert "<title>Loans &lt;2026&gt; · " in text and "<h1>Loans &lt;2026&gt;</h1>" in text
+        (tmp_path / "page.html").unlink()

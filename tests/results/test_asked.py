@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import xaijax as xj
 from xaijax.results.asked import asked, background, meaning, told_output
 
 
@@ -41,3 +43,12 @@ def test_only_what_adds_up_is_said_to_add_up():
     assert "predicts" in meaning("amortized", {"method": "AmortizedExplainer"})
     assert meaning("aec", {"meaning": "as it says"}) == "as it says"
     assert "slope" in meaning("integrated_gradients", {"quantity": "model output"})
+
+
+def test_a_chosen_class_is_called_a_class():
+    model = xj.as_model(lambda X: X[:, :2], output=1, classes=[0, 1], backend="host")
+    found = xj.Explainer(model, np.zeros((1, 2)))(np.ones((1, 2)))
+    assert asked(found.provenance).startswith("asked: the output of class 1; ")
+    by_place = xj.as_model(lambda X: X[:, :2], output=1, backend="host")
+    found = xj.Explainer(by_place, np.zeros((1, 2)))(np.ones((1, 2)))
+    assert asked(found.provenance).startswith("asked: output 1; ")

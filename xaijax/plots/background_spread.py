@@ -49,7 +49,8 @@ def background_spread(found: BackgroundSpread, ax: Axes | None = None) -> Axes:
     axes = style.new_axes(ax, len(found.sizes))
     axes.barh(range(len(found.sizes)), found.spread, height=0.6, color=style.DOWN)
     for row, end in enumerate(found.spread):
-        style.beside(axes, end, row, f"{end:.3g} ({100 * found.relative[row]:.3g} % squared)")
+        share = style.number(100 * found.relative[row])
+        style.beside(axes, end, row, f"{style.number(end)} ({share} % squared)")
     label = f"how far values move, over {found.draws} draws of the background"
     style.dress(axes, [f"{size:,} rows" for size in found.sizes], label, found.method)
     axes.set_xlim(0, 1.5 * found.spread.max() or 1)

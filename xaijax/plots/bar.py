@@ -99,10 +99,11 @@ def bar(
             capsize=2.5,
         )
     for row, end in enumerate(reach):
-        style.beside(axes, end, row, f"{ends[row]:.3g}")
+        style.beside(axes, end, row, style.number(ends[row]))
     xlabel = _xlabel(explanation) + style.intervals(explanation, half)
     if summed:
-        style.beyond_scale(axes, 0.0, len(shown), f"{size[others].sum():.3g}, not to scale")
+        total = style.number(size[others].sum())
+        style.beyond_scale(axes, 0.0, len(shown), f"{total}, not to scale")
     else:
         xlabel += style.not_shown(others)
     style.dress(axes, names, xlabel, style.title_of(explanation))

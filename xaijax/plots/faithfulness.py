@@ -66,7 +66,7 @@ def faithfulness(
         curve = (getattr(one.curves, which) - one.curves.insertion[:, :1]).mean(axis=(0, 2))
         area, error = one.curves.area(which)
         colour = style.OUTPUTS[place % len(style.OUTPUTS)]
-        label = f"{name}: {area:.3g} ± {error:.1g}"
+        label = f"{name}: {style.number(area)} ± {style.number(error, 1)}"
         axes.plot(np.arange(len(curve)), curve, color=colour, label=label)
     kept = "kept" if which == "insertion" else "replaced"
     axes.set_xlabel(f"players {kept}, largest value first", color=style.ink(), fontsize=9.5)

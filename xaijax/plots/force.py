@@ -93,12 +93,13 @@ def force(
         ends[side] = _side(axes, answer, sign, parts, rest, largest)
     width = ends[1] - ends[0]
     axes.set_xlim(ends[0] - 0.02 * width, ends[1] + 0.02 * width)
-    _mark(axes, answer, f"base value + all values = {answer:.4g}", -1.25, -0.4)
+    _mark(axes, answer, f"base value + all values = {style.number(answer, 4)}", -1.25, -0.4)
     inside = ends[0] <= base <= ends[1]
     if inside and abs(base - answer) > 1e-3 * width:
         axes.plot([base, base], [-0.4, 0.4], color="#ffffff", linewidth=1.2, linestyle=":")
     note = " (dotted)" if inside else ""
-    xlabel = f"orange raises, blue lowers: {style.value_name(one)}s; base value {base:.4g}{note}"
+    start = style.number(base, 4)
+    xlabel = f"orange raises, blue lowers: {style.value_name(one)}s; base value {start}{note}"
     xlabel += style.widest(one)
     style.dress(axes, [], xlabel, style.title_of_one(one))
     axes.grid(visible=False)

@@ -40,6 +40,7 @@ def groups(
     Args:
         explanation: `Explanation`, values [N, P], or [N, P, K] with `output`.
         groups: [N], the group of each instance, 2 to 7 different ones: texts, numbers or booleans.
+            Numbers stand in their own order, before texts; 1 and "1" are two groups.
         ax: matplotlib `Axes` to draw on. None makes a figure.
         max_display: int, at least 1. Players shown.
         output: name or position of one output. Needed with K outputs.
@@ -85,7 +86,7 @@ def groups(
     low, high = axes.get_xlim()
     axes.set_xlim(low, high + 0.16 * (high - low))
     for row, j in enumerate(shown):
-        style.beside(axes, high, row, f"{disparity[j]:.3g}")
+        style.beside(axes, high, row, style.number(disparity[j]))
     xlabel = f"mean {style.value_name(explanation)} of a group; right: disparity"
     if np.isfinite(half).any():
         xlabel += "; lines: 95 % intervals"
@@ -98,15 +99,37 @@ def groups(
 
 def _groups(groups: Any, N: int) -> tuple[list[str], np.ndarray]:
     """The names of the groups, and the place of each instance's [N]."""
-    given = [str(one) for one in checks.listed(groups, "groups", "the group of each instance")]
+    given = checks.listed(groups, "groups", "the group of each instance")
     if len(given) != N:
         raise InputError(f"groups: got {len(given):,} for {N:,} instances; pass one for each.")
-    names, codes = np.unique(given, return_inverse=True)
+    keys = [_key(one) for one in given]
+    kinds = sorted(set(keys))
+    place = {key: g for g, key in enumerate(kinds)}
+    codes = np.array([place[key] for key in keys])
+    plain = [key[2] for key in kinds]
+    names = [  # a text that looks like a number or a boolean beside it stands in quotes
+        f"'{name}'" if key[0] == 3 and plain.count(name) > 1 else name
+        for key, name in zip(kinds, plain, strict=True)
+    ]
     if not 2 <= len(names) <= len(style.OUTPUTS):
         raise InputError(
             f"groups: got {len(names):,} different groups; pass 2 to {len(style.OUTPUTS)}."
         )
-    return [str(name) for name in names], codes
+    return names, codes
+
+
+def _key(one: Any) -> tuple[int, float, str]:
+    """What orders a group and tells it from others: booleans, numbers, what has an order in its
+    left end (an interval of pandas), texts and all else by their text; then its name.
+    """
+    if isinstance(one, bool | np.bool_):
+        return 0, float(one), str(bool(one))
+    if isinstance(one, int | float | np.integer | np.floating) and one == one:
+        return 1, float(one), str(one).removesuffix(".0")
+    left = getattr(one, "left", None)
+    if isinstance(left, int | float | np.integer | np.floating):
+        return 2, float(left), str(one)
+    return 3, 0.0, str(one)
 
 
 def _mean(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

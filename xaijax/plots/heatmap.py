@@ -34,8 +34,9 @@ def heatmap(
     Instances whose values are alike stand together, so that groups of people who are judged for the
     same reasons are seen as blocks. A line above shows the base value plus all values of each
     instance, where that is a sum that means something. The `max_display` players of the largest
-    mean |value| are shown. Of more than 1,000 instances, 1,000 at even distances are drawn, and the
-    axis says so. It also says how wide the widest 95 % interval of sampled values is.
+    mean |value| over all instances are shown. Of more than 1,000 instances, 1,000 at even distances
+    are drawn, and the axis says so. It also says how wide the widest 95 % interval of sampled
+    values is.
 
     Args:
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
@@ -69,9 +70,10 @@ def heatmap(
     checks.one_of(order, "order", ("similarity", "output", "given"))
     explanation = style.one_output(explanation, output, "heatmap")
     total = len(explanation)
+    shown, others = style.split(mean_abs(explanation), max_display)  # of all instances
+    widest = style.widest(explanation)
     if total > MOST:
         explanation = explanation[np.linspace(0, total - 1, MOST).astype(int)]
-    shown, others = style.split(mean_abs(explanation), max_display)
     answers = explanation.base_values + explanation.values.sum(axis=1)
     places = _places(explanation.values, answers, order)
     values = explanation.values[places][:, shown].T  # [rows, N]
@@ -89,7 +91,7 @@ def heatmap(
         "given": "as given",
     }
     xlabel = f"{told} instance{'s' if total > 1 else ''}, {how[order]}{style.not_shown(others)}"
-    xlabel += style.widest(explanation)
+    xlabel += widest
     names = [explanation.feature_names[j] for j in shown]
     style.dress(axes, names, xlabel, style.title_of(explanation))
     axes.grid(visible=False)
@@ -122,8 +124,8 @@ def _strip(axes: Axes, answers: np.ndarray) -> None:
     axes.stairs(bottom + level * (top - bottom), edges, color=style.ink(), lw=1, baseline=None)
     for row, answer in ((bottom, low), (top, high)) if high > low else ((bottom, low),):
         axes.annotate(
-            f"{answer:.3g}", (-0.5, row), xytext=(-4, 0), textcoords="offset points", ha="right",
-            va="center", fontsize=8, color=style.ink(),
+            style.number(answer), (-0.5, row), xytext=(-4, 0), textcoords="offset points",
+            ha="right", va="center", fontsize=8, color=style.ink(),
         )  # fmt: skip
     axes.text(
         -0.5, (top + bottom) / 2, "base + values  ", ha="right", va="center", color=style.ink()

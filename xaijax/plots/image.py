@@ -44,11 +44,11 @@ def image(
 
     Args:
         explanation: `Explanation` of one instance, values [1, P], or [1, P, K] with `output`; data
-            [1, H, W] or [1, H, W, C] with C of 1, 3 or 4.
+            [1, H, W] or [1, H, W, C] with C of 1, 3 or 4, or [1, C, H, W] where W is none of these.
         ax: matplotlib `Axes` to draw on. None makes a figure.
         output: name or position of one output. Needed with K outputs.
-        shape: (H, W) or (H, W, C) of the instance, or None. Needed if the data are flat rows, or
-            if there are none.
+        shape: (H, W), (H, W, C) or (C, H, W) of the instance, or None. Needed if the data are flat
+            rows, or if there are none.
         players: whole numbers [H, W], the player of each pixel, or None. Needed where instances
             have players of their own. A line goes around each player; -1 is nobody.
         limit: positive float or None. The end of the colour scale, to compare pictures. None: the
@@ -84,7 +84,7 @@ def image(
             "choose one, explanation[0]."
         )
     one = style.one_output(explanation, output, "image")
-    lattice = pixels.shape_of(one, shape)
+    one, lattice = pixels.as_images(one, shape)
     owner = pixels.numbering(players, *lattice[:2])
     columns = pixels.columns_of(one, math.prod(lattice), owner, lattice)
     values = pixels.on_pixels(one.values[0], columns, lattice)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,9 +47,10 @@ def images(
 
     Args:
         explanation: `Explanation` of at most 20 images, values [N, P] or [N, P, K]; data [N, H, W]
-            or [N, H, W, C] with C of 1, 3 or 4.
+            or [N, H, W, C] with C of 1, 3 or 4, or [N, C, H, W] where W is none of these.
         outputs: names or positions of the outputs to draw. None: all, at most 10.
-        shape: (H, W) or (H, W, C) of one image, or None. Needed if the data are flat rows.
+        shape: (H, W), (H, W, C) or (C, H, W) of one image, or None. Needed if the data are flat
+            rows.
         players: whole numbers [H, W] or [N, H, W], the player of each pixel, or None. Needed where
             images have players of their own. A line goes around each player; -1 is nobody.
         limit: positive float or None. The end of the colour scale. None: the largest |value|.
@@ -82,8 +85,8 @@ def images(
         )
     if explanation.data is None:
         raise InputError("explanation: it holds no data, so there are no images to draw.")
+    explanation, lattice = pixels.as_images(explanation, shape)
     columns = _outputs(explanation, outputs)
-    lattice = pixels.shape_of(explanation, shape)
     H, W = lattice[:2]
     owners = [pixels.numbering(players, H, W, n, N) for n in range(N)]
     drawn = np.stack([[_values(one[n], lattice, owners[n]) for one in columns] for n in range(N)])
@@ -120,7 +123,7 @@ def images(
                 interpolation="nearest",
             )
             answer = one.base_values[n] + one.values[n].sum()
-            said = f"{answer:.3g}"
+            said = style.number(answer)
             if heads[n][k] is not None:
                 said = f"{brief[str(heads[n][k])]}: {said}"
             _title(grid[n, 1 + k], said)
@@ -128,8 +131,20 @@ def images(
         pixels.bare(axes)
         if owners[n[0]] is not None:
             pixels.outline(axes, owners[n[0]] + 1)
+    figure._ipython_display_ = partial(_display, figure)
     pixels.colour_bar(list(grid.flat), picture, style.value_name(explanation), shrink=0.9, pad=0.02)
     return figure
+
+
+def _display(figure: Figure) -> None:
+    """Show the figure in a notebook: once, as the notebook shows pyplot's open figures itself."""
+    pyplot = require("matplotlib.pyplot", "xaijax[plots]")
+    shows = any(one in pyplot.get_backend().lower() for one in ("inline", "ipympl", "nbagg"))
+    if not (shows and pyplot.fignum_exists(figure.number)):
+        shown = require("IPython.display", "ipython")
+        stored = io.BytesIO()
+        figure.savefig(stored, format="png")
+        shown.display(shown.Image(data=stored.getvalue()))
 
 
 def _outputs(explanation: Explanation, outputs: Any) -> list[Explanation]:

@@ -12,7 +12,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.plots import pixels, style
 from xaijax.plots.words import draw, read
-from xaijax.results.rules import Rule
+from xaijax.results.rules import Rule, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ def kept(
 
     Args:
         rule: `Rule` of an `AnchorExplainer`.
-        image: array [H, W] or [H, W, C] with C of 1, 3 or 4: the instance.
+        image: array [H, W], or [H, W, C] or [C, H, W] with C of 1, 3 or 4: the instance.
         players: whole numbers [H, W], the player of each pixel. None: each pixel is one.
         ax: matplotlib `Axes` to draw on. None makes a figure.
         words: in place of an image the words, one for each player. A word None is left out.
@@ -73,7 +73,7 @@ def kept(
     else:
         axes = _image(checks.as_array(image, "image"), players, rule.features, ax)
     said = "" if rule.accepted else ", not accepted"
-    title = f"{rule.prediction}: precision {rule.precision:.0%}{said}"
+    title = f"{rule.prediction}: precision {percent(rule.precision)}{said}"
     axes.set_title(
         style.elide(title, 60), loc="left", fontsize=9.5, color=style.ink(), parse_math=False
     )
@@ -95,10 +95,12 @@ def _sentence(words: Any, features: Sequence[int], ax: Any) -> Axes:
 
 
 def _image(image: np.ndarray, players: Any, features: Sequence[int], ax: Any) -> Axes:
+    if pixels.channels_first(image.shape):
+        image = np.moveaxis(image, 0, -1)
     if not pixels.is_image(image.shape):
         raise InputError(
-            f"image: got shape {image.shape}; accepted are (H, W) and (H, W, C) with C of "
-            f"{pixels.CHANNELS}."
+            f"image: got shape {image.shape}; accepted are (H, W), (H, W, C) and (C, H, W) with C "
+            f"of {pixels.CHANNELS}."
         )
     H, W = image.shape[:2]
     owner = pixels.numbering(players, H, W)

@@ -31,7 +31,7 @@ def network(
 
     The mean over the instances is drawn, orange above 0 and blue below; a dot is as large as the
     player's mean alone. The players with the largest lines are shown, and lines below 2 % of the
-    largest are left out.
+    largest one that is shown are left out.
 
     Args:
         interactions: `Interactions` of at least one instance, with all players and pairs.
@@ -61,6 +61,7 @@ def network(
     alone, off = np.diag(matrix), matrix * ~np.eye(len(matrix), dtype=bool)
     order = np.argsort(-np.abs(off).sum(axis=1), kind="stable")[:max_display]
     shown = np.sort(order)
+    off, alone = off[np.ix_(shown, shown)], alone[shown]  # lines and dots that are drawn
     n, most = len(shown), np.abs(off).max() or 1.0
     names = shorten([found.feature_names[p] for p in shown])
     longest = max(map(len, names)) * 0.9 * style.NAME_INCHES
@@ -69,7 +70,7 @@ def network(
     x, y = np.cos(angle), np.sin(angle)
     for a in range(n):
         for b in range(a + 1, n):
-            share = off[shown[a], shown[b]] / most
+            share = off[a, b] / most
             if abs(share) >= LEAST:
                 axes.plot(
                     x[[a, b]], y[[a, b]], linewidth=WIDEST * abs(share), solid_capstyle="round",
@@ -77,8 +78,8 @@ def network(
                     zorder=abs(share),
                 )  # fmt: skip
     largest = np.abs(alone).max() or 1.0
-    sizes = 40 + LARGEST * np.abs(alone[shown]) / largest
-    colours = [style.UP if alone[p] > 0 else style.DOWN for p in shown]
+    sizes = 40 + LARGEST * np.abs(alone) / largest
+    colours = [style.UP if own > 0 else style.DOWN for own in alone]
     axes.scatter(x, y, s=sizes, c=colours, edgecolors=style.ground(), linewidths=1.2, zorder=3)
     for a in range(n):
         side = "left" if x[a] > 0.15 else "right" if x[a] < -0.15 else "center"
@@ -94,7 +95,7 @@ def network(
     axes.set_ylim(-1.55, 1.45)
     axes.set_aspect("equal")
     axes.set_axis_off()
-    widest = style.signed(float(off.flat[np.abs(off).argmax()]) + 0.0)  # -0.0 + 0.0 is 0.0
+    widest = style.signed(float(off.flat[np.abs(off).argmax()]))
     what = "" if len(found) == 1 else f", mean over {len(found):,} instances"
     axes.text(
         0, -1.53, f"{name_of(found)}{what}; widest line {widest}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,15 +23,48 @@ if TYPE_CHECKING:
 CHANNELS = (1, 3, 4)  # grey, colours, colours with opacity
 
 
-def shape_of(one: Explanation, shape: Any) -> tuple[int, ...]:
-    """(H, W) or (H, W, C) of the instance."""
+def as_images(given: Explanation, shape: Any) -> tuple[Explanation, tuple[int, ...]]:
+    """The explanation with channels last, and (H, W) or (H, W, C) of its instances."""
+    found = _shape_of(given, shape)
+    if not channels_first(found):
+        return given, found
+    C, H, W = found
+    place = np.moveaxis(np.arange(H * W * C).reshape(H, W, C), -1, 0).reshape(-1)  # of each entry
+    columns = given.provenance.get("player_columns")
+    framed = given.data is not None and rows_of(given.data).is_frame
+    if columns is None and not framed and len(given.feature_names) == len(place):
+        columns = [(j,) for j in range(len(place))]
+    changes: dict[str, Any] = {}
+    if columns is not None:
+        refuse_beyond([np.asarray(own, np.intp) for own in columns], len(place))
+        moved = tuple(tuple(int(place[j]) for j in own) for own in columns)
+        changes["provenance"] = {**given.provenance, "player_columns": moved}
+    if given.data is not None:
+        data = rows_of(given.data).matrix() if framed else np.asarray(given.data)
+        changes["data"] = np.moveaxis(data.reshape(len(given), C, H, W), 1, -1)
+    if framed and columns is None:
+        raise InputError(
+            "shape: a frame's columns are read with channels last; pass shape=(H, W, C)."
+        )
+    return replace(given, **changes), (H, W, C)
+
+
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Whether rows of this shape are images [C, H, W]; an image [H, W, C] is none."""
+    return len(shape) == 3 and shape[0] in CHANNELS and shape[2] not in CHANNELS and min(shape) > 0
+
+
+def _shape_of(one: Explanation, shape: Any) -> tuple[int, ...]:
+    """(H, W), (H, W, C) or (C, H, W) of the instance."""
     if shape is not None:
         try:
             shape = tuple(operator.index(size) for size in shape)
         except TypeError as error:
             raise InputTypeError(f"shape: got {shape!r}; pass (H, W) or (H, W, C).") from error
-        if not is_image(shape):
-            raise InputError(f"shape: got {shape}; pass (H, W) or (H, W, C) with C of {CHANNELS}.")
+        if not (is_image(shape) or channels_first(shape)):
+            raise InputError(
+                f"shape: got {shape}; pass (H, W), (H, W, C) or (C, H, W) with C of {CHANNELS}."
+            )
         size = None if one.data is None else math.prod(one.data.shape[1:])
         if size is not None and size != math.prod(shape):
             raise InputError(
@@ -40,10 +74,11 @@ def shape_of(one: Explanation, shape: Any) -> tuple[int, ...]:
     if one.data is None:
         raise InputError("explanation: it holds no data; pass shape=(H, W) of the image.")
     found = tuple(one.data.shape[1:])
-    if rows_of(one.data).is_frame or not is_image(found):
+    if rows_of(one.data).is_frame or not (is_image(found) or channels_first(found)):
         raise InputError(
             f"explanation: its instances have shape {found}, which is no image; accepted are "
-            f"(H, W) and (H, W, C) with C of {CHANNELS}. For flat rows pass shape=(H, W)."
+            f"(H, W), (H, W, C) and (C, H, W) with C of {CHANNELS}. For flat rows pass "
+            "shape=(H, W)."
         )
     return found
 
@@ -77,9 +112,14 @@ def columns_of(
             "explanation: each instance has players of its own. Say whose each pixel is: players=, "
             "whole numbers [H, W]."
         )
+    refuse_beyond(columns, F)
+    return columns
+
+
+def refuse_beyond(columns: list[np.ndarray], F: int) -> None:
+    """Raise InputError where players have entries beyond the F of an image."""
     if max((int(c.max()) for c in columns if len(c)), default=0) >= F:
         raise InputError(f"shape: {F:,} entries are fewer than the players cover.")
-    return columns
 
 
 def on_pixels(
@@ -187,6 +227,10 @@ def numbering(players: Any, H: int, W: int, n: int = 0, N: int = 1) -> np.ndarra
     given = checks.as_array(players, "players")
     if given.dtype.kind not in "iu":
         raise InputTypeError(f"players: got dtype {given.dtype}; whole numbers [H, W] are needed.")
+    last = given.shape[:-1] in ((H, W), (N, H, W)) or given.shape == (N, H, W)
+    if given.ndim in (3, 4) and not last and given.shape[-2:] == (H, W):
+        if given.shape[-3] in CHANNELS:  # [C, H, W], or [N, C, H, W]
+            given = np.moveaxis(given, -3, -1)
     if given.ndim > 2 and given.shape[:-1] in ((H, W), (N, H, W)) and given.shape != (N, H, W):
         if (given != given[..., :1]).any():  # as `Explainer` takes them, of images with channels
             raise InputError(

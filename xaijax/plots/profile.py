@@ -126,6 +126,11 @@ def profile(
         )
         for text in legend.get_texts():
             text.set_parse_math(False)
+        if title is not None:  # above the legend
+            told = axes.get_title(loc="left")
+            axes.set_title(
+                told, loc="left", pad=30, fontsize=10.5, color=style.ink(), parse_math=False
+            )
     return axes
 
 

@@ -34,19 +34,21 @@ def scatter(
     """One dot for each instance: a player's value over the player's own data.
 
     Texts stand at places of their own, in the order of their mean value, and their dots are spread
-    a little to the side. The value is the whole one, with the player's part of interactions:
-    `dependence` draws the value without them, from `Interactions`. Where dots of one place differ
-    in height, other players act together with this one; `by` colours the dots by one of them. Of
-    more than 4,000 instances, 4,000 at even distances are drawn, and the axis says so. Of up to
-    200, 95 % intervals are drawn if standard errors are known.
+    a little to the side. Of more than 12 texts the 11 most frequent have a place, and the axis says
+    how many share the place "other". The value is the whole one, with the player's part of
+    interactions: `dependence` draws the value without them, from `Interactions`. Where dots of one
+    place differ in height, other players act together with this one; `by` colours the dots by one
+    of them. Of more than 4,000 instances, 4,000 at even distances are drawn, and the axis says so.
+    Of up to 200, 95 % intervals are drawn if standard errors are known.
 
     Args:
         explanation: `Explanation` of at least one instance with its data, values [N, P], or
             [N, P, K] with `output`.
         player: name or position of a player that is one column of the data.
         ax: matplotlib `Axes` to draw on. None makes a figure.
-        by: name or position of a player, one column of numbers, whose data are the colours, low
-            in blue and high in orange; grey where missing. None: one colour.
+        by: name or position of a player, one column, whose data are the colours. Numbers: low in
+            blue and high in orange; grey where missing. Texts: a colour each, of more than 7 the 6
+            most frequent, and grey for the others. None: one colour.
         output: name or position of one output. Needed with K outputs.
 
     Returns:
@@ -54,7 +56,7 @@ def scatter(
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted; no data; a player that is not
-            one column, or has more than 12 different texts.
+            one column.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
 
     Example:
@@ -82,10 +84,9 @@ def scatter(
             "with data."
         )
     y, numbers = explanation.values[:, own], as_numbers(column)
-    x, texts = (numbers, []) if numbers is not None else _texts(column, y, names[own])
-    colour = None if by is None else as_numbers(_of(columns, _place(explanation, by, "by"), names))
-    if by is not None and colour is None:
-        raise InputError("by: is no column of numbers; choose another player, or leave it out.")
+    x, texts = (numbers, []) if numbers is not None else _texts(column, y)
+    other = None if by is None else _of(columns, _place(explanation, by, "by"), names)
+    colour = None if other is None else as_numbers(other)
     shown = shorten([names[own], *([] if by is None else [names[_place(explanation, by, "by")]])])
 
     axes = style.new_axes(ax, 10)
@@ -96,8 +97,14 @@ def scatter(
         axes.vlines(x, y - half, y + half, colors=style.GREY, linewidth=0.8, zorder=2)
     size = 26 if len(y) <= 60 else 14 if len(y) <= 1_000 else 7
     kept = {"s": size, "linewidths": 0, "alpha": 0.9, "zorder": 3, "rasterized": len(y) > 500}
-    if colour is None:
+    if other is None:
         axes.scatter(x, y, color=style.OUTPUTS[0], **kept)
+    elif colour is None:
+        kinds, codes, rest = _kinds(other, len(style.OUTPUTS))
+        for place, name in enumerate(shorten(kinds, 20)):
+            shade = style.GREY if place == rest else style.OUTPUTS[place]
+            axes.scatter(x[codes == place], y[codes == place], color=shade, label=name, **kept)
+        style.legend(axes, shown[1])
     else:
         low, high = _ends(colour)
         dots = axes.scatter(
@@ -132,19 +139,30 @@ def _of(columns: list[np.ndarray | None], place: int, names: tuple[str, ...]) ->
     return column
 
 
-def _texts(column: np.ndarray, y: np.ndarray, name: str) -> tuple[np.ndarray, list[str]]:
+def _texts(column: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """Places [N] of texts, spread to the sides, and the texts in the order of their mean value."""
-    words = np.array(["missing" if v is None or v != v else str(v) for v in column])
-    kinds, codes = np.unique(words, return_inverse=True)
-    if len(kinds) > MOST_TEXTS:
-        raise InputError(
-            f"player: {name!r} has {len(kinds):,} different texts; the axis has room for "
-            f"{MOST_TEXTS}. Choose another player, or fewer instances."
-        )
+    kinds, codes, rest = _kinds(column, MOST_TEXTS)
     mean = np.bincount(codes, y) / np.bincount(codes)
+    mean[rest:] = np.inf  # others stand at the end
     order = np.argsort(mean, kind="stable")
     spread = np.random.default_rng(0).uniform(-0.22, 0.22, len(codes))
-    return np.argsort(order)[codes] + spread, [str(one) for one in kinds[order]]
+    return np.argsort(order)[codes] + spread, [kinds[place] for place in order]
+
+
+def _kinds(column: np.ndarray, most: int) -> tuple[list[str], np.ndarray, int]:
+    """(different texts of a column, which of them each entry is [N], the place of the others).
+
+    Of more than `most` texts the most frequent, and one for all others.
+    """
+    words = np.array(["missing" if v is None or v != v else str(v) for v in column])
+    kinds, codes, count = np.unique(words, return_inverse=True, return_counts=True)
+    if len(kinds) <= most:
+        return [str(one) for one in kinds], codes, len(kinds)
+    kept = np.sort(np.argsort(-count, kind="stable")[: most - 1])
+    place = np.full(len(kinds), most - 1)
+    place[kept] = np.arange(most - 1)
+    others = f"other ({len(kinds) - len(kept):,} texts)"
+    return [*map(str, kinds[kept]), others], place[codes], most - 1
 
 
 def _ends(colour: np.ndarray) -> tuple[float, float]:

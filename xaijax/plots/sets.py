@@ -73,7 +73,7 @@ def shown_number(value: float, most: float, sign: bool) -> str:
     """Three digits; 0 for what rounding leaves beside the largest number."""
     if abs(value) < 1e-5 * most:
         return "0"
-    return style.signed(value) if sign else f"{value:.3g}"
+    return style.number(value, sign=sign)
 
 
 def name_of(found: Interactions) -> str:

@@ -33,6 +33,7 @@ from xaijax.plots.titles import write_title as write_title
 from xaijax.results.explanation import Explanation
 from xaijax.results.interactions import Interactions
 from xaijax.results.private_explanation import PrivateExplanation
+from xaijax.results.profiles import shown_number
 from xaijax.results.summary import ranking
 from xaijax.results.wording import named as named
 
@@ -207,7 +208,7 @@ def widest(explanation: Shown) -> str:
         return intervals(explanation, half)
     unknown = int(np.isnan(half).sum())
     some = f", unknown for {unknown:,}" if unknown else ""
-    return f"; 95 % intervals: ±{np.nanmax(half):.2g} or less{some}"
+    return f"; 95 % intervals: ±{number(np.nanmax(half), 2)} or less{some}"
 
 
 def beside(ax: Axes, end: float, row: float, text: str, points: float = 5) -> None:
@@ -294,9 +295,14 @@ def legend(ax: Axes, title: str | None = None) -> None:
         text.set_color(ink())
 
 
+def number(value: float, digits: int = 3, sign: bool = False) -> str:
+    """A number as all pictures write it, with the minus sign of the axes."""
+    return shown_number(value, digits, sign).replace("-", "−")
+
+
 def signed(value: float) -> str:
-    """Three digits with the sign, as the axes write it."""
-    return f"{value:+.3g}".replace("-", "−")
+    """Three digits with the sign."""
+    return number(value, sign=True)
 
 
 def half_widths(explanation: Shown) -> np.ndarray | None:

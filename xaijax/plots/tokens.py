@@ -32,10 +32,9 @@ def tokens(
     """The players of one instance as a line of words, each on a ground coloured by its value.
 
     The colours run from -limit (blue) over 0 (white) to limit (orange). Under each word stands its
-    value, rounded to about a hundredth of the limit, and where it was sampled the half-width of its
-    95 % interval. A word whose interval contains 0 or is unknown (±?) is written in
-    grey. Long sentences
-    have several lines.
+    value, rounded to a hundredth of the limit or finer, and where it was sampled the half-width of
+    its 95 % interval. A word whose interval contains 0 or is unknown (±?) is written in grey. Long
+    sentences have several lines.
 
     Args:
         explanation: `Explanation` of one instance, values [1, P], or [1, P, K] with `output`.
@@ -76,13 +75,14 @@ def tokens(
     grounds = [colours(0.5 + value / limit / 2) for value in values]
     known = np.zeros(P) if half is None else half[0]
     unsure = (known != 0) & ~(np.abs(values) > known)
-    places = 2 - math.ceil(math.log10(limit))  # a hundredth of the limit; what is less shows as 0
+    # At most a hundredth of the limit, as 0.01 of 1 to 9.99; what is less shows as 0.
+    places = 2 - math.floor(math.log10(limit))
     under = [_under(round(v, places), width) for v, width in zip(values, known, strict=True)]
     inks = [_ink(ground, bool(one)) for ground, one in zip(grounds, unsure, strict=True)]
     axes = draw(ax, shown, grounds, inks, under)
     title = style.title_of_one(one)
     total = one.base_values[0] + values.sum()
-    said = f"base value {one.base_values[0]:.3g}, answer {total:.3g}"
+    said = f"base value {style.number(one.base_values[0])}, answer {style.number(total)}"
     axes.set_title(
         said if title is None else f"{style.elide(title, 40)}: {said}",
         loc="left",
@@ -95,8 +95,8 @@ def tokens(
 
 def _under(value: float, half: float) -> str:
     known = np.isfinite(half) and half > 0
-    shown = f"{value:+.2g}".replace("-", "−") if value else "0"
-    return shown + (f"\n±{half:.2g}" if known else "\n±?" if np.isnan(half) else "")
+    shown = style.signed(value) if value else "0"
+    return shown + (f"\n±{style.number(half, 2)}" if known else "\n±?" if np.isnan(half) else "")
 
 
 def _ink(ground: tuple[float, ...], unsure: bool) -> str:

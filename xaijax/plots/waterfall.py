@@ -11,6 +11,7 @@ from xaijax.core.public import public
 from xaijax.plots import style
 from xaijax.plots.names import with_entries
 from xaijax.results.explanation import Explanation
+from xaijax.results.profiles import as_text
 from xaijax.results.wording import named
 
 if TYPE_CHECKING:
@@ -116,9 +117,9 @@ def waterfall(
     style.dress(axes, names, xlabel, style.title_of_one(one), None)
     points = np.concatenate([[start], ends - reach, ends + reach])
     _limits(axes, steps, far, points, len(names))
-    below = f"base value {base:.4g}"
+    below = f"base value {style.number(base, 4)}"
     if dwarfs:
-        below += f" and others = {start:.4g}"
+        below += f" and others = {style.number(start, 4)}"
         text = f"{style.signed(rest)}, not to scale"
         style.beyond_scale(axes, start, len(steps), text, start < float(np.mean(axes.get_xlim())))
     _mark(axes, start, (-0.6, len(names) + 0.35), len(names) - 0.1, below)
@@ -127,7 +128,7 @@ def waterfall(
         float(ends[0]),
         (-1.3, len(names) - 0.4),
         -0.9,
-        f"base value + all values = {ends[0]:.4g}",
+        f"base value + all values = {style.number(ends[0], 4)}",
     )
     return axes
 
@@ -165,9 +166,7 @@ def entry_of(value: Any) -> str:
     """An instance's entry as a text."""
     if value is None or value != value:
         return "missing"
-    if isinstance(value, float | np.floating):
-        return f"{value:.4g}"
-    return str(value)
+    return str(value) if isinstance(value, bool | np.bool_) else as_text(value)
 
 
 def _step_texts(ax: Axes, steps: np.ndarray, far: np.ndarray) -> None:

@@ -74,7 +74,7 @@ def worth(worth: GuestWorth, ax: Axes | None = None) -> Axes:
 
 
 def _scores(worth: GuestWorth, row: int) -> str:
-    text = f"{worth.mean_absolute[row]:.3g}"
+    text = style.number(worth.mean_absolute[row])
     if row == 0:
         return text
     text += f";  {worth.metric} without it {worth.score_without[row - 1]:.4f}"

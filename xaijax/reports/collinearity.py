@@ -81,6 +81,8 @@ def collinearity_report(
     aec_nmr: float | None = None,
     shapley_nmr: float | None = None,
     model: Model | str | None = None,
+    *,
+    title: str | None = None,
 ) -> Path:
     """Write one HTML page with an AEC ranking beside a Shapley ranking of the same columns.
 
@@ -99,6 +101,7 @@ def collinearity_report(
         shapley_nmr: the same for the Shapley ranking.
         model: what the Shapley values are of, for the head of the page: a name, or what `as_model`
             made. None: "not named".
+        title: the page's title, a text. None: one that says what the page shows.
 
     Returns:
         The path.
@@ -138,7 +141,8 @@ def collinearity_report(
         raise InputError(f"shapley has other players than aec: {odd} are in one of them only.")
     rates = [_rate(aec_nmr, "aec_nmr"), _rate(shapley_nmr, "shapley_nmr")]
     page.refuse_folder(path)
-    content = _content(effects, shapley, rates, model_name(model))
+    heading = page.heading(title)
+    content = _content(effects, shapley, rates, model_name(model)) | heading
     return page.write(path, "collinearity.html.j2", content)
 
 

@@ -26,7 +26,11 @@ SHOWN = 12  # players in the pictures
 
 @public
 def comparison_report(
-    comparison: Comparison, path: str | os.PathLike[str], model: Model | str | None = None
+    comparison: Comparison,
+    path: str | os.PathLike[str],
+    model: Model | str | None = None,
+    *,
+    title: str | None = None,
 ) -> Path:
     """Write one HTML page that shows a comparison and says how sure it is.
 
@@ -39,6 +43,7 @@ def comparison_report(
         comparison: `Comparison`, from `xaijax.compare`.
         path: the file to write; an existing file is replaced as a whole.
         model: what was explained, for the head of the page: a name, or what `as_model` made.
+        title: the page's title, a text. None: one that says what the page shows.
 
     Returns:
         The path.
@@ -64,7 +69,8 @@ def comparison_report(
             f"comparison: got {type(comparison).__name__}; pass what xaijax.compare returned."
         )
     page.refuse_folder(path)
-    content = _content(comparison, model_name(model))
+    heading = page.heading(title)
+    content = _content(comparison, model_name(model)) | heading
     return page.write(path, "comparison.html.j2", content)
 
 

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.facts import fact_rows
 from xaijax.core.optional import require
 from xaijax.results.files.npz import as_path, write_atomically
@@ -63,6 +63,17 @@ def _policy(script: str) -> str:
         f"default-src 'none'; script-src 'sha256-{own}'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
+
+
+def heading(title: Any) -> dict[str, Any]:
+    """What takes the place of a page's own title; raises InputError or InputTypeError."""
+    if title is None:
+        return {}
+    if not isinstance(title, str):
+        raise InputTypeError(f"title: got {type(title).__name__}; pass a text, or None.")
+    if not title.strip():
+        raise InputError("title: it is empty; pass a text, or leave it out.")
+    return {"title": title}
 
 
 def cell(text: str, number: bool = False, head: bool = False) -> dict[str, Any]:

@@ -36,6 +36,8 @@ def report(
     interactions: Interactions | None = None,
     model: Model | str | None = None,
     instances: int = 200,
+    *,
+    title: str | None = None,
 ) -> Path:
     """Write one HTML page that shows an explanation and says how it was made.
 
@@ -60,6 +62,7 @@ def report(
             None: "not named", since an explanation holds no model.
         instances: int. How many instances, from the first on, can be chosen to see the names and
             the values of; 0: none. At most 500 are shown, and the page says how many are left out.
+        title: the page's title, a text. None: one that says what the page shows.
 
     Returns:
         The path.
@@ -88,13 +91,14 @@ def report(
         )
     style.check(explanation, 1)
     page.refuse_folder(path)
+    heading = page.heading(title)
     if explanation.kind == "aec":
         raise InputError(
             "explanation is of an AEC, whose effects are no shares of an answer, as this page says "
             "of values. Say xaijax.collinearity_report(aec, shapley, path)."
         )
     name, most = model_name(model), one_by_one.checked(instances)
-    content = _content(explanation, name, most)
+    content = _content(explanation, name, most) | heading
     if interactions is not None:
         content["pictures"] += list(_pairs(explanation, interactions))
     return page.write(path, "report.html.j2", content)

@@ -29,6 +29,8 @@ def rules_report(
     path: str | os.PathLike[str],
     model: Model | str | None = None,
     instances: int = 200,
+    *,
+    title: str | None = None,
 ) -> Path:
     """Write one HTML page of rules: which there are, how sure they are, and each instance's own.
 
@@ -44,6 +46,7 @@ def rules_report(
             None: "not named", since rules hold no model.
         instances: int. How many instances, from the first on, can be chosen to see the rule of; 0:
             none. At most 500 are shown, and the page says how many are left out.
+        title: the page's title, a text. None: one that says what the page shows.
 
     Returns:
         The path.
@@ -64,9 +67,10 @@ def rules_report(
     """
     refuse_types(rules, "rules")
     page.refuse_folder(path)
+    heading = page.heading(title)
     if not len(rules):
         raise InputError("rules: there are none, so that there is nothing to show.")
-    content = _content(rules, model_name(model), checked(instances))
+    content = _content(rules, model_name(model), checked(instances)) | heading
     return page.write(path, "rules.html.j2", content)
 
 

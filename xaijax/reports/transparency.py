@@ -31,6 +31,8 @@ def transparency_report(
     path: str | os.PathLike[str],
     profile: Frame | Sequence[Mapping[str, Any]] | None = None,
     model: Model | str | None = None,
+    *,
+    title: str | None = None,
 ) -> Path:
     """Write one HTML page that tells one person, or two compared, what influenced a decision.
 
@@ -50,6 +52,7 @@ def transparency_report(
             every player with None, is taken from `explanation.data`.
         model: the model's name for the head of the page, or what `as_model` made. None: "not
             named", since an explanation holds no model.
+        title: the page's title, a text. None: one that says what the page shows.
 
     Returns:
         The path.
@@ -85,7 +88,8 @@ def transparency_report(
             f"{explanation.provenance.get('quantity')!r}. Choose them, explanation[[3, 8]]."
         )
     page.refuse_folder(path)
-    content = _content(explanation, profile, model_name(model))
+    heading = page.heading(title)
+    content = _content(explanation, profile, model_name(model)) | heading
     return page.write(path, "transparency.html.j2", content)
 
 

@@ -33,11 +33,20 @@ def told_output(output: Any) -> str:
     return str(output) if isinstance(output, str) and output in WORDS else f"output {output}"
 
 
-def asked_output(model: object) -> dict[str, Any]:
-    """What provenance says of a model's output: "quantity", and of a column "column_of"."""
-    facts = {"quantity": told_output(getattr(model, "output", "value"))}
+def asked_output(model: Any) -> dict[str, Any]:
+    """What provenance says of a model's output: "quantity", of a column "column_of", and of a class
+    "quantity_words", which name it.
+    """
+    output = getattr(model, "output", "value")
+    facts: dict[str, Any] = {"quantity": told_output(output)}
     selects = getattr(model, "selects", None)
-    return facts if selects is None else facts | {"column_of": selects}
+    if selects is not None:
+        facts["column_of"] = selects
+    if getattr(model, "classes", None) is not None and not (
+        isinstance(output, str) and output in WORDS
+    ):
+        facts["quantity_words"] = f"the output of class {output}"
+    return facts
 
 
 def output_of_each(stats: Mapping[str, Any], N: int) -> tuple[str, ...]:

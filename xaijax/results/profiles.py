@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -63,12 +64,21 @@ def _rows(given: Any, N: int) -> list[dict[str, Any]]:
 
 
 def as_text(value: Any) -> str:
-    """A number without needless digits, anything else as it is."""
+    """A number by `shown_number`, anything else as it is."""
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, int | float | np.integer | np.floating):
-        number = float(value)
-        if number != round(number) or abs(number) >= 1e15:
-            return f"{number:.4g}"
-        return f"{number:,.0f}" if abs(number) >= 10_000 else f"{number:.0f}"  # 1984 is a year
+        return shown_number(value)
     return str(value)
+
+
+def shown_number(value: Any, digits: int = 4, sign: bool = False) -> str:
+    """So many digits, all of them before the point, and no exponent from 1e-4 to 1e15.
+
+    Commas stand from 10,000 on, as 1984 may be a year. 0 has no minus sign.
+    """
+    number = float(value) + 0.0  # -0.0 + 0.0 is 0.0
+    plus = "+" if sign else ""
+    if math.isfinite(number) and 10**digits - 0.5 <= abs(number) < 1e15:
+        return f"{number:{plus}{',' if abs(number) >= 9_999.5 else ''}.0f}"
+    return f"{number:{plus}.{digits}g}"
