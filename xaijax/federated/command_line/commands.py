@@ -24,6 +24,7 @@ from xaijax.federated.command_line.configuration import (
 from xaijax.federated.guest.arguments import SECRET
 from xaijax.federated.guest.audit import verify_audit
 from xaijax.federated.wire.grpc_transport import serve
+from xaijax.results.files.npz import file_to_write
 
 GUEST = ("address", "rows", "identifier", "parts", "reference", "secret", "state", "aligned")
 HOST = ("model", "arbiter", "background", "identifier", "identifiers", "guests", "answers")
@@ -99,8 +100,7 @@ def make_secret(arguments: argparse.Namespace) -> None:
 def explain_rows(arguments: argparse.Namespace) -> None:
     """`xaijax host explain`."""
     settings = read_settings(arguments.config, (*HOST, *HOST_OPTIONS, "tls"))
-    if not Path(arguments.out).parent.is_dir():  # before guests count queries
-        raise InputError(f"out: there is no folder {Path(arguments.out).parent} to write into.")
+    file_to_write(arguments.out, "out")  # before guests count queries
     host = host_of(settings)
     identifiers, rows = host_rows(settings, Path(arguments.rows))
     explanation = host(rows, identifiers)
@@ -115,6 +115,7 @@ def explain_rows(arguments: argparse.Namespace) -> None:
 def align_lists(arguments: argparse.Namespace) -> None:
     """`xaijax host align`: guests then go by this list for this host, until they restart."""
     settings = read_settings(arguments.config, (*HOST, *HOST_OPTIONS, "tls"))
+    file_to_write(arguments.out, "out")
     common = host_of(settings).align()
     file = os.open(arguments.out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(file, "wb") as stream:
