@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from xaijax import demo
@@ -30,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     2, as argparse does.
     """
     parser = _parser()
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(_expanded(parser, sys.argv[1:] if argv is None else argv))
     if arguments.command is None:
         parser.print_help()
         return 0
@@ -39,6 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (XaiError, ImportError, OSError) as error:  # ImportError: names the missing extra
         print(f"xaijax: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2 if isinstance(error, SweepIncompleteError) else 1
+    except SystemExit as ended:  # no command raises it: a model or a file of the user's own does
+        print(
+            f"xaijax: error: code that the command ran called sys.exit({ended.code!r}). A model or "
+            "an explainer must return to its caller.",
+            file=sys.stderr,
+        )
+        return 1
     except KeyboardInterrupt as stopped:
         notes = [one for one in getattr(stopped, "__notes__", ()) if one.startswith(STOPPED)]
         print(notes[0] if notes else STOPPED.rstrip(":"), file=sys.stderr)
@@ -47,16 +56,42 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Takes @FILE for the options that stand in the file, as they are typed; tells what is wrong in
-    one line.
-    """
+    """Says what is wrong in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message} (usage: {self.prog} --help)\n")
 
-    def convert_arg_line_to_args(self, arg_line: str) -> list[str]:
-        comment = arg_line.lstrip().startswith("#")
-        return [] if comment else shlex.split(arg_line)
+
+def _expanded(
+    parser: argparse.ArgumentParser, texts: Sequence[str], inside: tuple[str, ...] = ()
+) -> list[str]:
+    """The texts, with the options that stand in FILE in place of @FILE.
+
+    Ends the process with status 2, as argparse does, for a file that cannot be read.
+    """
+    found: list[str] = []
+    for text in texts:
+        if not text.startswith("@"):
+            found.append(text)
+            continue
+        path = os.path.realpath(text[1:])
+        if path in inside:
+            parser.error(f"{text} includes itself")
+        try:
+            lines = Path(path).read_text("utf-8-sig").splitlines()
+        except UnicodeDecodeError:
+            parser.error(f"{text} is no text in UTF-8")
+        except (OSError, ValueError) as error:  # ValueError: no name of a file
+            parser.error(f"{text} cannot be read: {error}")
+        for number, line in enumerate(lines, 1):
+            if line.lstrip().startswith("#"):
+                continue
+            try:
+                options = shlex.split(line)
+            except ValueError as error:  # an open quote
+                parser.error(f"{text}, line {number}: {error}: {line.strip()!r}")
+            found += _expanded(parser, options, (*inside, path))
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,7 +100,6 @@ def _parser() -> argparse.ArgumentParser:
         description="Explain machine-learning models in large batches.",
         epilog="@FILE stands for the options in a file, as they are typed. `xaijax COMMAND --help` "
         "ends with an example.",
-        fromfile_prefix_chars="@",
     )
     version = f"xaijax {__version__}"
     parser.add_argument("--version", action="version", version=version)

@@ -354,8 +354,8 @@ def test_no_text_of_a_table_is_a_formula(tmp_path: Path) -> None:
 
 def test_a_header_that_is_a_formula_in_values_csv(folder) -> None:
     Path("formula.py").write_text(
-        "import xaijax as xj\nfrom models import product\n"
-        "made = xj.as_model(product, feature_names=['=HYPERLINK(1)', '-b', 'c'])\n"
+        "import xaijax as xj\n"
+        "made = xj.as_model(lambda X: X[:, 0] * X[:, 1] + X[:, 2], feature_names=['=HYPERLINK(1)', '-b', 'c'])\n"
     )
     assert explained("--model", "formula.py:made", "--data", "rows.npy", "--no-page") == 0
     with open("run/values.csv", newline="") as file:
@@ -390,3 +390,84 @@ def test_a_new_run_leaves_nothing_of_an_older_one(folder) -> None:
     Path("run/report.html").touch()
     assert explained("--model", "models:fails", "--data", "rows.npy", "--no-page") == 1
     assert Path("run/report.html").exists(), "a run that failed has replaced nothing"
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({"a.txt": "--rows 3\n--model 'open\n"}, "@a.txt, line 2: No closing quotation"),
+        ({"a.txt": "# fine\n@a.txt\n"}, "@a.txt includes itself"),
+        ({"a.txt": "@b.txt", "b.txt": "--rows 3\n@./a.txt"}, "@./a.txt includes itself"),
+        ({}, "@a.txt cannot be read"),
+        ({"a.txt": b"\xff\xfe-\x00"}, "@a.txt is no text in UTF-8"),
+    ],
+)
+def test_a_file_of_options_that_cannot_be_read(files, told, folder, capsys) -> None:
+    for name, text in files.items():
+        Path(name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(SystemExit) as ended:
+        explained("@a.txt")
+    printed = capsys.readouterr().err
+    assert ended.value.code == 2 and told in printed and printed.count("\n") == 1
+
+
+def test_files_of_options_may_name_others_twice(folder, capsys) -> None:
+    Path("rows.txt").write_bytes(b"\xef\xbb\xbf--rows 3\n")  # with a mark of the byte order
+    Path("a.txt").write_text("@rows.txt\n@rows.txt --model models:made --data rows.npy\n--no-page")
+    assert explained("@a.txt") == 0
+    assert xj.load("run/explanation.npz").shape == (3, 3)
+
+
+ENDS = {
+    "ends.py": "import sys\nsys.exit(7)\n",
+    "later.py": (
+        "import sys, xaijax as xj\n"
+        "def f(X):\n    sys.exit(7)\n"
+        "model = xj.as_model(f, backend='host')\n"
+        "import numpy as np\n"
+        "explainer = xj.Explainer(model, np.zeros((1, 3)))\n"
+        "def ends():\n    sys.exit()\n"
+        "def takes(X):\n    return explainer\n"
+        "def none():\n    pass\n"
+        "def lines():\n    raise ValueError('two\\nlines')\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["explain", "--model", "ends.py:f"], "--model: ends.py called sys.exit(7) when it was op"),
+        (["explain", "--model", "ends:f"], "--model: ends called sys.exit(7)"),
+        (["explain", "--model", "later.py:model"], "--model: later.py:model raised SystemExit: 7"),
+        (["sweep", "ends.py:f"], "EXPLAINER: ends.py called sys.exit(7)"),
+        (["sweep", "later.py:ends"], "EXPLAINER: later.py:ends raised SystemExit: "),
+        (["sweep", "later.py:takes"], "later.py:takes raised TypeError: takes() missing 1"),
+        (["sweep", "later.py:none"], "EXPLAINER: later.py:none returned None"),
+        (["sweep", "later.py:lines"], "later.py:lines raised ValueError: two lines"),
+        (["sweep", "later.py:explainer"], "later.py:explainer raised SystemExit: 7"),
+        (["sweep", "later.py:np"], "explainer"),
+    ],
+)
+def test_code_that_ends_or_makes_nothing_is_one_line_and_status_1(
+    command, told, folder, capsys
+) -> None:
+    for name, text in ENDS.items():
+        Path(name).write_text(text)
+    sys.modules.pop("ends", None)
+    kind, *given = command
+    more = ["rows.npy", "out", "--quiet"] if kind == "sweep" else ["--data", "rows.npy"]
+    more += [] if kind == "sweep" else ["--out", "run", "--no-page"]
+    assert main([kind, *given, *more]) == 1
+    printed = capsys.readouterr().err
+    assert told in printed and printed.count("\n") == 1 and printed.startswith("xaijax: error: ")
+
+
+@pytest.mark.parametrize("out", ["nowhere/rules.json", "there"])
+def test_a_file_that_cannot_be_written_is_told_before_the_search(out, folder, capsys) -> None:
+    Path("there").mkdir()
+    given = ["--model", "models:fails", "--data", "rows.npy", "--out", out]
+    assert main(["anchors", *given]) == 1
+    assert capsys.readouterr().err.startswith("xaijax: error: --out: "), "and not: no luck"
+    assert main(["report", "none.npz", "--out", out]) == 1
+    assert capsys.readouterr().err.startswith("xaijax: error: --out: ")

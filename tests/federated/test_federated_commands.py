@@ -141,7 +141,7 @@ def test_host_files_that_are_refused(tls: dict[str, fd.Tls], tmp_path: Path, cap
         assert words in told(capsys, "host", "explain", "--config", config, *out)
     assert not (tmp_path / "out.npz").exists()
     out = ("--rows", tmp_path / "rows.csv", "--out", tmp_path / "none" / "out.npz")
-    assert "there is no folder" in told(capsys, "host", "explain", "--config", config, *out)
+    assert "out: the folder" in told(capsys, "host", "explain", "--config", config, *out)
 
 
 @pytest.mark.parametrize(

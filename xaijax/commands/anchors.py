@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from typing import Any
 
-from xaijax.commands.files import rows_beside
+from xaijax.commands.files import new_file, rows_beside
 from xaijax.commands.options import add_model, model_and_rows, of_model
 from xaijax.core.command_line import command_of, whole
 from xaijax.methods.anchors.explainer import AnchorExplainer
@@ -35,6 +35,7 @@ def add_anchors(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Search as the arguments say, and print the first rules."""
+    new_file(arguments.out)  # before the search, not after it
     model, X = model_and_rows(arguments)
     every = rows_beside(arguments.space or arguments.data, "--space", arguments.drop)
     anchors = AnchorExplainer(model, every, target=arguments.target, seed=arguments.seed)

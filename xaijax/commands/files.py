@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import pkgutil
 import runpy
 import sys
@@ -16,7 +17,7 @@ import numpy as np
 from xaijax.core.errors import InputError, XaiError
 from xaijax.core.optional import require
 from xaijax.models import Model, as_model
-from xaijax.results.files.npz import write_atomically
+from xaijax.results.files.npz import file_to_write, write_atomically
 
 PICKLES = (".joblib", ".pkl", ".pickle")
 TABLES = (".csv", ".parquet", ".npy")
@@ -55,6 +56,11 @@ def _run(place: str, option: str) -> Any:
         return pkgutil.resolve_name(place)
     except XaiError:
         raise
+    except SystemExit as ended:
+        raise InputError(
+            f"{option}: {place} called sys.exit({ended.code!r}) when it was opened. Put what a "
+            'script does under `if __name__ == "__main__":`.'
+        ) from ended
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and place.startswith(error.name or place):
             raise InputError(f"{option}: module {place!r} is not there.") from error
@@ -132,7 +138,10 @@ def rows_beside(path: str, option: str, dropped: list[str] | None) -> Any:
 def _read(read: Callable[[], Any], path: str, option: str) -> Any:
     try:
         return read()
-    except Exception as error:  # of whatever kind the library has for what it cannot read
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # of whatever kind the library has for what it cannot read
         raise InputError(
             f"{option}: {path} cannot be read: {type(error).__name__}: {error}"
         ) from error
@@ -178,6 +187,14 @@ def remove_run(folder: Path) -> None:
     if (folder / "explanation.npz").exists():
         for name in WRITTEN:
             (folder / name).unlink(missing_ok=True)
+
+
+def new_file(path: str) -> Path:
+    """The file that --out names; raises InputError before the work if it cannot be written."""
+    target = file_to_write(path, "--out")
+    if not os.access(target.parent, os.W_OK):
+        raise InputError(f"--out: the folder {target.parent} cannot be written to.")
+    return target
 
 
 def folder_of(path: str) -> Path:

@@ -87,6 +87,6 @@ def of_model(ask: Callable[[], Any], name: str) -> Any:
         return ask()
     except (XaiError, ImportError, OSError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         told = f"{type(error).__name__}: {error}"
         raise XaiError(f"--model: {name} raised {told}") from error

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from xaijax.commands.files import new_file
 from xaijax.commands.options import add_instances
 from xaijax.core.command_line import command_of
 from xaijax.core.errors import InputError
@@ -36,6 +37,7 @@ def add_report(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the page, and print where."""
+    new_file(arguments.out)
     saved = Path(arguments.saved)
     told = {"model": arguments.model, "instances": arguments.instances}
     if saved.suffix == ".json":

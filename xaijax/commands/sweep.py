@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 from typing import Any
 
 from xaijax.commands.files import named
 from xaijax.core.command_line import above_zero, whole
-from xaijax.core.errors import InputError, InputTypeError, SweepIncompleteError
+from xaijax.core.errors import InputError, InputTypeError, SweepIncompleteError, XaiError
 from xaijax.sweeps.engines.choose import shard, slurm
 from xaijax.sweeps.run import open_run
 from xaijax.sweeps.sweep import FORMATS, sweep
@@ -70,37 +71,54 @@ def run(arguments: argparse.Namespace) -> None:
         )
     except SweepIncompleteError:
         raise
-    except Exception as error:
-        raise _incomplete(arguments.out, error) from error
+    except (Exception, SystemExit) as error:
+        raise _incomplete(arguments.out, arguments.explainer, error) from error
     left = found.missing
     print(found)
     if left and not own:
         raise SweepIncompleteError(f"{len(left)} of {found.parts} parts are missing.")
 
 
-def _incomplete(out: str, error: Exception) -> Exception:
-    """The error to raise for one that ended a run; itself where it began none of its parts."""
-    try:
+def _incomplete(out: str, name: str, error: BaseException) -> BaseException:
+    """The error to raise for one that ended a run; of one that began no part what is wrong.
+
+    name: of the explainer, whose model may raise anything.
+    """
+    missing, parts = 0, 0
+    with contextlib.suppress(InputError, OSError):  # no run has begun
         found = open_run(out)
-    except (InputError, OSError):
-        return error
+        missing, parts = len(found.missing), found.parts
     refused = isinstance(error, InputError | InputTypeError) and not raised_in_part(error)
-    if refused or not found.missing:
-        return error
+    if refused or not missing:
+        if isinstance(error, XaiError | ImportError | OSError):
+            return error
+        return XaiError(f"EXPLAINER: {name} raised {type(error).__name__}: {error}")
     told = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
     return SweepIncompleteError(
-        f"{len(found.missing)} of {found.parts} parts are missing, the others are kept: {told}"
+        f"{missing} of {parts} parts are missing, the others are kept: {told}"
     )
 
 
 def explainer_of(name: str) -> Any:
     """The object that `module:name` or `file.py:name` names; of a function what it returns.
 
-    Raises InputError where there is none.
+    Raises InputError if there is none, or if the function makes none.
     """
     found = named(name, "EXPLAINER")
-    plain = callable(found) and hasattr(found, "__code__")
-    return found() if plain else found
+    if not (callable(found) and hasattr(found, "__code__")):
+        return found
+    try:
+        made = found()
+    except (XaiError, ImportError, OSError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            f"EXPLAINER: {name} raised {type(error).__name__}: {error}. A function must take no "
+            "arguments and return an explainer."
+        ) from error
+    if made is None:
+        raise InputError(f"EXPLAINER: {name} returned None; a function must return an explainer.")
+    return made
 
 
 def _executor(arguments: argparse.Namespace) -> tuple[Any, bool]:

@@ -257,3 +257,14 @@ def test_a_memory_map_is_read_in_pieces(tmp_path):
     assert model.backend == "jax"
     np.testing.assert_array_equal(found.values, xj.Explainer(model, X[:5])(X).values)
     assert jnp.isfinite(found.values).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "named"), [(["1", "2", "x", "y"], "'x'"), ([1.0, None, "3", b"no"], "b'no'")]
+)
+def test_a_text_that_is_no_number_is_the_one_that_is_named(values, named) -> None:
+    numbers = pd.DataFrame({"a": [1.0, 2, 3, 4], "b": [0.0, 1, 0, 1]})
+    model = xj.as_model(LogisticRegression().fit(numbers, [0, 1, 0, 1]))
+    rows = numbers.assign(a=pd.Series(values, dtype=object))
+    with pytest.raises(xj.InputError, match=f"column 'a', holds {named}, where Logistic"):
+        model.predict(rows)

@@ -24,6 +24,7 @@ from xaijax.federated.command_line.configuration import (
 from xaijax.federated.guest.arguments import SECRET
 from xaijax.federated.guest.audit import verify_audit
 from xaijax.federated.wire.grpc_transport import serve
+from xaijax.results.files.npz import file_to_write
 
 GUEST = (
     "address",
@@ -109,8 +110,7 @@ def make_secret(arguments: argparse.Namespace) -> None:
 def explain_rows(arguments: argparse.Namespace) -> None:
     """`xaijax host explain`."""
     settings = read_settings(arguments.config, (*HOST, *HOST_OPTIONS, "tls"))
-    if not Path(arguments.out).parent.is_dir():  # before guests count queries
-        raise InputError(f"out: there is no folder {Path(arguments.out).parent} to write into.")
+    file_to_write(arguments.out, "out")  # before guests count queries
     host = host_of(settings)
     identifiers, rows = host_rows(settings, Path(arguments.rows))
     explanation = host(rows, identifiers)
@@ -125,6 +125,7 @@ def explain_rows(arguments: argparse.Namespace) -> None:
 def align_lists(arguments: argparse.Namespace) -> None:
     """`xaijax host align`: guests then go by this list for this host, until they restart."""
     settings = read_settings(arguments.config, (*HOST, *HOST_OPTIONS, "tls"))
+    file_to_write(arguments.out, "out")
     common = host_of(settings).align()
     if any(b"\n" in one or b"\r" in one for one in common):
         raise InputError(

@@ -329,4 +329,10 @@ class Reader:
 
 
 def _example(column: np.ndarray) -> str:
-    return repr(next((v for v in column if isinstance(v, str)), column[0]))
+    """The first value that is no number: numbers in a text are read."""
+    for value in column:
+        try:
+            np.array([value], column.dtype).astype(np.float64)
+        except (TypeError, ValueError):
+            return repr(value)
+    return repr(column[0])

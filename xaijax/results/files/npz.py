@@ -113,6 +113,20 @@ def file_to_read(path: str | os.PathLike[str]) -> Path:
     return source
 
 
+def file_to_write(path: str | os.PathLike[str], name: str = "path") -> Path:
+    """`path` as a Path, of a file that can be made; name: of the argument, for messages.
+
+    Raises:
+        InputError, InputTypeError: as of `as_path`, or its folder does not exist, or it is a folder.
+    """
+    target = as_path(path, name)
+    if not target.parent.is_dir():
+        raise InputError(f"{name}: the folder {target.parent} does not exist; make it first.")
+    if target.is_dir():
+        raise InputError(f"{name}: {target} is a folder; give the name of a file.")
+    return target
+
+
 def write_atomically(
     path: str | os.PathLike[str], write_content: Callable[[BinaryIO], object]
 ) -> Path:
@@ -124,11 +138,7 @@ def write_atomically(
     Raises:
         InputError: the folder of `path` does not exist, or `path` is a folder.
     """
-    target = as_path(path)
-    if not target.parent.is_dir():
-        raise InputError(f"path: the folder {target.parent} does not exist; make it first.")
-    if target.is_dir():
-        raise InputError(f"path: {target} is a folder; give the name of a file.")
+    target = file_to_write(path)
     remove_stale(target)
     temporary, opened = new_temporary(target)
     try:
