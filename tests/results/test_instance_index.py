@@ -143,6 +143,14 @@ def test_an_index_that_counts_from_0_is_none(index):
     assert arrays.instance_index is None
 
 
+def test_a_slice_keeps_the_places_of_its_rows_in_a_frame():
+    found = xj.Explainer(MODELS["jax"], PLAIN[:2])(PLAIN)
+    assert found[3:5].to_dataframe().index.tolist() == [3, 4]
+    assert found[[4, 0]].instance_names == ("4", "0") and found[:2].instance_names is None
+    joined = PLAIN.join(found[[4, 0]].to_dataframe(), rsuffix=" value")
+    assert joined.iloc[:, -1].notna().tolist() == [row in (0, 4) for row in range(len(PLAIN))]
+
+
 def test_merge_of_parts_of_one_frame():
     explainer = xj.Explainer(MODELS["jax"], PLAIN[:2])
     whole = xj.merge([explainer(PLAIN[:2]), explainer(PLAIN[2:])])

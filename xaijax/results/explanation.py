@@ -18,7 +18,12 @@ from xaijax.results.freeze import check_shape, floats, not_negative, per_instanc
 from xaijax.results.player_data import check_columns, player_columns, take_rows
 from xaijax.results.result_html import explanation_html
 from xaijax.results.selection import Selection, resolve, split_key, take
-from xaijax.results.shared_fields import select_output, shared_fields, stats_of_rows
+from xaijax.results.shared_fields import (
+    index_of_rows,
+    select_output,
+    shared_fields,
+    stats_of_rows,
+)
 from xaijax.results.top import TopK, top_of
 from xaijax.tables.rows import rows_of
 
@@ -183,7 +188,7 @@ class Explanation:
             "data": take_rows(self.data, rows),
             "feature_names": take(self.feature_names, players),
             "instance_names": self.instance_names and take(self.instance_names, rows),
-            "instance_index": None if self.instance_index is None else self.instance_index[rows],
+            "instance_index": index_of_rows(self, rows),
             "stats": stats_of_rows(self.stats, N, rows, players),
         }
         if not changes["feature_names"]:

@@ -20,7 +20,12 @@ from xaijax.results.freeze import floats
 from xaijax.results.player_data import take_rows
 from xaijax.results.result_html import interactions_html
 from xaijax.results.selection import resolve, take
-from xaijax.results.shared_fields import select_output, shared_fields, stats_of_rows
+from xaijax.results.shared_fields import (
+    index_of_rows,
+    select_output,
+    shared_fields,
+    stats_of_rows,
+)
 
 FORMAT = "xaijax.Interactions"
 
@@ -193,7 +198,7 @@ class Interactions:
             if isinstance(chosen, slice)
             else tuple(self.sets[i] for i in chosen),
             "instance_names": self.instance_names and take(self.instance_names, rows),
-            "instance_index": None if self.instance_index is None else self.instance_index[rows],
+            "instance_index": index_of_rows(self, rows),
             "stats": stats_of_rows(self.stats, len(self), rows),
         }
         provenance = dict(self.provenance)

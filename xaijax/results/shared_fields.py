@@ -26,6 +26,7 @@ from xaijax.results.player_data import frozen_rows
 from xaijax.results.selection import Selection, resolve, take
 from xaijax.tables.pandas_rows import joined_index, labels_of_rows
 from xaijax.tables.plain_frames import is_index
+from xaijax.tables.rows import rows_of
 
 # Arrays [N, ...] of `stats` with an axis of players, and those whose last axis may be of outputs.
 PER_PLAYER = frozenset({"pool_std_errors"})
@@ -135,6 +136,16 @@ def joined_labels(parts: Sequence[Any]) -> tuple[Any, tuple[str, ...] | None]:
         return None, tuple(texts)
     index = joined_index(every)
     return index, None if index is None else texts_of(index)
+
+
+def index_of_rows(one: Any, rows: Selection) -> Any:
+    """The index of some rows of a result. Rows of a frame with a default index keep their labels
+    in that frame, so that a join finds them.
+    """
+    index = one.instance_index
+    if index is None and one.instance_names is None and one.data is not None:
+        index = one.data.index if rows_of(one.data).kind == "pandas" else None
+    return None if index is None else index[rows]
 
 
 def stats_of_rows(
