@@ -18,8 +18,8 @@ Reading order:
     convert               an Explanation in the forms of pandas, shap and shapiq
     private_explanation   `PrivateExplanation`: values with noise, and public facts
     result_html           an Explanation, Interactions and a private copy as a notebook shows them
-    asked                 what was asked, and what a value means, by the facts of the provenance
     summary               what an Explanation says of itself in a few lines
+    asked                 what was asked, and what a value means, by the facts of the provenance
     fields                what an Explanation offers to read, for the files that it is made of
     subsample             `Subsample`: rows drawn for a private release, and how
     recount               how the sums of an Explanation are counted again, in whole numbers
