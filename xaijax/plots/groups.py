@@ -86,7 +86,7 @@ def groups(
     low, high = axes.get_xlim()
     axes.set_xlim(low, high + 0.16 * (high - low))
     for row, j in enumerate(shown):
-        style.beside(axes, high, row, style.number(disparity[j]))
+        style.beside(axes, high, row, style.number(float(disparity[j])))
     xlabel = f"mean {style.value_name(explanation)} of a group; right: disparity"
     if np.isfinite(half).any():
         xlabel += "; lines: 95 % intervals"
