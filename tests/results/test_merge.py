@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from example_explanation import make
@@ -102,3 +104,16 @@ def test_merge_refuses_other_things():
         merge(make())
     with pytest.raises(InputTypeError, match="str"):
         merge([make(), "x"])
+
+
+def test_the_time_of_a_merge_grows_with_its_parts():
+    """It grew with their square: four times the parts took sixteen times as long."""
+    one, taken = make()[:1], {}
+    for parts in (250, 1000):
+        runs = []
+        for _ in range(3):
+            started = time.perf_counter()
+            merge([one] * parts)
+            runs.append(time.perf_counter() - started)
+        taken[parts] = min(runs)
+    assert taken[1000] < 9 * taken[250]  # between four times and sixteen

@@ -131,7 +131,7 @@ def merge(explanations: Iterable[Merged]) -> Merged:
         data=concatenate([part.data for part in parts]),
         instance_names=None if names[0] is None else tuple(n for one in names for n in one or ()),
         exact=all(part.exact for part in parts),
-        stats=_join([_stats(part, parts) for part in parts], _join_stat(parts)),
+        stats=_join(_stats(parts), _join_stat(parts)),
         provenance=_join([part.provenance for part in parts], lambda _, values: _same(values)),
         present=_present(parts),
         **bounds,
@@ -256,20 +256,25 @@ def _std_errors(parts: Sequence[AnyPart]) -> np.ndarray | None:
     )
 
 
-def _stats(part: AnyPart, parts: Sequence[AnyPart]) -> Mapping[str, Any]:
-    """The stats of one part, with what any part tells of each instance: "exact_rows" and "dof"."""
-    added: dict[str, Any] = {}
-    if any("exact_rows" in one.stats for one in parts) or len({one.exact for one in parts}) > 1:
-        added["exact_rows"] = np.full(len(part), part.exact)
-    if any("dof" in one.stats for one in parts):
-        added["dof"] = np.full(len(part), np.inf)  # exact, or none was said: the normal quantile
-    for name in ("coalitions", "pairs", "whole_pairs"):
-        if part.exact and any(name in one.stats for one in parts):
-            added[name] = np.zeros(len(part), np.int64)
-    asked = any("certain" in one.stats for one in parts)
-    if part.exact and asked and not any("top" in one.stats for one in parts):
-        added["certain"] = np.ones(len(part), bool)  # exact values meet any tolerance
-    return {**added, **part.stats}
+def _stats(parts: Sequence[AnyPart]) -> list[Mapping[str, Any]]:
+    """The stats of each part, with what any part tells of each instance: "exact_rows" and "dof"."""
+    told = {name for part in parts for name in part.stats}
+    exact_rows = "exact_rows" in told or len({part.exact for part in parts}) > 1
+    counts = [name for name in ("coalitions", "pairs", "whole_pairs") if name in told]
+    certain = "certain" in told and "top" not in told
+    found: list[Mapping[str, Any]] = []
+    for part in parts:
+        added: dict[str, Any] = {}
+        if exact_rows:
+            added["exact_rows"] = np.full(len(part), part.exact)
+        if "dof" in told:
+            added["dof"] = np.full(len(part), np.inf)  # exact, or none was said: normal quantiles
+        if part.exact:
+            added |= {name: np.zeros(len(part), np.int64) for name in counts}
+        if part.exact and certain:
+            added["certain"] = np.ones(len(part), bool)  # exact values meet any tolerance
+        found.append({**added, **part.stats})
+    return found
 
 
 def _join(
