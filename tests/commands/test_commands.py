@@ -355,7 +355,8 @@ def test_no_text_of_a_table_is_a_formula(tmp_path: Path) -> None:
 def test_a_header_that_is_a_formula_in_values_csv(folder) -> None:
     Path("formula.py").write_text(
         "import xaijax as xj\n"
-        "made = xj.as_model(lambda X: X[:, 0] * X[:, 1] + X[:, 2], feature_names=['=HYPERLINK(1)', '-b', 'c'])\n"
+        "names = ['=HYPERLINK(1)', '-b', 'c']\n"
+        "made = xj.as_model(lambda X: X[:, 0] * X[:, 1] + X[:, 2], feature_names=names)\n"
     )
     assert explained("--model", "formula.py:made", "--data", "rows.npy", "--no-page") == 0
     with open("run/values.csv", newline="") as file:

@@ -188,3 +188,28 @@ def test_a_model_that_reads_some_of_its_columns_is_not_walked():
     # The same orders of answers below 1: some roundings of 2^-24 of sums of 9 terms.
     np.testing.assert_allclose(found, explained("plain"), rtol=0, atol=2e-6)
     assert (found[:, 9:] == 0).all()
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**32, 2**70 + 5])
+@pytest.mark.parametrize("P", [1, 4, 5, 64, 300])
+def test_words_of_draws_are_those_of_a_generator_for_each(seed, P):
+    """NumPy's own Philox and SeedSequence, one draw at a time."""
+    for first, stop in ((0, 20), (3, 3), (1000, 1030), (2**32 - 2, 2**32 + 1)):
+        draws = [
+            np.random.Philox(np.random.SeedSequence([seed, sampling.ORDERS, d])).random_raw(P)
+            for d in range(first, stop)
+        ]
+        wanted = np.array(draws, np.uint64).reshape(stop - first, P)
+        found = sampling.words_of_draws(seed, sampling.ORDERS, P, first, stop)
+        np.testing.assert_array_equal(found, wanted)
+        orders = sampling.orders(seed, P, first, stop)
+        np.testing.assert_array_equal(orders, np.argsort(wanted, axis=1, kind="stable"))
+
+
+def test_draws_share_a_generator(monkeypatch):
+    made = []
+    real = np.random.Philox
+    monkeypatch.setattr(sampling.np.random, "Philox", lambda *a: made.append(1) or real(*a))
+    sampling.orders(0, 9, 0, 3000)
+    sampling.coalitions(0, 9, 0, 3000)
+    assert not made

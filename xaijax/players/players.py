@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ class Players:
 
     def all_columns(self) -> tuple[tuple[int, ...], ...]:
         """Column indices of every player."""
-        return tuple(tuple(map(int, self.columns(p))) for p in range(self.count))
+        return tuple(tuple(own.tolist()) for own in _columns_of_each(self.of_column, self.count))
 
     def columns(self, player: int) -> np.ndarray:
         """Column indices of one player."""
@@ -139,29 +140,46 @@ def column_labels(shape: tuple[int, ...]) -> list[str]:
     return ["x" + ",".join(map(str, place)) for place in np.ndindex(*shape)]
 
 
-def column_index(column: Any, labels: Sequence[str], name: str) -> int:
-    """A column's index from its index or its name."""
-    if isinstance(column, int | np.integer) and not isinstance(column, bool):
-        if str(column) in labels and list(labels).index(str(column)) != column:
-            raise InputError(
-                f"{name}: column {column} is the position of {labels[int(column)]!r} and the label "
-                f"of another column. Say the label as text ({str(column)!r}) or rename columns."
-            )
-        if not -len(labels) <= column < len(labels):
-            raise InputError(f"{name}: there is no column {column}; there are {len(labels)}.")
-        return int(column) % len(labels)
-    if str(column) in labels:
-        return list(labels).index(str(column))
-    raise InputError(f"{name}: there is no column {column!r}; columns are {list(labels)[:20]}.")
+def column_finder(labels: Sequence[str], name: str) -> Callable[[Any], int]:
+    """A function from a column's index or label to its index; name: of the argument, for errors."""
+    places: dict[str, int] = {}
+    for place, label in enumerate(labels):
+        places.setdefault(label, place)
+
+    def find(column: Any) -> int:
+        named = places.get(str(column))
+        if isinstance(column, int | np.integer) and not isinstance(column, bool):
+            if not -len(labels) <= column < len(labels):
+                raise InputError(f"{name}: there is no column {column}; there are {len(labels)}.")
+            if named is not None and named != column:
+                raise InputError(
+                    f"{name}: column {column} is the position of {labels[int(column)]!r} and the "
+                    f"label of another column. Say the label as text ({str(column)!r}) or rename "
+                    "columns."
+                )
+            return int(column) % len(labels)
+        if named is not None:
+            return named
+        raise InputError(f"{name}: there is no column {column!r}; columns are {list(labels)[:20]}.")
+
+    return find
+
+
+def _columns_of_each(of_column: np.ndarray, P: int) -> list[np.ndarray]:
+    """The column indices of players 0 to P - 1, ascending, by one sort."""
+    order = np.argsort(of_column, kind="stable")
+    ends = np.searchsorted(of_column[order], np.arange(P + 1))
+    return [order[first:last] for first, last in itertools.pairwise(ends.tolist())]
 
 
 def _from_groups(groups: Iterable[tuple[str, Any]], labels: Sequence[str], F: int) -> Players:
     of_column = np.full(F, -1)
     names: list[str] = []
+    find = column_finder(labels, "players")
     for player, (given, columns) in enumerate(groups):
         if isinstance(columns, str) or not isinstance(columns, Iterable):
             columns = [columns]
-        own = [column_index(c, labels, "players") for c in columns]
+        own = [find(c) for c in columns]
         if not own:
             raise InputError(f"players: group {given or player!r} has no columns.")
         for c in own:
@@ -197,8 +215,8 @@ def players_numbered(numbers: np.ndarray, labels: Sequence[str]) -> Players:
     """
     flat = _numbered(numbers)
     names = []
-    for p in range(int(flat.max()) + 1):
-        own = np.flatnonzero(flat == p).tolist()
+    for p, columns in enumerate(_columns_of_each(flat, int(flat.max()) + 1)):
+        own: list[int] = columns.tolist()
         names.append("+".join(labels[c] for c in own) if len(own) <= NAMED else f"player {p}")
     return Players(flat, tuple(names))
 

@@ -134,7 +134,7 @@ def merge(explanations: Iterable[Merged]) -> Merged:
         instance_names=names,
         instance_index=index,
         exact=all(part.exact for part in parts),
-        stats=_join([_stats(part, parts) for part in parts], _join_stat(parts)),
+        stats=_join(_stats(parts), _join_stat(parts)),
         provenance=_join([part.provenance for part in parts], lambda _, values: _same(values)),
         present=_present(parts),
         **bounds,
@@ -259,24 +259,29 @@ def _std_errors(parts: Sequence[AnyPart]) -> np.ndarray | None:
     )
 
 
-def _stats(part: AnyPart, parts: Sequence[AnyPart]) -> Mapping[str, Any]:
-    """The stats of one part, with what any part tells of each instance, "dof" among others."""
-    added: dict[str, Any] = {}
-    if any("exact_rows" in one.stats for one in parts) or len({one.exact for one in parts}) > 1:
-        added["exact_rows"] = np.full(len(part), part.exact)
-    if any("dof" in one.stats for one in parts):
-        added["dof"] = np.full(len(part), np.inf)  # exact, or none was said: the normal quantile
-    drawn = not part.exact and part.std_errors is not None
-    for name in ("coalitions", "pairs", "whole_pairs"):
-        if not drawn and any(name in one.stats for one in parts):
-            added[name] = np.zeros(len(part), np.int64)
-    if part.exact and any("heavy_tail" in one.stats for one in parts):
-        added["heavy_tail"] = np.zeros(len(part), bool)
-    asked = any("certain" in one.stats for one in parts)
-    if not drawn and asked and not any("top" in one.stats for one in parts):
-        # Exact values meet any tolerance; of those of a network no error is known.
-        added["certain"] = np.full(len(part), part.exact)
-    return {**added, **part.stats}
+def _stats(parts: Sequence[AnyPart]) -> list[Mapping[str, Any]]:
+    """The stats of each part, with what any part tells of each instance: "exact_rows" and "dof"."""
+    told = {name for part in parts for name in part.stats}
+    exact_rows = "exact_rows" in told or len({part.exact for part in parts}) > 1
+    counts = [name for name in ("coalitions", "pairs", "whole_pairs") if name in told]
+    certain = "certain" in told and "top" not in told
+    found: list[Mapping[str, Any]] = []
+    for part in parts:
+        added: dict[str, Any] = {}
+        drawn = not part.exact and part.std_errors is not None
+        if exact_rows:
+            added["exact_rows"] = np.full(len(part), part.exact)
+        if "dof" in told:
+            added["dof"] = np.full(len(part), np.inf)  # exact, or none was said: normal quantiles
+        if not drawn:
+            added |= {name: np.zeros(len(part), np.int64) for name in counts}
+        if part.exact and "heavy_tail" in told:
+            added["heavy_tail"] = np.zeros(len(part), bool)
+        if not drawn and certain:
+            # Exact values meet any tolerance; of those of a network no error is known.
+            added["certain"] = np.full(len(part), part.exact)
+        found.append({**added, **part.stats})
+    return found
 
 
 def _join(

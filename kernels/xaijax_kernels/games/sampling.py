@@ -9,6 +9,7 @@ Letters: P players, C coalitions, D draws, B rows.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,8 @@ LINES, PLACES = 9, 10
 ENUMERATED = 1 << 16
 
 PHILOX_WORDS = 4  # made by one step of its counter
+LONG = 256  # words of a draw from which NumPy's own generator is as fast
+DRAWS_TOGETHER = 1 << 10  # whose words are made together, so that they stay in the cache
 
 
 def words(seed: int, stream: tuple[int, ...], count: int, first: int = 0) -> np.ndarray:
@@ -39,16 +42,99 @@ def fractions(seed: int, stream: tuple[int, ...], count: int, first: int = 0) ->
     return (words(seed, stream, count, first) >> np.uint64(11)) * 2.0**-53
 
 
+def words_of_draws(seed: int, stream: int, count: int, first: int, stop: int) -> np.ndarray:
+    """`words(seed, (stream, d), count)` of the draws d = first..stop-1; uint64 [D, count].
+
+    A generator for each draw would take longer than its words: here the sums of NumPy's
+    SeedSequence and Philox4x64-10, which both promise to keep their stream, are made of all draws
+    together.
+    """
+    draws = np.arange(first, stop, dtype=np.uint64)
+    few = 0 < count <= LONG and len(draws) > 0
+    if not few or stop > 1 << 32:  # a draw is one word of the seed sequence
+        found = [words(seed, (stream, d), count) for d in range(first, stop)]
+        return np.array(found, np.uint64).reshape(stop - first, count)
+    key = _philox_key([*_words_of_int(seed), *_words_of_int(stream), draws.astype(np.uint32)])
+    blocks = -(-count // PHILOX_WORDS)
+    made = np.empty((len(draws), blocks, PHILOX_WORDS), np.uint64)
+    for start in range(0, len(draws), DRAWS_TOGETHER):
+        own = slice(start, start + DRAWS_TOGETHER)
+        made[own] = _philox([one[own, None] for one in key], blocks)
+    return made.reshape(len(draws), -1)[:, :count]
+
+
+def _words_of_int(number: int) -> list[np.uint32]:
+    """Its 32-bit words, the lowest first; of 0 one."""
+    found = [np.uint32(number & 0xFFFFFFFF)]
+    while number := number >> 32:
+        found.append(np.uint32(number & 0xFFFFFFFF))
+    return found
+
+
+def _philox_key(entropy: list[Any]) -> list[np.ndarray]:
+    """The key of Philox(SeedSequence(entropy)), of words [D] or of all draws; two of uint64 [D]."""
+    with np.errstate(over="ignore"):  # all sums are modulo 2^32
+        turn = np.uint32(0x43B0D7E5)
+
+        def hashed(value: Any, factor: int) -> Any:
+            nonlocal turn
+            value = value ^ turn
+            turn = turn * np.uint32(factor)
+            value = value * turn
+            return value ^ (value >> np.uint32(16))
+
+        def mixed(x: Any, y: Any) -> Any:
+            found = np.uint32(0xCA01F9DD) * x - np.uint32(0x4973F715) * y
+            return found ^ (found >> np.uint32(16))
+
+        padded = [*entropy, *[np.uint32(0)] * (4 - len(entropy))]
+        pool = [hashed(one, 0x931E8875) for one in padded[:4]]
+        for source in range(4):
+            for target in range(4):
+                if source != target:
+                    pool[target] = mixed(pool[target], hashed(pool[source], 0x931E8875))
+        for one in padded[4:]:
+            pool = [mixed(target, hashed(one, 0x931E8875)) for target in pool]
+        turn = np.uint32(0x8B51F9DD)
+        state = [hashed(one, 0x58F38DED).astype(np.uint64) for one in pool]
+    return [state[0] | state[1] << np.uint64(32), state[2] | state[3] << np.uint64(32)]
+
+
+def _philox(key: list[np.ndarray], blocks: int) -> np.ndarray:
+    """Blocks 1, 2, ... of Philox4x64-10 under keys [D, 1]; uint64 [D, blocks, 4]."""
+    with np.errstate(over="ignore"):  # all sums are modulo 2^64
+        a = np.broadcast_to(np.arange(1, blocks + 1, dtype=np.uint64), (len(key[0]), blocks))
+        b = c = d = np.zeros(1, np.uint64)
+        left, right = key
+        for turn in range(10):
+            if turn:
+                left = left + np.uint64(0x9E3779B97F4A7C15)
+                right = right + np.uint64(0xBB67AE8584CAA73B)
+            high_a, low_a = _product(a, 0xD2E7470EE14C6C93)
+            high_c, low_c = _product(c, 0xCA5A826395121157)
+            a, b, c, d = high_c ^ b ^ left, low_c, high_a ^ d ^ right, low_a
+    return np.stack(np.broadcast_arrays(a, b, c, d), axis=-1)
+
+
+def _product(x: np.ndarray, factor: int) -> tuple[np.ndarray, np.ndarray]:
+    """The high and the low word of a product of 64 bits by 64."""
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    f1, f0 = np.uint64(factor >> 32), np.uint64(factor & 0xFFFFFFFF)
+    x1, x0 = x >> half, x & low
+    middle = x1 * f0 + (x0 * f0 >> half)
+    other = x0 * f1 + (middle & low)
+    return x1 * f1 + (middle >> half) + (other >> half), x * np.uint64(factor)
+
+
 def orders(seed: int, P: int, first: int, stop: int) -> np.ndarray:
     """The random orders of players of the draws first..stop-1; int32 [D, P]."""
-    drawn = [np.argsort(words(seed, (ORDERS, d), P), kind="stable") for d in range(first, stop)]
-    return np.array(drawn, np.int32).reshape(-1, P)
+    drawn = words_of_draws(seed, ORDERS, P, first, stop)
+    return np.argsort(drawn, axis=1, kind="stable").astype(np.int32)
 
 
 def coalitions(seed: int, P: int, first: int, stop: int) -> np.ndarray:
     """Coalitions that hold each player with chance 1/2, draws first..stop-1; bool [D, P]."""
-    drawn = [words(seed, (COALITIONS, d), P) >> np.uint64(63) for d in range(first, stop)]
-    return np.array(drawn, bool).reshape(-1, P)
+    return (words_of_draws(seed, COALITIONS, P, first, stop) >> np.uint64(63)).astype(bool)
 
 
 def player_keys(seed: int, P: int) -> np.ndarray:

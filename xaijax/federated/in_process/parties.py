@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.players.players import column_index
+from xaijax.players.players import column_finder
 from xaijax.tables.rows import rows_of
 
 HOST = "host"  # the party that explains, in what compares parties
@@ -77,6 +77,7 @@ def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parti
         )
     owner: dict[int, str] = {}
     found: dict[str, tuple[int, ...]] = {}
+    find = column_finder(labels, "guests")
     for name, columns in guests.items():
         if not isinstance(name, str):
             raise InputTypeError(f"guests: names must be text, got {name!r}.")
@@ -86,7 +87,7 @@ def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parti
             raise InputTypeError(
                 f"guests: {name!r} needs a list of columns, got {columns!r}. Say [{columns!r}]."
             )
-        own = [column_index(c, labels, "guests") for c in columns]
+        own = [find(c) for c in columns]
         if not own and remote:
             raise InputError(
                 f"guests: {name!r} has no columns, so that it has nothing to answer with over the "

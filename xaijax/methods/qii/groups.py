@@ -12,7 +12,7 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.methods.qii.quantities import Interest
-from xaijax.players.players import column_index
+from xaijax.players.players import column_finder
 from xaijax.tables.rows import rows_of
 from xaijax.tables.series import aligned
 
@@ -57,8 +57,9 @@ def _by_values(members: Mapping[Any, Any], data: Any, names: tuple[str, ...], N:
     if not members:
         raise InputError("members: {} names no column; say {column: value}.")
     mask = np.ones(N, bool)
+    find = column_finder(names, "members")
     for label, value in members.items():
-        j = column_index(label, names, "members")
+        j = find(label)
         if hasattr(value, "__len__") and not isinstance(value, str | bytes):
             raise InputTypeError(
                 f"members: {{{label!r}: value}} takes one value, got {type(value).__name__} "
