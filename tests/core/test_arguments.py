@@ -22,7 +22,7 @@ def f(rows):
 @pytest.mark.parametrize(
     ("argument", "value", "error"),
     [
-        ("model", f, T),
+        ("model", 3, T),
         ("model", None, T),
         ("background", None, T),
         ("background", 3.0, E),
