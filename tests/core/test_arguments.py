@@ -106,7 +106,7 @@ def f(rows):
         ("tolerance", True, T),
         ("tile", 0, E),
         ("tile", 300, E),
-        ("tile", 128, E),
+        ("tile", 16, E),
         ("tile", 256.0, T),
         ("tile", "auto", T),
     ],

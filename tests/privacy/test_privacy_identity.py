@@ -104,7 +104,6 @@ UNKNOWN = {
     "a function": on_the_host(rule),
     "an object": on_the_host(Clf()),
     "a lambda": on_the_host(lambda X: rule(X)),
-    "a method of an estimator": on_the_host(LogisticRegression().fit(D, Y).predict),
     "an estimator of one's own": lambda: identity(Own().fit(D, Y)),
     "a function in a Pipeline": lambda: identity(
         make_pipeline(FunctionTransformer(twice), LogisticRegression()).fit(D, Y)

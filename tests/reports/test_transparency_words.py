@@ -112,6 +112,7 @@ def test_a_vector_is_told_by_its_class(tmp_path):
     assert "positive outcome" not in text
 
 
+@pytest.mark.filterwarnings("ignore:scores of outcome")  # bounds=(0, 0.5) cuts them
 def test_scores_and_two_people(tmp_path):
     asked = qii(quantity="individual", outcome="score", bounds=(0, 0.5))
     text = page(asked.explain(X), tmp_path)

@@ -147,8 +147,8 @@ def test_a_slice_keeps_the_places_of_its_rows_in_a_frame():
     found = xj.Explainer(MODELS["jax"], PLAIN[:2])(PLAIN)
     assert found[3:5].to_dataframe().index.tolist() == [3, 4]
     assert found[[4, 0]].instance_names == ("4", "0") and found[:2].instance_names is None
-    joined = PLAIN.join(found[[4, 0]].to_dataframe(), rsuffix=" value")
-    assert joined.iloc[:, -1].notna().tolist() == [row in (0, 4) for row in range(len(PLAIN))]
+    joined = PLAIN.join(found[[4, 0]].to_dataframe()[["base_value"]])
+    assert joined["base_value"].notna().tolist() == [row in (0, 4) for row in range(N)]
 
 
 def test_merge_of_parts_of_one_frame():

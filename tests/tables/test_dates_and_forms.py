@@ -216,7 +216,7 @@ def test_one_row_is_refused_with_the_way_to_say_it(given, text, background, back
             ask(given)
         assert isinstance(said.value, xj.InputError | xj.InputTypeError)
     if not isinstance(given, np.ndarray):
-        with pytest.raises(xj.InputTypeError, match=text):
+        with pytest.raises(xj.InputError, match=text):
             model.predict(given)
     assert not calls
 

@@ -46,7 +46,10 @@ def _repeats(text: str, name: str) -> bool:
     steps = {made: (kind, given) for made, kind, given in _STEP.findall(body)}
 
     def repeated(operand: str) -> bool:
-        kind, given = steps.get(operand.split("%")[-1].split()[-1], ("parameter", ""))
+        words = operand.split("%")[-1].split()
+        if not words or words[-1] not in steps:
+            return True  # not read: compiled without fusions, it is right
+        kind, given = steps[words[-1]]
         return kind == "broadcast" or (kind in _SAME and repeated(given))
 
     products = (given for kind, given in steps.values() if kind == "dot")

@@ -2,8 +2,8 @@
 
 `jax_numpy_rank_promotion="raise"` and `jax_numpy_dtype_promotion="strict"` refuse sums that kernels
 are made of, `jax.disable_jit()` the programs that are compiled ahead, `jax_no_tracing` the first
-trace of each, and `jax.transfer_guard("disallow")` the rows that are sent to it. None of them
-changes an answer.
+trace of each, `jax.transfer_guard("disallow")` the rows that are sent to it, and a mesh of
+`jax.set_mesh` the mesh of their own devices. None of them changes an answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def usual() -> AbstractContextManager[Any]:
     guarded = [now.jax_transfer_guard_host_to_device, now.jax_transfer_guard_device_to_host]
     guarded.append(now.jax_transfer_guard_device_to_device)
     free = all(guard in (None, "allow") for guard in guarded)
-    if promotes and free and not now.jax_disable_jit and not now.jax_no_tracing:
+    nowhere = jax.sharding.AbstractMesh((), ())
+    meshless = jax.sharding.get_abstract_mesh() == nowhere
+    if promotes and free and meshless and not now.jax_disable_jit and not now.jax_no_tracing:
         return _AS_IT_IS
     usual_ones = ExitStack()
     usual_ones.enter_context(jax.numpy_rank_promotion("allow"))
@@ -34,4 +36,5 @@ def usual() -> AbstractContextManager[Any]:
     usual_ones.enter_context(jax.transfer_guard("allow"))
     usual_ones.enter_context(jax.disable_jit(False))
     usual_ones.enter_context(jax.no_tracing(False))
+    usual_ones.enter_context(jax.sharding.use_abstract_mesh(nowhere))
     return usual_ones

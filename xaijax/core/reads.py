@@ -342,7 +342,7 @@ class _Reader:
             return
         before = self._left
         self._add(path, ("object", kind.__module__, kind.__qualname__))
-        if _is_frame(module, value):
+        if _is_frame(value):
             self._read_frame(path, value, names, deep)
         own = _own(value)
         for name in _WRAPPED:
@@ -495,8 +495,9 @@ def _is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping) and (root == "builtins" or root in sys.stdlib_module_names)
 
 
-def _is_frame(module: str, value: Any) -> bool:
-    return module.partition(".")[0] in ("pandas", "polars") and hasattr(value, "__array__")
+def _is_frame(value: Any) -> bool:
+    """Whether it is a frame, a series or an index, which all become one array."""
+    return all(hasattr(type(value), name) for name in ("to_numpy", "__array__"))
 
 
 def _names_within(value: functools.partial[Any], names: Names) -> Names:

@@ -247,8 +247,8 @@ def _fill(out: Sampled, game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule 
         out.dof[left], out.coalitions[left] = result.dof.min(axis=1), values.shape[1]
         out.span[left] = _span(values, out.base[left])
         out.pairs[left] = out.whole[left] = state.pairs
-        if result.heavy is not None:  # of errors that are no rounding
-            rounded = resolution_of(game, out.base[left], out.span[left]) / ROUNDINGS
+        if result.heavy is not None:  # of errors that are no rounding, as means of many draws have
+            rounded = resolution_of(game, out.base[left], out.span[left]) / (8 * ROUNDINGS)
             errors = np.nan_to_num(result.std_errors).max(axis=(1, 2), initial=0.0)
             out.heavy[left] = result.heavy & (errors > rounded)
         if rule is None:

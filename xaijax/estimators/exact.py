@@ -30,6 +30,7 @@ class Estimate(NamedTuple):
     std_errors: np.ndarray | None  # like values; None: exact
     span: np.ndarray  # [N], largest change of the answer within what was summed
     summed: np.ndarray  # [N], corners in the largest sum that a loop took in its own dtype
+    fitted: bool = False  # whether each base is fitted, as an intercept is, and no mean of answers
 
 
 def _noise_errors(game: Game, squares: Callable[[], np.ndarray], N: int) -> np.ndarray | None:

@@ -68,4 +68,4 @@ def least_squares(
         values[:, busy] = semivalue(table, p)
         return values + m[:, None] / P, table[:, 0] + b
 
-    return by_tables(game, rows, read)
+    return by_tables(game, rows, read)._replace(fitted=True)

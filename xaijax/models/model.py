@@ -144,9 +144,8 @@ class Model:
         was traced, whose programs this one shares.
         """
         state = getattr(self.apply, "state", None)
-        if state is not None and ("used",) not in self.compiled:
+        if state is not None and not self.compiled:
             state.refuse_changed()
-            self.compiled["used",] = True
         if self.comparison is not None:
             self.comparison.refuse_changed()
 

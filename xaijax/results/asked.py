@@ -33,7 +33,7 @@ def told_output(output: Any) -> str:
     return str(output) if isinstance(output, str) and output in WORDS else f"output {output}"
 
 
-def asked_output(model: Any) -> dict[str, Any]:
+def asked_output(model: object) -> dict[str, Any]:
     """What provenance says of a model's output: "quantity", of a column "column_of", and of a class
     "quantity_words", which name it.
     """

@@ -84,6 +84,7 @@ def amount_of(provenance: Mapping[str, Any], kind: str = "") -> dict[str, Any]:
     facts = {fact: provenance[fact] for fact in AMOUNT if provenance.get(fact) is not None}
     if _column(provenance) is not None:  # which of them is compared as an output
         told = provenance.get("column_of")
+        facts.pop("quantity_words", None)
         facts["quantity"] = told and told_output(told)
         facts = {fact: one for fact, one in facts.items() if one is not None}
     if "quantity" in facts:

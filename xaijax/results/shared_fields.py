@@ -22,7 +22,7 @@ from xaijax.results.freeze import (
     per_instance,
     read_only,
 )
-from xaijax.results.player_data import frozen_rows
+from xaijax.results.player_data import frozen_rows, take_rows
 from xaijax.results.selection import Selection, resolve, take
 from xaijax.tables.pandas_rows import joined_index, labels_of_rows
 from xaijax.tables.plain_frames import is_index
@@ -142,10 +142,11 @@ def index_of_rows(one: Any, rows: Selection) -> Any:
     """The index of some rows of a result. Rows of a frame with a default index keep their labels
     in that frame, so that a join finds them.
     """
-    index = one.instance_index
-    if index is None and one.instance_names is None and one.data is not None:
-        index = one.data.index if rows_of(one.data).kind == "pandas" else None
-    return None if index is None else index[rows]
+    if one.instance_index is not None:
+        return one.instance_index[rows]
+    if one.instance_names is not None or one.data is None:
+        return None
+    return rows_of(take_rows(one.data, rows)).index
 
 
 def stats_of_rows(

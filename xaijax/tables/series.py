@@ -31,6 +31,11 @@ def entries(given: Any) -> Any:
     return rows_of(given.to_frame()).column(0) if hasattr(given, "to_frame") else given
 
 
+def entries_at(series: Any, places: Any) -> Any:
+    """A pandas Series of the entries at these places, with their labels."""
+    return series.iloc[places]
+
+
 def refuse_series(given: Any, name: str) -> None:
     """Raise InputError for a series of pandas or polars in place of rows."""
     if type(given).__name__ != "Series" or not hasattr(given, "to_frame"):

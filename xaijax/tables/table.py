@@ -107,6 +107,8 @@ class MappedRows:
 
 def kept_rows(X: Any, rows: Any) -> Any:
     """What a result keeps of rows X that were read as `rows`: a frame stays a frame, copied."""
+    if rows_of(rows).is_frame:  # a copy already, made before the model was asked
+        return rows
     given = rows_of(X)
     if given.is_frame:
         return given.copy()

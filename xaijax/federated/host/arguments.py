@@ -18,7 +18,7 @@ from xaijax.federated.wire.party import Transport
 from xaijax.games.measure.replacement import Baseline
 from xaijax.tables.frames import frame_labels
 from xaijax.tables.rows import rows_of
-from xaijax.tables.series import is_labelled
+from xaijax.tables.series import entries_at, is_labelled
 from xaijax.tables.tree import is_tree
 
 MODEL = "the model's host side"
@@ -45,7 +45,7 @@ def by_name(rows: Any, names: Sequence[str] | None, name: str) -> Any:
         return rows
     if is_labelled(rows):
         labels = [str(one) for one in rows.index]
-        return rows.iloc[columns_by_name(labels, names, name, MODEL)]
+        return entries_at(rows, columns_by_name(labels, names, name, MODEL))
     own = rows_of(rows)
     if not own.is_frame:
         return rows

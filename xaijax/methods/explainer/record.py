@@ -50,7 +50,7 @@ class Answer:
     @classmethod
     def of_exact(cls, estimate: Estimate) -> Answer:
         """All instances enumerated."""
-        values, base, full, errors, span, summed = estimate
+        values, base, full, errors, span, summed, _ = estimate
         N = len(values)
         none = np.zeros(N, np.int64)
         dof, met = np.full(N, np.inf), np.ones(N, bool)
@@ -104,10 +104,11 @@ def answered(
     enumerated(rows): what all coalitions of these instances, int [n], come to.
     """
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
-    exact = Answer.of_exact(enumerated(own)) if len(own) else None
+    estimate = enumerated(own) if len(own) else None
+    exact = None if estimate is None else Answer.of_exact(estimate)
     if choice.sampler is None or not len(others):
-        assert exact is not None
-        return with_one_base(game, choice, exact)
+        assert estimate is not None and exact is not None
+        return exact if estimate.fitted else with_one_base(game, choice, exact)
     part = sampled(game, others, choice.sampler, index, choice.budget, seed, choice.rule)
     tell_unmet(part, choice)
     tell_heavy(part)

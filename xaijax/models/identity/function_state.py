@@ -46,7 +46,8 @@ def _of_function(function: Any, open_: frozenset[int]) -> Hashable:
     """open_: ids of the functions that are being read, so that one that calls itself ends. Not by
     their code, which all functions share that one `def` within another made.
     """
-    inner = getattr(function, "__wrapped__", None)
+    # Another object's attributes may be made when they are read, and raise anything.
+    inner = getattr(function, "__wrapped__", None) if isinstance(function, JIT) else None
     if isinstance(function, JIT) and inner is not None:
         # Weakly: what is known of a function may not keep it alive.
         return weakref.ref(function), _of_function(inner, open_)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -37,7 +37,9 @@ class StateAtTrace:
         """f: the function or module; name: of the model, for messages."""
         self._f, self._name = f, name
         self._reads: Reads | None = None
-        self._moved: set[str] = set()  # what a trace itself changes: a log, a counter
+        # What a trace itself changes, a log or a counter: by name the places among its facts, or
+        # None for all of them.
+        self._moved: dict[str, set[int] | None] = {}
         self._token: object = None  # of `_anew`
         self.strict: Hashable | None = None  # `state_of` at the first trace
 
@@ -65,7 +67,10 @@ class StateAtTrace:
         with contextlib.nullcontext() if _anew is None else _anew(self._token):
             yield
         after = reads_of(self._f)
-        self._moved |= set(changed(before.facts, after.facts))
+        for name in changed(before.facts, after.facts):
+            places = _places(before.facts.get(name), after.facts.get(name))
+            known = self._moved.setdefault(name, set())
+            self._moved[name] = None if places is None or known is None else known | places
         if self._reads is None:
             self.strict = strict
             for one in before.functions:  # which JAX may not trace again
@@ -93,7 +98,8 @@ class StateAtTrace:
 
     def _compare(self, now: Reads) -> None:
         assert self._reads is not None
-        names = [one for one in changed(self._reads.facts, now.facts) if one not in self._moved]
+        old, new = self._reads.facts, now.facts
+        names = [one for one in changed(old, new) if not self._is_moved(one, old, new)]
         if not names:
             return
         shown = ", ".join(one or "its code" for one in names[:SHOWN])
@@ -104,6 +110,12 @@ class StateAtTrace:
             f"with as_model, and explainers of it; or give what changes as params= and use "
             f"model.replace(params=...)."
         )
+
+    def _is_moved(self, name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+        """Whether nothing of this name differs but what a trace changes."""
+        moved = self._moved.get(name, set())
+        places = _places(old.get(name), new.get(name))
+        return moved is None or places is not None and places <= moved
 
     def _elsewhere(self, now: Reads) -> bool:
         """Whether JAX may have traced a function that this one calls in another state."""
@@ -143,3 +155,10 @@ def made_once(f: Any, use: Hashable, make: Callable[[], Any]) -> Any:
         found = make()
         made[use] = state, weakref.ref(found)
     return found
+
+
+def _places(before: Any, after: Any) -> set[int] | None:
+    """Where two tuples of facts differ; None: they are not of one length."""
+    if not (isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after)):
+        return None
+    return {i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
