@@ -23,6 +23,7 @@ SETTINGS = {
     "no jit": jax.disable_jit,
     "no tracing": lambda: jax.no_tracing(True),
     "transfers": lambda: jax.transfer_guard("disallow"),
+    "a mesh": lambda: jax.sharding.set_mesh(jax.make_mesh((1,), ("d",))),
 }
 
 

@@ -426,6 +426,20 @@ def test_what_a_trace_changes_itself_is_no_other_state():
     assert len(traces) > 1
 
 
+def test_a_counter_in_a_dict_does_not_hide_what_else_is_in_it():
+    settings = {"scale": 1.0, "calls": 0}
+
+    def f(X):
+        settings["calls"] += 1
+        return settings["scale"] * X[:, 0]
+
+    model = xaijax.as_model(f)
+    assert model.predict(ROWS[:, :1] * 0 + 2.0)[0] == 2.0
+    settings["scale"] = 2.0
+    with pytest.raises(xaijax.InputError, match="settings.*changed since JAX first traced"):
+        model.predict(np.ones((100, 1)))
+
+
 def test_an_array_that_jax_would_read_as_it_was_is_refused():
     """JAX keeps what it made of a float64 array by the object, and answered with the old one."""
     held = np.ones(2)

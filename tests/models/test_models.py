@@ -392,3 +392,19 @@ def test_repr_says_backend_reason_output_and_classes():
     assert text.startswith("Model(three, backend='jax' (a function, traced by JAX), output='b'")
     assert "classes=['a', 'b', 'c']" in text
     assert "backend='host' was said" in repr(as_model(three, backend="host"))
+
+
+@pytest.mark.parametrize("backend", ["jax", "host"])
+def test_a_named_output_is_its_column(backend):
+    def three(rows):
+        return jnp.stack([rows[:, 0], rows[:, 1] * rows[:, 2], rows[:, 2]], axis=1)
+
+    names = ["a", "b", "c"]
+    rows = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    for output in ("b", 1):
+        model = as_model(three, backend=backend, output=output, output_names=names)
+        np.testing.assert_array_equal(model.predict(rows), rows[:, 1] * rows[:, 2])
+    with pytest.raises(InputError, match="got 2 names for 3 outputs"):
+        as_model(three, backend=backend, output="b", output_names=names[:2]).predict(rows)
+    with pytest.raises(InputError, match="output"):
+        as_model(three, backend=backend, output="d", output_names=names)

@@ -103,6 +103,8 @@ def changed(before: Mapping[str, Hashable], after: Mapping[str, Hashable]) -> li
 _NONE = Names(*(frozenset() for _ in range(7)), by_text=False)
 _EMPTY = object()
 
+APART = 64  # entries of a container of plain values, up to which each is a fact of its own
+
 
 class _Reader:
     def __init__(self, portable: bool, digest: Callable[[Any], bytes | None] | None) -> None:
@@ -211,8 +213,11 @@ class _Reader:
             if len(value) < MOST:
                 self._texts |= {one for one in flat if type(one) is str}
             text = map(repr, value.items() if isinstance(value, Mapping) else value)
-            ordered = sorted(text) if isinstance(value, set | frozenset) else text
-            self._add(path, _short(" ".join(ordered)))
+            ordered = sorted(text) if isinstance(value, set | frozenset) else list(text)
+            if isinstance(value, set | frozenset) or len(value) > APART:
+                ordered = [" ".join(ordered)]
+            for entry in ordered:
+                self._add(path, _short(entry))
             return
         if isinstance(value, set | frozenset):
             kinds = (repr(one) if type(one) in PLAIN else type(one).__qualname__ for one in value)

@@ -95,11 +95,11 @@ def as_model(
         output: what is explained. Of an estimator: "proba", [R, K], also for two classes;
             "decision", scores; "label", the class labels of `predict`; "value", the answer of a
             regressor. Of any other model these words change no answer: they say what the answer is.
-            A class label or an output's index: that column, [R]; where classes are known, a number
-            is read as a label. The column of a classifier without predict_proba is its decision
-            for that class (of two classes, the decision, negated for the first); without any
-            scores, it is 1 where `predict` returns the label, else 0. A classifier of several
-            targets has the outputs "target: class", such as "0: yes".
+            A class label, an output's index or one of `output_names`: that column, [R]; where
+            classes are known, a number is read as a label. The column of a classifier without
+            predict_proba is its decision for that class (of two classes, the decision, negated for
+            the first); without any scores, it is 1 where `predict` returns the label, else 0. A
+            classifier of several targets has the outputs "target: class", such as "0: yes".
             None: of an estimator that is no regressor "proba", else "decision" (decision_function
             or score_samples), if it has them. Otherwise "label" for classifiers, whose labels
             `Explainer` takes only if they are 0 and 1, and an error for clusterers, whose labels
@@ -162,6 +162,8 @@ def as_model(
     source = read(f, params, state, backend)
     source = dataclasses.replace(source, params=on_one_device(source.params))
     known = _known_classes(source, options.check_classes(classes))
+    named = options.check_names("output_names", output_names)
+    output, named, columns = _of_names(output, named, known)
     chosen = options.check_output_option(output, known)
     chosen = _default(source, known) if chosen is None else chosen
     cut = _check_cut(source, chosen, known, options.check_threshold(threshold))
@@ -175,8 +177,7 @@ def as_model(
         "threshold": cut,
         "feature_names": options.check_names("feature_names", feature_names)
         or source.feature_names,
-        "output_names": options.check_names("output_names", output_names)
-        or _class_names(source, chosen),
+        "output_names": named or _class_names(source, chosen),
         "input_shape": options.check_input_shape(input_shape),
         "network": source.network,
         "allow_nan": source.takes_nan
@@ -192,12 +193,12 @@ def as_model(
         "recipe": Recipe.of(as_model, source, given),
     }
     head = _head(source, chosen, known)
-    select = selector(chosen, known, source.name)
+    select = selector(chosen, known, source.name, columns)
     fields["structure"] = declared.ready(
         structure, source.backend, source.params is not None, select, precision, source.name
     )
     if source.backend == "jax":
-        use = precision, source.name, source.params is None, repr(chosen), repr(known)
+        use = precision, source.name, source.params is None, repr(chosen), repr(known), columns
         read_as = f if source.again is None else source.again[0]
         state_of_f = StateAtTrace(read_as, source.name)
         whole = traced(head, precision, source.name, state_of_f)
@@ -289,6 +290,21 @@ def _translated(
         compiled={},
         **fields(found, whole),
     )
+
+
+def _of_names(
+    output: Any, names: tuple[str, ...] | None, classes: tuple[Any, ...] | None
+) -> tuple[Any, tuple[str, ...] | None, int | None]:
+    """(the output, names, number of columns) where `output` is one of several named columns: its
+    place, without names; else as they came, and None.
+    """
+    if names is None or len(names) < 2 or classes is not None:
+        return output, names, None
+    if isinstance(output, str) and output not in WORDS and output in names:
+        return names.index(output), None, len(names)
+    if isinstance(output, int | np.integer) and not isinstance(output, bool):
+        return output, None, len(names)
+    return output, names, None
 
 
 def _default(source: Source, classes: tuple[Any, ...] | None) -> str:

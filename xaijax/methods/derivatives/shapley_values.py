@@ -52,6 +52,11 @@ def shapley_values(
 
     For explanations of many rows use `Explainer`, which asks fewer rows and gives standard errors.
 
+    Under your own `jax.jit` the program is yours, and jaxlib 0.12.0.1 compiles some products with
+    repeated numbers (`X @ jnp.ones((5, 5))`) wrongly on a CPU. Called without jit, as by
+    `Explainer`, such programs are recognised and compiled without that fault. With jit, set
+    XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= before JAX starts.
+
     Args:
         f: f(rows [R, *F]) -> [R] or [R, K], or f(params, rows). Traced; a row's answer depends on
             that row alone. Its products are asked for in full float32, as `as_model` does.

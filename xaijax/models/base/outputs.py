@@ -95,9 +95,11 @@ def check_traced_shape(shape: tuple[int, ...], dtype: Any, rows: int, where: str
 
 
 def selector(
-    output: Any, classes: tuple[Any, ...] | None, where: str = ""
+    output: Any, classes: tuple[Any, ...] | None, where: str = "", named: int | None = None
 ) -> Callable[[Any], Any] | None:
     """A function from [R] or [R, K] (NumPy or traced) to the column of `output`; None: no column.
+
+    named: how many columns `output_names=` names; None: it is not given.
 
     Its errors: InputError where the index does not exist or there is nothing to select from,
     ModelOutputError where the columns and the classes differ in number.
@@ -119,6 +121,11 @@ def selector(
             raise ModelOutputError(
                 f"{_subject(where)} returned {columns} columns, but there are {len(classes)} "
                 f"classes: {came(list(classes))}. Give classes= in the order of the columns."
+            )
+        if named is not None and columns != named:
+            raise InputError(
+                f"output_names= must name each output of the model: got {named} names for "
+                f"{columns} output{'s' * (columns != 1)}."
             )
         index = int(output) if classes is None else classes.index(output)
         if index >= columns:
