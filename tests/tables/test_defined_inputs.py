@@ -504,3 +504,17 @@ def test_other_methods_take_whole_numbers(method):
         found = qii.explain(rows[:2])
         wanted = digits(rows[:2], TABLE) - digits(rows[:3], TABLE).mean()
         np.testing.assert_allclose(found.values.sum(axis=1), wanted, rtol=0, atol=1e-4)
+
+
+def test_floats_beside_whole_numbers_that_a_function_needs_are_named():
+    table = jnp.arange(12.0).reshape(4, 3)
+    whole = np.array([[1, 2, 3], [0, 1, 2]])
+
+    def looked_up(rows):
+        return table[rows].sum(axis=(1, 2))
+
+    for background in (xj.Baseline(np.zeros(3)), np.zeros((2, 3))):
+        with pytest.raises(xj.InputTypeError, match=r"background= must both be whole.*astype\(int"):
+            xj.Explainer(xj.as_model(looked_up), background)(whole)
+    found = xj.Explainer(xj.as_model(looked_up), xj.Baseline(np.zeros(3, int)))(whole)
+    np.testing.assert_array_equal(found.values, 9.0 * whole)  # 9 a step: a table of 3 columns

@@ -144,7 +144,7 @@ class Model:
         was traced, whose programs this one shares.
         """
         state = getattr(self.apply, "state", None)
-        if state is not None and not self.compiled:
+        if state is not None and all(key[0] == "rows" for key in self.compiled):
             state.refuse_changed()
         if self.comparison is not None:
             self.comparison.refuse_changed()

@@ -13,13 +13,14 @@ import jax
 import numpy as np
 
 from xaijax.core.compiler import compile_sound
-from xaijax.core.errors import ModelOutputError
+from xaijax.core.errors import InputTypeError, ModelOutputError
 from xaijax.core.forks import before_jax
 from xaijax.core.reads import changed as names_changed
 from xaijax.models.asking.host import HostModel, call_host, call_host_raw
 from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.probe import probe_determinism, probe_neighbours
 from xaijax.models.asking.row_count import AnsweredBefore, RowCounts, probe_row_counts
+from xaijax.models.asking.rows import cannot_trace
 from xaijax.models.asking.same_program import Kept, Traceable, facts_of, kept_of
 from xaijax.models.base.outputs import output_names_for, refuse_chances, refuse_codes
 from xaijax.models.identity.fit_stamp import Stamp
@@ -116,7 +117,16 @@ def _traced(model: Traceable, shape: tuple[int, ...], dtype: np.dtype) -> Kept:
 
     apply = model.apply
     assert apply is not None
-    traced = jax.jit(apply).trace(model.params, rows(PROBE_ROWS))
+    try:
+        traced = jax.jit(apply).trace(model.params, rows(PROBE_ROWS))
+    except Exception as error:
+        if np.dtype(dtype).kind == "f" and not cannot_trace(model, shape, np.dtype("int32")):
+            raise InputTypeError(
+                f"X and background= must both be whole numbers for {model.name}: JAX can trace it "
+                f"with int32 rows, not with {dtype} rows, and rows are floats where one of the two "
+                f"is. Say .astype(int), also of a Baseline's row."
+            ) from error
+        raise
     lowered = traced.lower()
     digest = program_digest(traced, lowered)
     programs = kept_of(

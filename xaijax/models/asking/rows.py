@@ -103,12 +103,12 @@ def row_dtype(model: Asked, shape: tuple[int, ...], given: np.dtype) -> np.dtype
     whole = np.dtype(jax.dtypes.canonicalize_dtype(given))
     key = "rows", shape, whole.name
     if key not in model.compiled:
-        fails = _fails(model, shape, whole)
-        model.compiled[key] = floats if fails and not _fails(model, shape, floats) else whole
+        fails = cannot_trace(model, shape, whole)
+        model.compiled[key] = floats if fails and not cannot_trace(model, shape, floats) else whole
     return model.compiled[key]
 
 
-def _fails(model: Asked, shape: tuple[int, ...], dtype: np.dtype) -> bool:
+def cannot_trace(model: Asked, shape: tuple[int, ...], dtype: np.dtype) -> bool:
     """Whether JAX cannot trace the model with rows of this dtype."""
     before_jax()
     try:
