@@ -162,8 +162,8 @@ def as_model(
     source = read(f, params, state, backend)
     source = dataclasses.replace(source, params=on_one_device(source.params))
     known = _known_classes(source, options.check_classes(classes))
-    named = options.check_names("output_names", output_names)
-    output, named, columns = _of_names(output, named, known)
+    titles = options.check_names("output_names", output_names)
+    output, named, columns = _of_names(output, titles, known)
     chosen = options.check_output_option(output, known)
     chosen = _default(source, known) if chosen is None else chosen
     cut = _check_cut(source, chosen, known, options.check_threshold(threshold))
@@ -171,7 +171,7 @@ def as_model(
     _check_backend_options(source, backend == "host", precision, max_rows, timeout, shared)
     fields: dict[str, Any] = {
         "why": source.reason,
-        "output": chosen,
+        "output": chosen if columns is None else _name_at(titles, chosen),
         "selects": None if chosen in WORDS else source.selects,
         "classes": known,
         "threshold": cut,
@@ -305,6 +305,13 @@ def _of_names(
     if isinstance(output, int | np.integer) and not isinstance(output, bool):
         return output, None, len(names)
     return output, names, None
+
+
+def _name_at(names: tuple[str, ...] | None, place: Any) -> Any:
+    """The name of an output; its place where it has no name, or one that is a word of output=."""
+    if names is None or not 0 <= place < len(names) or names[place] in WORDS:
+        return place
+    return names[place]
 
 
 def _default(source: Source, classes: tuple[Any, ...] | None) -> str:

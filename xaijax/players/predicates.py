@@ -97,6 +97,10 @@ def cut_words(cut: float, below: float, above: float, gap: float, single: bool =
         gap: distance to the nearest other cut, inf if there is none.
         single: whether the values are float32, as which a number of the user may have been read.
     """
+    if single and _half_step(cut) >= 0.5:  # whole numbers were rounded, dates such as 20230109
+        low = _last_rounded_to(below)
+        if math.isfinite(low) and (cut < low or _as_single(repr(cut)) >= above):
+            cut = low
     if cut.is_integer() and abs(cut) < 1e15:
         return str(int(cut))
     if single:  # what was rounded to `below` or `above` is on the same side
@@ -113,6 +117,16 @@ def cut_words(cut: float, below: float, above: float, gap: float, single: bool =
             if below <= shown < above and abs(shown - cut) <= VISIBLE * gap:
                 return text
     return _text(cut, MOST)
+
+
+def _last_rounded_to(value: float) -> float:
+    """The largest number that float32 rounds to `value`, or a little less where it would be a tie
+    that goes up; -inf of -inf.
+    """
+    half = _half_step(value)
+    with np.errstate(over="ignore"):
+        tie_goes_up = np.float32(value + half) != np.float32(value)
+    return value + half * (1 - 2**-10) if tie_goes_up else value + half
 
 
 def _as_single(text: str) -> float:

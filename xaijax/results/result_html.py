@@ -43,7 +43,7 @@ def explanation_html(one: Explained) -> str:
     """What was asked, how sure it is, the players that count most, and how it was made."""
     lines = [how_sure(one), asked(one.provenance)]
     if one.values.shape[0] == 1 and one.base_values.ndim == 1:
-        lines.append(f"base value {one.base_values[0]:.4g}")
+        lines.append(f"base value {one.base_values[0] + 0.0:.4g}")
     if one.provenance.get("meaning") is not None:
         lines.append(str(one.provenance["meaning"]))
     if one.present is not None and len(one.values) > 1:
@@ -153,7 +153,7 @@ def _ranked(
     rows = []
     for j, drawing in zip(places, bars, strict=True):
         numbers = np.atleast_1d(shown[j])[:OUTPUTS]
-        row = [html.text(names[j], html.NAME), drawing, *(f"{one:.4g}" for one in numbers)]
+        row = [html.text(names[j], html.NAME), drawing, *(f"{one + 0.0:.4g}" for one in numbers)]
         row += [] if own is None else [own(j)]
         if error is not None:
             row.append(_interval(shown[j], error[j], signed))

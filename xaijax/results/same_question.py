@@ -59,6 +59,7 @@ def refuse_other_numbers(
     """
     mine, other = amount_of(a.provenance, a.kind), amount_of(b.provenance, b.kind)
     refuse_other_amounts(mine, other, called)
+    refuse_another_link(*(one.stats.get("link_fingerprint") for one in (a, b)), called)
     refuse_other_outputs(a, b, called, paired)
 
 
@@ -111,6 +112,15 @@ def refuse_other_amounts(
                 f"{a} and {b} differ in {fact}: {mine[fact]!r} and {other[fact]!r}, so their "
                 f"values are amounts of different things. Explain both with the same {fact}."
             )
+
+
+def refuse_another_link(mine: object, other: object, called: tuple[str, str]) -> None:
+    """Raise InputError for two functions as links that have one name; None: it is not known."""
+    if mine is not None and other is not None and mine != other:
+        raise InputError(
+            f"{called[0]} and {called[1]} differ in link: two functions of one name, so their "
+            "values are amounts of different things. Explain both with the same link."
+        )
 
 
 def refuse_other_outputs(

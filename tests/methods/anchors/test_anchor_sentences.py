@@ -69,6 +69,22 @@ def test_a_sentence_and_the_mask_agree_on_every_row(kind, bins):
     assert len(texts) == len({tuple(map(tuple, rule.predicates)) for rule in rules})
 
 
+@pytest.mark.filterwarnings("ignore:.*float32 keeps fewer than four digits")
+@pytest.mark.parametrize("bins", ["quartile", "decile"])
+@pytest.mark.parametrize("first", [20230100.0, 20230101.0, 1.7e9])
+def test_a_sentence_agrees_with_a_model_that_reads_float32(first, bins):
+    """Neighbouring dates are one number there, and a cut may lie on a tie of its rounding."""
+    days = first + np.arange(56) % 28 * (1 if first < 1e9 else 40)
+    data = np.column_stack([days, np.zeros(56)])
+    model = xj.as_model(lambda X: (X[:, 0] > np.float32(first + 14)).astype(int), output="label")
+    anchors = xj.AnchorExplainer(model, data, ["v", "w"], bins=bins)
+    for rule in anchors.explain(data[:28]):
+        said = np.logical_and.reduce(
+            [holds(one, data[:, 0]) for one in rule.rule] or [data[:, 1] == 0]
+        )
+        np.testing.assert_array_equal(said, rule.applies(data))
+
+
 def test_an_instance_between_the_data_and_a_cut_is_on_the_right_side():
     """Six digits tell the cut 0.5000004 from the data, and not from this instance."""
     data = np.array([[0.0], [0.1], [0.9], [1.0]])
