@@ -73,8 +73,8 @@ def test_requests_below_fewest_are_filled_up_with_people_answered_before() -> No
         (0, 9, 256, 1024, "0 answered before can fill it up. Explain at least 1 more", 10),
         (0, 22, 6, 1024, "with batch=6. Say batch=23", (22, 23)),
         (0, 13, 12, 1024, "with batch=12. Say batch=14", (13, 14)),
-        (0, 13, 256, 12, "Explain 11 people in one call, or at least 20", 20),
-        (0, 13, 256, 12, "Explain 11 people in one call, or at least 20", 11),
+        (0, 13, 256, 12, "Explain 11 people in one call, or 20 to 23", 23),
+        (0, 13, 256, 12, "Explain 11 people in one call, or 20 to 23", 11),
     ],
 )
 def test_what_a_refusal_below_fewest_says_works(

@@ -273,4 +273,6 @@ def _too_few(
         )
     if batch <= least or batch <= new < opened.most:
         return f"{said}, with batch={batch}. Say batch={min(opened.most, max(new, least) + 1)}."
-    return f"{said}. Explain {opened.most - 1} people in one call, or at least {parts * least}."
+    # A token of one request is for the reference.
+    fits = f"{parts * least} to {parts * opened.most - 1}"
+    return f"{said}. Explain {opened.most - 1} people in one call, or {fits}."
