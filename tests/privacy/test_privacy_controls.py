@@ -101,6 +101,7 @@ def test_control_float32_laplace_noise(monkeypatch):
     assert found > 2.0, (hits, other)
 
 
+@pytest.mark.filterwarnings("ignore:scores of outcome")
 @pytest.mark.slow
 def test_control_scores_that_are_not_clipped(monkeypatch):
     def not_clipped(outcome):

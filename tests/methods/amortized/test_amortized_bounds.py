@@ -206,6 +206,7 @@ def far(hits):
     return not low <= hits <= high
 
 
+@pytest.mark.filterwarnings("ignore:.*outside the range of the rows")
 @pytest.mark.slow
 @quiet
 @pytest.mark.parametrize("rows", ["few", "many"])
@@ -214,6 +215,7 @@ def test_bounds_cover_fresh_rows_as_they_claim(rows, request):
     assert not far(covered(amortized, explainer, X[-TESTED:]))
 
 
+@pytest.mark.filterwarnings("ignore:.*outside the range of the rows")
 @pytest.mark.slow
 @quiet
 def test_bounds_of_the_training_rows_errors_would_be_found_out(few):
@@ -232,6 +234,7 @@ def test_bounds_of_the_training_rows_errors_would_be_found_out(few):
 
 @pytest.mark.slow
 @quiet
+@pytest.mark.filterwarnings("ignore:.*outside the range of the rows")
 def test_difficult_rows_have_wide_bounds(many):
     X, explainer, amortized = many
     fresh = X[-TESTED:]

@@ -164,6 +164,7 @@ def test_several_outputs_and_players_of_several_columns():
     assert found[:, :, "v"].bounds.shape == (30,)
 
 
+@pytest.mark.filterwarnings("ignore:.*outside the range of the rows")
 @pytest.mark.slow
 @quiet
 def test_frames_of_texts_for_a_model_on_the_host():

@@ -354,6 +354,7 @@ def test_parameters_are_those_that_were_given():
     assert changed.predict(rows) == 0.0
 
 
+@pytest.mark.filterwarnings("ignore:scores of outcome")
 @pytest.mark.slow
 def test_qii_of_kept_codes_refuses_a_refit():
     fitted_once = GradientBoostingRegressor(n_estimators=3, random_state=0).fit(X, Y)
@@ -364,6 +365,7 @@ def test_qii_of_kept_codes_refuses_a_refit():
         qii.explain()
 
 
+@pytest.mark.filterwarnings("ignore:scores of outcome")
 @pytest.mark.slow
 def test_qii_of_kept_codes_follows_a_translation_that_is_left():
     estimator = GradientBoostingRegressor(n_estimators=3, random_state=0).fit(X, Y)

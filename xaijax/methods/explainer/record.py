@@ -128,6 +128,9 @@ def with_one_base(game: Game, choice: Choice, answer: Answer) -> Answer:
     chosen = game.ask.own if score is not None and score.chooses else None
     if base is not None:
         return replace(answer, base=np.broadcast_to(base, answer.base.shape).copy())
+    own_rows = game.setting.fixed or game.setting.replacement.kind in ("function", "sampler")
+    if own_rows or game.probed.findings.noise is not None:
+        return answer  # each row has donors, or chance, of its own
     if chosen is None and not game.shares_base:
         return answer
     exact_first = np.argsort(~choice.exact, kind="stable")  # their sums are of float64
