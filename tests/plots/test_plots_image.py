@@ -228,16 +228,17 @@ def test_channels_first_are_drawn_as_channels_last():
 
 def test_images_are_shown_once_in_a_notebook(monkeypatch):
     """A notebook shows pyplot's open figures at the end of a cell, and what a cell returns."""
-    shown = []
+    shown, cell = [], SimpleNamespace(execution_count=1)
     display = SimpleNamespace(display=shown.append, Image=lambda data: data)
-    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    notebook = SimpleNamespace(display=display, get_ipython=lambda: cell)
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
     figure = plots.images(make_image())
-    monkeypatch.setattr(plt, "get_backend", lambda: "module://matplotlib_inline.backend_inline")
-    figure._ipython_display_()
-    assert shown == []  # as an open one it is shown already
-    plt.close(figure)
-    figure._ipython_display_()  # in a later cell
+    figure._ipython_display_()  # as the cell's value
+    figure._ipython_display_()  # as an open figure, at the end of the cell
     assert len(shown) == 1 and shown[0].startswith(b"\x89PNG")
+    cell.execution_count = 2
+    figure._ipython_display_()  # in a later cell
+    assert len(shown) == 2
     monkeypatch.undo()
     again = pickle.loads(pickle.dumps(figure))
     assert len(again.axes) == len(figure.axes)

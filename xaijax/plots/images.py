@@ -137,14 +137,17 @@ def images(
 
 
 def _display(figure: Figure) -> None:
-    """Show the figure in a notebook: once, as the notebook shows pyplot's open figures itself."""
-    pyplot = require("matplotlib.pyplot", "xaijax[plots]")
-    shows = any(one in pyplot.get_backend().lower() for one in ("inline", "ipympl", "nbagg"))
-    if not (shows and pyplot.fignum_exists(figure.number)):
-        shown = require("IPython.display", "ipython")
-        stored = io.BytesIO()
-        figure.savefig(stored, format="png")
-        shown.display(shown.Image(data=stored.getvalue()))
+    """Shows the figure in a notebook, once for each cell: as the cell's value, or as an open figure,
+    which a notebook shows at the cell's end.
+    """
+    shown = require("IPython", "ipython")
+    cell = getattr(shown.get_ipython(), "execution_count", None)
+    if cell is not None and getattr(figure, "_shown_in", None) == cell:
+        return
+    figure._shown_in = cell  # pyright: ignore[reportAttributeAccessIssue]
+    stored = io.BytesIO()
+    figure.savefig(stored, format="png")
+    shown.display.display(shown.display.Image(data=stored.getvalue()))
 
 
 def _outputs(explanation: Explanation, outputs: Any) -> list[Explanation]:
