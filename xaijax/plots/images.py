@@ -137,8 +137,8 @@ def images(
 
 
 def _display(figure: Figure) -> None:
-    """Shows the figure in a notebook, once for each cell: as the cell's value, or as an open figure,
-    which a notebook shows at the cell's end.
+    """Shows the figure in a notebook, once for each cell: as its value, or as an open figure, which
+    a notebook shows at the end of a cell.
     """
     shown = require("IPython", "ipython")
     cell = getattr(shown.get_ipython(), "execution_count", None)
