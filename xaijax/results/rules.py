@@ -165,7 +165,7 @@ class Rule:
         """The prediction in words, with the target's name and a regression's tolerance."""
         words = label_words(self.prediction)
         if self.tolerance is not None and isinstance(self.prediction, float | int | np.number):
-            words = about_words(self.prediction, self.tolerance)
+            words = about_words(float(self.prediction), self.tolerance)
             words += f" +- {number_words(self.tolerance)}"
         return words if self.target is None else f"{self.target} = {words}"
 

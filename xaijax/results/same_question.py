@@ -59,7 +59,8 @@ def refuse_other_numbers(
     """
     mine, other = amount_of(a.provenance, a.kind), amount_of(b.provenance, b.kind)
     refuse_other_amounts(mine, other, called)
-    refuse_another_link(*(one.stats.get("link_fingerprint") for one in (a, b)), called)
+    links = a.stats.get("link_fingerprint"), b.stats.get("link_fingerprint")
+    refuse_another_link(links[0], links[1], called)
     refuse_other_outputs(a, b, called, paired)
 
 

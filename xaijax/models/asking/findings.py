@@ -120,7 +120,8 @@ def _traced(model: Traceable, shape: tuple[int, ...], dtype: np.dtype) -> Kept:
     try:
         traced = jax.jit(apply).trace(model.params, rows(PROBE_ROWS))
     except Exception as error:
-        if np.dtype(dtype).kind == "f" and not cannot_trace(model, shape, np.dtype("int32")):
+        whole = np.dtype("int32")
+        if dtype.kind == "f" and not cannot_trace(apply, model.params, shape, whole):
             raise InputTypeError(
                 f"X and background= must both be whole numbers for {model.name}: JAX can trace it "
                 f"with int32 rows, not with {dtype} rows, and rows are floats where one of the two "

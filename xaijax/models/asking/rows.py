@@ -103,16 +103,20 @@ def row_dtype(model: Asked, shape: tuple[int, ...], given: np.dtype) -> np.dtype
     whole = np.dtype(jax.dtypes.canonicalize_dtype(given))
     key = "rows", shape, whole.name
     if key not in model.compiled:
-        fails = cannot_trace(model, shape, whole)
-        model.compiled[key] = floats if fails and not cannot_trace(model, shape, floats) else whole
+        fails = cannot_trace(model.apply, model.params, shape, whole)
+        model.compiled[key] = (
+            floats
+            if fails and not cannot_trace(model.apply, model.params, shape, floats)
+            else whole
+        )
     return model.compiled[key]
 
 
-def cannot_trace(model: Asked, shape: tuple[int, ...], dtype: np.dtype) -> bool:
-    """Whether JAX cannot trace the model with rows of this dtype."""
+def cannot_trace(apply: Any, params: Any, shape: tuple[int, ...], dtype: np.dtype) -> bool:
+    """Whether JAX cannot trace apply(params, rows [R, *shape]) with rows of this dtype."""
     before_jax()
     try:
-        jax.eval_shape(model.apply, model.params, jax.ShapeDtypeStruct((PROBE_ROWS, *shape), dtype))
+        jax.eval_shape(apply, params, jax.ShapeDtypeStruct((PROBE_ROWS, *shape), dtype))
     except Exception:  # what is wrong with it is said by the probe
         return True
     return False
