@@ -46,6 +46,7 @@ _MUTABLE = (list, dict, set, bytearray, collections.deque, np.ndarray)
 _MADE_IN = ("__init__", "__new__", "__post_init__", "__setattr__", "__setstate__", "setup")
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 JIT = type(jax.jit(lambda: None))
+CODE = "()"  # ends the name of a fact that is the code of a function
 
 
 @dataclass
@@ -93,6 +94,11 @@ def reads_of(
         reader.jitted,
         reader.arrays,
     )
+
+
+def shown(name: str) -> str:
+    """The name of a fact, for messages."""
+    return name if name not in ("", CODE) else "its code"
 
 
 def changed(before: Mapping[str, Hashable], after: Mapping[str, Hashable]) -> list[str]:
@@ -262,7 +268,7 @@ class _Reader:
         names = names_of(code)
         self.functions.append(weakref.ref(function))
         self._texts |= names.texts
-        self._add(path, digest_of_code(code))
+        self._add(f"{path}{CODE}", digest_of_code(code))
         if inner is not None:
             self.read(path, inner, names, deep + 1)
         defaults = function.__defaults__ or ()

@@ -19,6 +19,7 @@ from jax.extend.core import Literal, jaxpr_as_fun
 
 from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import NonDeterministicModelError
+from xaijax.core.reads import shown
 from xaijax.models.asking.probe import (
     Evaluate,
     gap_of,
@@ -100,7 +101,7 @@ class AnsweredBefore:
         if gap_of(now[which], found, now) is None:
             self._answer = now
             return
-        names = ", ".join(one or "its code" for one in self._changed())
+        names = ", ".join(shown(one) for one in self._changed())
         if names:
             raise NonDeterministicModelError(
                 f"{self._name} gave different answers to the same rows, by up to {gap[0]:.3g}: "
