@@ -120,6 +120,11 @@ class Findings(Protocol):
         ...
 
     @property
+    def coarse(self) -> bool:
+        """Whether answers of whole numbers lose digits, as the probe has warned."""
+        ...
+
+    @property
     def programs(self) -> dict[Any, Any] | None:
         """In JAX: what is compiled of the model; all that are traced to one program share it."""
         ...
