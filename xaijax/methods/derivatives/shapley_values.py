@@ -19,7 +19,7 @@ from jax.core import Tracer
 from jax.extend.core import jaxpr_as_fun
 
 from xaijax.core.checks import shown, whole_number
-from xaijax.core.compiler import compile_sound
+from xaijax.core.compiler import compile_sound, without_fused_products
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError, ModelOutputError
 from xaijax.core.forks import before_jax
 from xaijax.core.public import public
@@ -52,10 +52,9 @@ def shapley_values(
 
     For explanations of many rows use `Explainer`, which asks fewer rows and gives standard errors.
 
-    Under your own `jax.jit` the program is yours, and jaxlib 0.12.0.1 compiles some products with
-    repeated numbers (`X @ jnp.ones((5, 5))`) wrongly on a CPU. Called without jit, as by
-    `Explainer`, such programs are recognised and compiled without that fault. With jit, set
-    XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= before JAX starts.
+    jaxlib 0.12.0.1 compiles some products with repeated numbers (`X @ jnp.ones((5, 5))`) wrongly on
+    a CPU. The products of f are kept apart here, so that values are right under your own `jax.jit`
+    as well; your own calls of f in the same program are not.
 
     Args:
         f: f(rows [R, *F]) -> [R] or [R, K], or f(params, rows). Traced; a row's answer depends on
@@ -262,7 +261,8 @@ def _asked(
             f"f must return real numbers [R] or [R, K] for {R} rows of {dtype}, got {got}."
         )
     K = 1 if single else out.shape[1]
-    return lambda rows: whole(rows).reshape(len(rows), K), single
+    sound = without_fused_products(whole)
+    return lambda rows: sound(rows).reshape(len(rows), K), single
 
 
 def _drawn(key: Any, orders: int, P: int) -> jax.Array:
