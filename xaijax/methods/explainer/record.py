@@ -223,6 +223,7 @@ def stats_of(
     """
     evaluator, model = game.evaluator, asked.model
     refuse_lost_sums(evaluator.setting, answer.values, answer.base, answer.full)
+    evaluator.finish()
     setting, findings = evaluator.setting, evaluator.probed.findings
     if setting.model.backend != "host" and setting.score is None and not findings.coarse:
         own = findings.answer_dtype, setting.model.precision
