@@ -340,3 +340,26 @@ def test_a_sound_program_is_asked_once_more_than_the_run_asks_it(
     assert explainer(X).stats["model_calls"] == len(calls) == first
     calls.clear()
     assert xj.Explainer(model, B)(X).stats["model_calls"] == len(calls) == first
+
+
+@pytest.mark.parametrize("how", ["scored", "seeded"])
+def test_programs_with_a_score_or_with_slots_of_the_device_are_held(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A sound one passes; a wrong one is left for blocks of few rows, at its first use."""
+    f = smooth(8 if how == "scored" else 9)
+
+    def asked(scale: float) -> Any:
+        model = xj.as_model(lambda x: scale * f(jnp, x), structure="plain")
+        if how == "scored":
+            qii = xj.QII(model, B, quantity="individual", outcome="score", bounds=(-99, 99))
+            return qii.explain(X).values
+        return xj.Explainer(model, B)(X).values
+
+    if how == "seeded":
+        monkeypatch.setattr("xaijax.games.engine.programs.counted_on", lambda mesh: True)
+    sound = asked(1.0)
+    made_wrong(monkeypatch, always=False)
+    with pytest.warns(xj.XaiWarning, match="XLA's compiler for cpu") as told:
+        np.testing.assert_allclose(asked(2.0), 2 * sound, rtol=0, atol=1e-4)  # answers of about 50
+    assert len(told) == 1
