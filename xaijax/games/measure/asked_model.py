@@ -27,6 +27,18 @@ class Agreement(Protocol):
         ...
 
 
+class Again(Protocol):
+    """A host model's answers to the probe's rows, against which later ones are held."""
+
+    def __call__(self, which: np.ndarray, found: np.ndarray, rows: int) -> None:
+        """Refuse other answers found [n, K] to the probe's rows `which` [n], among so many rows."""
+        ...
+
+    def refuse_two(self, before: np.ndarray, now: np.ndarray) -> None:
+        """Refuse other answers [n, K] to rows that were asked before in the same run."""
+        ...
+
+
 class Look(Protocol):
     """What the probe's trace and answers say of other programs of the same JAX model."""
 
@@ -120,12 +132,17 @@ class Findings(Protocol):
         ...
 
     @property
+    def coarse(self) -> bool:
+        """Whether answers of whole numbers lose digits, as the probe has warned."""
+        ...
+
+    @property
     def programs(self) -> dict[Any, Any] | None:
         """In JAX: what is compiled of the model; all that are traced to one program share it."""
         ...
 
     @property
-    def again(self) -> Callable[..., None] | None:
+    def again(self) -> Again | None:
         """On the host: refuses other answers to the probe's rows among more rows."""
         ...
 

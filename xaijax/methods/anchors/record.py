@@ -80,6 +80,7 @@ def record(
     widened, model_rows, seconds and reason of the stats.
     """
     evaluator = problem.evaluator
+    evaluator.finish()
     clock, model = evaluator.clock, evaluator.setting.model
     compile_seconds = clock.compile_seconds - before.compile_seconds
     stats = {

@@ -21,6 +21,7 @@ from xaijax.games.asking.refuse import refuse_lost_sums
 from xaijax.games.game import Game
 from xaijax.methods.explainer.choice import Choice, tell_heavy, tell_unmet
 from xaijax.methods.fingerprint import digest_of, fingerprint, model_fingerprint
+from xaijax.models.asking.whole_numbers import warn_of_digits
 from xaijax.players.index import LARGEST_P, Index, named
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax.results.asked import asked_output
@@ -222,6 +223,11 @@ def stats_of(
     """
     evaluator, model = game.evaluator, asked.model
     refuse_lost_sums(evaluator.setting, answer.values, answer.base, answer.full)
+    evaluator.finish()
+    setting, findings = evaluator.setting, evaluator.probed.findings
+    if setting.model.backend != "host" and setting.score is None and not findings.coarse:
+        own = findings.answer_dtype, setting.model.precision
+        warn_of_digits(model.name, *own, answer.base, answer.full)
     clock = evaluator.clock
     B, P = len(evaluator.setting.replacement.codes), game.P
     compile_seconds = clock.compile_seconds - before.compile_seconds

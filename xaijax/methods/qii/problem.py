@@ -286,7 +286,7 @@ class Problem:
             game = Game(self.evaluator, own, quantity, encoded=encoded)
         else:
             game = Game(evaluator, own, quantity, asks=False)
-        return game, rows, self.evaluator.clock.copy(), started
+        return game, rows, self.evaluator.start(), started
 
     def _encoded(self) -> tuple[Table, np.ndarray]:
         """The data as codes, of a translation once for all questions: it is compared with its

@@ -132,6 +132,7 @@ def _stats(
     asked: Asked, game: Game, found: Influences, kind: str, before: Any, seconds: float
 ) -> dict[str, Any]:
     evaluator = game.evaluator
+    evaluator.finish()
     clock, model = evaluator.clock, evaluator.setting.model
     compile_seconds = clock.compile_seconds - before.compile_seconds
     donors = len(evaluator.setting.replacement.codes)
