@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -138,7 +138,11 @@ def sweep(
     if isinstance(explainer, AmortizedExplainer):
         explainer = explainer._for_sweep(source.rows, **accepted(explainer._for_sweep, given))
     directory = RunDirectory.made(out)
-    with directory.driven(shard.name) as term, ExitStack() as engines:
+    with (
+        _interruptible(directory),
+        directory.driven(shard.name) as term,
+        ExitStack() as engines,
+    ):
 
         def engine_for(made: object) -> Engine:
             opened = Opened(_of_first(made, own), given)
@@ -187,6 +191,20 @@ def sweep(
     return run
 
 
+@contextmanager
+def _interruptible(directory: RunDirectory) -> Iterator[None]:
+    """Add a note to a KeyboardInterrupt that says how many parts are kept."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        parts = (directory.manifest or {}).get("parts")
+        told = "no part was begun; the same call begins anew."
+        if parts is not None:
+            told = f"{directory.kept:,} of {parts:,} parts are kept; the same call goes on."
+        stopped.add_note(f"{STOPPED} {told}")
+        raise
+
+
 def _drive(driver: Driver, tasks: Iterator[Task], shard: Shard) -> None:
     """Run the tasks, and keep why some were given up, also where the driver is interrupted."""
     try:
@@ -196,11 +214,6 @@ def _drive(driver: Driver, tasks: Iterator[Task], shard: Shard) -> None:
             raise incomplete(driver.directory, driver.failed, parts) from driver.first
     except BaseException as stopped:
         driver.close()
-        if isinstance(stopped, KeyboardInterrupt):
-            kept, parts = driver.directory.kept, (driver.directory.manifest or {}).get("parts", 0)
-            stopped.add_note(
-                f"{STOPPED} {kept:,} of {parts:,} parts are kept; the same call goes on."
-            )
         try:
             driver.directory.write_failed(driver.failed, shard.name)
         except OSError as other:  # the disk that stopped the sweep, say: it is told once
