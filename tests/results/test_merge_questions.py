@@ -202,4 +202,4 @@ def test_a_link_of_an_amortized_explainer_is_compared():
     one, two = (xj.Explainer(MODEL, D[:9], link=lambda v, c=c: c * v) for c in (1.0, 2.0))
     network = xj.AmortizedExplainer(one).fit(np.tile(D, (2, 1)), judge=20)
     with pytest.raises(xj.InputError, match="differ in link"):
-        xj.plots.methods({"network": network(D), "other": two(D)})
+        xj.plots.methods({"network": network(D), "other": two(D)}, output="yes")

@@ -347,3 +347,19 @@ def test_an_interrupt_before_the_first_part(kept, told, tmp_path: Path, monkeypa
     with pytest.raises(KeyboardInterrupt) as raised:
         xj.sweep(made, X, tmp_path, rows_per_part=10)
     assert raised.value.__notes__ == [f"xaijax: interrupted: {told}"]
+
+
+def test_what_a_first_call_does_once_is_no_time_of_its_row(tmp_path: Path) -> None:
+    calls = []
+
+    def model(rows):
+        calls.append(len(rows))
+        if len(calls) == 1:  # it reads its weights, say
+            time.sleep(task.ENOUGH + 0.1)
+        return product(rows)
+
+    opened = Opened(explainer(model), {})
+    piece = source_of(X, None).part(0, N)
+    told = task.run(Task(0, 0, N, "X", piece, str(tmp_path), None, None, None, True), opened)
+    assert told.seconds / told.rows < task.ENOUGH / 5
+    assert len(calls) < 60

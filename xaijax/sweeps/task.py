@@ -51,6 +51,7 @@ RAISED = "xaijax: raised in"
 OF_PART = "these are hybrids of the part's"
 EVERY = 1.0  # seconds between two words on how far a part is
 ENOUGH = 0.5  # seconds of a call by which a row's time is known
+SLOW = 3.0  # seconds of a first call that count as its row's own
 _opened = threading.local()  # an explainer is asked by one thread at a time
 _first_part: tuple[Any, dict[str, Any]] | None = None  # the marks of a run's first part
 
@@ -278,7 +279,8 @@ class _Share:
 def _measured(task: Task, opened: Opened) -> Receipt:
     """Ask for more and more of the first rows until that takes a while; nothing is kept.
 
-    The first call compiles: it does not count where its result does not say for how long.
+    The first call also compiles, traces and loads, and not all of that is in its result. It counts
+    only if it takes so long that a second one would cost more than it tells.
     """
     rows, count, best, calls = task.piece.read(), 1, math.inf, 0
     while True:
@@ -292,13 +294,13 @@ def _measured(task: Task, opened: Opened) -> Receipt:
                 break
             raise
         calls += 1
-        compiling = found.stats.get("compile_seconds")
-        seconds = max(time.perf_counter() - started - float(compiling or 0.0), 1e-9)
+        compiling = float(found.stats.get("compile_seconds") or 0.0)
+        seconds = max(time.perf_counter() - started - compiling, 1e-9)
         best = min(best, seconds / count)
         whole = count >= task.last - task.first
-        if (seconds >= ENOUGH or whole) and (calls > 1 or compiling is not None):
+        if seconds >= SLOW or (calls > 1 and (seconds >= ENOUGH or whole)):
             break
-        if calls > 1 or compiling is not None:
+        if calls > 1:
             most = min(8 * count, task.last - task.first)
             count = min(most, max(2 * count, math.ceil(1.2 * count * ENOUGH / seconds)))
     return Receipt(task.part, count, best * count, 0, _worker())
