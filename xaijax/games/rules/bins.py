@@ -81,6 +81,11 @@ class Column:
             known = known if whole else known.astype(np.float64)
             places = np.minimum(np.searchsorted(known, numbers_), len(known) - 1)
             same = (known[places] == numbers_) | (np.isnan(known[places]) & np.isnan(numbers_))
+            if values.dtype == np.float32 and not same.all():  # of rows with fewer digits
+                short = known.astype(np.float32)
+                nearest = np.minimum(np.searchsorted(short, values), len(known) - 1)
+                places = np.where(same, places, nearest)
+                same |= short[places] == values
             return np.where(same, places, len(known)).astype(np.int32)
         place = {self.key(value): i for i, value in enumerate(self.values)}
         found = (place.get(self.key(value), len(place)) for value in values.tolist())
@@ -98,6 +103,8 @@ class Column:
             return (self.place, self.members)
         if self.edges is None:
             gone = missing(value) and not isinstance(value, float)  # of pandas.NA
+            if isinstance(value, float) and not gone and self.numeric and bin_ < len(self.values):
+                value = self.values[bin_]  # x may have fewer digits than the data
             return (self.place, (None if gone else value,))
         if bin_ > len(self.edges):
             return (self.place, (float("nan"),))
@@ -290,7 +297,8 @@ def bins_of(data: Any, names: Sequence[str], categories: Any, bins: Any) -> Bins
                 )
             edges = cuts.get(j)
             if edges is not None and single:
-                edges = _increasing(np.array([as_read(v, True) for v in edges]), name)
+                edges = np.array([as_read(v, True) for v in edges])
+                edges = _increasing(edges, name, " in float32, the dtype of the data")
         elif cuts is not None and not categorical and not (ids and values.dtype.kind in "iu"):
             edges = np.unique(np.nanpercentile(values.astype(np.float64), cuts))
             edges = edges[np.isfinite(edges)]
@@ -402,11 +410,12 @@ def _cuts(given: Any, names: Sequence[str]) -> Any:
     return found
 
 
-def _increasing(edges: np.ndarray, column: Any) -> np.ndarray:
+def _increasing(edges: np.ndarray, column: Any, where: str = "") -> np.ndarray:
     if not np.isfinite(edges).all():
         raise InputError(f"bins: cuts of {column!r} must be finite numbers, got {edges.tolist()}.")
     if not (np.diff(edges) > 0).all():
         raise InputError(
-            f"bins: cuts of {column!r} must increase, got {edges.tolist()}. Sort them, each once."
+            f"bins: cuts of {column!r} must increase{where}, got {edges.tolist()}. Sort them, each "
+            "once."
         )
     return edges
