@@ -325,3 +325,13 @@ def test_quartiles_and_coverage_have_the_same_rows(as_frame):
     low, high = np.percentile(column[:20], (25, 50))
     assert with_zeros[0].rule == [f"v <= {low:g}"] and with_zeros[0].coverage == 0.25
     assert high < 10
+
+
+@pytest.mark.parametrize(
+    "names", [["red", None, "blue"], {0: "red", 1: np.nan}, ["red", "green", "blue", pd.NA]]
+)
+def test_no_value_is_called_by_what_is_missing(names):
+    data = np.repeat([[0.0], [1.0], [2.0]], 3, axis=0)
+    model = xj.as_model(lambda X: (X[:, 0] > 0) * 1, output="label", backend="host")
+    with pytest.raises(xj.InputError, match="'c' hold .* for the value .*{code: name}"):
+        xj.AnchorExplainer(model, data, ["c"], categories={"c": names})

@@ -369,6 +369,12 @@ def _value_names(given: Any, column: Any) -> dict[Any, str]:
                 f"categories=[{column!r}], or {{{column!r}: {{}}}}."
             )
         given = dict(enumerate(given))
+    for value, name in given.items():
+        if missing(name):  # rows without a value say so themselves: "c is missing"
+            raise InputError(
+                f"categories: the names of column {column!r} hold {name!r} for the value "
+                f"{value!r}. Give a text, or say {{code: name}} without that value."
+            )
     found = {value: str(name) for value, name in given.items()}
     twice = [name for name, count in Counter(found.values()).items() if count > 1]
     if twice:
