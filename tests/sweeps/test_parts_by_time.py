@@ -330,7 +330,7 @@ def test_an_interrupt_says_what_is_kept(tmp_path: Path, monkeypatch, capsys) -> 
 @pytest.mark.parametrize(
     ("kept", "told"),
     [
-        (0, "no part was begun; the same call begins anew."),
+        (0, "no part was started; the same call starts again."),
         (2, "2 of 3 parts are kept; the same call goes on."),
     ],
 )

@@ -105,7 +105,7 @@ def _column(provenance: Mapping[str, Any]) -> str | None:
 def refuse_other_amounts(
     mine: Mapping[str, Any], other: Mapping[str, Any], called: tuple[str, str]
 ) -> None:
-    """Raise InputError for other quantities or links; each as of `amount_of`."""
+    """Raise InputError if quantities or links differ; both arguments come from `amount_of`."""
     for fact in AMOUNT:
         if fact in mine and fact in other and not _same(mine[fact], other[fact]):
             a, b = called

@@ -45,7 +45,7 @@ class Column:
     categorical: bool
     names: Mapping[Any, str] | None = None  # what values are called, by `key`
     interval: tuple[float, float] | None = None  # a person's own (low, high]: bins 0 (out), 1 (in)
-    members: tuple[Any, ...] | None = None  # a person's own categories, likewise
+    members: tuple[Any, ...] | None = None  # categories that the user gave: bins 0 (out), 1 (in)
     numeric: bool = True  # `values` are numbers, in order
     single: bool = False  # numbers come as float32, and a person's own are read as such too
     # Of each edge: the largest data value up to it, the smallest above it, and the distance to the
@@ -142,7 +142,7 @@ class Column:
         return repr(value) if text in self.alike and not plain else text
 
     def _cut(self, cut: float, value: Any) -> str:
-        """An end of a predicate in words, which tell it from the data, x's value and other cuts."""
+        """An end of a predicate, with digits that separate it from the data, x and other cuts."""
         edges = np.zeros(0) if self.edges is None else self.edges
         place = int(np.searchsorted(edges, cut))
         if self.around is None or place == len(edges) or edges[place] != cut:  # of the user
