@@ -254,7 +254,7 @@ class _Reader:
             return
         inner = getattr(function, "__wrapped__", None)
         code = function.__code__
-        if _of_library(function.__globals__.get("__name__")):
+        if of_library(function.__globals__.get("__name__")):
             self._add(path, ("function", function.__module__, function.__qualname__))
             if function is os.getenv:
                 self._reads_environment = True
@@ -325,7 +325,7 @@ class _Reader:
 
     def _read_class(self, path: str, kind: type, names: Names, deep: int) -> None:
         self._add(path, ("class", kind.__module__, kind.__qualname__))
-        if _of_library(kind.__module__):
+        if of_library(kind.__module__):
             if issubclass(kind, os._Environ):
                 self._reads_environment = True
             return
@@ -334,7 +334,7 @@ class _Reader:
     def _read_object(self, path: str, value: Any, names: Names, deep: int, module: str) -> None:
         kind = type(value)
         if isinstance(value, JIT):
-            self.jitted |= not _of_library(getattr(value, "__module__", None))
+            self.jitted |= not of_library(getattr(value, "__module__", None))
         if module.partition(".")[0] == "sklearn" and hasattr(value, "get_params"):
             self._add(path, kind.__qualname__)
             self._add(path, None if self.digest is None else self.digest(value))
@@ -347,7 +347,7 @@ class _Reader:
         if "a tree" in self._known(value, ("a tree",)):
             for leaf in _leaves(value)[: self._left + 1]:
                 self.read(path, leaf, names, deep + 1)
-        if not _of_library(kind.__module__):
+        if not of_library(kind.__module__):
             self._add(path, ("object", kind.__module__, kind.__qualname__))
             self._read_members(path, value, kind, names, deep)
             return
@@ -386,14 +386,14 @@ class _Reader:
         wanted = set(names.attributes | (names.texts if names.by_text else frozenset()))
         assigned, changes = set(names.assigned), set(names.changed)
         for base in kind.__mro__:  # called by operators, and without a name
-            if not _of_library(base.__module__):
+            if not of_library(base.__module__):
                 dunder = (one for one in vars(base) if one.startswith("__") and one.endswith("__"))
                 wanted |= {one for one in dunder if _functions(vars(base)[one])}
         waiting, looked = set(wanted), set(wanted)
         while waiting:
             name = waiting.pop()
             for function in _functions(_static(owner, kind, name)):
-                if _of_library(function.__globals__.get("__name__")):
+                if of_library(function.__globals__.get("__name__")):
                     continue
                 own = names_of(function.__code__)
                 self._texts |= own.texts
@@ -526,7 +526,7 @@ def _both(one: Names, other: Names) -> Names:
 
 
 @functools.lru_cache(4096)
-def _of_library(module: Any) -> bool:
+def of_library(module: Any) -> bool:
     """Whether a module is Python's own or installed, and not the user's."""
     if not isinstance(module, str):  # of a text that was executed
         return False

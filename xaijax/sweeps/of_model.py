@@ -36,7 +36,8 @@ def of_model(
 ) -> dict[str, Any]:
     """The fields of a model; described: a value of its options as JSON has it.
 
-    rows, over: that it is asked for, the first ones and some spread over X; None: it is not.
+    rows: the first rows; over: some rows spread over X. The answers to both become fields; None
+    adds none.
     """
     found = model.recipe
     given = {} if found is None else {**found.given, **found.changes}

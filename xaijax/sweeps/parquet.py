@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -236,7 +237,7 @@ def _columns(
     schema = file.schema_arrow
     index = (schema.pandas_metadata or {}).get("index_columns", [])  # pandas keeps its index there
     there = [name for name in schema.names if name not in index]
-    twice = sorted({name for name in there if there.count(name) > 1})
+    twice = sorted(name for name, times in Counter(there).items() if times > 1)
     if twice:
         raise InputError(f"X: {path} has several columns {twice[0]!r}. Rename them.")
     there += [name for name in given if name not in there]

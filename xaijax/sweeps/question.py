@@ -80,9 +80,9 @@ def question_of(
     first: Any,
     over: Any = None,
 ) -> dict[str, Any]:
-    """The fields that make two runs one.
+    """The fields in which two runs must agree.
 
-    first, over: rows that the model is asked for, the first ones and some spread over X.
+    first: the first rows; over: some rows spread over X. The model's answers to both are compared.
     """
     teacher = getattr(explainer, "_teacher", explainer)
     given = _with_defaults(type(teacher), made_of(explainer))

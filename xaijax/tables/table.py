@@ -243,6 +243,26 @@ class FloatTable:
             wanted = self._takes(dtype_of(X, name))
         return read_array(X, name, self.shape, allow_nan, wanted, labels, owner)
 
+    def read_exactly(
+        self, X: Any, name: str, allow_nan: bool, owner: str = "the background"
+    ) -> np.ndarray | None:
+        """The same with all digits of X, for who compares numbers; None: `read` keeps them all."""
+        given = dtype_of(X, name)
+        if given.kind not in "iuf" or (given.kind in "iu" and self._base.whole is not None):
+            return None
+        wanted = given.newbyteorder("=") if given.kind == "f" else np.dtype(np.float64)
+        if wanted.itemsize <= self.dtype.itemsize and wanted == self.dtype:
+            return None
+        rows = read_array(X, name, self.shape, allow_nan, wanted, self.feature_names, owner)
+        return rows[:] if isinstance(rows, MappedRows) else rows
+
+    def rounded(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of `read_exactly` as `read` gives them."""
+        wanted = self.dtype
+        if self._takes is not None and self._base.whole is not None:
+            wanted = self._takes(rows.dtype)
+        return one_nan(rows.astype(wanted, copy=False))
+
     def holding(self, *rows: Any, alone: bool = False) -> FloatTable:
         """The table of these rows and the background, whatever others were asked about before.
 

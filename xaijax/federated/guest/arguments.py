@@ -128,7 +128,7 @@ def _labels(rows: Any, feature_names: Any, named: bool, F: int) -> tuple[str, ..
 
 
 def reference_row(reference: Any, rows: np.ndarray, columns: Columns) -> np.ndarray:
-    """The row [F] that stands for "switched off", in the order of rows [N, F], which are kept."""
+    """The row [F] that means "switched off", in the column order of rows [N, F]."""
     if is_labelled(reference) and columns.labels is not None and columns.kept is not None:
         labels = [str(one) for one in reference.index]
         places = columns_by_name(labels, columns.kept, "reference", "rows")

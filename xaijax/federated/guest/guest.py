@@ -343,8 +343,8 @@ class Guest:
         if self._party and request.party != self._party:
             raise Refused(
                 "part",
-                f"party: this guest is {self._party!r}, and {request.party!r} was asked for. Check "
-                "which address, or transport, stands under which name in guests.",
+                f"party: this guest is {self._party!r}, and the host requested {request.party!r}. "
+                "Check the address or transport of each name in guests=.",
             )
         if self._parts[version] is not None and request.release not in ("", release):
             raise Refused(
@@ -403,7 +403,7 @@ class Guest:
         self._counts.charge(self._check_queries(rows), self.audit.counts)
 
     def _check_queries(self, rows: np.ndarray) -> list[bytes]:
-        """Who is asked for; refuses all where one was asked for too often."""
+        """Identifiers of the requested people; refuses all if one was requested too often."""
         who = [self._disclosure.identifiers[row] for row in rows[rows >= 0]]
         most = self.policy.most_queries
         if most is not None and self._counts.most(who) >= most:

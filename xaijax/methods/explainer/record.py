@@ -20,7 +20,7 @@ from xaijax.estimators.exact import Estimate
 from xaijax.games.asking.refuse import refuse_lost_sums
 from xaijax.games.game import Game
 from xaijax.methods.explainer.choice import Choice, tell_heavy, tell_unmet
-from xaijax.methods.fingerprint import digest_of, fingerprint, model_fingerprint
+from xaijax.methods.fingerprint import fingerprint, functions_of, model_fingerprint
 from xaijax.models.asking.whole_numbers import warn_of_digits
 from xaijax.players.index import LARGEST_P, Index, named
 from xaijax.players.interaction_index import InteractionIndex
@@ -253,8 +253,7 @@ def stats_of(
         "fingerprint": fingerprint(game),
         "model_fingerprint": model_fingerprint(game),
     }
-    if asked.quantity.outer is not None:  # two functions may have one name
-        stats["link_fingerprint"] = digest_of(asked.quantity.outer)
+    stats |= functions_of(asked.quantity)
     if choice.sampler is not None:
         stats["exact_rows"] = choice.exact
         stats["coalitions"] = answer.coalitions
