@@ -356,6 +356,42 @@ def test_answers_are_compared_on_rows_spread_over_X(tmp_path) -> None:
     swept(of(f), tmp_path / "run", rows)
 
 
+def test_rows_spread_over_X_that_raise_leave_the_others_compared(tmp_path) -> None:
+    """The broken version compared nothing then, in silence, and joined parts of two thresholds."""
+    rows = ROWS.copy()
+    rows[20:, 1] += 100.0
+    rows[-1, 0] = 1e6
+    file, bad = tmp_path / "threshold.npy", tmp_path / "bad.npy"
+
+    def f(given: Any) -> Any:
+        if np.any(given[:, 0] == np.load(bad)):
+            raise ZeroDivisionError("the model's own")
+        return (given[:, 1] > np.load(file)) * 1.0
+
+    def again() -> None:
+        swept(of(f), tmp_path / "run", rows, rows_per_part=16)
+
+    np.save(file, 50.0)
+    np.save(bad, 1e6)
+    warned = rf"ZeroDivisionError for row {len(rows) - 1} of X"
+    with pytest.warns(xj.XaiWarning, match=warned), pytest.raises(ZeroDivisionError):
+        again()
+    (tmp_path / "run" / "part-000002.npz").unlink()
+    np.save(file, 150.0)
+    with (
+        pytest.warns(xj.XaiWarning, match=warned),
+        pytest.raises(xj.ResumeMismatchError, match=r"answers_over_X"),
+    ):
+        again()
+    np.save(file, 50.0)
+    with pytest.warns(xj.XaiWarning, match=warned), pytest.raises(ZeroDivisionError):
+        again()  # the same rows raise: the question is the same
+    assert (tmp_path / "run" / "part-000002.npz").exists()
+    np.save(bad, -1.0)  # another model, which takes that row
+    with pytest.raises(xj.ResumeMismatchError, match=r"raised_over_X"):
+        again()
+
+
 @pytest.mark.parametrize("backend", ["host", "jax"])
 def test_a_part_of_another_state_ends_the_run(backend, tmp_path, monkeypatch) -> None:
     """The broken version answered all parts, and of host models joined them, too."""

@@ -166,7 +166,10 @@ def test_an_exception_of_the_model_comes_through(tmp_path: Path) -> None:
     rows = X.copy()
     rows[17, 3] = 99
     made = explainer(lambda z: raises_on(99, z))
-    with pytest.raises(ArithmeticError, match="holds 99") as raised:
+    with (
+        pytest.warns(xj.XaiWarning, match="ArithmeticError for row 17 of X"),
+        pytest.raises(ArithmeticError, match="holds 99") as raised,
+    ):
         swept(tmp_path, made=made, rows=rows)
     assert any("part 1, rows 10 to 19 of X" in note for note in raised.value.__notes__)
     assert parts(tmp_path) == ["part-000000.npz"]
