@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from xaijax.core.checks import NanColumns
 from xaijax_kernels.structures.base import Structure
 
 
@@ -199,7 +200,7 @@ class AskedModel(Protocol):
         ...
 
     @property
-    def allow_nan(self) -> bool:
+    def allow_nan(self) -> bool | NanColumns:
         """Whether rows may hold NaN."""
         ...
 
