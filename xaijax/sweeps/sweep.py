@@ -19,6 +19,7 @@ from xaijax.core.travel import made_of
 from xaijax.core.typing import Progress as Shown
 from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.players.players import OwnPlayers, of_some_rows
+from xaijax.results.files.codec import encode
 from xaijax.sweeps.cuts import MOST, Cut
 from xaijax.sweeps.directory import RunDirectory, Term, cut_of
 from xaijax.sweeps.distinct import Picked, distinct_of, may_share, of_run
@@ -223,6 +224,8 @@ def _asked(
     # Of the first part alone; a later call looks at as many rows as the first one did.
     looked_at = (there or {}).get("looked_at", min(LOOKED_AT, each or LOOKED_AT, source.rows))
     some = source.part(0, looked_at).read()
+    if rows_of(some).is_frame or (isinstance(some, np.ndarray) and some.dtype.hasobject):
+        encode(some, "X", {})  # which refuses what no part could be written with
     own = made_of(explainer).get("players")
     own = own if isinstance(own, OwnPlayers) else None
     first = explainer if own is None else with_numbers(explainer, own.of_entry[:looked_at])
