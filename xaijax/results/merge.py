@@ -277,6 +277,7 @@ def _stats(parts: Sequence[AnyPart]) -> list[Mapping[str, Any]]:
             added |= {name: np.zeros(len(part), np.int64) for name in counts}
         if part.exact and "heavy_tail" in told:
             added["heavy_tail"] = np.zeros(len(part), bool)
+            added["tail_judged"] = np.ones(len(part), bool)
         if not drawn and certain:
             # Exact values meet any tolerance; of those of a network no error is known.
             added["certain"] = np.full(len(part), part.exact)
