@@ -22,6 +22,8 @@ AnyPart = Explanation | Interactions
 
 SUMMED = ("model_rows", "padded_rows", "model_calls", "seconds", "compile_seconds")
 
+# Facts of the provenance that say what a score is.
+SCORE = ("outcome", "positive", "bounds", "signed", "difference", "floor")
 # Facts of the provenance that make two explanations answers to one question.
 QUESTION = (
     "selected_output",
@@ -38,12 +40,7 @@ QUESTION = (
     "guests",
     "reference",
     "end_weight",
-    "outcome",
-    "positive",
-    "bounds",
-    "signed",
-    "difference",
-    "floor",
+    *SCORE,
     "intervention",
     "pool_rows",
     "pool_weights",

@@ -28,7 +28,7 @@ class Agreement(Protocol):
         ...
 
 
-class Look(Protocol):
+class ProbeEvidence(Protocol):
     """What the probe's trace and answers say of other programs of the same JAX model."""
 
     @property
@@ -116,7 +116,7 @@ class Findings(Protocol):
         ...
 
     @property
-    def look(self) -> Look | None:
+    def look(self) -> ProbeEvidence | None:
         """At other programs; None: they are not looked at."""
         ...
 
