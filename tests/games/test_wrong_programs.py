@@ -237,13 +237,13 @@ def smooth(number: int) -> Callable[[Any, Any], Any]:
     return lambda xp, x: xp.tanh(x @ W[:, :4]).prod(axis=1) + x[:, 0] * x[:, 1] * number
 
 
-def made_wrong(monkeypatch: pytest.MonkeyPatch, always: bool) -> list[Any]:
-    """Programs that hold a whole model are off by 1 percent; always: in blocks as well. The list
-    fills with their calls.
+def made_wrong(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Any, int], bool]) -> list[Any]:
+    """Programs that hold a whole model are off by 1 percent in the calls, counted from 1, for which
+    `wrong` says so of the recipe and the number. The list fills with the calls.
     """
     program, calls = Compiled.program, []
 
-    def wrong(self: Compiled, recipe: Any) -> Any:
+    def patched(self: Compiled, recipe: Any) -> Any:
         call = program(self, recipe)
         if recipe.key[0] != "run":
             return call
@@ -251,11 +251,11 @@ def made_wrong(monkeypatch: pytest.MonkeyPatch, always: bool) -> list[Any]:
         def run(*given: Any) -> Any:
             calls.append(recipe.name)
             values, bad = call(*given)
-            return (values * 1.01, bad) if always or not recipe.key[-1] else (values, bad)
+            return (values * 1.01 if wrong(recipe, len(calls)) else values), bad
 
         return run
 
-    monkeypatch.setattr(Compiled, "program", wrong)
+    monkeypatch.setattr(Compiled, "program", patched)
     return calls
 
 
@@ -263,7 +263,7 @@ def made_wrong(monkeypatch: pytest.MonkeyPatch, always: bool) -> list[Any]:
 def test_a_wrong_program_is_left_for_blocks_of_few_rows(
     monkeypatch: pytest.MonkeyPatch, estimator: Any
 ) -> None:
-    made_wrong(monkeypatch, always=False)
+    made_wrong(monkeypatch, lambda recipe, _: not recipe.key[-1])  # not in blocks
     f = smooth(2 if estimator == "exact" else 3)
     budget: Any = {} if estimator == "exact" else {"budget": 10}
     explainer = xj.Explainer(
@@ -282,7 +282,7 @@ def test_a_wrong_program_is_left_for_blocks_of_few_rows(
 
 
 def test_a_program_that_stays_wrong_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    made_wrong(monkeypatch, always=True)
+    made_wrong(monkeypatch, lambda *_: True)
     explainer = xj.Explainer(xj.as_model(in_jax(smooth(4)), structure="plain"), B)
     with pytest.raises(xj.ModelOutputError, match="another version of jaxlib"):
         explainer(X)
@@ -290,21 +290,7 @@ def test_a_program_that_stays_wrong_is_an_error(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_program_that_turns_wrong_is_found_by_f_of_x(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values and base value are off by the same share, so that they add up to what it answers."""
-    program, calls = Compiled.program, []
-
-    def wrong(self: Compiled, recipe: Any) -> Any:
-        call = program(self, recipe)
-        if recipe.key[0] != "run":
-            return call
-
-        def run(*given: Any) -> Any:
-            values, bad = call(*given)
-            calls.append(recipe.name)
-            return (values if len(calls) == 1 else values * 1.01), bad
-
-        return run
-
-    monkeypatch.setattr(Compiled, "program", wrong)
+    made_wrong(monkeypatch, lambda _, number: number > 1)
     explainer = xj.Explainer(xj.as_model(in_jax(smooth(6)), structure="plain"), B)
     with pytest.raises(xj.ModelOutputError, match="another answer to X row"):
         explainer(X)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -146,11 +147,15 @@ def test_the_bar_shows_rows_of_parts_that_run(monkeypatch) -> None:
     bar.disable, bar.close = False, lambda: None
     monkeypatch.setattr(progress, "progress_bar", lambda *_: bar)
     monkeypatch.setattr(progress, "LOOKS", 0.001)
+    looks = threading.Semaphore(0)
+
+    def within() -> int:
+        looks.release()
+        return 40
+
     with progress.Progress(True, 100, 0) as shown:
-        shown.within = lambda: 40
-        deadline = time.monotonic() + 20
-        while bar.n != 40 and time.monotonic() < deadline:
-            time.sleep(0.001)
+        shown.within = within
+        assert looks.acquire(timeout=20) and looks.acquire(timeout=20)  # the first one is shown
         assert bar.n == 40
         shown.within = lambda: 0
         shown.done(30)  # the part was smaller than what runs now: the bar does not go back

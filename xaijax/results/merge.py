@@ -22,6 +22,8 @@ AnyPart = Explanation | Interactions
 
 SUMMED = ("model_rows", "padded_rows", "model_calls", "seconds", "compile_seconds")
 
+# Facts of the provenance that say what a score is.
+SCORE = ("outcome", "positive", "bounds", "signed", "difference", "floor")
 # Facts of the provenance that make two explanations answers to one question.
 QUESTION = (
     "selected_output",
@@ -38,12 +40,7 @@ QUESTION = (
     "guests",
     "reference",
     "end_weight",
-    "outcome",
-    "positive",
-    "bounds",
-    "signed",
-    "difference",
-    "floor",
+    *SCORE,
     "intervention",
     "pool_rows",
     "pool_weights",
@@ -277,6 +274,7 @@ def _stats(parts: Sequence[AnyPart]) -> list[Mapping[str, Any]]:
             added |= {name: np.zeros(len(part), np.int64) for name in counts}
         if part.exact and "heavy_tail" in told:
             added["heavy_tail"] = np.zeros(len(part), bool)
+            added["tail_judged"] = np.ones(len(part), bool)
         if not drawn and certain:
             # Exact values meet any tolerance; of those of a network no error is known.
             added["certain"] = np.full(len(part), part.exact)

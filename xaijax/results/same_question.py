@@ -19,7 +19,7 @@ from xaijax.core.facts import FUNCTIONS
 from xaijax.results.asked import counted_outputs, output_of_each, told_output
 from xaijax.results.explanation import Explanation
 from xaijax.results.interactions import Interactions
-from xaijax.results.merge import QUESTION
+from xaijax.results.merge import QUESTION, SCORE
 from xaijax.tables.rows import rows_of
 
 Either = Explanation | Interactions
@@ -32,19 +32,7 @@ SAME = (
 
 
 # Facts of the provenance that say what a number is an amount of.
-AMOUNT = (
-    "quantity",
-    "quantity_words",
-    "link",
-    "outcome",
-    "positive",
-    "bounds",
-    "signed",
-    "difference",
-    "floor",
-    "threshold",
-    "absolute",
-)
+AMOUNT = ("quantity", "quantity_words", "link", *SCORE, "threshold", "absolute")
 
 
 def refuse_other_numbers(

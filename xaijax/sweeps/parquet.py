@@ -19,7 +19,7 @@ import numpy as np
 from xaijax.core.checks import count
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
-from xaijax.tables.arrow_columns import Columns, missing_in, settled
+from xaijax.tables.arrow_columns import ArrowColumns, missing_in, settled
 
 SUFFIXES = (".parquet", ".pq")
 ROWS = 1 << 16  # decoded at a time
@@ -87,7 +87,7 @@ class ParquetRows:
     files: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
     columns: tuple[str, ...]
-    handed: Columns  # in which types
+    handed: ArrowColumns  # in which types
     system: Any = None  # of pyarrow.fs; None: the local one
     given: tuple[Given, ...] = ()  # of each file, columns of one value that its folder names
     cast: Given = ()  # types that a Dataset gives to columns that are of others in the files

@@ -6,7 +6,7 @@ Letters: N rows.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from xaijax.core.travel import made_of
 from xaijax.core.typing import Progress as Shown
 from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.players.players import OwnPlayers, of_some_rows
+from xaijax.results.files.codec import encode
 from xaijax.sweeps.cuts import MOST, Cut
 from xaijax.sweeps.directory import RunDirectory, Term, cut_of
 from xaijax.sweeps.distinct import Picked, distinct_of, may_share, of_run
@@ -236,12 +237,14 @@ def _asked(
     # Of the first part alone; a later call looks at as many rows as the first one did.
     looked_at = (there or {}).get("looked_at", min(LOOKED_AT, each or LOOKED_AT, source.rows))
     some = source.part(0, looked_at).read()
+    if rows_of(some).is_frame or (isinstance(some, np.ndarray) and some.dtype.hasobject):
+        encode(some, "X", {})  # which refuses what no part could be written with
     own = made_of(explainer).get("players")
     own = own if isinstance(own, OwnPlayers) else None
     first = explainer if own is None else with_numbers(explainer, own.of_entry[:looked_at])
     plan = _planned(first, options, some)  # which refuses rows that are not accepted
-    over = _over(source) if spread else None
-    question = question_of(explainer, options, source.facts(), some, over)
+    over, numbers = _over(source) if spread else (None, ())
+    question = question_of(explainer, options, source.facts(), some, over, numbers)
     if there is None:
         # Equal rows may have other players, or go to an amortised explainer's fallback or not.
         sharing = own is None and not isinstance(explainer, AmortizedExplainer)
@@ -278,11 +281,13 @@ def _asked(
     return type(explainer)(**{**made_of(explainer), "tile": tile})
 
 
-def _over(source: Source) -> Any:
-    """Some rows spread over X, the first and the last among them."""
+def _over(source: Source) -> tuple[Any, Sequence[int]]:
+    """Some rows spread over X, the first and the last among them, and their numbers."""
     starts = np.unique(np.linspace(0, max(0, source.rows - AT_EACH), PROBED // AT_EACH).astype(int))
-    some = [source.part(int(n), min(int(n) + AT_EACH, source.rows)).read() for n in starts]
-    return rows_of(some[0]).stacked(some) if len(some) > 1 else some[0]
+    cuts = [range(n, min(n + AT_EACH, source.rows)) for n in starts.tolist()]
+    some = [source.part(cut.start, cut.stop).read() for cut in cuts]
+    rows = rows_of(some[0]).stacked(some) if len(some) > 1 else some[0]
+    return rows, [number for cut in cuts for number in cut]
 
 
 def _distinct(source: Source, run: Run) -> Source:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.tables.frames import frame_numbers
 from xaijax.tables.rows import rows_of
@@ -48,7 +49,9 @@ class Table(Protocol):
         """C = F * codes_per_column."""
         ...
 
-    def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> Any:
+    def read(
+        self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
+    ) -> Any:
         """X checked and copied, in the form that `encode` takes; raises the error family.
 
         owner: whose shape and names these are, for messages.
@@ -119,7 +122,7 @@ def read_array(
     X: Any,
     name: str,
     shape: tuple[int, ...] | None,
-    allow_nan: bool,
+    allow_nan: bool | NanColumns,
     dtype: np.dtype | None = None,
     labels: tuple[str, ...] | None = None,
     owner: str = "the background",
@@ -231,7 +234,7 @@ class FloatTable:
         self,
         X: Any,
         name: str,
-        allow_nan: bool,
+        allow_nan: bool | NanColumns,
         owner: str = "the background",
         alone: bool = False,
     ) -> np.ndarray | MappedRows:
@@ -359,7 +362,7 @@ class WordTable:
         self.codes_per_column = dtype.itemsize // self.word.itemsize
 
     def read(
-        self, X: Any, name: str, allow_nan: bool, owner: str = "the background"
+        self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
     ) -> np.ndarray | MappedRows:
         """[M, *shape] of the background's dtype, of an array or a frame of numbers; see
         `read_array`.

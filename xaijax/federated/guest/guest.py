@@ -19,7 +19,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import ArrayLike, Rows
 from xaijax.federated.guest.arguments import (
-    Columns,
+    GuestColumns,
     parts_of,
     party_of,
     reference_row,
@@ -140,7 +140,7 @@ class Guest:
         self._secret = secret_of(secret, self.policy, state)
         self._parts = parts_of(parts, self.policy, self._rows)
         self._party = party_of(party, self._parts)
-        self._columns = Columns(rows, feature_names, self._parts, F)
+        self._columns = GuestColumns(rows, feature_names, self._parts, F)
         self._rows = np.ascontiguousarray(self._rows[:, self._columns.given])
         row = reference_row(reference, self._rows, self._columns)
         self._disclosure = Disclosure(self._rows, row, known, self.policy, self._secret)

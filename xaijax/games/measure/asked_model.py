@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from xaijax.core.checks import NanColumns
 from xaijax_kernels.structures.base import Structure
 
 
@@ -39,7 +40,7 @@ class Again(Protocol):
         ...
 
 
-class Look(Protocol):
+class ProbeEvidence(Protocol):
     """What the probe's trace and answers say of other programs of the same JAX model."""
 
     @property
@@ -127,7 +128,7 @@ class Findings(Protocol):
         ...
 
     @property
-    def look(self) -> Look | None:
+    def look(self) -> ProbeEvidence | None:
         """At other programs; None: they are not looked at."""
         ...
 
@@ -216,7 +217,7 @@ class AskedModel(Protocol):
         ...
 
     @property
-    def allow_nan(self) -> bool:
+    def allow_nan(self) -> bool | NanColumns:
         """Whether rows may hold NaN."""
         ...
 
