@@ -26,7 +26,7 @@ from bench.jobs import ROOT, _peak_above, _unpack
 from bench.models import forward
 from xaijax.core.optional import require
 from xaijax.core.travel import made_of
-from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.directory import RunDirectory, Term
 from xaijax.sweeps.distinct import distinct_of
 from xaijax.sweeps.inputs import background_of, source_of
 
@@ -47,6 +47,13 @@ def in_process(env: dict[str, str] | None = None, **job: Any) -> tuple[int, dict
     if done.returncode > 0:
         raise RuntimeError(f"the sweep failed:\n{done.stderr[-2_000:]}")
     return done.returncode, json.loads(done.stdout.splitlines()[-1]) if done.stdout else {}
+
+
+def begun(out: Path, **job: Any) -> subprocess.Popen[bytes]:
+    """Start a job in a fresh process, which may be killed; its messages go into a file."""
+    with out.with_suffix(".log").open("ab") as log:
+        command = [sys.executable, "-m", "bench.sweep_job", json.dumps({**job, "out": str(out)})]
+        return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
 
 
 def product(rows: Any) -> np.ndarray:
@@ -84,9 +91,9 @@ def noting(notes: Path) -> Iterator[list[int]]:
     """
     write = RunDirectory.write
 
-    def told(self: RunDirectory, number: int, answer: Any) -> None:
+    def told(self: RunDirectory, number: int, answer: Any, term: Term | None = None) -> None:
         _note(notes, number)
-        write(self, number, answer)
+        write(self, number, answer, term)
 
     RunDirectory.write = told
     try:
@@ -119,10 +126,14 @@ def killing(notes: Path, out: Path, receipts: Sequence[int]) -> Iterator[list[in
 
 
 def explainer_of(job: dict[str, Any]) -> Any:
-    """The network of T3, or one of four methods on a model that costs nothing."""
+    """The network of T3, in JAX or NumPy, or one of four methods on a model that costs nothing."""
     if job["method"] == "network":
         params, arrays = _unpack(Path(job["inputs"]))
         return xaijax.Explainer(xaijax.as_model(forward, params), arrays["background"])
+    if job["method"] == "host network":
+        params, arrays = _unpack(Path(job["inputs"]))
+        model = xaijax.as_model(functools.partial(numpy_forward, params), backend="host")
+        return xaijax.Explainer(model, arrays["background"])
     background = np.load(job["inputs"])["background"]
     function: Any = product
     if job.get("receipts"):
@@ -136,6 +147,15 @@ def explainer_of(job: dict[str, Any]) -> Any:
         label = xaijax.as_model(_label, backend="host", output="label")
         return xaijax.AnchorExplainer(label, background, search_names(background))
     return xaijax.Explainer(model, background)
+
+
+def numpy_forward(params: dict[str, Any], rows: Any) -> np.ndarray:
+    """The same network as `forward`, in NumPy."""
+    hidden = (np.asarray(rows, np.float32) - params["shift"]) / params["scale"]
+    for weight, bias in params["layers"][:-1]:
+        hidden = np.maximum(hidden @ weight + bias, 0)
+    weight, bias = params["layers"][-1]
+    return (hidden @ weight + bias)[:, 0]
 
 
 def _label(rows: Any) -> np.ndarray:
@@ -199,7 +219,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
                 job["rows"],
                 job["out"],
                 executor,
-                job["rows_per_part"],
+                job.get("rows_per_part"),
                 progress=False,
                 options=job.get("options"),
             )

@@ -1,10 +1,18 @@
-"""T27: workers and drivers of sweeps are killed; what is left, and what was asked twice."""
+"""T27: workers and drivers of sweeps are killed; what is left, and what was asked twice.
+
+T71: how long the first part of a sweep takes, and how much work a killed driver loses.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import random
+import signal
 import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +20,12 @@ from typing import Any
 import numpy as np
 
 import xaijax
+from bench.cases.exact import Problem, adult_problem
 from bench.cases.sweeps import MODULES, SAME, equal, values_of
 from bench.frame import Agreement, Case, Figure, Outcome, Size
-from bench.sweep_job import FIRST, asked_parts, in_process
+from bench.jobs import pack
+from bench.models import adult_codes
+from bench.sweep_job import FIRST, asked_parts, begun, explainer_of, in_process
 
 LOST = 3  # parts; as many as a failpoint counts to
 POINTS = ("mid-write", "after-temporary", "after-rename")
@@ -121,7 +132,118 @@ def setup_kills(size: Size) -> Kills:
     return Kills(rows, 5, receipts, engines, methods, 1 if smoke else 50)
 
 
+WAIT = 300.0  # seconds after which a sweep without a part is wrong
+
+
+@dataclass(frozen=True)
+class Lost:
+    """T71: sweeps with parts by time; drivers that are killed, and interrupted, after a while.
+
+    The work that a worker loses is what it has done since it wrote its last part. Workers write
+    parts of one size in turn, so that of several the oldest of their newest parts counts.
+    """
+
+    problem: Problem
+    rows: dict[str, np.ndarray]  # by method
+    workers: tuple[int, ...]  # 0: the driver's own process
+    pauses: tuple[float, ...]  # seconds after a part at which the driver is killed
+
+    def measure(self) -> Outcome:
+        """For each method and number of workers: a sweep that is killed some times."""
+        figures, agreements, details = [], [], {}
+        with tempfile.TemporaryDirectory(prefix="xaijax-bench-") as name:
+            folder = Path(name)
+            inputs = folder / "in.npz"
+            pack(inputs, self.problem.params, background=self.problem.background)
+            for method, rows in self.rows.items():
+                np.save(folder / "rows.npy", rows)
+                job: dict[str, Any] = {"method": method, "inputs": str(inputs)}
+                job["rows"] = str(folder / "rows.npy")
+                made = explainer_of(job)
+                for count in self.workers:
+                    label = f"{method}, " + (f"{count} workers" if count else "no workers")
+                    out = folder / f"{method}-{count}".replace(" ", "-")
+                    job |= {"executor": "processes" if count else "here", "count": count}
+                    first, killed, stopped = self._run(out, job, max(1, count))
+                    figures += [
+                        Figure(f"{label}: time to the first part", first, 15, 5, unit=" s"),
+                        Figure(f"{label}: work lost by kill -9", max(killed), 15, 5, unit=" s"),
+                        Figure(f"{label}: work lost at Ctrl-C", stopped, 15, 5, unit=" s"),
+                    ]
+                    part = xaijax.load(min(out.glob("part-*.npz")))
+                    wanted = made(rows[: len(part)], progress=False).values
+                    agreements.append(equal(f"{label}, a part and one call", part.values, wanted))
+                    sizes = xaijax.open_run(out).sizes
+                    details[label] = {"sizes": sizes[:8], "killed": killed}
+        notes = (
+            "from the start of the process, its imports and compilation included",
+            f"work lost: of {len(self.pauses)} kills the largest, for each worker",
+            *(
+                f"{label}: first parts of {one['sizes'][0]:,} rows"
+                for label, one in details.items()
+            ),
+        )
+        return Outcome(tuple(figures), agreements=tuple(agreements), notes=notes, details=details)
+
+    def _run(
+        self, out: Path, job: dict[str, Any], workers: int
+    ) -> tuple[float, list[float], float]:
+        """Seconds to the first part; those lost at each kill; those lost at an interrupt."""
+        started, first, lost = time.time(), 0.0, []
+        for pause in (*self.pauses, self.pauses[0]):
+            there = len(list(out.glob("part-*.npz")))
+            driver = begun(out, **job)
+            try:
+                # Until each worker has written a part of this driver.
+                new = _until(lambda: _written(out), there + workers, driver)
+                first = first or new[0] - started
+                time.sleep(pause)
+                now, last = time.time(), _written(out)[-workers]
+                how = signal.SIGKILL if len(lost) < len(self.pauses) else signal.SIGINT
+                driver.send_signal(how)
+                if driver.wait(WAIT) == 0:
+                    raise RuntimeError(f"{out.name}: the sweep ended before it was killed")
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(driver.pid, signal.SIGKILL)
+            lost.append(now - last)
+        return first, lost[:-1], lost[-1]
+
+
+def _written(out: Path) -> list[float]:
+    return sorted(one.stat().st_mtime for one in out.glob("part-*.npz"))
+
+
+def _until(found: Callable[[], list[float]], count: int, driver: Any) -> list[float]:
+    last = time.monotonic() + WAIT
+    while len(written := found()) < count:
+        if driver.poll() is not None or time.monotonic() > last:
+            raise RuntimeError(f"{count} parts were not written; status {driver.poll()}")
+        time.sleep(0.02)
+    return written
+
+
+def setup_lost(size: Size) -> Lost:
+    """Adult rows, all different: some 4 ms a row in JAX and 400 ms in NumPy."""
+    smoke = size == "smoke"
+    problem = adult_problem(4, 3 if smoke else 200)
+    distinct = np.unique(adult_codes(1, 1)[2], axis=0)
+    if smoke:
+        return Lost(problem, {"host network": distinct}, (0,), (0.2,))
+    rows = {"network": distinct, "host network": distinct[:2_000]}
+    return Lost(problem, rows, (0, 2), (1.0, 5.0))
+
+
 CASES = (
+    Case(
+        "T71",
+        "sweeps of 28,000 Adult rows of 12 columns, 200 background rows, in JAX (and 2,000 in "
+        "NumPy): the first part, and drivers that are ended 1 and 5 s after a part",
+        "first part <= 15 s; lost <= 15 s a worker",
+        "5 s",
+        setup_lost,
+        long=True,
+    ),
     Case(
         "T27",
         "a worker killed at each of 3 receipts of 40 (3 engines); 50 kills of the driver (4 "

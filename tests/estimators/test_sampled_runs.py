@@ -98,6 +98,7 @@ def test_calls_of_a_host_model(estimator):
     coalitions = got.stats["coalitions"]
     asked = 2 * int((coalitions + 2).sum())
     assert asked <= 1000 * 2 * (60 + 2)
+    assert rows.pop() == 32  # rows of the first call, asked again at the end
     assert got.stats["model_rows"] == asked == sum(rows[4:])  # after four rows of the probe
     assert got.stats["model_calls"] == len(rows) - 4 == math.ceil(asked / 2**15)
 

@@ -86,4 +86,29 @@ def test_the_mark_is_that_of_its_instance(tmp_path):
     np.testing.assert_array_equal(xj.load(path).stats["heavy_tail"], heavy)
     exact = xj.Explainer(xj.as_model(saturated), BACKGROUND)(X[:2], progress=False)
     both = xj.merge([found[:4], exact, found[4:6]])
+    assert both.stats["tail_judged"].tolist() == [True] * 8
     assert both.stats["heavy_tail"].tolist() == [*heavy[:4], False, False, *heavy[4:6]]
+
+
+@pytest.mark.filterwarnings("ignore:.*heavy tails:xaijax.XaiWarning")
+@pytest.mark.parametrize("unbiased", [False, True])
+def test_sampled_interactions_are_marked(unbiased):
+    explainer = xj.Explainer(xj.as_model(saturated), BACKGROUND, estimator="kernel", budget=600)
+    found = explainer.interactions(X, index="sii", unbiased=unbiased, progress=False)
+    heavy = found.stats["heavy_tail"]
+    assert heavy.shape == (24,) and found.stats["tail_judged"].all()
+    # At least the instances whose values of players are marked are, and not all.
+    assert (heavy >= explained(saturated, "kernel").stats["heavy_tail"]).all()
+    assert 5 <= heavy.sum() <= 23
+    smooth = xj.Explainer(xj.as_model(ORDINARY["tanh"]), BACKGROUND, estimator="kernel", budget=600)
+    again = smooth.interactions(X, index="sii", unbiased=unbiased, progress=False)
+    assert not again.stats["heavy_tail"].any()
+
+
+@pytest.mark.filterwarnings("ignore::xaijax.XaiWarning")
+def test_fewer_than_twenty_draws_cannot_be_judged():
+    # Two coalitions a draw; of fewer than P + 20 draws the kernel has no standard errors.
+    for draws, judged in ((FEWEST - 1, False), (FEWEST, False), (P + FEWEST, True)):
+        found = explained(saturated, "kernel", X[:3], budget=2 * draws)
+        assert found.stats["tail_judged"].tolist() == [judged] * 3
+        assert judged or not found.stats["heavy_tail"].any()

@@ -143,10 +143,10 @@ def test_a_slow_part_does_not_hold_the_lock() -> None:
 
 def test_over_the_wire_a_request_past_its_deadline_is_not_counted(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="needs the extra [federated]")
-    answered = threading.Event()
+    lost, answered = threading.Event(), threading.Event()
 
     def slow(rows: np.ndarray) -> np.ndarray:
-        time.sleep(0.6)
+        assert lost.wait(10)  # until the host has given up
         answered.set()
         return rows[:, 0]
 
@@ -159,6 +159,7 @@ def test_over_the_wire_a_request_past_its_deadline_is_not_counted(tmp_path: Path
         host._conversations["shop"]._deadline = 0.3
         with pytest.raises(xj.FederatedPeerLost, match="deadline"):
             host(X[:, HOST], progress=False)
+        lost.set()
         assert answered.wait(10)
         for _ in range(200):  # until the refusal is logged
             if guest.audit.entries[-1]["event"] == "refused":

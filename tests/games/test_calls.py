@@ -78,10 +78,11 @@ def test_calls_of_a_host_model(kind, batch_size, rows_per_call):
     # Two for determinism, two for neighbours. Where most rows have the largest number, no half is
     # without it: the row with the smallest is then asked beside its copy.
     probes = 4 if kind == "continuous" else 5
-    assert stats["padded_rows"] == 0  # a host model is never asked for a row twice
+    assert stats["padded_rows"] == 0
     differ = (X[:, None] != donors[None]).sum(axis=2)
-    assert stats["model_rows"] == int((2.0**differ).sum()) == sum(f.rows[probes:])
-    assert f.calls - probes == stats["model_calls"]
+    assert stats["model_rows"] == int((2.0**differ).sum()) == sum(f.rows[probes:-1])
+    assert f.rows[-1] == 32  # of the first call, once more: does the model repeat itself?
+    assert f.calls - probes - 1 == stats["model_calls"]
     assert stats["model_calls"] == math.ceil(stats["model_rows"] / rows_per_call)
 
 

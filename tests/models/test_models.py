@@ -3,10 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError, XaiError
 from xaijax.models import Model, as_model, output_names_for
+from xaijax.results.player_data import player_columns
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(23, 4)).astype(np.float32)
@@ -408,3 +410,32 @@ def test_a_named_output_is_its_column(backend):
         as_model(three, backend=backend, output="b", output_names=names[:2]).predict(rows)
     with pytest.raises(InputError, match="output"):
         as_model(three, backend=backend, output="d", output_names=names)
+
+
+class Compared(str):
+    """A name that counts how often it is compared."""
+
+    times = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return str.__eq__(self, other)
+
+
+def test_many_names_are_not_compared_with_each_other():
+    names = [Compared(f"c{j}") for j in range(1_000)]
+    Compared.times = 0
+    model = as_model(lambda X: X[:, 0], backend="host", feature_names=names)
+    assert model.feature_names == tuple(names) and Compared.times < 20 * len(names)
+    with pytest.raises(InputError, match="got .*'c7'.* more than once"):
+        as_model(lambda X: X[:, 0], backend="host", feature_names=[*names, "c7"])
+
+
+def test_many_columns_of_a_frame_are_not_compared_with_each_other():
+    columns = [f"c{j}" for j in range(1_000)]
+    frame = pd.DataFrame(np.zeros((1, 1_000)), columns=columns)
+    players = [Compared(name) for name in reversed(columns)]
+    Compared.times = 0
+    assert player_columns(frame, players, None) == list(range(1_000))[::-1]
+    assert Compared.times < 20 * len(players)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from often import some_slow
 from small_case import BACKENDS, B, X, f
 
 import xaijax as xj
@@ -336,3 +337,80 @@ def test_a_random_host_function_is_found_out_when_it_turns_random():
     noise[0] = 1.0
     with pytest.raises(xj.NonDeterministicModelError, match="different answers to the same rows"):
         explainer(rows[4:6])
+
+
+class Doubled:
+    """Answers twice as much from a call on."""
+
+    def __init__(self, calls):
+        self.left, self.calls = calls, 0
+
+    def __call__(self, rows):
+        self.calls += 1
+        answers = 3 + np.tanh(rows).prod(axis=1) + rows[:, 0] * rows[:, 1]
+        return answers * (1 if self.calls <= self.left else 2)
+
+
+NORMAL = np.random.default_rng(5).normal(size=(60, 5)).astype(np.float32)
+SMALL = {"batch_size": 256, "tile": 256}
+ENDS = {
+    "exact": lambda m: xj.Explainer(m, NORMAL[:10], **SMALL)(NORMAL[52:]).values,
+    "sampled": lambda m: (
+        xj.Explainer(m, NORMAL[:40], estimator="permutation", budget=12, **SMALL)(
+            NORMAL[40:48]
+        ).values
+    ),
+    "Baseline": lambda m: xj.Explainer(m, xj.Baseline(NORMAL[0]), **SMALL)(NORMAL[20:]).values,
+    "interactions": lambda m: (
+        xj.Explainer(m, NORMAL[:10], **SMALL).interactions(NORMAL[52:]).values
+    ),
+    "outputs": lambda m: (
+        xj.Explainer(
+            xj.as_model(lambda Z: np.stack([m.call(Z), -Z[:, 0]], axis=1), backend="host"),
+            NORMAL[:10],
+            **SMALL,
+        )(NORMAL[52:], outputs=[0] * 8).values
+    ),
+    "QII": lambda m: (
+        xj.QII(m, NORMAL[:30], quantity="individual", outcome="score", bounds=(-99, 99), **SMALL)
+        .explain(NORMAL[50:])
+        .values
+    ),
+    "second": lambda m: _second(xj.Explainer(m, NORMAL[:10], **SMALL)),
+}
+
+
+def _second(explainer):
+    explainer(NORMAL[50:52])
+    return explainer(NORMAL[52:]).values
+
+
+@pytest.mark.parametrize("way", some_slow(ENDS, every=3))
+def test_no_result_mixes_the_answers_of_two_models(way):
+    """Whenever a function changes, its values are those of one of the two, or an error comes."""
+    never = Doubled(10**9)
+    wanted = ENDS[way](xj.as_model(never, backend="host"))
+    assert never.calls > 5
+    errors = 0
+    for calls in range(1, never.calls + 1):
+        try:
+            found = ENDS[way](xj.as_model(Doubled(calls), backend="host"))
+        except xj.ModelOutputError:
+            errors += 1
+            continue
+        # Sums of 40 donors and 32 coalitions, of answers of at most 20, in float64.
+        near = [np.abs(found - scale * wanted).max() < 1e-9 for scale in (1, 2)]
+        assert any(near), calls
+    assert 0 < errors < never.calls
+
+
+def test_one_call_more_is_asked_where_there_are_several():
+    rows, counted = NORMAL[52:], {}
+    for donors in (1, 10):
+        own = Doubled(10**9)
+        explainer = xj.Explainer(xj.as_model(own, backend="host"), NORMAL[:donors], **SMALL)
+        explainer(rows)
+        before = own.calls
+        counted[donors] = explainer(rows).stats["model_calls"], own.calls - before
+    assert counted[1] == (1, 1)
+    assert counted[10][1] == counted[10][0] + 1 > 2

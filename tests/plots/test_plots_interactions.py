@@ -179,4 +179,12 @@ def test_lines_and_dots_of_a_network_are_scaled_by_what_is_drawn():
     ax = xj.plots.network(given, max_display=3)
     assert max(line.get_linewidth() for line in ax.lines) == 9.0 and len(ax.lines) == 3
     assert any("widest line +3" in text.get_text() for text in ax.texts)
+
+
+@pytest.mark.parametrize(("values", "shown"), [([0, 1, 1, 4], 1), ([0, 1, 1, 2], 2)])
+def test_a_network_without_lines_names_no_widest_one(values, shown):
+    table = xj.CoalitionTable(values, ["age", "pay"])
+    ax = xj.plots.network(table.interactions(), max_display=shown)
+    assert not ax.lines
+    assert ax.texts[-1].get_text() == "Shapley interaction; no lines"
     assert np.allclose(ax.collections[0].get_sizes(), 940.0)

@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import zipfile
+import zoneinfo
 
 import ml_dtypes
 import numpy as np
@@ -112,6 +113,19 @@ def test_stats_and_provenance_come_back(tmp_path):
     assert_same(dict(again.provenance), provenance)
 
 
+ZONE = zoneinfo.ZoneInfo("Europe/Berlin")
+TIMES = [
+    datetime.date(2024, 2, 29),
+    datetime.time(23, 59, 59, 999_999),
+    datetime.datetime(1, 1, 1, 0, 0, 0, 1),
+    datetime.timedelta(-3, 5, 7),
+    datetime.datetime(2024, 10, 27, 2, 30, tzinfo=ZONE, fold=1),
+    datetime.datetime(2024, 1, 2, tzinfo=datetime.UTC),
+    datetime.time(3, 4, tzinfo=datetime.timezone(datetime.timedelta(minutes=-90))),
+    None,
+]
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -122,6 +136,8 @@ def test_stats_and_provenance_come_back(tmp_path):
             [["a", None], ["b\0", 1.5], ["", float("nan")], ["x", np.float64(2)]], dtype=object
         ),
         np.array([["a"], ["bc"], [""], ["d"]]),
+        np.array([[time] for time in TIMES[:4]], dtype=object),
+        np.array([[time] for time in TIMES[4:]], dtype=object),
         np.arange(4).reshape(4, 1).astype(ml_dtypes.bfloat16),
     ],
     ids=lambda data: str(data.dtype),
@@ -217,6 +233,13 @@ def test_equal_explanations_make_equal_files(tmp_path):
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
 
 
+class Zone(datetime.tzinfo):
+    """A zone that no file can name."""
+
+
+NAMED = datetime.timezone(datetime.timedelta(hours=1), "a name of its own")
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -224,6 +247,8 @@ def test_equal_explanations_make_equal_files(tmp_path):
         ({"provenance": {"a": [1, {"b": {1, 2}}]}}, r"provenance\['a'\]\[1\]\['b'\].*set"),
         ({"stats": {"m": np.ma.masked_equal([1, 2], 2)}}, "masked"),
         ({"data": np.array([[object()]] * 4)}, "data.*object"),
+        ({"stats": {"t": datetime.time(tzinfo=Zone())}}, "time zone.*has no exact form"),
+        ({"stats": {"t": datetime.time(tzinfo=NAMED)}}, "time zone.*has no exact form"),
     ],
 )
 def test_what_has_no_exact_form_is_refused_and_nothing_is_left(changes, text, tmp_path):

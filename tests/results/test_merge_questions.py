@@ -161,3 +161,45 @@ def test_functions_of_other_kinds():
     assert len(set(marks)) == 5
     again = qii(**PROBA, difference=Distance()).explain(X[1:2]).stats["fingerprint"]
     assert again == marks[0]
+
+
+def helper_of(factor):
+    """A function that a lambda calls by a global name of its own."""
+    scope = {"np": np}
+    exec(f"def helper(one):\n    return {factor} * one", scope)
+    return eval("lambda p, q: helper(np.abs(p - q).sum(-1))", scope)
+
+
+FUNCTIONS = {
+    "difference": [PROBA | {"difference": scaled(c)} for c in (1.0, 2.0)],
+    "difference by a helper": [PROBA | {"difference": helper_of(c)} for c in (1.0, 2.0)],
+    "quantity": [{"quantity": lambda a, own: a[:, 0]}, {"quantity": lambda a, own: a[:, 0] ** 2}],
+    "quantity of an Interest": [
+        {"quantity": xj.quantities.Interest("own", score=lambda a, own, c=c: c * a[:, 0])}
+        for c in (0.5, 1.0)
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_functions_of_one_name_are_not_one_quantity(kind):
+    one, two = FUNCTIONS[kind]
+    first = qii(**one).explain(X)
+    xj.compare(first, qii(**one).explain(X))
+    other = qii(**two).explain(X)
+    assert first.provenance[kind.split()[0]] == other.provenance[kind.split()[0]]
+    message = f"differ in {kind.split()[0]}: two functions of one name"
+    with pytest.raises(xj.InputError, match=message):
+        xj.compare(first, other)
+    with pytest.raises(xj.InputError, match=message):
+        xj.plots.methods({"first": first, "other": other})
+    with pytest.raises(xj.InputError, match="or functions"):
+        xj.merge([first, other])
+
+
+@pytest.mark.filterwarnings("ignore:.*have been explained by a network")
+def test_a_link_of_an_amortized_explainer_is_compared():
+    one, two = (xj.Explainer(MODEL, D[:9], link=lambda v, c=c: c * v) for c in (1.0, 2.0))
+    network = xj.AmortizedExplainer(one).fit(np.tile(D, (2, 1)), judge=20)
+    with pytest.raises(xj.InputError, match="differ in link"):
+        xj.plots.methods({"network": network(D), "other": two(D)}, output="yes")

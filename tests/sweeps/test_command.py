@@ -63,6 +63,7 @@ def test_an_incomplete_run_is_status_2(how, jobs, capsys) -> None:
     assert xj.open_run("out").missing == ((1,) if how else (1, 2))
 
 
+@pytest.mark.filterwarnings("ignore:The model raised")
 def test_rows_that_are_refused_in_a_part_leave_an_incomplete_run(jobs, capsys) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
     table = pytest.importorskip("pyarrow").table
@@ -81,6 +82,7 @@ def test_what_is_wrong_with_a_complete_run_is_no_missing_part(jobs, capsys) -> N
     assert "none.npy" in told and "missing" not in told
 
 
+@pytest.mark.filterwarnings("ignore:The model raised")
 def test_another_question_into_an_incomplete_run_is_status_1(jobs, capsys) -> None:
     assert swept("jobs.py:wrong", "spoiled.npy", "out") == 2
     assert swept("jobs.py:ready", "rows.npy", "out") == 1

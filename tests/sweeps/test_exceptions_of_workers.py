@@ -135,6 +135,7 @@ def test_a_full_disk_ends_the_sweep_at_once(tmp_path: Path, monkeypatch) -> None
     assert again.of_writing and again.errno == errno.ENOSPC
 
 
+@pytest.mark.filterwarnings("ignore:The model raised")
 @pytest.mark.parametrize("executor", [None, ThreadPoolExecutor])
 def test_a_disk_that_takes_no_reasons_hides_none(executor, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("xaijax.sweeps.directory.RunDirectory.write_failed", full)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -146,11 +147,15 @@ def test_the_bar_shows_rows_of_parts_that_run(monkeypatch) -> None:
     bar.disable, bar.close = False, lambda: None
     monkeypatch.setattr(progress, "progress_bar", lambda *_: bar)
     monkeypatch.setattr(progress, "LOOKS", 0.001)
+    looks = threading.Semaphore(0)
+
+    def within() -> int:
+        looks.release()
+        return 40
+
     with progress.Progress(True, 100, 0) as shown:
-        shown.within = lambda: 40
-        deadline = time.monotonic() + 20
-        while bar.n != 40 and time.monotonic() < deadline:
-            time.sleep(0.001)
+        shown.within = within
+        assert looks.acquire(timeout=20) and looks.acquire(timeout=20)  # the first one is shown
         assert bar.n == 40
         shown.within = lambda: 0
         shown.done(30)  # the part was smaller than what runs now: the bar does not go back
@@ -179,6 +184,99 @@ def test_a_worker_of_an_earlier_driver_writes_nothing(tmp_path: Path) -> None:
         assert not path.exists()
 
 
+DRIVEN = """
+import os, sys, time
+from pathlib import Path
+import numpy as np
+import xaijax as xj
+from sweeping import X, B, product
+from xaijax.sweeps.directory import RunDirectory
+
+OF = os.environ["DRIVER"]
+write = RunDirectory.write
+
+def note(line):
+    with open("notes", "a") as file:  # short lines are appended whole
+        file.write(f"{OF} {line}\\n")
+
+def noted(self, number, *rest):
+    if OF == "first" and Path("held").exists():
+        note(f"waits {number}")
+        while Path("held").exists():
+            time.sleep(0.01)
+    try:
+        write(self, number, *rest)
+    except xj.InputError:
+        note(f"refused {number}")
+        raise
+    note(f"written {number}")
+
+RunDirectory.write = noted
+
+def slowly(rows):
+    time.sleep(0.01 * len(rows))
+    return product(rows)
+
+if __name__ == "__main__":
+    import jobs  # so that workers import the function by this name
+    made = xj.Explainer(xj.as_model(jobs.slowly, backend="host"), B)
+    xj.sweep(made, X, "out", executor=2, rows_per_part=2, progress=False)
+"""
+
+
+def lines_of(path: Path) -> list[list[str]]:
+    """What a process noted: by which driver it was started, and what it did."""
+    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def wait_for(condition: Any, process: Any = None) -> None:
+    """Wait a minute at most until it holds, and while the process lives."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        assert process is None or process.poll() is None
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+def test_workers_of_a_killed_driver_write_nothing_under_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(DRIVEN)
+    out, notes, held = tmp_path / "out", tmp_path / "notes", tmp_path / "held"
+
+    def driver(name: str) -> Any:
+        path = os.pathsep.join([str(tmp_path), *sys.path])
+        env = os.environ | {"PYTHONPATH": path, "DRIVER": name}
+        return subprocess.Popen([sys.executable, "jobs.py"], env=env, cwd=tmp_path)
+
+    def lock() -> str:
+        path = out / "driver.lock"
+        return path.read_text() if path.exists() else ""
+
+    first = driver("first")
+    wait_for(lambda: parts(out), first)
+    held.touch()  # workers of the first driver stop before they write another part
+    wait_for(lambda: any(line[1] == "waits" for line in lines_of(notes)), first)
+    first.kill()
+    first.wait()
+    second = driver("second")
+    try:
+        wait_for(lambda: f"process {second.pid}," in lock(), second)
+        kept = {one: (out / one).stat().st_mtime_ns for one in parts(out)}
+        before = len(lines_of(notes))
+    finally:
+        held.unlink()
+    assert second.wait(timeout=120) == 0
+    wait_for(lambda: any(line[:2] == ["first", "refused"] for line in lines_of(notes)))
+    assert not any(line[:2] == ["first", "written"] for line in lines_of(notes)[before:])
+    assert kept and all((out / one).stat().st_mtime_ns == at for one, at in kept.items())
+    run = xj.open_run(out)
+    assert not run.missing and len(parts(out)) == run.parts == 13
+    np.testing.assert_array_equal(run.explanation().values, explainer()(X).values)
+    asked = sorted(int(line[2]) for line in lines_of(notes) if line[1] == "written")
+    assert asked == list(range(13))  # each part was written once, by the first or the second
+
+
 INTERRUPTED = """
 import time
 from sweeping import explainer, product
@@ -190,22 +288,24 @@ made = explainer(slowly)
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_the_command_line_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--processes", "2")])
+def test_ctrl_c_in_the_command_line_is_one_line(options, tmp_path: Path) -> None:
     (tmp_path / "jobs.py").write_text(INTERRUPTED)
     np.save(tmp_path / "rows.npy", X)
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "xaijax", "sweep", "jobs.py:made", "rows.npy", "out"]
     driver = subprocess.Popen(
-        [*command, "--rows-per-part", "1", "--quiet"],
+        [*command, "--rows-per-part", "1", "--quiet", *options],
         env=env,
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     while not parts(tmp_path / "out"):
         time.sleep(0.05)
         assert driver.poll() is None
-    driver.send_signal(signal.SIGINT)
+    os.killpg(driver.pid, signal.SIGINT)  # as a terminal does
     _, told = driver.communicate(timeout=60)
     kept = len(parts(tmp_path / "out"))
     assert driver.returncode == 130
@@ -230,3 +330,41 @@ def test_an_interrupt_says_what_is_kept(tmp_path: Path, monkeypatch, capsys) -> 
     told = "xaijax: interrupted: 2 of 3 parts are kept; the same call goes on.\n"
     assert capsys.readouterr().err == told
     assert main(command) == 0
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        (0, "no part was started; the same call starts again."),
+        (2, "2 of 3 parts are kept; the same call goes on."),
+    ],
+)
+def test_an_interrupt_before_the_first_part(kept, told, tmp_path: Path, monkeypatch) -> None:
+    made = explainer()
+    if kept:
+        xj.sweep(made, X, tmp_path, rows_per_part=10)
+        (tmp_path / "part-000001.npz").unlink()
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep, "question_of", stopped)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        xj.sweep(made, X, tmp_path, rows_per_part=10)
+    assert raised.value.__notes__ == [f"xaijax: interrupted: {told}"]
+
+
+def test_what_a_first_call_does_once_is_no_time_of_its_row(tmp_path: Path) -> None:
+    calls = []
+
+    def model(rows):
+        calls.append(len(rows))
+        if len(calls) == 1:  # it reads its weights, say
+            time.sleep(task.ENOUGH + 0.1)
+        return product(rows)
+
+    opened = Opened(explainer(model), {})
+    piece = source_of(X, None).part(0, N)
+    told = task.run(Task(0, 0, N, "X", piece, str(tmp_path), None, None, None, True), opened)
+    assert told.seconds / told.rows < task.ENOUGH / 5
+    assert len(calls) < 60

@@ -4,6 +4,7 @@ one resumes, and nothing of anybody's rows stands in the manifest or in a messag
 
 from __future__ import annotations
 
+import datetime
 import os
 import threading
 import types
@@ -12,6 +13,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
@@ -356,6 +358,42 @@ def test_answers_are_compared_on_rows_spread_over_X(tmp_path) -> None:
     swept(of(f), tmp_path / "run", rows)
 
 
+def test_rows_spread_over_X_that_raise_leave_the_others_compared(tmp_path) -> None:
+    """The broken version compared nothing then, in silence, and joined parts of two thresholds."""
+    rows = ROWS.copy()
+    rows[20:, 1] += 100.0
+    rows[-1, 0] = 1e6
+    file, bad = tmp_path / "threshold.npy", tmp_path / "bad.npy"
+
+    def f(given: Any) -> Any:
+        if np.any(given[:, 0] == np.load(bad)):
+            raise ZeroDivisionError("the model's own")
+        return (given[:, 1] > np.load(file)) * 1.0
+
+    def again() -> None:
+        swept(of(f), tmp_path / "run", rows, rows_per_part=16)
+
+    np.save(file, 50.0)
+    np.save(bad, 1e6)
+    warned = rf"ZeroDivisionError for row {len(rows) - 1} of X"
+    with pytest.warns(xj.XaiWarning, match=warned), pytest.raises(ZeroDivisionError):
+        again()
+    (tmp_path / "run" / "part-000002.npz").unlink()
+    np.save(file, 150.0)
+    with (
+        pytest.warns(xj.XaiWarning, match=warned),
+        pytest.raises(xj.ResumeMismatchError, match=r"answers_over_X"),
+    ):
+        again()
+    np.save(file, 50.0)
+    with pytest.warns(xj.XaiWarning, match=warned), pytest.raises(ZeroDivisionError):
+        again()  # the same rows raise: the question is the same
+    assert (tmp_path / "run" / "part-000002.npz").exists()
+    np.save(bad, -1.0)  # another model, which takes that row
+    with pytest.raises(xj.ResumeMismatchError, match=r"raised_over_X"):
+        again()
+
+
 @pytest.mark.parametrize("backend", ["host", "jax"])
 def test_a_part_of_another_state_ends_the_run(backend, tmp_path, monkeypatch) -> None:
     """The broken version answered all parts, and of host models joined them, too."""
@@ -400,6 +438,44 @@ def test_reading_ends_at_a_bound() -> None:
     root.nodes = [types.SimpleNamespace(root=root, nodes=[n, {n}]) for n in range(100_000)]
     found = held(lambda rows: rows * root.nodes[0].root.nodes)
     assert 0 < len(found) < 100
+
+
+def frame_of(last: Any) -> Any:
+    return pd.DataFrame({"a": [*range(9_000), last], "b": "text", "c": 1.5})
+
+
+LARGE = {
+    "a frame": (frame_of(1), frame_of(2)),
+    "objects": tuple(np.array([*"ab" * 5_000, last], object) for last in "cd"),
+    "a set of tuples": ({(1, 2), (3, "a")}, {(1, 2), (3, "b")}),
+    "days": ([datetime.date(2024, 1, 1)], [datetime.date(2024, 1, 2)]),
+    "an array": tuple(np.append(np.zeros(9 << 20), [last, 0.0]) for last in (1.0, 2.0)),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_the_last_of_many_values_is_read(kind) -> None:
+    """The broken version read 8,192 values, and 65,536 entries of an array above 64 MB."""
+    first, second = (held(lambda rows, one=one: rows * len(one)) for one in LARGE[kind])
+    assert first != second and not any("not read" in one for one in first.values())
+
+
+def test_what_is_not_read_whole_is_said(monkeypatch) -> None:
+    """Equal digests would say more than is known."""
+    deep = [[[n]] for n in range(9_000)]
+    large = np.zeros(1_000)
+
+    def f(rows: Any) -> Any:
+        return rows[:, 0] * len(deep) + large[0]
+
+    assert held(f)["deep"].endswith("and more, not read")
+    found = of(f)(ROWS[:2])
+    assert found.stats["model_fingerprint"] is None
+    deep = [[[n]] for n in range(900)]
+    assert not any("not read" in one for one in held(f).values())
+    assert of(f)(ROWS[:2]).stats["model_fingerprint"] is not None
+    monkeypatch.setattr("xaijax.core.reads.WHOLE", 4_000)
+    assert held(f)["large"].endswith("and more, not read")
 
 
 def test_a_mismatch_is_an_input_error() -> None:

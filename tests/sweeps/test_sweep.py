@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import errno
 import itertools
 import json
@@ -11,7 +12,9 @@ import subprocess
 import sys
 import threading
 import time
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -166,7 +169,10 @@ def test_an_exception_of_the_model_comes_through(tmp_path: Path) -> None:
     rows = X.copy()
     rows[17, 3] = 99
     made = explainer(lambda z: raises_on(99, z))
-    with pytest.raises(ArithmeticError, match="holds 99") as raised:
+    with (
+        pytest.warns(xj.XaiWarning, match="ArithmeticError for row 17 of X"),
+        pytest.raises(ArithmeticError, match="holds 99") as raised,
+    ):
         swept(tmp_path, made=made, rows=rows)
     assert any("part 1, rows 10 to 19 of X" in note for note in raised.value.__notes__)
     assert parts(tmp_path) == ["part-000000.npz"]
@@ -379,6 +385,34 @@ def test_an_estimator_that_cannot_travel_is_swept_in_this_process(tmp_path: Path
     assert again.explanation().values.tobytes() == first.explanation().values.tobytes()
     with pytest.raises(xj.InputTypeError, match="cannot travel"):
         swept(tmp_path / "elsewhere", executor=1, made=made)
+
+
+def test_dates_and_times_of_a_frame_come_back(tmp_path: Path) -> None:
+    days = [datetime.date(2024, 1, 1 + n) for n in range(4)]
+    frame = pd.DataFrame({"day": days, "at": [datetime.time(n, 30) for n in range(4)]})
+
+    def f(rows: Any) -> Any:
+        return np.array([a.day * b.hour for a, b in zip(rows["day"], rows["at"], strict=True)])
+
+    made = xj.Explainer(xj.as_model(f, backend="host"), frame[:2])
+    whole = swept(tmp_path, made=made, rows=frame).explanation()
+    np.testing.assert_array_equal(whole.values, made(frame).values)
+    pd.testing.assert_frame_equal(whole.data, frame)
+    assert [type(one) for one in whole.data.loc[3]] == [datetime.date, datetime.time]
+
+
+def test_rows_without_a_form_in_the_file_are_refused_before_the_model_is_asked(tmp_path) -> None:
+    frame = pd.DataFrame({"n": [Fraction(1, 1 + n) for n in range(4)]})
+    asked: list[int] = []
+
+    def f(rows: Any) -> Any:
+        asked.append(len(rows))
+        return rows["n"].astype(float).to_numpy()
+
+    made = xj.Explainer(xj.as_model(f, backend="host"), frame[:2])
+    with pytest.raises(xj.InputError, match="Fraction has no exact form"):
+        swept(tmp_path, made=made, rows=frame)
+    assert not asked
 
 
 def test_the_manifest_is_plain_json(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ another explanation; where the list says so, one warning is given at the caller'
 """
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
 import tracemalloc
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -477,6 +479,59 @@ def test_whole_numbers_beyond_those_of_jax_are_refused(where):
             model.predict(large)
         else:
             xj.Explainer(model, large if where == "background" else small)(large)
+
+
+def total(X):
+    return X.sum(axis=1)
+
+
+def float_difference(X):
+    return (X[:, 0] - X[:, 1]) * 1.0
+
+
+NEAR = np.array([[2**31 + 1, 1], [2**31 + 2, 0]], np.uint32)
+LOST = {
+    "uint32": (total, NEAR, NEAR[:1] + np.uint32(2), "whole numbers .uint32. of up to"),
+    "uint64": (total, NEAR.astype(np.uint64), NEAR[:1].astype(np.uint64), "rounded to float32"),
+    "later": (total, np.ones((1, 2), int), np.eye(20, 2, -18, int) * 2**25 + 1, "33,554,432"),
+    "background": (total, NEAR, np.ones((1, 2), np.uint32), "by up to 128"),
+    "int32": (total, np.ones((1, 2), np.int32), np.full((1, 2), 2**30, np.int32), "beyond int32"),
+    "int64": (
+        lambda X: X @ jnp.array([4, 1]),
+        np.ones((1, 2), int),
+        np.full((1, 2), 2**29),
+        "wrap",
+    ),
+    "uint8": (float_difference, np.ones((1, 2), np.uint8), np.eye(2, dtype=np.uint8), "uint8"),
+    "int8": (lambda X: (X * 2).sum(1), np.ones((1, 2), int), np.full((1, 2), 99, np.int8), None),
+    "of int8": (lambda X: (X * 2).sum(1), *(np.full((1, 2), n, np.int8) for n in (1, 99)), "int8"),
+    "jit": (jax.jit(total), np.full((2, 2), 2**30), np.ones((1, 2), int), "beyond int32"),
+    "kept": (total, np.ones((1, 2), np.uint8), np.full((1, 2), 255, np.uint8), None),
+    "places": (lambda X: jnp.arange(9.0)[X].sum(1), np.ones((1, 2), int), np.full((1, 2), 8), None),
+    "floats": (total, np.ones((1, 2)), np.full((1, 2), 2.0**30), None),
+    "bits": (
+        lambda X: ((X.astype(jnp.uint32) * 40503 * 65537) >> 7 ^ X).sum(1) % 9 * 1.0,
+        np.ones((1, 2), np.uint32),
+        np.full((1, 2), 2**20, np.uint32),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_row_16_whole_numbers_that_a_model_loses_are_told(case):
+    """Answers beyond 2^24 in float32, and sums beyond the dtype of the rows, each warned of."""
+    of, donors, rows, told = LOST[case]
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        xj.Explainer(of, donors)(rows)
+    texts = [str(one.message) for one in given]
+    assert len(set(texts)) == len(texts)
+    if told is None:
+        assert not texts
+    else:
+        assert any(re.search(told, text) for text in texts), texts
+        assert all(issubclass(one.category, xj.XaiWarning) for one in given)
 
 
 @pytest.mark.parametrize("method", ["expected", "anchors", "qii"])

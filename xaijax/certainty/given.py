@@ -13,13 +13,13 @@ import numpy as np
 from xaijax.core.checks import real_numbers
 from xaijax.core.errors import InputError
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.methods.fingerprint import digest_of
+from xaijax.methods.fingerprint import functions_of
 from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
 from xaijax.results.same_question import (
     amount_of,
-    refuse_another_link,
     refuse_other_amounts,
+    refuse_other_functions,
     refuse_other_outputs,
 )
 
@@ -39,14 +39,13 @@ def refuse_other_amounts_of(named: Mapping[str, Any], explainer: Explainer) -> N
     Other orders of outputs are refused too where the model says what its outputs are called.
     """
     own = amount_of(asked_output(explainer.model) | {"link": explainer.quantity.name})
-    outer = explainer.quantity.outer
-    link = None if outer is None else digest_of(outer)
+    functions = functions_of(explainer.quantity)
     known = explainer.model.output_names
     for name, one in named.items():
         if isinstance(one, Explanation):
             called = f"values: {name!r}", "the explainer"
             refuse_other_amounts(amount_of(one.provenance, one.kind), own, called)
-            refuse_another_link(one.stats.get("link_fingerprint"), link, called)
+            refuse_other_functions(one.stats, functions, called)
         if known is not None:
             _refuse_turned(name, one, known)
 

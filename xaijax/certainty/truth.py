@@ -52,7 +52,7 @@ def truth_of(
     started, index = time.perf_counter(), named(explainer.index)
     decide = partial(_choice, index=index, budget=budget)
     rows, game, _, choice = explainer._begun(X, lambda done: None, decide, outputs=outputs)
-    before = game.evaluator.clock.copy()
+    before = game.evaluator.start()
     answer = _answer(explainer, game, choice, index, seeds)
     seconds = time.perf_counter() - started
     found = explanation(explainer, X, rows, game, choice, answer, before, seconds)

@@ -9,8 +9,8 @@ Reading order:
     elsewhere           names of shap, captum and others, and what is meant by them here
     jax_settings        JAX as the programs need it, whatever a session is set to for debugging
     long_runs           what takes long, told of before it starts
-    checks              checks of arguments, done before any work
     typing              the types that public signatures name: rows, a model, a progress bar
+    checks              checks of arguments, done before any work
     html                a result, a model or an explainer as a notebook shows it
     facts               the facts of a record as names and short texts
     command_line        a command of `xaijax`, as argparse takes it

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -245,10 +246,28 @@ def chunks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         yield first, array[first : first + step]
 
 
+@dataclass(frozen=True)
+class NanColumns:
+    """The columns of a model's rows that may hold NaN, for a model that takes it in some only.
+
+    Attributes:
+        allowed: bool [F], in the order in which the model was fitted.
+    """
+
+    allowed: tuple[bool, ...]
+
+
+def nan_at(allow_nan: bool | NanColumns, place: int) -> bool:
+    """The answer of `allow_nan` for the column at this place."""
+    if not isinstance(allow_nan, NanColumns):
+        return allow_nan
+    return place < len(allow_nan.allowed) and allow_nan.allowed[place]
+
+
 def finite(
     array: np.ndarray,
     name: str,
-    allow_nan: bool,
+    allow_nan: bool | NanColumns,
     dtype: np.dtype | None = None,
     remedy: str = "Fill it, or say allow_nan=True in as_model if the model takes NaN.",
 ) -> None:
@@ -263,6 +282,9 @@ def finite(
         with np.errstate(over="ignore"):
             kept = part.astype(dtype) if narrower else part
         wrong = np.isinf(kept) if allow_nan else ~np.isfinite(kept)
+        if isinstance(allow_nan, NanColumns):
+            columns = range(kept.shape[-1])
+            wrong |= np.isnan(kept) & [not nan_at(allow_nan, column) for column in columns]
         if not wrong.any():
             continue
         place = tuple(int(i) for i in np.argwhere(wrong)[0])

@@ -4,12 +4,19 @@ XLA's CPU compiler fuses products of matrices with what follows them, for its li
 product's operand is one number or vector that is repeated (a matrix of ones, say), and a sum,
 a mean or a maximum of at least 4,096 numbers is in the same fusion, the program that it makes reads
 memory that is not the operand's (jaxlib 0.12.0.1): its answers are wrong.
+
+What is compiled here is looked at (`compile_sound`). What becomes a part of a caller's program is
+traced with barriers around its products (`without_fused_products`), which that program keeps.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import jax
+from jax.extend.core import Jaxpr, Literal
 
 # Without fusions for that library; other products and sums are compiled as before.
 WITHOUT_FUSIONS = {"xla_cpu_experimental_ynn_fusion_type": ""}
@@ -26,6 +33,82 @@ def compile_sound(lowered: Any) -> Any:
     if repeats_an_operand(program.as_text() or ""):
         return lowered.compile(compiler_options=WITHOUT_FUSIONS)
     return program
+
+
+def without_fused_products(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function of arrays, traced so that XLA's CPU compiler fuses none of its products, or
+    of those of its derivative, with what comes before or after them.
+    """
+
+    def traced(*given: Any) -> Any:
+        closed, out = jax.make_jaxpr(function, return_shape=True)(*given)
+        if not _has_products(closed.jaxpr):
+            return function(*given)
+        answers = _with_barriers(closed.jaxpr, closed.consts, jax.tree.leaves(given))
+        return jax.tree.unflatten(jax.tree.structure(out), answers)
+
+    return traced
+
+
+def _has_products(jaxpr: Jaxpr) -> bool:
+    """Whether a step of the trace, or of what it calls, is a product of matrices."""
+    return any(
+        step.primitive.name == "dot_general" or any(map(_has_products, _inner(step.params)))
+        for step in jaxpr.eqns
+    )
+
+
+def _inner(params: dict[str, Any]) -> list[Jaxpr]:
+    """The traces among the parameters of a step."""
+    several = [one if isinstance(one, tuple | list) else (one,) for one in params.values()]
+    held = [getattr(one, "jaxpr", one) for some in several for one in some]
+    return [one for one in held if isinstance(one, Jaxpr)]
+
+
+def _with_barriers(jaxpr: Jaxpr, consts: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    """What the trace makes of its inputs, with a barrier before and after each product."""
+    env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *given], strict=True))
+
+    def read(var: Any) -> Any:
+        return var.val if isinstance(var, Literal) else env[var]
+
+    for step in jaxpr.eqns:
+        inputs, params = [read(var) for var in step.invars], step.params
+        product = step.primitive.name == "dot_general"
+        if product:
+            inputs = [_barrier(one) for one in inputs]
+        elif any(map(_has_products, _inner(params))):
+            params = {key: _rewritten(one) for key, one in params.items()}
+        bound = step.primitive.get_bind_params(params)
+        functions, options = bound if isinstance(bound, tuple) else ((), bound)  # JAX before 0.12
+        with step.ctx.manager:
+            made = step.primitive.bind(*functions, *inputs, **options)
+        made = list(made) if step.primitive.multiple_results else [made]
+        env.update(zip(step.outvars, map(_barrier, made) if product else made, strict=True))
+    return [read(var) for var in jaxpr.outvars]
+
+
+def _rewritten(option: Any) -> Any:
+    """A parameter of a step, whose traces have barriers."""
+    if isinstance(option, tuple | list):
+        return type(option)(map(_rewritten, option)) if any(map(_is_trace, option)) else option
+    if not _is_trace(option):
+        return option
+    jaxpr, consts = getattr(option, "jaxpr", option), getattr(option, "consts", ())
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in jaxpr.invars]
+    closed = jax.make_jaxpr(lambda *given: _with_barriers(jaxpr, consts, given))(*shapes)
+    return closed if hasattr(option, "jaxpr") else closed.jaxpr
+
+
+def _is_trace(option: Any) -> bool:
+    return isinstance(getattr(option, "jaxpr", option), Jaxpr)
+
+
+def _barrier(array: Any) -> Any:
+    """The array itself; on a CPU no compiler looks beyond it."""
+    return jax.lax.platform_dependent(
+        array, cpu=jax.lax.optimization_barrier, default=lambda same: same
+    )
 
 
 def repeats_an_operand(text: str) -> bool:

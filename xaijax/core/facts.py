@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 # Digests by which `merge` tells models and backgrounds apart; a page may go to anybody.
-UNSHOWN = ("fingerprint", "model_fingerprint")
+FUNCTIONS = ("link_fingerprint", "quantity_fingerprint", "difference_fingerprint")
+UNSHOWN = ("fingerprint", "model_fingerprint", *FUNCTIONS)
 
 
 def fact_rows(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

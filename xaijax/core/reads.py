@@ -3,16 +3,21 @@
 Read are its code, defaults, closed-over values and globals, those of the functions that it calls,
 and the attributes that the code names of the user's own objects, classes and modules. Nothing is
 called: a property is read as the function that it is. Objects and modules of libraries are never
-enumerated, only named attributes of theirs are read. No more than `MOST` values are read, and of
-large arrays entries spread over them, so that reading takes milliseconds. What stays unread (what a
-file holds, say) is for others to compare by answers.
+enumerated, only named attributes of theirs are read. No more than `MOST` objects are read, where
+plain values in one list, frame or array count as one, and of arrays above `WHOLE` bytes entries
+spread over them, so that reading an array takes a tenth of a second at most. What a limit leaves
+out is noted in `unread`. What no code names (what a file holds, say) is for others to compare by
+answers.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import datetime as dt
+import decimal
 import enum
+import fractions
 import functools
 import hashlib
 import inspect
@@ -34,18 +39,21 @@ from xaijax.core.code_names import Names, digest_of_code, names_of
 MOST = 1 << 13  # values that are read of one function
 MANY = 1 << 20  # numbers and texts in one list, which count as one value
 DEEP = 24  # values within values
-WHOLE, SPREAD = 1 << 26, 1 << 16  # bytes of an array that are read; entries of a larger one
+NOT_WHOLE = " and more, not read"  # after a digest
+WHOLE, SPREAD = 1 << 27, 1 << 16  # bytes of an array that are read; entries of a larger one
 # Whose functions, settings and modules do not change while a model lives.
 SETTLED = frozenset(
     "jax jaxlib numpy math cmath functools operator itertools typing xaijax xaijax_kernels".split()
 )
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), slice, range)
+_BY_TEXT = (dt.date, dt.time, dt.timedelta, decimal.Decimal, fractions.Fraction)
 # Attributes by which objects of libraries hold a function that they wrap.
 _WRAPPED = ("__wrapped__", "__func__", "func", "fun", "_fun", "fn", "pyfunc", "fget")
 _MUTABLE = (list, dict, set, bytearray, collections.deque, np.ndarray)
 _MADE_IN = ("__init__", "__new__", "__post_init__", "__setattr__", "__setstate__", "setup")
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 JIT = type(jax.jit(lambda: None))
+CODE = "()"  # ends the name of a fact that is the code of a function
 
 
 @dataclass
@@ -58,17 +66,20 @@ class Reads:
         functions: the Python functions whose code was read, weakly.
         jitted: whether one of them is compiled by `jax.jit` on the user's own account.
         arrays: NumPy's arrays of numbers among the facts, by name.
+        unread: names of what was not read whole: equal facts do not say that these are equal.
     """
 
     facts: dict[str, Hashable] = field(default_factory=dict)
     functions: list[weakref.ref[Any]] = field(default_factory=list)
     jitted: bool = False
     arrays: list[tuple[str, np.ndarray]] = field(default_factory=list)
+    unread: frozenset[str] = frozenset()
 
     def digests(self) -> dict[str, str]:
         """The facts as hexadecimal digits, of `reads_of(..., portable=True)`."""
         return {
             name: hashlib.blake2b(repr(fact).encode(), digest_size=8).hexdigest()
+            + NOT_WHOLE * (name in self.unread)
             for name, fact in self.facts.items()
         }
 
@@ -92,7 +103,13 @@ def reads_of(
         reader.functions,
         reader.jitted,
         reader.arrays,
+        frozenset(reader.unread),
     )
+
+
+def shown(name: str) -> str:
+    """The name of a fact, for messages."""
+    return name if name not in ("", CODE) else "its code"
 
 
 def changed(before: Mapping[str, Hashable], after: Mapping[str, Hashable]) -> list[str]:
@@ -113,6 +130,7 @@ class _Reader:
         self.functions: list[weakref.ref[Any]] = []
         self.jitted = False
         self.arrays: list[tuple[str, np.ndarray]] = []
+        self.unread: set[str] = set()
         self._left = MOST
         self._seen: dict[int, set[str]] = {}
         self._held: list[Any] = []  # so that no other object gets the place of one seen
@@ -124,7 +142,7 @@ class _Reader:
         """Add the facts of a value that code with these names refers to."""
         self._left -= 1
         if self._left < 0 or deep > DEEP:
-            return
+            return self._note(path)
         kind = type(value)
         module = kind.__module__ if isinstance(kind.__module__, str) else ""
         if isinstance(value, enum.Enum):
@@ -133,8 +151,10 @@ class _Reader:
             if isinstance(value, str):
                 self._texts.add(value)
             self._add(path, (kind.__qualname__, _short(repr(value))))
+        elif isinstance(value, _BY_TEXT):
+            self._add(path, (kind.__qualname__, _short(repr(value))))
         elif isinstance(value, jax.Array):
-            self._add(path, _digest(value) if self.portable else SameArray(value))
+            self._add(path, self._digest(path, value) if self.portable else SameArray(value))
         elif isinstance(value, np.ndarray):
             self._read_array(path, value, names, deep)
         elif isinstance(value, type):
@@ -171,6 +191,12 @@ class _Reader:
     def _add(self, path: str, fact: Hashable) -> None:
         self.facts.setdefault(path, []).append(fact)
 
+    def _note(self, path: str) -> None:
+        """Note that a value was not read whole."""
+        if path not in self.unread:
+            self.unread.add(path)
+            self._add(path, "not read whole")
+
     def _known(self, value: Any, names: Iterable[str]) -> set[str]:
         """Those of the names that were not read of this object yet."""
         before = self._seen.get(id(value))
@@ -185,13 +211,17 @@ class _Reader:
 
     def _read_array(self, path: str, array: np.ndarray, names: Names, deep: int) -> None:
         if not array.dtype.hasobject:
-            self._add(path, _digest(array))
+            self._add(path, self._digest(path, array))
             self.arrays.append((path, array))
             return
         self._add(path, ("objects", array.shape))
         if self._known(array, ()):
-            for one in array.ravel()[: self._left + 1].tolist():
-                self.read(path, one, names, deep + 1)
+            self._read_entries(path, array.ravel().tolist(), names, deep)
+
+    def _digest(self, path: str, array: Any) -> Hashable:
+        if getattr(array, "nbytes", 0) > WHOLE:
+            self._note(path)
+        return _digest(array)
 
     def _read_container(self, path: str, value: Any, names: Names, deep: int) -> None:
         if value is os.environ:
@@ -220,17 +250,19 @@ class _Reader:
                 self._add(path, _short(entry))
             return
         if isinstance(value, set | frozenset):
-            kinds = (repr(one) if type(one) in PLAIN else type(one).__qualname__ for one in value)
+            kinds = (repr(one) if _is_plain(one) else type(one).__qualname__ for one in value)
             self._add(path, _short(" ".join(sorted(kinds))))
+            if not all(map(_is_plain, value)):
+                self._note(path)
             return
         if not isinstance(value, Mapping):
-            for one in _first(value, self._left + 1):
+            for one in _first(value, max(0, self._left) + 1):
                 self.read(path, one, names, deep + 1)
             return
         if "__builtins__" in value and "__name__" in value:  # the globals of a module
             self._read_named(path, value.get, names.attributes | names.texts, names, deep)
             return
-        for key, one in _first(value.items(), self._left + 1):
+        for key, one in _first(value.items(), max(0, self._left) + 1):
             plain = type(key) in PLAIN
             self._add(path, _short(repr(key)) if plain else type(key).__qualname__)
             self.read(path, one, names, deep + 1)
@@ -248,7 +280,7 @@ class _Reader:
             return
         inner = getattr(function, "__wrapped__", None)
         code = function.__code__
-        if _of_library(function.__globals__.get("__name__")):
+        if of_library(function.__globals__.get("__name__")):
             self._add(path, ("function", function.__module__, function.__qualname__))
             if function is os.getenv:
                 self._reads_environment = True
@@ -262,7 +294,7 @@ class _Reader:
         names = names_of(code)
         self.functions.append(weakref.ref(function))
         self._texts |= names.texts
-        self._add(path, digest_of_code(code))
+        self._add(f"{path}{CODE}", digest_of_code(code))
         if inner is not None:
             self.read(path, inner, names, deep + 1)
         defaults = function.__defaults__ or ()
@@ -319,7 +351,7 @@ class _Reader:
 
     def _read_class(self, path: str, kind: type, names: Names, deep: int) -> None:
         self._add(path, ("class", kind.__module__, kind.__qualname__))
-        if _of_library(kind.__module__):
+        if of_library(kind.__module__):
             if issubclass(kind, os._Environ):
                 self._reads_environment = True
             return
@@ -328,10 +360,13 @@ class _Reader:
     def _read_object(self, path: str, value: Any, names: Names, deep: int, module: str) -> None:
         kind = type(value)
         if isinstance(value, JIT):
-            self.jitted |= not _of_library(getattr(value, "__module__", None))
+            self.jitted |= not of_library(getattr(value, "__module__", None))
         if module.partition(".")[0] == "sklearn" and hasattr(value, "get_params"):
             self._add(path, kind.__qualname__)
-            self._add(path, None if self.digest is None else self.digest(value))
+            found = None if self.digest is None else self.digest(value)
+            self._add(path, found)
+            if found is None and self.digest is not None:
+                self._note(path)
             return
         if callable(state := getattr(kind, "state_dict", None)) and "torch" in sys.modules:
             tensors: Any = state(value)
@@ -339,9 +374,9 @@ class _Reader:
                 if hasattr(one, "detach"):
                     self._add(path, (name, _digest(one.detach().cpu())))
         if "a tree" in self._known(value, ("a tree",)):
-            for leaf in _leaves(value)[: self._left + 1]:
+            for leaf in _leaves(value)[: max(0, self._left) + 1]:
                 self.read(path, leaf, names, deep + 1)
-        if not _of_library(kind.__module__):
+        if not of_library(kind.__module__):
             self._add(path, ("object", kind.__module__, kind.__qualname__))
             self._read_members(path, value, kind, names, deep)
             return
@@ -370,24 +405,25 @@ class _Reader:
 
     def _read_frame(self, path: str, frame: Any, names: Names, deep: int) -> None:
         try:
-            self._add(path, _short(repr(list(getattr(frame, "columns", ())))))
-            self._read_array(path, np.asarray(frame), names, deep)
+            labels, array = list(getattr(frame, "columns", ())), np.asarray(frame)
         except Exception:  # a frame of a library that has no array of it
-            return
+            return self._note(path)
+        self._add(path, _short(repr(labels)))
+        self._read_array(path, array, names, deep)
 
     def _read_members(self, path: str, owner: Any, kind: type, names: Names, deep: int) -> None:
         """What the code, and the methods that it names, read of an object or a class."""
         wanted = set(names.attributes | (names.texts if names.by_text else frozenset()))
         assigned, changes = set(names.assigned), set(names.changed)
         for base in kind.__mro__:  # called by operators, and without a name
-            if not _of_library(base.__module__):
+            if not of_library(base.__module__):
                 dunder = (one for one in vars(base) if one.startswith("__") and one.endswith("__"))
                 wanted |= {one for one in dunder if _functions(vars(base)[one])}
         waiting, looked = set(wanted), set(wanted)
         while waiting:
             name = waiting.pop()
             for function in _functions(_static(owner, kind, name)):
-                if _of_library(function.__globals__.get("__name__")):
+                if of_library(function.__globals__.get("__name__")):
                     continue
                 own = names_of(function.__code__)
                 self._texts |= own.texts
@@ -412,7 +448,7 @@ class _Reader:
                 self.read(_joined(path, name), found, names, deep + 1)
         if isinstance(owner, dict | list | tuple | set) and not isinstance(owner, type):
             entries = [*owner.items()] if isinstance(owner, dict) else [*owner]
-            for one in entries[: self._left + 1]:
+            for one in entries[: max(0, self._left) + 1]:
                 self.read(path, one, names, deep + 1)
 
 
@@ -495,6 +531,13 @@ def _first(values: Iterable[Any], most: int) -> list[Any]:
     return [one for _, one in zip(range(most), values, strict=False)]
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether its text is all that it is."""
+    if type(value) in (tuple, frozenset):
+        return type(value) is tuple and all(map(_is_plain, value))
+    return type(value) in PLAIN
+
+
 def _is_mapping(value: Any) -> bool:
     root = str(type(value).__module__).partition(".")[0]
     return isinstance(value, Mapping) and (root == "builtins" or root in sys.stdlib_module_names)
@@ -520,7 +563,7 @@ def _both(one: Names, other: Names) -> Names:
 
 
 @functools.lru_cache(4096)
-def _of_library(module: Any) -> bool:
+def of_library(module: Any) -> bool:
     """Whether a module is Python's own or installed, and not the user's."""
     if not isinstance(module, str):  # of a text that was executed
         return False

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike as ArrayLike
 
+from xaijax.core.checks import NanColumns
+
 if TYPE_CHECKING:
     import pandas
     import polars
@@ -32,7 +34,7 @@ class Model(Protocol):
     @property
     def deterministic(self) -> bool: ...
     @property
-    def allow_nan(self) -> bool: ...
+    def allow_nan(self) -> bool | NanColumns: ...
     @property
     def input_shape(self) -> tuple[int, ...] | None: ...
     @property

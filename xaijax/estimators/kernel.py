@@ -170,7 +170,9 @@ def result(
             if shown:
                 squares = (y - np.matmul(fit.columns, gamma)) ** 2
                 found.std_errors[rows] = np.sqrt(np.matmul(fit.variance, squares))
-                heavy[rows] = heavy_tail(fit.variance.sum(axis=0) * squares.sum(axis=2))
+                share = fit.variance.sum(axis=0)
+                drawn = share > 0  # all pairs of the other sizes were asked
+                heavy[rows] = heavy_tail((share * squares.sum(axis=2))[:, drawn])
             else:
                 found.std_errors[rows] = np.where(pattern[:, None], np.nan, 0.0)
     return found

@@ -134,6 +134,9 @@ def result(
 ) -> Result:
     """Players, then pairs, and their standard errors; values [N, M, K].
 
+    `heavy` is that of the players' values: errors of pairs are posterior deviations, which no
+    single draw carries.
+
     values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K]. moves: whether
     a player changes anything, bool [N, P]; pairs with another are known to be 0. None: all do.
     """
@@ -156,7 +159,7 @@ def joined(
     """Players, then pairs; found and their errors, spread: [N, P + pairs, K], the sums of all pairs
     with each player first.
     """
-    alone, errors, dof = players[:3]
+    alone, errors, dof, heavy = players
     P = alone.shape[1]
     pairs, pair_errors = found[:, P:], spread[:, P:]
     i, j = np.triu_indices(P, 1)
@@ -169,7 +172,10 @@ def joined(
             np.subtract.at(alone.swapaxes(0, 1), end, pairs.swapaxes(0, 1) / 2)
         errors = np.sqrt(errors**2 + spread[:, :P] ** 2 / 4)
     return Result(
-        np.concatenate([alone, pairs], axis=1), np.concatenate([errors, pair_errors], axis=1), dof
+        np.concatenate([alone, pairs], axis=1),
+        np.concatenate([errors, pair_errors], axis=1),
+        dof,
+        heavy,
     )
 
 

@@ -25,6 +25,7 @@ Letters: N instances, P players, C coalitions asked, D pairs drawn, K outputs.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,7 +49,7 @@ from xaijax.estimators.pairs import (
 from xaijax.estimators.process.choice import choose
 from xaijax.estimators.process.posterior import expected, interactions
 from xaijax.estimators.process.turned import Process
-from xaijax.estimators.result import Result, stretches
+from xaijax.estimators.result import Result, heavy_tail, stretches
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax_kernels.games import sampling
 
@@ -110,10 +111,14 @@ def result(
     alone = kernel.result(state.drawn, values, empty, full, moves)
     y, P = even_parts(values, empty, full), state.drawn.P
     found, variance = (np.zeros((len(y), P + P * (P - 1) // 2, y.shape[2])) for _ in range(2))
+    terms = []  # of both halves, [N, D]
     for first, process in state.halves:
-        means, spread = _corrected(state.drawn, y, first, process)
+        means, spread, squares = _corrected(state.drawn, y, first, process)
         found += means / 2
         variance += spread / 4
+        terms.append(squares)
+    heavy = heavy_tail(np.concatenate(terms, axis=1))
+    alone = alone._replace(heavy=heavy if alone.heavy is None else heavy | alone.heavy)
     return pairs.joined(state.index, alone, found, np.sqrt(variance), moves)
 
 
@@ -128,8 +133,9 @@ def every_other(sizes: np.ndarray) -> np.ndarray:
 
 def _corrected(
     drawn: kernel.State, y: np.ndarray, first: np.ndarray, process: Process
-) -> tuple[np.ndarray, np.ndarray]:
-    """(estimates, variances), [N, P + pairs, K]: the sums of all pairs with each player, the pairs.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(estimates, variances), [N, P + pairs, K]: the sums of all pairs with each player, the pairs;
+    and what each draw of the second half adds to the variances of all pairs, [N, b].
 
     y: even parts [N, 1 + D, K], of the two ends first; first: bool [D], the half that the process
     is at.
@@ -141,7 +147,7 @@ def _corrected(
     means = by_instance(interactions(process, rows, chosen).means, y)
     signs = np.where(drawn.sets[second], 1.0, -1.0)
     left = y[:, 1:][:, second] - by_instance(expected(process, rows, chosen, signs), y)
-    variance = np.zeros_like(means)
+    variance, terms = np.zeros_like(means), np.zeros(left.shape[:2])
     sets, sizes = drawn.sets[second].astype(float), drawn.sizes[second]
     for s in np.unique(sizes).tolist():
         own, a = sizes == s, int((drawn.sizes[first] == s).sum())
@@ -149,7 +155,30 @@ def _corrected(
             more, spread = _of_size(sets[own], left[rows][:, own], s, drawn.P, a)
             means[rows] += more
             variance[rows] += spread
-    return means, variance
+        share = _share_of_draws(s, drawn.P, a, int(own.sum()))
+        terms[:, own] = share * ((left[:, own] - left[:, own].mean(axis=1)[:, None]) ** 2).sum(
+            axis=2
+        )
+    return means, variance, terms
+
+
+def _weights(s: int, P: int) -> tuple[float, float, float]:
+    """M times twice the weight of a coalition of size s with both, one, none of {i, j}."""
+    times = 1.0 if 2 * s == P else 2.0  # of P / 2 players both complements are of this size
+    both = times * P / (s * (s - 1)) if s > 1 else 0.0
+    one = -times * P / (s * (P - s))
+    none = times * P / ((P - s) * (P - s - 1)) if P - s > 1 else 0.0
+    return both, one, none
+
+
+def _share_of_draws(s: int, P: int, a: int, b: int) -> float:
+    """By what a squared residual of size s counts in the variances of all pairs together."""
+    M = sampling.pairs_of_size(P, s)
+    if a + b >= M or b < 2:
+        return 0.0
+    both, one, none = _weights(s, P)
+    sets = math.comb(s, 2) * both**2 + s * (P - s) * one**2 + math.comb(P - s, 2) * none**2
+    return (1 - (a + b) / M) * sets / (b * (b - 1))
 
 
 def _of_size(
@@ -163,11 +192,7 @@ def _of_size(
     M = sampling.pairs_of_size(P, s)
     b = len(sets)
     share = float(1 - a / M)  # of the size, not seen by the process
-    # M times twice the weight of a coalition with both, one, none of {i, j}.
-    times = 1.0 if 2 * s == P else 2.0  # of P / 2 players both complements are of this size
-    both = times * P / (s * (s - 1)) if s > 1 else 0.0
-    one = -times * P / (s * (P - s))
-    none = times * P / ((P - s) * (P - s - 1)) if P - s > 1 else 0.0
+    both, one, none = _weights(s, P)
     with_it, without = (s - 1) * both + (P - s) * one, s * one + (P - s - 1) * none
     i, j = np.triu_indices(P, 1)
 

@@ -22,20 +22,23 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.once import once
+from xaijax.core.reads import of_library
 from xaijax.games.engine.probed import Probed
 from xaijax.games.game import Game
+from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement import Replacement
 from xaijax.tables.rows import rows_of
 
 DEEP = 12  # functions within functions that are looked into
+CALLED = 3  # levels that a function called by a global name takes: functions may call each other
 
 
 def fingerprint(game: Game) -> str:
     """32 hexadecimal digits; equal for the same donors in the same order and the same functions.
 
     Functions are compared by their code, defaults and what they close over, and by the numbers,
-    texts and arrays that they read by a global name or hold. A sampler's rows are draws, and left
-    out, as is what a function makes of the instances.
+    texts, arrays and functions of the user's that they read by a global name or hold. A sampler's
+    rows are draws, and left out, as is what a function makes of the instances.
     """
     setting, quantity = game.setting, game.quantity
     digest = _of_donors(setting.replacement).copy()
@@ -73,6 +76,11 @@ def digest_of(value: Any) -> str:
     for part in _parts(value, DEEP):
         digest.update(part)
     return digest.hexdigest()
+
+
+def functions_of(quantity: Quantity) -> dict[str, str]:
+    """The fingerprint of a link, for stats; two functions may have one name."""
+    return {} if quantity.outer is None else {"link_fingerprint": digest_of(quantity.outer)}
 
 
 @once
@@ -114,7 +122,7 @@ def _array(array: np.ndarray) -> Iterator[bytes]:
 def _parts(value: Any, deep: int) -> Iterator[bytes]:
     """What tells one value, or function, from another."""
     yield type(value).__qualname__.encode()
-    if deep == 0:
+    if deep <= 0:
         return
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         yield repr(value).encode()
@@ -152,6 +160,11 @@ def _plain(value: Any) -> bool:
     return isinstance(value, bool | int | float | str | np.ndarray)
 
 
+def _is_users(value: Any) -> bool:
+    """Whether it is a function of the user's own, and of no library."""
+    return isinstance(value, FunctionType) and not of_library(value.__globals__.get("__name__"))
+
+
 def _of_function(function: FunctionType, deep: int) -> Iterator[bytes]:
     yield from _parts(function.__code__, deep)
     yield from _parts(function.__defaults__, deep)
@@ -167,3 +180,5 @@ def _of_function(function: FunctionType, deep: int) -> Iterator[bytes]:
         held = function.__globals__.get(name)
         if _plain(held):
             yield from _parts(held, deep)
+        elif held is not function and _is_users(held):
+            yield from _parts(held, deep - CALLED)

@@ -9,7 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
+from xaijax.core.compiler import without_fused_products
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.forks import before_jax
 from xaijax.core.public import public
@@ -140,7 +142,8 @@ def _passed_through(model: Model, outputs: int | None) -> Callable[[Any], jax.Ar
                 f"{model.name} differs from its translation by more than rounding, as was found "
                 "after as_jax made this function of the translation. Say as_jax(model) again."
             )
-        return apply(params, jnp.asarray(rows))
+        run = without_fused_products(apply) if isinstance(rows, Tracer) else apply
+        return run(params, jnp.asarray(rows))
 
     return function
 

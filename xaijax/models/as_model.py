@@ -113,8 +113,9 @@ def as_model(
         input_shape: tuple or None. The shape of one instance. None: [F]; of a network whatever its
             rows have; of an explainer what its background has.
         allow_nan: bool or None. Whether rows may hold NaN. None: as the model itself says, by
-            scikit-learn's tags, for a Pipeline step by step up to its imputer. XGBoost, LightGBM
-            and CatBoost take NaN; functions and neural networks do not.
+            scikit-learn's tags, for a Pipeline step by step up to its imputer, for a
+            ColumnTransformer column by column. XGBoost, LightGBM and CatBoost take NaN; functions
+            and neural networks do not.
         deterministic: False says that the same rows may get different answers.
         thread_safe: True: a host model may be called from several threads. As many calls run at a
             time as this process has cores and the memory allows (set the rows of each by

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from xaijax.core import html
+from xaijax.core.checks import NanColumns
 from xaijax.core.public import public_class
 from xaijax.core.threads import in_order, threads_of
 from xaijax.core.typing import Rows
@@ -84,7 +85,7 @@ class Model:
     feature_names: tuple[str, ...] | None = None
     output_names: tuple[str, ...] | None = None  # [K], as given; see output_names_for
     input_shape: tuple[int, ...] | None = None  # shape of one instance; None: [F]
-    allow_nan: bool = False  # rows may hold NaN
+    allow_nan: bool | NanColumns = False  # rows may hold NaN
     nonfinite: str = "raise"  # "raise" | "propagate": what a NaN or inf answer does
     deterministic: bool = True
     thread_safe: bool = False

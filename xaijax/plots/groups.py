@@ -107,7 +107,7 @@ def _groups(groups: Any, N: int) -> tuple[list[str], np.ndarray]:
     place = {key: g for g, key in enumerate(kinds)}
     codes = np.array([place[key] for key in keys])
     plain = [key[2] for key in kinds]
-    names = [  # a text that looks like a number or a boolean beside it stands in quotes
+    names = [  # texts that look like another group's number or boolean are quoted
         f"'{name}'" if key[0] == 3 and plain.count(name) > 1 else name
         for key, name in zip(kinds, plain, strict=True)
     ]
@@ -119,8 +119,9 @@ def _groups(groups: Any, N: int) -> tuple[list[str], np.ndarray]:
 
 
 def _key(one: Any) -> tuple[int, float, str]:
-    """What orders a group and tells it from others: booleans, numbers, what has an order in its
-    left end (an interval of pandas), texts and all else by their text; then its name.
+    """Sort key of a group, whose last entry is its name.
+
+    Booleans come first, then numbers, values with a left end (pandas intervals), and texts.
     """
     if isinstance(one, bool | np.bool_):
         return 0, float(one), str(bool(one))

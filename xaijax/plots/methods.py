@@ -134,7 +134,8 @@ def _checked(explanations: Any, max_display: Any, output: Any) -> dict[str, Expl
 
 def _of(one: Explanation, names: tuple[str, ...], alone: bool) -> tuple[np.ndarray, np.ndarray]:
     """What is drawn of each player [P], and half its interval [P], 0 where exact."""
-    order = [one.feature_names.index(name) for name in names]
+    places = {name: p for p, name in enumerate(one.feature_names)}
+    order = [places[name] for name in names]
     values = one.values[0] if alone else np.abs(one.values).mean(axis=0)
     half = style.half_widths(one)
     half = np.zeros(len(order)) if half is None else half.mean(axis=0)

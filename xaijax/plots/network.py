@@ -95,10 +95,12 @@ def network(
     axes.set_ylim(-1.55, 1.45)
     axes.set_aspect("equal")
     axes.set_axis_off()
-    widest = style.signed(float(off.flat[np.abs(off).argmax()]))
+    lines = "no lines"
+    if off.any():
+        lines = f"widest line {style.signed(float(off.flat[np.abs(off).argmax()]))}"
     what = "" if len(found) == 1 else f", mean over {len(found):,} instances"
     axes.text(
-        0, -1.53, f"{name_of(found)}{what}; widest line {widest}",
+        0, -1.53, f"{name_of(found)}{what}; {lines}",
         ha="center", fontsize=8.5, color=style.ink(), parse_math=False,
     )  # fmt: skip
     picture_title(axes, found)

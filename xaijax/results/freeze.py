@@ -84,7 +84,7 @@ def facts(name: str, given: Any) -> Mapping[str, Any]:
 
 
 def not_negative(name: str, array: np.ndarray, meaning: str) -> np.ndarray:
-    """The array, none of whose numbers is negative; NaN stands for an unknown one."""
+    """Returns the array after checking that no number is negative; NaN means unknown."""
     if (array < 0).any():
         raise InputError(
             f"{name}: got {shown(array[array < 0][0])}; {meaning} is at least 0, or NaN where it "

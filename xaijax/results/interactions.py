@@ -60,10 +60,10 @@ class Interactions:
         output_names: tuple of str [K], all different, or None where `values` are [N, M].
         instance_names: tuple of str [N] or None.
         exact: bool. Whether no error is left by draws or by a random model; True by default.
-        stats: mapping. What the run did and cost, as of `Explanation`. Of sampled pairs also
+        stats: mapping. What the run did and cost, as in `Explanation`. Of sampled pairs also
             "large_pairs_sought", bool [N]: False where the coalitions were too few to look for a
             pair far larger than the others, which is then drawn towards 0.
-        provenance: mapping. How the values were made, as of `Explanation`.
+        provenance: mapping. How the values were made, as in `Explanation`.
         present: bool [N, P], or None where every instance has all players.
         instance_index: pandas Index [N] or None, as of `Explanation`.
 

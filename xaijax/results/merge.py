@@ -22,6 +22,8 @@ AnyPart = Explanation | Interactions
 
 SUMMED = ("model_rows", "padded_rows", "model_calls", "seconds", "compile_seconds")
 
+# Facts of the provenance that say what a score is.
+SCORE = ("outcome", "positive", "bounds", "signed", "difference", "floor")
 # Facts of the provenance that make two explanations answers to one question.
 QUESTION = (
     "selected_output",
@@ -38,12 +40,7 @@ QUESTION = (
     "guests",
     "reference",
     "end_weight",
-    "outcome",
-    "positive",
-    "bounds",
-    "signed",
-    "difference",
-    "floor",
+    *SCORE,
     "intervention",
     "pool_rows",
     "pool_weights",
@@ -67,7 +64,7 @@ def merge(explanations: Iterable[Merged]) -> Merged:
     - stats["model_rows"], "padded_rows", "model_calls", "seconds" and "compile_seconds" are added
       up. Two slices of one explanation count its run twice.
     - Arrays [N] in `stats` are put one under the other.
-    - Instances without names beside others that have them are named by their places.
+    - If only some parts have instance names, the other instances are named by their positions.
     - Any other entry of `stats` and `provenance` stays as it is where all parts have the same.
       Where they differ it becomes a list with one item for each part, None for a part without it.
 
@@ -260,7 +257,7 @@ def _std_errors(parts: Sequence[AnyPart]) -> np.ndarray | None:
 
 
 def _stats(parts: Sequence[AnyPart]) -> list[Mapping[str, Any]]:
-    """The stats of each part, with what any part tells of each instance: "exact_rows" and "dof"."""
+    """The stats of each part, completed by the entries that another part has per instance."""
     told = {name for part in parts for name in part.stats}
     exact_rows = "exact_rows" in told or len({part.exact for part in parts}) > 1
     counts = [name for name in ("coalitions", "pairs", "whole_pairs") if name in told]
@@ -277,6 +274,7 @@ def _stats(parts: Sequence[AnyPart]) -> list[Mapping[str, Any]]:
             added |= {name: np.zeros(len(part), np.int64) for name in counts}
         if part.exact and "heavy_tail" in told:
             added["heavy_tail"] = np.zeros(len(part), bool)
+            added["tail_judged"] = np.ones(len(part), bool)
         if not drawn and certain:
             # Exact values meet any tolerance; of those of a network no error is known.
             added["certain"] = np.full(len(part), part.exact)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,7 +69,9 @@ def player_columns(
     rows = rows_of(data)
     if rows.is_frame:
         labels = [str(label) for label in rows.labels]
-        return [labels.index(name) if labels.count(name) == 1 else None for name in feature_names]
+        places = {label: c for c, label in enumerate(labels)}
+        several = {label for label, times in Counter(labels).items() if times > 1}
+        return [None if name in several else places.get(name) for name in feature_names]
     if rows.width == len(feature_names):
         return list(range(len(feature_names)))
     return [None] * len(feature_names)

@@ -67,7 +67,7 @@ class Rule:
         tolerance: float or None. How far predictions of a regression may be apart.
         note: str. What a reader must know of how the rule was tested, or "".
         names: [F], of all columns, by which `applies` finds them in a frame.
-        single: bool. Whether the model reads numbers as float32; then `applies` does so too.
+        single: bool. Whether the data were float32; then `applies` reads numbers as such too.
 
     Example:
         >>> import numpy as np
@@ -218,6 +218,8 @@ def _holds(predicate: Predicate, values: np.ndarray) -> np.ndarray:
         return (predicate[1] < numbers) & (numbers <= predicate[2])
     mixed = values.dtype == object
     wanted = {category_key(v, mixed) for v in predicate[1]}
+    if values.dtype == np.float32:  # rows with fewer digits than the data had
+        wanted |= {float(np.float32(v)) for v in predicate[1] if isinstance(v, float)}
     found = (category_key(v, mixed) in wanted for v in values.tolist())
     return np.fromiter(found, bool, len(values))
 

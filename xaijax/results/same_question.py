@@ -15,10 +15,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from xaijax.core.errors import InputError
+from xaijax.core.facts import FUNCTIONS
 from xaijax.results.asked import counted_outputs, output_of_each, told_output
 from xaijax.results.explanation import Explanation
 from xaijax.results.interactions import Interactions
-from xaijax.results.merge import QUESTION
+from xaijax.results.merge import QUESTION, SCORE
 from xaijax.tables.rows import rows_of
 
 Either = Explanation | Interactions
@@ -31,19 +32,7 @@ SAME = (
 
 
 # Facts of the provenance that say what a number is an amount of.
-AMOUNT = (
-    "quantity",
-    "quantity_words",
-    "link",
-    "outcome",
-    "positive",
-    "bounds",
-    "signed",
-    "difference",
-    "floor",
-    "threshold",
-    "absolute",
-)
+AMOUNT = ("quantity", "quantity_words", "link", *SCORE, "threshold", "absolute")
 
 
 def refuse_other_numbers(
@@ -59,8 +48,7 @@ def refuse_other_numbers(
     """
     mine, other = amount_of(a.provenance, a.kind), amount_of(b.provenance, b.kind)
     refuse_other_amounts(mine, other, called)
-    links = a.stats.get("link_fingerprint"), b.stats.get("link_fingerprint")
-    refuse_another_link(links[0], links[1], called)
+    refuse_other_functions(a.stats, b.stats, called)
     refuse_other_outputs(a, b, called, paired)
 
 
@@ -105,7 +93,7 @@ def _column(provenance: Mapping[str, Any]) -> str | None:
 def refuse_other_amounts(
     mine: Mapping[str, Any], other: Mapping[str, Any], called: tuple[str, str]
 ) -> None:
-    """Raise InputError for other quantities or links; each as of `amount_of`."""
+    """Raise InputError if quantities or links differ; both arguments come from `amount_of`."""
     for fact in AMOUNT:
         if fact in mine and fact in other and not _same(mine[fact], other[fact]):
             a, b = called
@@ -115,13 +103,18 @@ def refuse_other_amounts(
             )
 
 
-def refuse_another_link(mine: object, other: object, called: tuple[str, str]) -> None:
-    """Raise InputError for two functions as links that have one name; None: it is not known."""
-    if mine is not None and other is not None and mine != other:
-        raise InputError(
-            f"{called[0]} and {called[1]} differ in link: two functions of one name, so their "
-            "values are amounts of different things. Explain both with the same link."
-        )
+def refuse_other_functions(
+    mine: Mapping[str, Any], other: Mapping[str, Any], called: tuple[str, str]
+) -> None:
+    """Raise InputError for two functions that have one name, as far as both stats know them."""
+    for key in FUNCTIONS:
+        fact = key.removesuffix("_fingerprint")
+        known = [stats.get(key) for stats in (mine, other)]
+        if None not in known and known[0] != known[1]:
+            raise InputError(
+                f"{called[0]} and {called[1]} differ in {fact}: two functions of one name, so "
+                f"their values are amounts of different things. Explain both with the same {fact}."
+            )
 
 
 def refuse_other_outputs(

@@ -102,7 +102,7 @@ def texts_of(index: Any) -> tuple[str, ...]:
 
 
 def labels_of(one: Any) -> Any:
-    """What tells the N instances of a result apart, for a frame: their index, names or places."""
+    """Labels of the N instances for a frame: their index, names or positions."""
     if one.instance_index is not None:
         return one.instance_index
     if one.instance_names is not None:
@@ -111,7 +111,7 @@ def labels_of(one: Any) -> Any:
 
 
 def repeated_labels(one: Any, times: int) -> Any:
-    """The same, each so many times, as a column."""
+    """The same labels as a column, each repeated `times` times."""
     labels = labels_of(one)
     return np.repeat(labels, times) if isinstance(labels, np.ndarray) else _column(labels, times)
 

@@ -46,7 +46,7 @@ class TopK:
             kept of it; no sampled value is certain. "rounding": all values are exact.
         names: tuple of str [P]. Names of the players.
         instance_names, output_names: tuples of str, or None.
-        instance_index: pandas Index [N] or None, as of `Explanation`.
+        instance_index: pandas Index [N] or None, like that of `Explanation`.
 
     Example:
         >>> import numpy as np

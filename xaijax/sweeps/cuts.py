@@ -1,7 +1,4 @@
-"""`Cut`: which rows each part holds, as stretches of parts of one size.
-
-Letters: D rows that are asked.
-"""
+"""`Cut`: the rows of each part, as stretches of parts of equal size."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ MOST = 10_000  # rows of a part
 
 @dataclass(frozen=True)
 class Cut:
-    """Stretches (first row, last row + 1, rows of a part), one after the other from row 0.
+    """Consecutive stretches (first row, last row + 1, rows per part), beginning at row 0.
 
     Only the last part of a stretch may be smaller.
     """
@@ -26,7 +23,7 @@ class Cut:
 
     @classmethod
     def read(cls, given: Sequence[Sequence[int]], rows: int) -> Cut:
-        """The stretches of a manifest; raises ValueError where they do not cover the rows once."""
+        """Stretches of a manifest; raises ValueError unless they cover every row exactly once."""
         found = tuple((int(first), int(last), int(each)) for first, last, each in given)
         ends = [0, *(last for _, last, _ in found)]
         if [first for first, _, _ in found] != ends[:-1] or ends[-1] != rows:
@@ -42,7 +39,7 @@ class Cut:
 
     @classmethod
     def by_time(cls, seconds: float, rows: int, at_once: int) -> Cut:
-        """Parts of about `FIRST` seconds, then of `LATER`; seconds: of one row."""
+        """Parts of about `FIRST` seconds, then of `LATER`; seconds: the time of one row."""
         early, later = (
             max(1, min(MOST, int(goal / max(seconds, 1e-12)))) for goal in (FIRST, LATER)
         )
@@ -58,7 +55,7 @@ class Cut:
 
     @property
     def parts(self) -> int:
-        """How many there are."""
+        """Number of parts."""
         return self._ends[-1]
 
     @property

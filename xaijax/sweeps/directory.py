@@ -140,7 +140,7 @@ class RunDirectory:
     def write(self, number: int, answer: Explanation | Rules, term: Term | None = None) -> None:
         """Write a part whole: a file of `Explanation.save`, or one that holds `Rules.to_json`.
 
-        Raises InputError if another driver than that of `term` has begun since.
+        Raises InputError if a driver other than that of `term` has started since.
         """
         with self._writing(term):
             if isinstance(answer, Rules):
@@ -222,21 +222,22 @@ class RunDirectory:
                     said = ""
                 if term.mark not in said:
                     raise InputError(
-                        f"{self.path} has another driver than the one that gave out this part."
+                        f"{self.path} has another driver now: this part belongs to an earlier one, "
+                        "and is not written."
                     )
             yield
 
     def _begun(self, write: Callable[[], None]) -> None:
-        """Write into a lock's file, while no worker of an earlier driver writes a part."""
+        """Write to a lock file while no worker of an earlier driver writes a part."""
         with _flock(self.path / WRITING, shared=False):
             write()
 
     def within(self, number: int) -> Path:
-        """The file that says how far a part is, while it runs for more than a second."""
+        """The file with the completed share of a part that runs for more than a second."""
         return self.path / f".within-{number:06d}"
 
     def share(self, number: int) -> float:
-        """How far a part is, from 0 to 1."""
+        """Completed share of a part, from 0 to 1."""
         try:
             return min(1.0, max(0.0, float(self.within(number).read_text())))
         except (OSError, ValueError):  # not there, or half written
@@ -244,13 +245,13 @@ class RunDirectory:
 
     @property
     def kept(self) -> int:
-        """How many parts have a file."""
+        """Number of parts that have a file."""
         return sum(1 for _ in self.path.glob("part-*.npz"))
 
 
 @dataclass(frozen=True)
 class Term:
-    """The time of one driver: its lock's file, and what it wrote there."""
+    """One driver's tenure: the name of its lock file, and the mark that it wrote there."""
 
     lock: str
     mark: str

@@ -33,7 +33,7 @@ class Driver:
     Attributes:
         retries: how often a part that raised, hung or left no valid file is tried again.
         timeout: seconds that a part may take on a worker; None: any.
-        done: is told of the rows of each part that is answered.
+        done: called with the number of rows of each answered part.
         failed: why parts were given up, and the first exception.
     """
 
@@ -52,12 +52,12 @@ class Driver:
     _alone: deque[Task] = field(default_factory=deque)
 
     def within(self) -> int:
-        """Rows that are done of the parts that run."""
+        """Answered rows of the parts that are still running."""
         out = list(self._out.items())
         return int(sum(self.directory.share(n) * (task.last - task.first) for n, task in out))
 
     def close(self) -> None:
-        """Remove what workers that were ended said of their parts."""
+        """Remove the progress files of workers that were ended."""
         for part in self._out:
             self.directory.within(part).unlink(missing_ok=True)
 
@@ -142,9 +142,9 @@ class Driver:
 
 
 def time_of(engine: Engine, task: Task, timeout: float | None) -> float | None:
-    """Seconds that one of its rows takes, by a task that is measured; None: they were not answered.
+    """Seconds for one row, from a measured task; None if its rows were not answered.
 
-    What it raises is not told: the part of these rows raises it again, and says which rows.
+    Exceptions of the task are dropped, since the part that holds these rows raises them again.
     """
     engine.submit(task)
     while True:

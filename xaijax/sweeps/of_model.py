@@ -8,18 +8,20 @@ Answers to a few rows, which rounding moves, stand beside it for what cannot.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from xaijax.core.checks import warn
 from xaijax.methods.fingerprint import digest_of
 from xaijax.models import Model
 from xaijax.models.identity.identity import portable_reads
 from xaijax.tables.rows import rows_of
 
 PROBED = 32  # rows that the model's answers are compared on
+ANSWERS = ("answers", "answers_over_X", "raised_over_X")  # the fields that `near` compares
 MOVED = "changes when it is asked"
 # By how much answers may differ, of their spread: as sums in another order do on one platform, and
 # as products of fewer digits (TF32 has ten bits) do on another.
@@ -32,11 +34,16 @@ def of_pair(embed: Any, head: Model, described: Callable[[Any], Any]) -> dict[st
 
 
 def of_model(
-    model: Model, rows: Any, described: Callable[[Any], Any], over: Any = None
+    model: Model,
+    rows: Any,
+    described: Callable[[Any], Any],
+    over: Any = None,
+    numbers: Sequence[int] = (),
 ) -> dict[str, Any]:
     """The fields of a model; described: a value of its options as JSON has it.
 
-    rows, over: that it is asked for, the first ones and some spread over X; None: it is not.
+    rows: the first rows; over: some rows spread over X, which have these `numbers` in X. The
+    answers to both become fields; None adds none.
     """
     found = model.recipe
     given = {} if found is None else {**found.given, **found.changes}
@@ -58,7 +65,8 @@ def of_model(
     if model.deterministic and rows is not None:
         told["platform"] = jax.default_backend() if model.backend == "jax" else "host"
         told["answers"] = _answers(model, rows)
-        told["answers_over_X"] = _answers_over(model, over)
+        if over is not None:
+            told["answers_over_X"], told["raised_over_X"] = _answers_over(model, over, numbers)
         # What asking changes is a log or a counter of the function's own, and no part of it.
         after = held(function)
         told["held"] = {k: v if after.get(k) == v else MOVED for k, v in told["held"].items()}
@@ -67,13 +75,15 @@ def of_model(
 
 def near(there: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
     """Whether the answers of two runs are those of one model, as far as they show it."""
-    return all(_near(there, here, name) for name in ("answers", "answers_over_X"))
+    return all(_near(there, here, name) for name in ANSWERS)
 
 
 def _near(there: Mapping[str, Any], here: Mapping[str, Any], name: str) -> bool:
     a, b = there.get(name), here.get(name)
-    if a == b or (name == "answers_over_X" and None in (a, b)):  # asked here and not there
+    if a == b or (name.endswith("_over_X") and None in (a, b)):  # asked here and not there
         return True
+    if isinstance(a, Mapping):  # other rows raise now, or otherwise
+        return False
     try:
         first, second = np.asarray(a, np.float64), np.asarray(b, np.float64)
     except (TypeError, ValueError):  # labels
@@ -102,16 +112,32 @@ def held(value: Any) -> dict[str, str]:
     return portable_reads(value).digests()
 
 
-def _answers_over(model: Model, rows: Any) -> Any:
-    """The same for rows spread over X; None where some of them are not accepted: a part says why,
-    and the parts before it are kept.
+def _answers_over(
+    model: Model, rows: Any, numbers: Sequence[int]
+) -> tuple[list[Any], dict[str, str]]:
+    """Answers to rows spread over X, and the kind of error by number of the rows that have none.
+
+    A part that comes to such a row says why, and the parts before it are kept.
     """
-    if rows is None:
-        return None
     try:
-        return _answers(model, rows)
+        return _answers(model, rows), {}
     except Exception:  # the model's own, too
-        return None
+        answers: list[Any] = []
+        raised: dict[str, str] = {}
+    for place, number in enumerate(numbers):
+        try:
+            answers += _answers(model, rows_of(rows).part(place, place + 1))
+        except Exception as error:
+            raised[str(number)] = type(error).__qualname__
+    if raised:
+        kinds = ", ".join(f"{kind} for row {number}" for number, kind in raised.items())
+        warn(
+            f"The model raised {kinds} of X. A sweep asks the model for {len(numbers)} rows spread "
+            "over X before the first part, so that a later call can compare the answers. The part "
+            "that comes to such a row will fail; the parts before it are kept. Leave out the rows "
+            "that the model does not take."
+        )
+    return answers, raised
 
 
 def _answers(model: Model, rows: Any) -> Any:

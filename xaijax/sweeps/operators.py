@@ -7,6 +7,7 @@ however many threads: these ask it one after the other.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -146,7 +147,7 @@ class Batches:
         return widened(frame, self._values(self._read(columns), columns))
 
     def _refuse_twice(self, names: Sequence[str]) -> None:
-        twice = [name for name in names if names.count(name) > 1]
+        twice = [name for name, times in Counter(names).items() if times > 1]
         if twice:
             raise InputError(f"a batch has two columns {twice[0]!r}. Rename one.")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ import numpy as np
 from xaijax.core.checks import count
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
-from xaijax.tables.arrow_columns import Columns, missing_in, settled
+from xaijax.tables.arrow_columns import ArrowColumns, missing_in, settled
 
 SUFFIXES = (".parquet", ".pq")
 ROWS = 1 << 16  # decoded at a time
@@ -86,7 +87,7 @@ class ParquetRows:
     files: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
     columns: tuple[str, ...]
-    handed: Columns  # in which types
+    handed: ArrowColumns  # in which types
     system: Any = None  # of pyarrow.fs; None: the local one
     given: tuple[Given, ...] = ()  # of each file, columns of one value that its folder names
     cast: Given = ()  # types that a Dataset gives to columns that are of others in the files
@@ -236,7 +237,7 @@ def _columns(
     schema = file.schema_arrow
     index = (schema.pandas_metadata or {}).get("index_columns", [])  # pandas keeps its index there
     there = [name for name in schema.names if name not in index]
-    twice = sorted({name for name in there if there.count(name) > 1})
+    twice = sorted(name for name, times in Counter(there).items() if times > 1)
     if twice:
         raise InputError(f"X: {path} has several columns {twice[0]!r}. Rename them.")
     there += [name for name in given if name not in there]

@@ -15,13 +15,13 @@ LOOKS = 1.0  # seconds between two looks at the parts that run
 
 
 class Progress:
-    """Rows that are answered, of `rows`; kept: of an earlier call.
+    """Shows how many of `rows` are answered; kept: those answered by an earlier call.
 
-    A thread looks at the parts that run, so that the bar moves and lines come also while a part
-    runs for minutes. It ends with the sweep.
+    A thread reads the progress of running parts, so that the bar moves and lines are written even
+    if one part takes minutes. The thread ends with the sweep.
     """
 
-    within: Callable[[], int] = staticmethod(lambda: 0)  # rows that are done of parts that run
+    within: Callable[[], int] = staticmethod(lambda: 0)  # answered rows of running parts
 
     def __init__(self, progress: bool | None, rows: int, kept: int) -> None:
         self._bar: Any = progress_bar(progress, rows, "rows")
@@ -41,7 +41,7 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         if self._clock is not None:
-            self._clock.join()  # it waits for nothing else, so that no line comes after the end
+            self._clock.join()  # no line is written after the end
         self._bar.close()
 
     def done(self, rows: int) -> None:
@@ -61,7 +61,7 @@ class Progress:
                     self._tell()
 
     def _show(self, rows: int) -> None:
-        """Move the bar, never back: a part that is tried again begins anew."""
+        """Move the bar forwards only; a part that is tried again starts from zero."""
         before, self._shown = self._shown, min(self._rows, max(self._shown, rows))
         self._bar.update(self._shown - before)
 

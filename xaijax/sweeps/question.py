@@ -6,7 +6,7 @@ Letters: N rows.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -21,13 +21,13 @@ from xaijax.methods.fingerprint import digest_of
 from xaijax.models import Model
 from xaijax.players.players import OwnPlayers
 from xaijax.sweeps.inputs import digest_of_rows
-from xaijax.sweeps.of_model import MOVED, held, near, of_model, of_pair
+from xaijax.sweeps.of_model import ANSWERS, MOVED, held, near, of_model, of_pair
 from xaijax.tables.rows import rows_of
 
 FREE = ("batch_size", "max_memory", "devices", "tile")  # arguments that change no value
 ROWS = ("background", "reference", "data", "pool", "weights")  # arguments that hold rows
 SHOWN = 8  # fields that differ, in a message
-LOOSE = ("answers", "answers_over_X", "platform")  # which `near` compares
+LOOSE = (*ANSWERS, "platform")  # which `near` compares
 HIDDEN = ("answers", "answers_over_X")  # of which a message says only that they differ
 
 
@@ -79,10 +79,12 @@ def question_of(
     rows: Mapping[str, Any],
     first: Any,
     over: Any = None,
+    numbers: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """The fields that make two runs one.
+    """The fields in which two runs must agree.
 
-    first, over: rows that the model is asked for, the first ones and some spread over X.
+    first: the first rows; over: some rows spread over X, which have these `numbers` in X. The
+    model's answers to both are compared.
     """
     teacher = getattr(explainer, "_teacher", explainer)
     given = _with_defaults(type(teacher), made_of(explainer))
@@ -91,7 +93,7 @@ def question_of(
         embed, head = model
         of_whole = of_pair(embed, head, described)
     elif model is not None:
-        of_whole = of_model(model, first, described, over)
+        of_whole = of_model(model, first, described, over, numbers)
     told = {
         name: _hidden(one) if name in ROWS else described(one)
         for name, one in given.items()

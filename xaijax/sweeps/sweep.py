@@ -6,8 +6,8 @@ Letters: N rows.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from xaijax.core.travel import made_of
 from xaijax.core.typing import Progress as Shown
 from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.players.players import OwnPlayers, of_some_rows
+from xaijax.results.files.codec import encode
 from xaijax.sweeps.cuts import MOST, Cut
 from xaijax.sweeps.directory import RunDirectory, Term, cut_of
 from xaijax.sweeps.distinct import Picked, distinct_of, may_share, of_run
@@ -59,27 +60,27 @@ def sweep(
 ) -> Run:
     """Explain many rows part by part into a directory; calling it again resumes.
 
-    Each part is a file that is written whole or not at all, and the files are the truth: whatever
-    ends a process, parts that are there stay, and the next call answers what is missing. The values
-    of a part depend on the explainer and its own rows alone, so they are the same by whichever
-    engine, in whichever order (bit for bit on one platform; stats["platform"] says which). Rows
-    that occur often are asked once, where that saves a fifth at least. No more memory is taken than
-    a part needs, beside the rows where they are an array, and 48 bytes a row at the start.
+    Each part is a file that is written completely or not at all. If a process ends, its parts stay,
+    and the next call computes those that are missing. The values of a part depend only on the
+    explainer and its rows, so they do not depend on the engine or the order of parts (bit for bit
+    on one platform; stats["platform"] names it). Repeated rows are explained once if that saves at
+    least a fifth. Peak memory is one part, plus X if it is an array, plus 48 bytes per row at the
+    start.
 
     Args:
         explainer: an `Explainer`, `GradientExplainer`, `AmortizedExplainer`, `FederatedExplainer`,
             `AnchorExplainer`, or a `QII` of an individual quantity. With workers it travels as a
-            recipe. players= of each instance are of the rows of X. The share fallback= of an
+            recipe. players= per instance belong to the rows of X. The share fallback= of an
             amortised explainer is taken of each part.
         X: rows [N, *F]: an array, a memory map, a frame; or a file "rows.npy" or "rows.parquet", a
             list or folder of Parquet files or a pyarrow Dataset of them, whose columns are read by
             the names of the explainer's background where that is a frame, else as a matrix. Of maps
             and files each worker reads its own rows.
         out: the directory. A new or an empty one, or that of the same sweep.
-        executor: where the parts run. None: here. A whole number: so many spawned processes of
-            this machine. A Dask Client, `xaijax.engines.ray()`, or anything whose
-            submit(function, *args) returns a future. `xaijax.engines.slurm()` or `shard(k, n)`:
-            here, but only the parts of this one of several drivers.
+        executor: where the parts run. None: in this process. A whole number: the number of
+            processes started on this machine. A Dask Client, `xaijax.engines.ray()`, or anything
+            whose submit(function, *args) returns a future. `xaijax.engines.slurm()` or
+            `shard(k, n)`: in this process, but only every n-th part.
         rows_per_part: int or None. None: a new run times its first rows and chooses parts of
             about 5 seconds, then of about 8, of at most 10,000 rows; the manifest keeps the sizes,
             so that a later call has the same parts. An int fixes one size.
@@ -87,8 +88,8 @@ def sweep(
             workers. Errors of this library are not: the rows would be refused again. Here
             exceptions come through at once. A part whose process died twice runs alone, and is
             given up when that dies too.
-        timeout: float or None. Seconds that one part may take from when it begins; then its worker
-            is ended, where the engine can end one (docs/scaling.md).
+        timeout: float or None. Time limit per part, in seconds. The worker of a part that exceeds
+            it is ended, if the engine can end one (docs/scaling.md).
         format: "npz"; "parquet" and "zarr" write explanation.parquet or explanation.zarr into
             `out` as well, once all parts are there (`Run.to_parquet`, `Run.to_zarr`).
         options: dict or None. Keywords of the explainer's call: {"outputs": "predicted"},
@@ -102,9 +103,9 @@ def sweep(
     Raises:
         ResumeMismatchError: a directory of another question, with the fields that differ.
         InputError, InputTypeError: an argument that is not accepted; a directory at which another
-            driver is at work; what an explainer says of its first rows. An explainer that cannot
-            travel, with the part that cannot, where there are workers.
-        SweepIncompleteError: at the end, where parts failed; the others are there.
+            driver is at work; what an explainer raises for its first rows. With workers, also an
+            explainer that cannot be pickled; the message names the argument.
+        SweepIncompleteError: at the end, if parts failed; the others are kept.
         TimeoutError, OSError (a full or read-only disk), the model's own exceptions: parts that
             are there are kept.
 
@@ -138,7 +139,11 @@ def sweep(
     if isinstance(explainer, AmortizedExplainer):
         explainer = explainer._for_sweep(source.rows, **accepted(explainer._for_sweep, given))
     directory = RunDirectory.made(out)
-    with directory.driven(shard.name) as term, ExitStack() as engines:
+    with (
+        _interruptible(directory),
+        directory.driven(shard.name) as term,
+        ExitStack() as engines,
+    ):
 
         def engine_for(made: object) -> Engine:
             opened = Opened(_of_first(made, own), given)
@@ -187,6 +192,20 @@ def sweep(
     return run
 
 
+@contextmanager
+def _interruptible(directory: RunDirectory) -> Iterator[None]:
+    """Add a note to a KeyboardInterrupt that says how many parts are kept."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        parts = (directory.manifest or {}).get("parts")
+        told = "no part was started; the same call starts again."
+        if parts is not None:
+            told = f"{directory.kept:,} of {parts:,} parts are kept; the same call goes on."
+        stopped.add_note(f"{STOPPED} {told}")
+        raise
+
+
 def _drive(driver: Driver, tasks: Iterator[Task], shard: Shard) -> None:
     """Run the tasks, and keep why some were given up, also where the driver is interrupted."""
     try:
@@ -196,11 +215,6 @@ def _drive(driver: Driver, tasks: Iterator[Task], shard: Shard) -> None:
             raise incomplete(driver.directory, driver.failed, parts) from driver.first
     except BaseException as stopped:
         driver.close()
-        if isinstance(stopped, KeyboardInterrupt):
-            kept, parts = driver.directory.kept, (driver.directory.manifest or {}).get("parts", 0)
-            stopped.add_note(
-                f"{STOPPED} {kept:,} of {parts:,} parts are kept; the same call goes on."
-            )
         try:
             driver.directory.write_failed(driver.failed, shard.name)
         except OSError as other:  # the disk that stopped the sweep, say: it is told once
@@ -223,12 +237,14 @@ def _asked(
     # Of the first part alone; a later call looks at as many rows as the first one did.
     looked_at = (there or {}).get("looked_at", min(LOOKED_AT, each or LOOKED_AT, source.rows))
     some = source.part(0, looked_at).read()
+    if rows_of(some).is_frame or (isinstance(some, np.ndarray) and some.dtype.hasobject):
+        encode(some, "X", {})  # which refuses what no part could be written with
     own = made_of(explainer).get("players")
     own = own if isinstance(own, OwnPlayers) else None
     first = explainer if own is None else with_numbers(explainer, own.of_entry[:looked_at])
     plan = _planned(first, options, some)  # which refuses rows that are not accepted
-    over = _over(source) if spread else None
-    question = question_of(explainer, options, source.facts(), some, over)
+    over, numbers = _over(source) if spread else (None, ())
+    question = question_of(explainer, options, source.facts(), some, over, numbers)
     if there is None:
         # Equal rows may have other players, or go to an amortised explainer's fallback or not.
         sharing = own is None and not isinstance(explainer, AmortizedExplainer)
@@ -265,11 +281,13 @@ def _asked(
     return type(explainer)(**{**made_of(explainer), "tile": tile})
 
 
-def _over(source: Source) -> Any:
-    """Some rows spread over X, the first and the last among them."""
+def _over(source: Source) -> tuple[Any, Sequence[int]]:
+    """Some rows spread over X, the first and the last among them, and their numbers."""
     starts = np.unique(np.linspace(0, max(0, source.rows - AT_EACH), PROBED // AT_EACH).astype(int))
-    some = [source.part(int(n), min(int(n) + AT_EACH, source.rows)).read() for n in starts]
-    return rows_of(some[0]).stacked(some) if len(some) > 1 else some[0]
+    cuts = [range(n, min(n + AT_EACH, source.rows)) for n in starts.tolist()]
+    some = [source.part(cut.start, cut.stop).read() for cut in cuts]
+    rows = rows_of(some[0]).stacked(some) if len(some) > 1 else some[0]
+    return rows, [number for cut in cuts for number in cut]
 
 
 def _distinct(source: Source, run: Run) -> Source:

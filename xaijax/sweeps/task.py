@@ -31,6 +31,7 @@ from xaijax.core.errors import (
     XaiError,
 )
 from xaijax.core.facts import UNSHOWN
+from xaijax.core.reads import CODE, shown
 from xaijax.core.travel import made_of, pack, unpack
 from xaijax.games.engine.whose_rows import OF_X
 from xaijax.methods.amortized.explainer import AmortizedExplainer
@@ -49,8 +50,9 @@ from xaijax.tables.rows import rows_of
 
 RAISED = "xaijax: raised in"
 OF_PART = "these are hybrids of the part's"
-EVERY = 1.0  # seconds between two words on how far a part is
+EVERY = 1.0  # seconds between two reports of a part's share
 ENOUGH = 0.5  # seconds of a call by which a row's time is known
+SLOW = 3.0  # seconds of a first call that count as its row's own
 _opened = threading.local()  # an explainer is asked by one thread at a time
 _first_part: tuple[Any, dict[str, Any]] | None = None  # the marks of a run's first part
 
@@ -104,11 +106,13 @@ class Recipe:
         if not self.held or recipe is None or self.python != platform.python_version():
             return
         now = held(recipe.given.get("f"))
-        differ = [name for name, one in self.held if one != MOVED and now.get(name, one) != one]
+        # Code travels by the name of its module. pytest, for one, compiles it with other asserts.
+        values = [one for one in self.held if one[1] != MOVED and not one[0].endswith(CODE)]
+        differ = [name for name, one in values if now.get(name, one) != one]
         if differ:
             raise ResumeMismatchError(
                 f"the model reads other values in this process than where the sweep began: "
-                f"{', '.join(one or 'its code' for one in differ)}. What is assigned after a "
+                f"{', '.join(map(shown, differ))}. What is assigned after a "
                 f"module is imported does not travel to workers: give it as params=, or bind it to "
                 f"the function with functools.partial."
             )
@@ -167,10 +171,11 @@ class Opened:
         told: Callable[[float], None] | None = None,
         numbers: np.ndarray | None = None,
     ) -> Explanation | Rules:
-        """The answer for some rows; first: their place among all.
+        """Explain some rows.
 
-        told: is called with the share that is done, now and then. numbers: [N, F], whose each entry
-        of these rows is, where instances have players of their own.
+        first: position of the first of them among all rows. told: called now and then with the
+        completed share. numbers: [N, F], the player of each entry, if each instance has its own
+        players.
         """
         explainer = self.explainer
         if numbers is not None:
@@ -198,8 +203,8 @@ class Task:
     run: str | None  # the id of the run that asked for it
     recipe: Recipe | None  # None: the explainer is where the task runs
     term: Term | None = None  # the driver that gave it out
-    measured: bool = False  # whether to find out how long its rows take, and to write nothing
-    numbers: np.ndarray | None = None  # players of its rows' entries, where rows have their own
+    measured: bool = False  # True: time the rows and write nothing
+    numbers: np.ndarray | None = None  # player of each entry, if each row has its own players
 
     def where(self) -> str:
         """Which rows these are, in words."""
@@ -256,7 +261,7 @@ def run(task: Task, opened: Opened | None = None) -> Receipt:
 
 
 class _Share:
-    """Writes into a file, once a second, how far a part is; the driver reads it for its bar."""
+    """Writes the completed share of a part to a file once a second, for the driver's bar."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._share, self._told = path, 0.0, time.monotonic()
@@ -271,14 +276,15 @@ class _Share:
         now = time.monotonic()
         if share > self._share and now - self._told >= EVERY:  # an answer may have several bars
             self._share, self._told = share, now
-            with contextlib.suppress(OSError):  # a full disk, say: writing the part will tell
+            with contextlib.suppress(OSError):  # such as a full disk: writing the part will fail
                 self._path.write_text(f"{share:.4f}")
 
 
 def _measured(task: Task, opened: Opened) -> Receipt:
-    """Ask for more and more of the first rows until that takes a while; nothing is kept.
+    """Time calls on a growing number of rows until one takes `ENOUGH` seconds; write no part.
 
-    The first call compiles: it does not count where its result does not say for how long.
+    The first call also compiles, traces and loads, and not all of that is in its result. It counts
+    only if it takes so long that a second one would cost more than it tells.
     """
     rows, count, best, calls = task.piece.read(), 1, math.inf, 0
     while True:
@@ -292,13 +298,13 @@ def _measured(task: Task, opened: Opened) -> Receipt:
                 break
             raise
         calls += 1
-        compiling = found.stats.get("compile_seconds")
-        seconds = max(time.perf_counter() - started - float(compiling or 0.0), 1e-9)
+        compiling = float(found.stats.get("compile_seconds") or 0.0)
+        seconds = max(time.perf_counter() - started - compiling, 1e-9)
         best = min(best, seconds / count)
         whole = count >= task.last - task.first
-        if (seconds >= ENOUGH or whole) and (calls > 1 or compiling is not None):
+        if seconds >= SLOW or (calls > 1 and (seconds >= ENOUGH or whole)):
             break
-        if calls > 1 or compiling is not None:
+        if calls > 1:
             most = min(8 * count, task.last - task.first)
             count = min(most, max(2 * count, math.ceil(1.2 * count * ENOUGH / seconds)))
     return Receipt(task.part, count, best * count, 0, _worker())

@@ -25,7 +25,7 @@ NUMBERS = ("int", "uint", "float", "double", "half", "bool")
 
 
 @dataclass(frozen=True)
-class Columns:
+class ArrowColumns:
     """The columns as they are handed over.
 
     Attributes:
@@ -77,7 +77,7 @@ def settled(
     missing: set[str],
     background: Any,
     folders: Collection[str] = (),
-) -> Columns:
+) -> ArrowColumns:
     """How columns are handed over; types: those of a column in all files.
 
     missing: columns of whole numbers or bool, some of which are null in any file. background: rows
@@ -101,7 +101,7 @@ def settled(
         fields.append(arrow.field(name, found))
         if dtype is not None:
             dtypes.append((name, dtype))
-    return Columns(kind, arrow.schema(fields), tuple(dtypes))
+    return ArrowColumns(kind, arrow.schema(fields), tuple(dtypes))
 
 
 def _handed_over(

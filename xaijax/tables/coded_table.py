@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from xaijax.core.checks import NanColumns
 from xaijax.tables.table import Table
 
 
@@ -37,7 +38,9 @@ class CodedTable:
         self.shape, self.feature_names = host.shape, host.feature_names
         self._reader = reader
 
-    def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> Any:
+    def read(
+        self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
+    ) -> Any:
         """X as the estimator takes it, checked and copied."""
         return self.host.read(X, name, allow_nan, owner)
 

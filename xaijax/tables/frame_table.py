@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.tables.frames import copied_frame, frame_labels, same_labels
 from xaijax.tables.rows import rows_of
@@ -45,7 +46,9 @@ class FrameTable:
             rows_of(frame).kind, frame.columns, names, [frame[c].head(0) for c in frame.columns]
         )
 
-    def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> Any:
+    def read(
+        self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
+    ) -> Any:
         """A copy of X, checked."""
         refuse_series(X, name)
         if rows_of(X).kind != self.kind:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.tables.rows import rows_of
 
@@ -80,7 +81,7 @@ def frame_numbers(
     return columns
 
 
-def copied_frame(frame: Any, name: str, allow_nan: bool) -> Any:
+def copied_frame(frame: Any, name: str, allow_nan: bool | NanColumns) -> Any:
     """A copy of a frame of any columns, for a host model, checked.
 
     A missing text or category is a value of its own; a missing number is NaN.
@@ -99,5 +100,6 @@ def copied_frame(frame: Any, name: str, allow_nan: bool) -> Any:
                 f"{name}: column {label!r} has dtype {dtype}; numbers, text and categories are "
                 "accepted."
             )
-        checks.finite(rows.column(j), f"{name}, column {label!r},", allow_nan)
+        allowed = checks.nan_at(allow_nan, j)
+        checks.finite(rows.column(j), f"{name}, column {label!r},", allowed)
     return rows.copy()

@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from xaijax.core.checks import NanColumns
+
 
 class GivenRows(ABC):
     """Rows as a person gave them. A member that makes rows makes them of the same kind.
@@ -113,7 +115,7 @@ class GivenRows(ABC):
         """These rows, those columns at the values of a row: [F], or one of this kind."""
 
     @abstractmethod
-    def summary(self, how: str, name: str, allow_nan: bool) -> Any:
+    def summary(self, how: str, name: str, allow_nan: bool | NanColumns) -> Any:
         """One row, of the "median" or "mean" of each column; of other values the most frequent.
 
         Raises InputError for no rows, and for NaN unless allowed.

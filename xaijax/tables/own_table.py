@@ -20,6 +20,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import FloatTable, Table
@@ -36,7 +37,7 @@ class OwnTable:
     common: np.ndarray  # [C], the code of all donors, where they are alike
     alike: np.ndarray  # bool [C], whether they are
     word: np.dtype  # of the codes within
-    allow_nan: bool
+    allow_nan: bool | NanColumns
     in_jax: bool
     codes_per_column = 1
 
@@ -68,7 +69,9 @@ class OwnTable:
         parts = [np.arange(self.P), np.full(C, -1), np.full(C, stand_ins)]
         return np.concatenate(parts + [np.full(C, -1)] * self._of_each)
 
-    def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> Any:
+    def read(
+        self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
+    ) -> Any:
         """Rows as the table within reads them, as many as there are numberings."""
         rows = self._read(X, name, allow_nan, owner)
         found = len(rows_of(rows))
@@ -79,7 +82,7 @@ class OwnTable:
             )
         return rows
 
-    def _read(self, X: Any, name: str, allow_nan: bool, owner: str) -> Any:
+    def _read(self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str) -> Any:
         if self.stand_ins is not None and isinstance(self.inner, FloatTable):
             return self.inner.read(X, name, allow_nan, owner, alone=True)
         return self.inner.read(X, name, allow_nan, owner)

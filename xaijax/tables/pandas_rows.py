@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.tables.given_rows import FrameRows
@@ -81,18 +82,19 @@ class PandasRows(FrameRows):
             out.isetitem(c, type(out.iloc[:, c])(repeated).set_axis(out.index))
         return out
 
-    def summary(self, how: str, name: str, allow_nan: bool) -> Any:
+    def summary(self, how: str, name: str, allow_nan: bool | NanColumns) -> Any:
         """Numbers become floats; of other columns it is the first of the most frequent values."""
         rows = self.given
         if len(rows) == 0:
             raise InputError(f"{name} has 0 rows; at least 1 is needed.")
         parts = {}
-        for label in rows.columns:
+        for place, label in enumerate(rows.columns):
             column = rows[label]
             numeric = column.dtype.kind in "iuf"
             if numeric:
                 values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-                checks.finite(values, f"{name}, column {label!r}", allow_nan)
+                allowed = checks.nan_at(allow_nan, place)
+                checks.finite(values, f"{name}, column {label!r}", allowed)
             value = getattr(column, how)() if numeric else column.mode().iloc[0]
             parts[label] = column.iloc[:1].copy()
             if numeric:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError
 from xaijax.tables.given_rows import FrameRows
 
@@ -66,18 +67,19 @@ class PolarsRows(FrameRows):
         pairs = zip(names, columns, strict=True)
         return self.given.with_columns(*(series(n, [float(row[c])] * rows) for n, c in pairs))
 
-    def summary(self, how: str, name: str, allow_nan: bool) -> Any:
+    def summary(self, how: str, name: str, allow_nan: bool | NanColumns) -> Any:
         """Numbers become Float64; of other columns it is the first of the most frequent values."""
         rows = self.given
         if len(rows) == 0:
             raise InputError(f"{name} has 0 rows; at least 1 is needed.")
         one, schema = {}, {}
-        for label in rows.columns:
+        for place, label in enumerate(rows.columns):
             column = rows[label]
             numeric = column.dtype.is_numeric()
             schema[label] = sys.modules["polars"].Float64 if numeric else column.dtype
             if numeric:
-                checks.finite(column.to_numpy(), f"{name}, column {label!r}", allow_nan)
+                allowed = checks.nan_at(allow_nan, place)
+                checks.finite(column.to_numpy(), f"{name}, column {label!r}", allowed)
             if column.dtype.is_float():
                 column = column.fill_nan(None)  # a number that is missing, as in arrays and pandas
             one[label] = (

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError
 from xaijax.tables.given_rows import GivenRows
 from xaijax.tables.pandas_rows import PandasRows
@@ -81,7 +82,7 @@ class ArrayRows(GivenRows):
         out[:, list(columns)] = row[list(columns)]
         return out
 
-    def summary(self, how: str, name: str, allow_nan: bool) -> np.ndarray:
+    def summary(self, how: str, name: str, allow_nan: bool | NanColumns) -> np.ndarray:
         """[1, *F], float64 unless the rows are floats."""
         array = checks.as_array(self.given, name)
         if array.ndim < 2 or len(array) == 0:

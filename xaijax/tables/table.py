@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.tables.frames import frame_numbers
 from xaijax.tables.rows import rows_of
@@ -48,7 +49,9 @@ class Table(Protocol):
         """C = F * codes_per_column."""
         ...
 
-    def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> Any:
+    def read(
+        self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
+    ) -> Any:
         """X checked and copied, in the form that `encode` takes; raises the error family.
 
         owner: whose shape and names these are, for messages.
@@ -119,7 +122,7 @@ def read_array(
     X: Any,
     name: str,
     shape: tuple[int, ...] | None,
-    allow_nan: bool,
+    allow_nan: bool | NanColumns,
     dtype: np.dtype | None = None,
     labels: tuple[str, ...] | None = None,
     owner: str = "the background",
@@ -231,7 +234,7 @@ class FloatTable:
         self,
         X: Any,
         name: str,
-        allow_nan: bool,
+        allow_nan: bool | NanColumns,
         owner: str = "the background",
         alone: bool = False,
     ) -> np.ndarray | MappedRows:
@@ -242,6 +245,26 @@ class FloatTable:
         if self._takes is not None and (alone or self._base.whole is not None):
             wanted = self._takes(dtype_of(X, name))
         return read_array(X, name, self.shape, allow_nan, wanted, labels, owner)
+
+    def read_exactly(
+        self, X: Any, name: str, allow_nan: bool, owner: str = "the background"
+    ) -> np.ndarray | None:
+        """The same with all digits of X, for who compares numbers; None: `read` keeps them all."""
+        given = dtype_of(X, name)
+        if given.kind not in "iuf" or (given.kind in "iu" and self._base.whole is not None):
+            return None
+        wanted = given.newbyteorder("=") if given.kind == "f" else np.dtype(np.float64)
+        if wanted.itemsize <= self.dtype.itemsize and wanted == self.dtype:
+            return None
+        rows = read_array(X, name, self.shape, allow_nan, wanted, self.feature_names, owner)
+        return rows[:] if isinstance(rows, MappedRows) else rows
+
+    def rounded(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of `read_exactly` as `read` gives them."""
+        wanted = self.dtype
+        if self._takes is not None and self._base.whole is not None:
+            wanted = self._takes(rows.dtype)
+        return one_nan(rows.astype(wanted, copy=False))
 
     def holding(self, *rows: Any, alone: bool = False) -> FloatTable:
         """The table of these rows and the background, whatever others were asked about before.
@@ -339,7 +362,7 @@ class WordTable:
         self.codes_per_column = dtype.itemsize // self.word.itemsize
 
     def read(
-        self, X: Any, name: str, allow_nan: bool, owner: str = "the background"
+        self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
     ) -> np.ndarray | MappedRows:
         """[M, *shape] of the background's dtype, of an array or a frame of numbers; see
         `read_array`.

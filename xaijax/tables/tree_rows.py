@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.tables.given_rows import GivenRows
 from xaijax.tables.tree import arrays_of, is_tree
@@ -125,7 +126,7 @@ class TreeRows(GivenRows):
             start += len(given)
         return jax.tree.unflatten(jax.tree.structure(self.given), out)
 
-    def summary(self, how: str, name: str, allow_nan: bool) -> Any:
+    def summary(self, how: str, name: str, allow_nan: bool | NanColumns) -> Any:
         """Of whole numbers and bools the most frequent, the smallest of several."""
         names, arrays, structure = arrays_of(self.given, name)
         out = []

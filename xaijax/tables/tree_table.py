@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.tables.table import one_nan
 from xaijax.tables.tree import Layout, arrays_of, difference
@@ -51,7 +52,9 @@ class TreeTable:
         shapes = tuple(array.shape[1:] for array in arrays)
         return cls(Layout(structure, tuple(names), shapes, tuple(kinds)), dtype)
 
-    def read(self, X: Any, name: str, allow_nan: bool, owner: str = "the background") -> Any:
+    def read(
+        self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
+    ) -> Any:
         """The same structure, of NumPy arrays [M, ...] in the dtypes that the model takes."""
         layout = self.layout
         names, arrays, structure = arrays_of(X, name)

@@ -70,6 +70,53 @@ def test_a_sentence_and_the_mask_agree_on_every_row(kind, bins):
 
 
 @pytest.mark.filterwarnings("ignore:.*float32 keeps fewer than four digits")
+@pytest.mark.parametrize("perturbation", ["row", "row_bin", "conditional", "joint"])
+@pytest.mark.parametrize("bins", ["quartile", None])
+def test_a_model_in_float32_is_explained_by_rows_as_given(bins, perturbation):
+    """float32 takes 20230107 for 20230108; bins, sentences and masks do not."""
+    days = 20230101.0 + np.arange(56) % 14
+    frame = pd.DataFrame({"v": days, "w": np.zeros(56)})
+    model = xj.as_model(lambda X: (X[:, 0] > np.float32(20230107)).astype(int), output="label")
+    for data in (frame.to_numpy(), frame):
+        anchors = xj.AnchorExplainer(model, data, bins=bins, perturbation=perturbation)
+        rules = anchors.explain(data[:14])
+        name = "v" if data is frame else "x0"
+        for n, rule in enumerate(rules):
+            said = [holds(one.replace(name, "v"), days) for one in rule.rule] or [days > 0]
+            said = np.logical_and.reduce(said)
+            assert said[n], (rule, days[n])
+            np.testing.assert_array_equal(said, rule.applies(data))
+            if rule.coverage is not None:
+                assert rule.coverage == pytest.approx(said.mean(), abs=1e-12)
+        assert len(anchors.check(rules, data[:14], samples=8)) == 14
+
+
+def test_rows_of_float32_are_explained_by_data_of_float64():
+    data = np.repeat([[0.1], [0.6], [0.7], [0.9]], 4, axis=0)
+    model = xj.as_model(lambda X: (X[:, 0] > 0.65) * 1, output="label")
+    anchors = xj.AnchorExplainer(model, data, ["v"], bins=None)
+    given = data[::4].astype(np.float32)
+    for n, rule in enumerate(anchors.explain(given)):
+        assert rule.rule == [f"v = {data[4 * n, 0]}"]
+        assert rule.coverage == 0.25
+        np.testing.assert_array_equal(rule.applies(given), np.arange(4) == n)
+        np.testing.assert_array_equal(rule.applies(data), np.arange(16) // 4 == n)
+
+
+def test_cuts_that_float32_cannot_tell_apart():
+    cuts = {"v": [999999.9999, 1000000.0001]}
+    data = np.array([[999999.0], [1000000.0], [1000001.0]] * 4)
+    model = xj.as_model(lambda X: (X[:, 0] == 1e6).astype(int), output="label")
+    rules = xj.AnchorExplainer(model, data, ["v"], bins=cuts).explain(data[:3])
+    for n, rule in enumerate(rules):
+        np.testing.assert_array_equal(rule.applies(data), np.arange(12) % 3 == n)
+        said = np.logical_and.reduce([holds(one, data[:, 0]) for one in rule.rule])
+        np.testing.assert_array_equal(said, rule.applies(data))
+    with pytest.raises(xj.InputError, match="increase in float32, the dtype of the data"):
+        xj.AnchorExplainer(model, data.astype(np.float32), ["v"], bins=cuts)
+
+
+@pytest.mark.filterwarnings("ignore:.*float32 keeps fewer than four digits")
 @pytest.mark.parametrize("bins", ["quartile", "decile"])
 @pytest.mark.parametrize("first", [20230100.0, 20230101.0, 1.7e9])
 def test_a_sentence_agrees_with_a_model_that_reads_float32(first, bins):
@@ -278,3 +325,13 @@ def test_quartiles_and_coverage_have_the_same_rows(as_frame):
     low, high = np.percentile(column[:20], (25, 50))
     assert with_zeros[0].rule == [f"v <= {low:g}"] and with_zeros[0].coverage == 0.25
     assert high < 10
+
+
+@pytest.mark.parametrize(
+    "names", [["red", None, "blue"], {0: "red", 1: np.nan}, ["red", "green", "blue", pd.NA]]
+)
+def test_no_value_is_called_by_what_is_missing(names):
+    data = np.repeat([[0.0], [1.0], [2.0]], 3, axis=0)
+    model = xj.as_model(lambda X: (X[:, 0] > 0) * 1, output="label", backend="host")
+    with pytest.raises(xj.InputError, match="'c' hold .* for the value .*{code: name}"):
+        xj.AnchorExplainer(model, data, ["c"], categories={"c": names})

@@ -271,6 +271,34 @@ def test_what_does_not_fit_is_refused(case):
         xj.shapley_values(given.pop("f"), given.pop("x"), given.pop("background"), **given)
 
 
+LARGE = {
+    "sums": (lambda rows: 3e38 * jnp.sign(rows[:, 0]), "too large for float32"),
+    "x": (lambda rows: jnp.log(rows[:, 0]), "answer to x row 1 is not finite"),
+    "background": (lambda rows: jnp.sqrt(-rows[:, 0]), "answer to background row 0 is not finite"),
+    "hybrids": (lambda rows: 1 / (rows[:, 0] - rows[:, 1]), "an answer to a hybrid"),
+}
+
+
+@pytest.mark.parametrize("orders", [None, 2])
+@pytest.mark.parametrize("case", LARGE)
+def test_values_that_are_not_finite_are_refused(case, orders):
+    """3e38 less -3e38 is beyond float32. x's column 0 is the donor's column 1 in "hybrids"."""
+    f, message = LARGE[case]
+    x = jnp.array([[1.0, 5.0], [-1.0, 5.0]] if case != "background" else [[-1.0, 5.0]])
+    donors = jnp.array([[2.0, -1.0]] if case != "sums" else [[-2.0, -1.0]])
+    if case == "hybrids":
+        x = x[1:]
+    drawn = {} if orders is None else {"orders": orders, "key": KEY}
+    with pytest.raises(xj.ModelOutputError, match=message):
+        xj.shapley_values(f, x, donors, **drawn)
+    # Where the call is traced nothing can be raised.
+    traced = jax.jit(lambda x: xj.shapley_values(f, x, donors, **drawn))(x)
+    assert not np.isfinite(traced).all()
+    if case == "sums" and orders is None:  # numbers, whatever is traced around the call
+        with pytest.raises(xj.ModelOutputError, match=message):
+            jax.jit(lambda z: z + xj.shapley_values(f, x, donors, **drawn))(x)
+
+
 def test_models_on_the_host_are_told_what_to_do():
     host = xj.as_model(lambda rows: np.asarray(rows).sum(axis=1), backend="host")
     with pytest.raises(xj.InputTypeError, match=r"got Model. Say xaijax.as_jax\(model\)"):

@@ -170,6 +170,18 @@ def test_a_cut_that_changes_a_score_warns(backend, call):
 
 
 @BACKENDS
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_call_warns_once_of_cuts_and_the_next_one_again(backend, call):
+    """Answers for the ends, of the rows and of hybrids, are each looked at."""
+    model = xj.as_model(lambda r: 3 * r[:, 0] + r[:, 1] + 20, backend=backend)
+    qii = xj.QII(model, D, quantity="individual", outcome="score")
+    for _ in range(2):
+        with pytest.warns(xj.XaiWarning, match="were cut") as told:
+            call(qii, D[:5])
+        assert len(told) == 1
+
+
+@BACKENDS
 @pytest.mark.parametrize("quantity", ["rate", "disparity"])
 def test_a_cut_of_the_datas_quantities_warns(backend, quantity):
     model = xj.as_model(lambda r: r[:, 0] + 399.0, backend=backend)

@@ -361,6 +361,16 @@ ON_THE_RIGHT: dict[str, tuple[Any, Any, str]] = {
         lambda X: np.tanh(X @ AT[:5])[:, None],
         "first layer",
     ),
+    "a column of one": (
+        jax.vmap(lambda row: jnp.tanh(jnp.matmul(WIDE, row[:, None])[:, 0]) @ SMALL.T),
+        lambda X: np.tanh(X @ WIDE.T) @ SMALL.T,
+        "first layer",
+    ),
+    "a row of one": (
+        jax.vmap(lambda row: jnp.tanh(jnp.matmul(row[None], WIDE.T)[0]) @ SMALL.T),
+        lambda X: np.tanh(X @ WIDE.T) @ SMALL.T,
+        "first layer",
+    ),
     "added up": (
         jax.vmap(lambda row: jnp.sum(WIDE @ row + AT)),
         lambda X: (X @ WIDE.T + AT).sum(axis=1, keepdims=True),
@@ -378,6 +388,23 @@ def test_a_product_with_rows_on_the_right_is_a_layer(name: str) -> None:
     weight = oracles.shapley_weight(5)
     truth = oracles.explain(plain, X.astype(float), background.astype(float), weight)[0]
     # Sums of seven terms of a size of three, over 2^5 corners: some tens of roundings.
+    wanted = truth.reshape(got.values.shape)
+    np.testing.assert_allclose(got.values, wanted, rtol=0, atol=100 * 20 * 2.0**-24)
+
+
+def test_two_columns_made_of_each_row_are_not_taken_for_one() -> None:
+    """The second is another function of the row, and the product holds both."""
+
+    def f(X: Any) -> Any:
+        return jax.vmap(lambda r: jnp.tanh(WIDE @ jnp.stack([r, r[::-1]], axis=1)).sum())(X)
+
+    def plain(X: Any) -> Any:
+        return (np.tanh(X @ WIDE.T) + np.tanh(X[:, ::-1] @ WIDE.T)).sum(axis=1, keepdims=True)
+
+    X, background = rows(1, 3, 5), rows(2, 6, 5)
+    got = xj.Explainer(xj.as_model(f), background)(X, progress=False)
+    weight = oracles.shapley_weight(5)
+    truth = oracles.explain(plain, X.astype(float), background.astype(float), weight)[0]
     wanted = truth.reshape(got.values.shape)
     np.testing.assert_allclose(got.values, wanted, rtol=0, atol=100 * 20 * 2.0**-24)
 

@@ -86,7 +86,7 @@ def party_of(party: Any, parts: Mapping[str, Any]) -> str:
     return party or ""
 
 
-class Columns:
+class GuestColumns:
     """Where a guest's columns stand: in the table as given, in the rows kept, and in each part.
 
     Rows are kept in the order of the first part that has names, so that a table whose columns
@@ -127,8 +127,8 @@ def _labels(rows: Any, feature_names: Any, named: bool, F: int) -> tuple[str, ..
     return frame_labels(rows, "rows") if named else names
 
 
-def reference_row(reference: Any, rows: np.ndarray, columns: Columns) -> np.ndarray:
-    """The row [F] that stands for "switched off", in the order of rows [N, F], which are kept."""
+def reference_row(reference: Any, rows: np.ndarray, columns: GuestColumns) -> np.ndarray:
+    """The row [F] that means "switched off", in the column order of rows [N, F]."""
     if is_labelled(reference) and columns.labels is not None and columns.kept is not None:
         labels = [str(one) for one in reference.index]
         places = columns_by_name(labels, columns.kept, "reference", "rows")

@@ -19,7 +19,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import ArrayLike, Rows
 from xaijax.federated.guest.arguments import (
-    Columns,
+    GuestColumns,
     parts_of,
     party_of,
     reference_row,
@@ -140,7 +140,7 @@ class Guest:
         self._secret = secret_of(secret, self.policy, state)
         self._parts = parts_of(parts, self.policy, self._rows)
         self._party = party_of(party, self._parts)
-        self._columns = Columns(rows, feature_names, self._parts, F)
+        self._columns = GuestColumns(rows, feature_names, self._parts, F)
         self._rows = np.ascontiguousarray(self._rows[:, self._columns.given])
         row = reference_row(reference, self._rows, self._columns)
         self._disclosure = Disclosure(self._rows, row, known, self.policy, self._secret)
@@ -343,8 +343,8 @@ class Guest:
         if self._party and request.party != self._party:
             raise Refused(
                 "part",
-                f"party: this guest is {self._party!r}, and {request.party!r} was asked for. Check "
-                "which address, or transport, stands under which name in guests.",
+                f"party: this guest is {self._party!r}, and the host requested {request.party!r}. "
+                "Check the address or transport of each name in guests=.",
             )
         if self._parts[version] is not None and request.release not in ("", release):
             raise Refused(
@@ -403,7 +403,7 @@ class Guest:
         self._counts.charge(self._check_queries(rows), self.audit.counts)
 
     def _check_queries(self, rows: np.ndarray) -> list[bytes]:
-        """Who is asked for; refuses all where one was asked for too often."""
+        """Identifiers of the requested people; refuses all if one was requested too often."""
         who = [self._disclosure.identifiers[row] for row in rows[rows >= 0]]
         most = self.policy.most_queries
         if most is not None and self._counts.most(who) >= most:

@@ -203,9 +203,10 @@ class Answers:
 
 @contextlib.contextmanager
 def alone_in(folder: Path | None, answers: Iterable[Answers]) -> Iterator[None]:
-    """Hold a folder of answers while guests are asked.
+    """Lock a folder of answers while requests are sent to guests.
 
-    Raises InputError where another host holds it, or has written into it since this one read it.
+    Raises InputError if another host holds the lock, or has written to the folder since this host
+    read it.
     """
     if folder is None:
         yield

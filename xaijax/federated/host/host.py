@@ -231,8 +231,8 @@ class Host:
                 then.
             FederatedPolicyError: a guest's policy does not allow what was asked.
             FederatedProtocolError: a party answers something else than the protocol wants, is
-                another guest than the one asked for, is of another release of the model, or has
-                changed since its first answers.
+                not the requested guest, is of another release of the model, or has changed since
+                its first answers.
             FederatedPeerLost: a party cannot be reached, or did not answer in time. What was
                 answered before is kept.
 

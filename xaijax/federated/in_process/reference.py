@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.measure.replacement import Baseline
 from xaijax.tables.frames import frame_labels, same_labels
@@ -24,7 +25,7 @@ from xaijax.tables.tree import is_tree
 WORDS = ("median", "na")
 
 
-def reference_of(reference: Any, background: Any, allow_nan: bool) -> tuple[Any, str]:
+def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) -> tuple[Any, str]:
     """What `background=` of an `Explainer` gets: a `Baseline` or rows; and what it is, in a word.
 
     reference: "median" | "na" | a row [F] | rows [B, F]; background: rows [*, F], array or frame.

@@ -5,6 +5,7 @@ Letters: N instances, B donors, P players, K scores.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -168,11 +169,22 @@ def refuse_bad_scores(setting: Setting, scores: np.ndarray, donors: np.ndarray) 
         raise ModelOutputError(score.complaint(scores[bad[0]], where))
 
 
+_told_cut = ContextVar("_told_cut", default=False)  # whether this call has warned of a cut
+
+
+def tell_cuts_again() -> None:
+    """Let the next cut score warn: a new call begins, which warns once."""
+    _told_cut.set(False)
+
+
 def _tell_cut(score: Score) -> None:
-    """Warn of scores that were cut. No number of a row is told: bounds of private releases must not
-    be made of the data.
+    """Warn of scores that were cut, once a call. No number of a row is told: bounds of private
+    releases must not be made of the data.
     """
     assert score.bounds is not None
+    if _told_cut.get():
+        return
+    _told_cut.set(True)
     low, high = score.bounds
     checks.warn(
         f"scores of outcome='score' lie outside of bounds=({low:g}, {high:g}) and were cut to "

@@ -4,6 +4,9 @@ A donor as it is (the empty coalition), or an instance as it is (the full one), 
 so a host model that answers large batches otherwise is found out without one more row or call. The
 last instance is among them: it stands late, where a model that answers its first rows only is off.
 
+A host function may also change while it is explained. So some rows of the first call of a run are
+asked once more when the run is over.
+
 Letters: R rows of a call, r rows of the probe, C code columns, K outputs.
 """
 
@@ -15,31 +18,57 @@ from typing import Any
 import numpy as np
 
 from xaijax.games.engine.shared_rows import hashes
+from xaijax.games.measure.asked_model import Again
 from xaijax.games.measure.replacement import agreement_codes
 
 MOST = 256  # rows of a call that are compared
+FIRST = 32  # rows of a run's first call that are asked again
 
 
 class AskedAgain:
     """Finds those rows in a call, and has the answers to them compared."""
 
     def __init__(
-        self, codes: np.ndarray, donors: int, table: Any, compare: Callable[..., None]
+        self, codes: np.ndarray, donors: int, table: Any, compare: Again, most: int | None
     ) -> None:
         """codes: [r, C], of which the first `donors` mean the same in every run, and the others
         where the rows are read by this table.
 
         compare(which of the probe's rows [n], their answers [n, K], R): raises where they differ.
+        most: rows of one call of the model; None: any number.
         """
+        self._most = FIRST if most is None else min(FIRST, most)
         self._words, self._compare = agreement_codes(codes), compare
         self._donors, self._table = donors, table
         self._keys = hashes(self._words)
         self._seen = {len(codes)}  # sizes of calls that were looked at
+        self.start()
+
+    def start(self) -> None:
+        """A run begins."""
+        self._calls = 0
+        self._first: tuple[np.ndarray, np.ndarray, Any] | None = None
+
+    def finish(self, answer: Callable[[np.ndarray, Any], np.ndarray]) -> None:
+        """A run is over: ask some rows of its first call again, where it took several.
+
+        answer(codes, table): the model's answers. Raises NonDeterministicModelError where they are
+        not those of the first call.
+        """
+        first, several = self._first, self._calls > 1
+        self.start()
+        if first is not None and several:
+            codes, before, table = first
+            self._compare.refuse_two(before, answer(codes, table))
 
     def __call__(self, codes: np.ndarray, answers: np.ndarray, table: Any) -> None:
         """Look at a call, codes [R, C] by the table and answers [R, K], the first time that one has
-        R rows.
+        R rows; some of a run's first call are kept.
         """
+        self._calls += 1
+        if self._first is None:
+            some = np.linspace(0, len(codes) - 1, min(self._most, len(codes))).astype(np.int64)
+            self._first = codes[some].copy(), answers[some].copy(), table
         if len(codes) in self._seen:
             return
         self._seen.add(len(codes))

@@ -80,6 +80,21 @@ class Evaluator:
         assert self._probed is not None
         return self._probed
 
+    def start(self) -> Clock:
+        """A run begins: the clock as it stands."""
+        if self._probed is not None and self._probed.asked_again is not None:
+            self._probed.asked_again.start()
+        return self.clock.copy()
+
+    def finish(self) -> None:
+        """A run is over. Raises NonDeterministicModelError where a host model has changed since the
+        run's first call: the answers would be those of two models.
+        """
+        if self._probed is None or self._probed.asked_again is None:
+            return
+        model, K = self.setting.model, self._probed.findings.outputs
+        self._probed.asked_again.finish(lambda codes, table: model.answer(table.asked(codes), 0, K))
+
     def measure(self, score: Score) -> None:
         """Ask for this score of an answer from now on."""
         self._use(replace(self.setting, score=score))
@@ -236,6 +251,8 @@ class Evaluator:
                 self.setting = setting = replace(setting, score=score)
             again = None
             if findings.again is not None:
-                again = AskedAgain(asked, len(few[0]), table, findings.again)
+                again = AskedAgain(
+                    asked, len(few[0]), table, findings.again, setting.model.max_rows
+                )
             self._probed = Probed(setting, findings, self.clock, again)
         return self._probed

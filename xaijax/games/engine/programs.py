@@ -24,7 +24,7 @@ from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax.games.engine.placement import Placement
 from xaijax.games.engine.plan import LEAST_DONORS, Sizes, bucket, capacity, tiles_that_fit
-from xaijax.games.measure.asked_model import Look
+from xaijax.games.measure.asked_model import ProbeEvidence
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.seeds import runs_of_tile
 from xaijax_kernels.engine.tiles import (
@@ -43,6 +43,7 @@ from xaijax_kernels.structures.listed_means import ListShape, listed_means
 PROBE_ROWS = 32  # as the model was probed with
 IN_BLOCKS = "in blocks of the probe's rows"  # among a model's programs, where larger ones are wrong
 _JAXLIB = f"jaxlib {version('jaxlib')}"
+ROUNDINGS = 2.0**10 * 2.0**-23  # by which two sound programs may differ, as of the probe
 MOST_ANSWERS = 1 << 23  # numbers of a dispatch, where a row has more answers than scores
 OF_PAIRS = ("corners", "structured", "mixed")  # kinds of slots that pairs have
 NAMES_LIST = ("list", "mixed", "rows")  # kinds of slots that name coalitions of a list
@@ -64,7 +65,7 @@ class Programs:
         score: Score | None = None,
         outputs: int = 1,
         structure: Structure | None = None,
-        look: Look | None = None,
+        look: ProbeEvidence | None = None,
     ) -> None:
         """listed: coalitions of the list that slots may name at most; outputs: A.
 
@@ -141,12 +142,12 @@ class Programs:
         where that does not help.
 
         Programs of a structure are not looked at: f(x) by them is compared with the model's own in
-        every run. Nor is what a score makes of answers, or where the device makes the slots.
+        every run. Nor are scores that look at f(x), or that are one answer of each row.
         """
-        look = self._look
-        if look is None or look.asked is None or bits is not None or self.seeded(kind):
+        look, score = self._look, self._score if scored else None
+        if look is None or look.asked is None or bits is not None:
             return
-        if scored and self._score is not None:
+        if score is not None and (score.reads_own or score.chooses):
             return
         gap = self._gap(look, kind, scored, coalitions)
         if gap is None:
@@ -176,7 +177,7 @@ class Programs:
         )
 
     def _gap(
-        self, look: Look, kind: str, scored: bool, coalitions: int
+        self, look: ProbeEvidence, kind: str, scored: bool, coalitions: int
     ) -> tuple[float, int] | None:
         """How the answers to the probe's rows, mixed in one tile of each device, differ from the
         probe's.
@@ -191,6 +192,13 @@ class Programs:
         slots[:, :, 1] = slots[:, :, 2] = own
         x, donors = (codes[np.arange(n) % len(codes)] for n in (s.instances, len(self.donors)))
         words = np.zeros((capacity(coalitions, self.listed), slots.shape[2] - 3), np.uint32)
+        table = None
+        if self.seeded(kind):  # one run of pairs of one slot each, the same in every tile
+            table = np.zeros((self.pairs(scored), slots.shape[2]), np.int32)
+            table[:] = np.resize(slots[0], table.shape)
+            slots = np.zeros((T, runs_of_tile(tile.P, tile.slot_bits) + 1, 4), np.int32)
+            slots[:, 1:, 0] = tile.slots
+            slots[:, 0, 3] = 1
         values, _ = self.run(kind, scored, None, coalitions)(
             self._placed(params),
             *jax.device_put((x, donors), self.same),
@@ -199,11 +207,32 @@ class Programs:
             slots,
             jax.device_put(words, self.same) if kind in NAMES_LIST else None,
             None,
-            None,
+            None if table is None else jax.device_put(table, self.same),
         )
         found = np.asarray(values)[:: T // self.mesh.size]
         which = np.tile(own.repeat(1 << tile.slot_bits), self.mesh.size)
-        return look.gap(look.answer[which], found.reshape(len(which), -1))
+        found = found.reshape(len(which), -1)
+        if not scored or self._score is None:
+            return look.gap(look.answer[which], found)
+        low, high = self._scores_near(look.answer.astype(values.dtype))
+        off = np.maximum(low[which] - found, found - high[which])
+        off = np.where(np.isnan(low[which]) & np.isnan(found), 0.0, off)
+        bad = np.argwhere(~(off <= ROUNDINGS * np.nanmax(np.abs(high), initial=0.0)))
+        return (float(np.nanmax(off)), int(bad[0, 0])) if len(bad) else None
+
+    def _scores_near(self, answer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The lowest and the highest scores [r, K] of answers [r, A] that rounding may move.
+
+        A score of a label or of a threshold may leap there.
+        """
+        assert self._score is not None
+        size = np.abs(np.where(np.isfinite(answer), answer, 0)).max(axis=0)
+        signs = np.random.default_rng(0).choice([-1, 1], size=(16, *answer.shape))
+        signs[:3] = np.array([0, 1, -1])[:, None, None]
+        moved = answer + signs * (ROUNDINGS * size)
+        rows = jnp.asarray(moved.reshape(-1, answer.shape[1]).astype(answer.dtype))
+        scores = np.asarray(self._score(rows, None)).reshape(len(signs), len(answer), -1)
+        return scores.min(axis=0), scores.max(axis=0)
 
     @property
     def _in_blocks(self) -> bool:

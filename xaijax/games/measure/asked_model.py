@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from xaijax.core.checks import NanColumns
 from xaijax_kernels.structures.base import Structure
 
 
@@ -27,7 +28,19 @@ class Agreement(Protocol):
         ...
 
 
-class Look(Protocol):
+class Again(Protocol):
+    """A host model's answers to the probe's rows, against which later ones are held."""
+
+    def __call__(self, which: np.ndarray, found: np.ndarray, rows: int) -> None:
+        """Refuse other answers found [n, K] to the probe's rows `which` [n], among so many rows."""
+        ...
+
+    def refuse_two(self, before: np.ndarray, now: np.ndarray) -> None:
+        """Refuse other answers [n, K] to rows that were asked before in the same run."""
+        ...
+
+
+class ProbeEvidence(Protocol):
     """What the probe's trace and answers say of other programs of the same JAX model."""
 
     @property
@@ -115,8 +128,13 @@ class Findings(Protocol):
         ...
 
     @property
-    def look(self) -> Look | None:
+    def look(self) -> ProbeEvidence | None:
         """At other programs; None: they are not looked at."""
+        ...
+
+    @property
+    def coarse(self) -> bool:
+        """Whether answers of whole numbers lose digits, as the probe has warned."""
         ...
 
     @property
@@ -125,7 +143,7 @@ class Findings(Protocol):
         ...
 
     @property
-    def again(self) -> Callable[..., None] | None:
+    def again(self) -> Again | None:
         """On the host: refuses other answers to the probe's rows among more rows."""
         ...
 
@@ -199,7 +217,7 @@ class AskedModel(Protocol):
         ...
 
     @property
-    def allow_nan(self) -> bool:
+    def allow_nan(self) -> bool | NanColumns:
         """Whether rows may hold NaN."""
         ...
 

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
@@ -85,7 +86,7 @@ class Baseline:
         holds_rows = hasattr(self.row, "__array__") or is_tree(self.row)
         return self.row if callable(self.row) and not holds_rows else None
 
-    def as_rows(self, allow_nan: bool, name: str = "background") -> Any:
+    def as_rows(self, allow_nan: bool | NanColumns, name: str = "background") -> Any:
         """The one row as a batch: array [1, *F], or a frame of one row."""
         if self.of_each is not None:
             raise InputError(

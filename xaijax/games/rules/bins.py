@@ -45,7 +45,7 @@ class Column:
     categorical: bool
     names: Mapping[Any, str] | None = None  # what values are called, by `key`
     interval: tuple[float, float] | None = None  # a person's own (low, high]: bins 0 (out), 1 (in)
-    members: tuple[Any, ...] | None = None  # a person's own categories, likewise
+    members: tuple[Any, ...] | None = None  # categories that the user gave: bins 0 (out), 1 (in)
     numeric: bool = True  # `values` are numbers, in order
     single: bool = False  # numbers come as float32, and a person's own are read as such too
     # Of each edge: the largest data value up to it, the smallest above it, and the distance to the
@@ -81,6 +81,11 @@ class Column:
             known = known if whole else known.astype(np.float64)
             places = np.minimum(np.searchsorted(known, numbers_), len(known) - 1)
             same = (known[places] == numbers_) | (np.isnan(known[places]) & np.isnan(numbers_))
+            if values.dtype == np.float32 and not same.all():  # of rows with fewer digits
+                short = known.astype(np.float32)
+                nearest = np.minimum(np.searchsorted(short, values), len(known) - 1)
+                places = np.where(same, places, nearest)
+                same |= short[places] == values
             return np.where(same, places, len(known)).astype(np.int32)
         place = {self.key(value): i for i, value in enumerate(self.values)}
         found = (place.get(self.key(value), len(place)) for value in values.tolist())
@@ -98,6 +103,8 @@ class Column:
             return (self.place, self.members)
         if self.edges is None:
             gone = missing(value) and not isinstance(value, float)  # of pandas.NA
+            if isinstance(value, float) and not gone and self.numeric and bin_ < len(self.values):
+                value = self.values[bin_]  # x may have fewer digits than the data
             return (self.place, (None if gone else value,))
         if bin_ > len(self.edges):
             return (self.place, (float("nan"),))
@@ -135,7 +142,7 @@ class Column:
         return repr(value) if text in self.alike and not plain else text
 
     def _cut(self, cut: float, value: Any) -> str:
-        """An end of a predicate in words, which tell it from the data, x's value and other cuts."""
+        """An end of a predicate, with digits that separate it from the data, x and other cuts."""
         edges = np.zeros(0) if self.edges is None else self.edges
         place = int(np.searchsorted(edges, cut))
         if self.around is None or place == len(edges) or edges[place] != cut:  # of the user
@@ -290,7 +297,8 @@ def bins_of(data: Any, names: Sequence[str], categories: Any, bins: Any) -> Bins
                 )
             edges = cuts.get(j)
             if edges is not None and single:
-                edges = _increasing(np.array([as_read(v, True) for v in edges]), name)
+                edges = np.array([as_read(v, True) for v in edges])
+                edges = _increasing(edges, name, " in float32, the dtype of the data")
         elif cuts is not None and not categorical and not (ids and values.dtype.kind in "iu"):
             edges = np.unique(np.nanpercentile(values.astype(np.float64), cuts))
             edges = edges[np.isfinite(edges)]
@@ -361,6 +369,12 @@ def _value_names(given: Any, column: Any) -> dict[Any, str]:
                 f"categories=[{column!r}], or {{{column!r}: {{}}}}."
             )
         given = dict(enumerate(given))
+    for value, name in given.items():
+        if missing(name):  # rows without a value say so themselves: "c is missing"
+            raise InputError(
+                f"categories: the names of column {column!r} hold {name!r} for the value "
+                f"{value!r}. Give a text, or say {{code: name}} without that value."
+            )
     found = {value: str(name) for value, name in given.items()}
     twice = [name for name, count in Counter(found.values()).items() if count > 1]
     if twice:
@@ -402,11 +416,12 @@ def _cuts(given: Any, names: Sequence[str]) -> Any:
     return found
 
 
-def _increasing(edges: np.ndarray, column: Any) -> np.ndarray:
+def _increasing(edges: np.ndarray, column: Any, where: str = "") -> np.ndarray:
     if not np.isfinite(edges).all():
         raise InputError(f"bins: cuts of {column!r} must be finite numbers, got {edges.tolist()}.")
     if not (np.diff(edges) > 0).all():
         raise InputError(
-            f"bins: cuts of {column!r} must increase, got {edges.tolist()}. Sort them, each once."
+            f"bins: cuts of {column!r} must increase{where}, got {edges.tolist()}. Sort them, each "
+            "once."
         )
     return edges

@@ -24,6 +24,7 @@ from xaijax.games.rules.known_draws import MOST_BITS, KnownDraws
 from xaijax.games.rules.pulls import satisfying
 from xaijax.games.rules.space import Perturbation
 from xaijax.tables.fingerprints import fingerprints
+from xaijax.tables.table import FloatTable
 from xaijax_kernels.rules.candidates import rule_keys
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, keys_of
 
@@ -34,9 +35,12 @@ SHARED = np.uint64(0)  # in place of fingerprint and rule, for draws that all ru
 class RuleAsker:
     """What the games of one explainer share: the loop, and the pool's arrays."""
 
-    def __init__(self, evaluator: Evaluator, space: Perturbation, score: Score, seed: int) -> None:
+    def __init__(
+        self, evaluator: Evaluator, space: Perturbation, score: Score, seed: int, donors: Any
+    ) -> None:
+        """donors: the data rows [B] with all their digits, which the model may not read."""
         self.evaluator, self._space, self.score, self.seed = evaluator, space, score, seed
-        self.bins = space.bins.of(evaluator.setting.replacement.as_read)  # int32 [B, F]
+        self.bins = space.bins.of(donors)  # int32 [B, F]
         self._forget()
 
     def _forget(self) -> None:
@@ -76,18 +80,18 @@ class RuleAsker:
 
 
 class RuleGame:
-    """The rules of the instances `rows`, as read by the evaluator's table."""
+    """The rules of the instances `rows`, of which bins read all digits, and the model its own."""
 
     def __init__(self, asker: RuleAsker, rows: Any, first: int = 0) -> None:
         """first: which row of X the first is, for messages."""
-        self.rows = rows
-        self.questions = Questions(asker.evaluator, rows, lambda done: None, first)
+        self.rows, asked = rows, as_asked(asker.evaluator, rows)
+        self.questions = Questions(asker.evaluator, asked, lambda done: None, first)
         # After the rows, by which it is known whether a translation answers.
         self.asker, self.space, self.read_bins = asker, asker.space, asker.space.bins
         self.bins = asker.space.bins.of(rows)  # int32 [N, F]
         # What a rule keeps of a column: the bins low .. high, both int32 [N, F].
         self.low, self.high = self.bins, self.bins
-        self.prints = fingerprints(rows)  # uint64 [N]
+        self.prints = fingerprints(asked)  # uint64 [N]
         self.cover = Cover(asker.bins, self.bins, asker.space.weights)
         shorten_tiles(self.questions)
         self.own = self._own()  # [N, A]
@@ -319,6 +323,12 @@ class RuleGame:
 
         shaped = codes.reshape(self.N, self.F, -1)
         return Subjects(padded(shaped), padded(self.low), padded(self.high), padded(self.own))
+
+
+def as_asked(evaluator: Evaluator, rows: Any) -> Any:
+    """Rows that were read with all their digits as the model reads them."""
+    table = evaluator.setting.replacement.table
+    return table.rounded(rows) if isinstance(table, FloatTable) else rows
 
 
 def _longest(rules: np.ndarray, F: int) -> int:

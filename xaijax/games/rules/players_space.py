@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError
 from xaijax.games.measure.replacement import Baseline, agreement_codes
 from xaijax.games.rules.spaces import SPACES
@@ -44,7 +45,7 @@ class PlayerSpace:
     players: Players | OwnPlayers
     chance: float  # of a free player
     baseline: Baseline | None  # of "masked"
-    allow_nan: bool
+    allow_nan: bool | NanColumns
 
     def owner(self, per_column: int, first: int, N: int) -> np.ndarray:
         """The player of each code column, int [C], or [N, C] of the instances from `first` on."""
@@ -127,7 +128,7 @@ class PlayerSpace:
 
 
 def space_of_players(
-    players: Players | OwnPlayers, perturbation: Any, chance: float, allow_nan: bool
+    players: Players | OwnPlayers, perturbation: Any, chance: float, allow_nan: bool | NanColumns
 ) -> PlayerSpace:
     """The space of `perturbation=`, a name or a `Baseline`; raises InputError for other names."""
     if isinstance(perturbation, Baseline):

@@ -47,7 +47,7 @@ def labelled(explainer: Explainer, X: Any, seed: int, progress: Progress) -> Exp
             return explainer(X, progress=progress)
     closed = partial(explainer._closed, game)
     coming = tell_long(game, survey, choice, named(explainer.index), closed)
-    before = game.evaluator.clock.copy()
+    before = game.evaluator.start()
     bar = progress_bar(progress, coming)
     with bar:
         answer = _answer(explainer, game, choice, seed)

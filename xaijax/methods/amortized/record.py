@@ -15,6 +15,7 @@ from xaijax.core.version import __version__
 from xaijax.methods.amortized.calling import Answered
 from xaijax.methods.amortized.fitted import Fitted
 from xaijax.methods.amortized.questions import Question
+from xaijax.methods.fingerprint import functions_of
 from xaijax.results.explanation import Explanation
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import kept_rows
@@ -92,6 +93,7 @@ def _stats(
         "backend": question.explainer.model.backend,
         "fingerprint": fitted.marks.donors,
         "model_fingerprint": fitted.marks.model,
+        **functions_of(question.explainer.quantity),
         "efficiency_residual": residual,
         "efficiency_bound": bound,
     }

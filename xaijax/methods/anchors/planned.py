@@ -11,6 +11,7 @@ import numpy as np
 
 from xaijax.games.asking.questions import Questions
 from xaijax.games.rules.device import shorten_tiles
+from xaijax.games.rules.game import as_asked
 from xaijax.methods.anchors.choice import rows_of_search
 from xaijax.methods.anchors.problem import Problem
 from xaijax.methods.anchors.settings import Settings
@@ -19,6 +20,7 @@ from xaijax.results.plan import Plan
 
 def plan_of_search(problem: Problem, settings: Settings, rows: Any) -> Plan:
     """What a search for the rules of these rows asks for, about; probes the model."""
+    rows = as_asked(problem.evaluator, rows)
     ask = Questions(problem.evaluator, rows, lambda done: None, asks=False)
     shorten_tiles(ask)
     backend, N = ask.backend(), ask.N

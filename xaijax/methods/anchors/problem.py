@@ -29,6 +29,7 @@ from xaijax.games.rules.spaces import SPACES
 from xaijax.methods.anchors.settings import fraction
 from xaijax.players.players import OwnPlayers, Players, column_labels, players_from
 from xaijax.tables.rows import rows_of
+from xaijax.tables.table import FloatTable
 
 
 class Problem:
@@ -92,8 +93,12 @@ class Problem:
         self.sampler: Callable[..., Any] | PlayerSpace | None = None
         self.space: Perturbation | None = None
         self.bins: Bins | None = None
+        self.rows: Any = None  # the data rows [B], where there are bins
         if single and len(table.shape) == 1 and not masked:
-            self.bins = bins_of(replacement.as_read, self.names, categories, bins)
+            self.rows = replacement.as_read
+            if not sampled and (exact := self._exact(data, "data", "the model")) is not None:
+                self.rows = exact[replacement.row]
+            self.bins = bins_of(self.rows, self.names, categories, bins)
         flip = fraction(flip_probability, "flip_probability", top=True)
         if sampled:
             self.sampler = check_sampler(perturbation)
@@ -127,15 +132,23 @@ class Problem:
         return "sampler" if self.space is None else self.space.NAME
 
     def read(self, X: Any) -> Any:
-        """The rows X, checked; raises the error family."""
+        """The rows X, checked, with all digits that bins compare; raises the error family."""
         rows = self.table.read(X, "X", self.model.allow_nan, "the data")
         rows = rows[:] if not isinstance(rows, np.ndarray) and hasattr(rows, "then") else rows
+        if self.space is not None and (exact := self._exact(X, "X", "the data")) is not None:
+            rows = exact
         if isinstance(self.players, OwnPlayers):
             self.players.refuse_others(len(rows_of(rows)))
         self.players.refuse_unclear(len(rows_of(rows)))
         if self.bins is not None:
             self.bins.refuse_unseen(rows, self.bins.of(rows))
         return rows
+
+    def _exact(self, X: Any, name: str, owner: str) -> np.ndarray | None:
+        """The rows with all their digits; None: the model reads them all."""
+        if not isinstance(self.table, FloatTable):
+            return None
+        return self.table.read_exactly(X, name, self.model.allow_nan, owner)
 
     def games(self, rows: Any, coverage_samples: int, beam: int, seed: int | None = None) -> Any:
         """(first place, game) of as many instances as fit the memory together."""
@@ -163,7 +176,7 @@ class Problem:
         asker = self.asker()
         if seed is not None:
             assert self.space is not None
-            asker = RuleAsker(self.evaluator, self.space, self.score, seed)
+            asker = RuleAsker(self.evaluator, self.space, self.score, seed, self.rows)
         return RuleGame(asker, rows, first)
 
     def asker(self, space: Perturbation | None = None) -> RuleAsker:
@@ -171,9 +184,10 @@ class Problem:
         assert self.space is not None
         self._weigh()
         if space is not None:
-            return RuleAsker(self.evaluator, space, self.score, self.seed)
+            return RuleAsker(self.evaluator, space, self.score, self.seed, self.rows)
         if self._asker is None:
-            self._asker = RuleAsker(self.evaluator, self.space, self.score, self.seed)
+            made = RuleAsker(self.evaluator, self.space, self.score, self.seed, self.rows)
+            self._asker = made
         return self._asker
 
     def predictions(self, own: np.ndarray) -> list[Any]:

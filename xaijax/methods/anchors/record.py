@@ -26,6 +26,8 @@ def found_rules(
     """The Rule of each instance of the game; target: what is predicted, for the sentences."""
     rows = game.rows
     single = getattr(rows, "dtype", None) == np.float32
+    if single and game.read_bins is not None:  # else `applies` compares with data of more digits
+        single = all(one.single for one in game.read_bins.columns)
     # Columns with bins that a rule keeps at the instance's own value.
     own_values = np.zeros(problem.F, bool)
     if problem.space is not None and problem.space.KEEPS_OWN:
@@ -80,6 +82,7 @@ def record(
     widened, model_rows, seconds and reason of the stats.
     """
     evaluator = problem.evaluator
+    evaluator.finish()
     clock, model = evaluator.clock, evaluator.setting.model
     compile_seconds = clock.compile_seconds - before.compile_seconds
     stats = {

@@ -26,7 +26,7 @@ def explained(
     reason: str,
 ) -> Rules:
     """The rules of the rows, as read; target: what is predicted; reason: why this search."""
-    started, before = time.perf_counter(), problem.evaluator.clock.copy()
+    started, before = time.perf_counter(), problem.evaluator.start()
     rules: list[Rule] = []
     rounds = asked = widened = 0
     with progress_bar(progress, len(rows_of(rows)), "instances") as bar:

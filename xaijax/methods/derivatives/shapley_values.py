@@ -19,7 +19,7 @@ from jax.core import Tracer
 from jax.extend.core import jaxpr_as_fun
 
 from xaijax.core.checks import shown, whole_number
-from xaijax.core.compiler import compile_sound
+from xaijax.core.compiler import compile_sound, without_fused_products
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError, ModelOutputError
 from xaijax.core.forks import before_jax
 from xaijax.core.public import public
@@ -52,10 +52,9 @@ def shapley_values(
 
     For explanations of many rows use `Explainer`, which asks fewer rows and gives standard errors.
 
-    Under your own `jax.jit` the program is yours, and jaxlib 0.12.0.1 compiles some products with
-    repeated numbers (`X @ jnp.ones((5, 5))`) wrongly on a CPU. Called without jit, as by
-    `Explainer`, such programs are recognised and compiled without that fault. With jit, set
-    XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= before JAX starts.
+    jaxlib 0.12.0.1 compiles some products with repeated numbers (`X @ jnp.ones((5, 5))`) wrongly on
+    a CPU. The products of f are kept apart here, so that values are right under your own `jax.jit`
+    as well; your own calls of f in the same program are not.
 
     Args:
         f: f(rows [R, *F]) -> [R] or [R, K], or f(params, rows). Traced; a row's answer depends on
@@ -78,7 +77,10 @@ def shapley_values(
         InputError: shapes of x and background that do not fit; `key` without `orders` or the
             reverse; an index that orders do not sample.
         InputTypeError: an argument of another kind.
-        ModelOutputError: f's answer is not [R] or [R, K].
+        ModelOutputError: f's answer is not [R] or [R, K]; or values are not finite, because answers
+            of f are not or because their sums are too large for f's dtype. Where a caller's
+            `jax.jit`, `jax.vmap` or `jax.grad` traces the call there are no numbers to look at:
+            such values are then returned as inf or NaN.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpy as np
@@ -121,6 +123,7 @@ def shapley_values(
 
     run = with_smaller_tangents(partial(by_steps, rows=ROWS), partial(by_steps, rows=BACK))
     found = _run(run, x, background)
+    _refuse_nonfinite(found, ask, x.reshape(N, P), background.reshape(-1, P))
     found = found[..., 0] if single else found
     return found[0] if one else found
 
@@ -135,6 +138,36 @@ def _run(run: Callable[..., jax.Array], x: jax.Array, background: jax.Array) -> 
     program = compile_sound(jax.jit(jaxpr_as_fun(closed)).lower(x, background))
     with jax.ensure_compile_time_eval():  # numbers, whatever is traced around it
         return program(x, background)[0]
+
+
+def _refuse_nonfinite(
+    found: jax.Array, ask: Callable[[jax.Array], jax.Array], *rows: jax.Array
+) -> None:
+    """Raise ModelOutputError where values [N, P, K] are numbers and not finite.
+
+    rows: of x [N, P] and of the background [B, P]. The message says whether f's answers to them
+    are finite.
+    """
+    if isinstance(found, Tracer):
+        return
+    with jax.ensure_compile_time_eval():  # numbers, whatever is traced around it
+        if bool(jnp.isfinite(found).all()):
+            return
+        first = np.flatnonzero(~np.isfinite(found).all(axis=(1, 2)))[0]
+        answers = [np.asarray(ask(some)) for some in rows]
+    name = f"values of x row {first}"
+    for some, where in zip(answers, ("x", "background"), strict=True):
+        if not np.isfinite(some).all():
+            row = np.argwhere(~np.isfinite(some))[0, 0]
+            raise ModelOutputError(
+                f"f's answer to {where} row {row} is not finite, so that {name} are not either. f "
+                "must give a finite number for every row."
+            )
+    raise ModelOutputError(
+        f"{name} are not finite, and f's answers to x and background are: an answer to a hybrid "
+        f"of both is not, or sums of answers are too large for {found.dtype}. Let f give finite "
+        "numbers for every row, or divide its answers by a constant."
+    )
 
 
 def _refuse_arity(f: Callable[..., Any], takes: tuple[str, ...]) -> None:
@@ -228,7 +261,8 @@ def _asked(
             f"f must return real numbers [R] or [R, K] for {R} rows of {dtype}, got {got}."
         )
     K = 1 if single else out.shape[1]
-    return lambda rows: whole(rows).reshape(len(rows), K), single
+    sound = without_fused_products(whole)
+    return lambda rows: sound(rows).reshape(len(rows), K), single
 
 
 def _drawn(key: Any, orders: int, P: int) -> jax.Array:

@@ -253,7 +253,7 @@ class Explainer:
         index, closed = named(self.index), partial(self._closed, game)
         rows_coming = tell_long(game, survey, choice, index, closed)
         bar = progress_bar(progress, rows_coming)
-        before = evaluator.clock.copy()
+        before = evaluator.start()
         with bar:
             answer = self._answer(game, choice)
             bar.total = bar.n  # agreeing hybrids and early stops leave rows unasked

@@ -17,10 +17,12 @@ from xaijax.core.errors import ModelOutputError
 from xaijax.core.version import __version__
 from xaijax.estimators.driver import SAMPLERS, Sampled, sampled
 from xaijax.estimators.exact import Estimate
+from xaijax.estimators.result import FEWEST
 from xaijax.games.asking.refuse import refuse_lost_sums
 from xaijax.games.game import Game
 from xaijax.methods.explainer.choice import Choice, tell_heavy, tell_unmet
-from xaijax.methods.fingerprint import digest_of, fingerprint, model_fingerprint
+from xaijax.methods.fingerprint import fingerprint, functions_of, model_fingerprint
+from xaijax.models.asking.whole_numbers import warn_of_digits
 from xaijax.players.index import LARGEST_P, Index, named
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax.results.asked import asked_output
@@ -222,6 +224,11 @@ def stats_of(
     """
     evaluator, model = game.evaluator, asked.model
     refuse_lost_sums(evaluator.setting, answer.values, answer.base, answer.full)
+    evaluator.finish()
+    setting, findings = evaluator.setting, evaluator.probed.findings
+    if setting.model.backend != "host" and setting.score is None and not findings.coarse:
+        own = findings.answer_dtype, setting.model.precision
+        warn_of_digits(model.name, *own, answer.base, answer.full)
     clock = evaluator.clock
     B, P = len(evaluator.setting.replacement.codes), game.P
     compile_seconds = clock.compile_seconds - before.compile_seconds
@@ -247,14 +254,15 @@ def stats_of(
         "fingerprint": fingerprint(game),
         "model_fingerprint": model_fingerprint(game),
     }
-    if asked.quantity.outer is not None:  # two functions may have one name
-        stats["link_fingerprint"] = digest_of(asked.quantity.outer)
+    stats |= functions_of(asked.quantity)
     if choice.sampler is not None:
         stats["exact_rows"] = choice.exact
         stats["coalitions"] = answer.coalitions
         stats["dof"] = answer.dof
-        if choice.sampler in ("permutation", "kernel"):
+        if choice.sampler != "gaussian-process":  # its errors are no sample's
             stats["heavy_tail"] = answer.heavy
+            known = np.isfinite(answer.std_errors).reshape(len(answer.pairs), -1).all(axis=1)
+            stats["tail_judged"] = choice.exact | (known & (answer.pairs >= FEWEST))
         stats["tolerance"] = asked.tolerance
         if choice.rule is not None:
             stats["bound"] = choice.rule.bound(SAMPLERS[choice.sampler].independent())

@@ -94,7 +94,7 @@ class SetsAsked:
 
         rows, game, survey, choice = begin(X, progressed, self.choose, outputs=outputs)
         bar = progress_bar(progress, self.tell_long_run(game, survey, choice))
-        before = game.evaluator.clock.copy()
+        before = game.evaluator.start()
         with bar:
             answer = self.answer(game, choice)
             bar.total = bar.n

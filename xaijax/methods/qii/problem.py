@@ -13,6 +13,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
+from xaijax.games.asking.refuse import tell_cuts_again
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game
@@ -263,6 +264,7 @@ class Problem:
         of a plan, whose game asks nothing; None: the problem's own.
         """
         started = time.perf_counter()
+        tell_cuts_again()
         rows = None
         if self.interest.of_data:
             if X is not None:
@@ -286,7 +288,7 @@ class Problem:
             game = Game(self.evaluator, own, quantity, encoded=encoded)
         else:
             game = Game(evaluator, own, quantity, asks=False)
-        return game, rows, self.evaluator.clock.copy(), started
+        return game, rows, self.evaluator.start(), started
 
     def _encoded(self) -> tuple[Table, np.ndarray]:
         """The data as codes, of a translation once for all questions: it is compared with its

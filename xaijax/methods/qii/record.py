@@ -17,7 +17,7 @@ import numpy as np
 from xaijax.core.version import __version__
 from xaijax.games.game import Game
 from xaijax.methods.explainer.record import Answer, certificate, held
-from xaijax.methods.fingerprint import fingerprint, model_fingerprint
+from xaijax.methods.fingerprint import digest_of, fingerprint, model_fingerprint
 from xaijax.methods.qii.exact import Influences
 from xaijax.methods.qii.index import QiiIndex
 from xaijax.methods.qii.problem import Problem
@@ -41,6 +41,8 @@ class Asked(Protocol):
     def positive(self) -> Any: ...
     @property
     def difference(self) -> str: ...
+    @property
+    def distance(self) -> Any: ...
     @property
     def measured(self) -> str: ...
     @property
@@ -132,6 +134,7 @@ def _stats(
     asked: Asked, game: Game, found: Influences, kind: str, before: Any, seconds: float
 ) -> dict[str, Any]:
     evaluator = game.evaluator
+    evaluator.finish()
     clock, model = evaluator.clock, evaluator.setting.model
     compile_seconds = clock.compile_seconds - before.compile_seconds
     donors = len(evaluator.setting.replacement.codes)
@@ -155,6 +158,7 @@ def _stats(
         "model_fingerprint": model_fingerprint(game),
     }
     stats |= found.stats or {}
+    stats |= functions_of(asked)
     if named(kind).efficient and found.std_errors is None:
         subtract = asked.difference == "subtract"
         full = found.full if subtract else _total(found)
@@ -164,6 +168,15 @@ def _stats(
             subtract and game.setting.model.deterministic,
         )
     return stats
+
+
+def functions_of(asked: Asked) -> dict[str, str]:
+    """Fingerprints of what makes a score and a difference: two functions may have one name."""
+    one = asked.interest
+    marks = {"quantity_fingerprint": digest_of((one.whom, one.agrees, one.score, one.combine))}
+    if asked.distance is not None:
+        marks["difference_fingerprint"] = digest_of(asked.distance)
+    return marks
 
 
 def _total(found: Influences) -> np.ndarray:

@@ -8,7 +8,7 @@ from xaijax.games.game import Game
 from xaijax.methods.fingerprint import fingerprint, model_fingerprint
 from xaijax.methods.qii import exact
 from xaijax.methods.qii.problem import Problem
-from xaijax.methods.qii.record import provenance
+from xaijax.methods.qii.record import functions_of, provenance
 from xaijax.results.coalition_table import CoalitionTable
 from xaijax.results.table_origin import TableOrigin
 
@@ -26,6 +26,7 @@ def kept_table(asked: Problem, game: Game, rows: Any, X: Any) -> CoalitionTable:
         "model_fingerprint": model_fingerprint(game),
         "backend": game.setting.model.backend,
         "model_rows": game.count.distinct,
+        **functions_of(asked),
     }
     data, index = asked.kept_of(X, rows)
     present = getattr(asked.players, "present", None) if game.quantity.groups is None else None

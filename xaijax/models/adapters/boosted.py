@@ -7,10 +7,15 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+
 from xaijax.models.identity.patched import chosen, is_own
 
 Head = Callable[[Any], Any]
 BOOSTED = ("xgboost", "lightgbm", "catboost")
+# Losses of CatBoost's classifiers: of one class for each row, and of several labels.
+_OF_CLASSES = ("Logloss", "CrossEntropy", "Focal", "MultiClass", "MultiClassOneVsAll")
+_OF_LABELS = ("MultiLogloss", "MultiCrossEntropy")
 # What the `predict` of a library is told to answer with margins, before any link.
 _MARGIN: dict[str, dict[str, Any]] = {
     "xgboost": {"output_margin": True},
@@ -40,8 +45,11 @@ def margin_of(classifier: Any) -> Head | None:
 def booster_heads(booster: Any) -> dict[str, Head] | None:
     """The answers of a booster by the words of `output=`, the default first; None: f is none.
 
-    Those of XGBoost take no arrays but what is made of them here.
+    Those of XGBoost take no arrays but what is made of them here. The class `CatBoost` itself is
+    one where its loss is that of a classifier: its `predict` answers with margins.
     """
+    if library_of(booster, ("catboost",)) is not None and type(booster).__name__ == "CatBoost":
+        return _catboost_heads(booster)
     library = library_of(booster, ("xgboost", "lightgbm"))
     if library is None or type(booster).__name__ != "Booster":
         return None
@@ -62,6 +70,26 @@ def booster_heads(booster: Any) -> dict[str, Head] | None:
     if learner["learner_train_param"]["objective"] == "multi:softmax":  # whose answers are codes
         return {"decision": decision, "label": predict}
     return {"value": predict, "decision": decision}
+
+
+def _catboost_heads(booster: Any) -> dict[str, Head] | None:
+    settings = booster.get_params() if hasattr(booster, "get_params") else {}
+    if hasattr(booster, "get_all_params"):  # those of a model that was read from a file, too
+        settings = {**settings, **booster.get_all_params()}
+    loss = str(settings.get("loss_function", "")).partition(":")[0]
+
+    def head(kind: str) -> Head:
+        return lambda rows: booster.predict(rows, prediction_type=kind)
+
+    margins = {"value": booster.predict, "decision": head("RawFormulaVal")}
+    if loss in _OF_CLASSES:
+        labels = head("Class")
+        return {
+            "proba": head("Probability"),
+            **margins,
+            "label": lambda rows: np.ravel(labels(rows)),
+        }
+    return margins if loss in _OF_LABELS else None
 
 
 def _matrix(booster: Any, rows: Any) -> Any:

@@ -1,9 +1,16 @@
-"""Whether a fitted estimator takes rows with NaN, as far as it says so itself."""
+"""Whether a fitted estimator takes rows with NaN, as far as it says so itself.
+
+Letters: F columns of the rows.
+"""
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
+import numpy as np
+
+from xaijax.core.checks import NanColumns
 from xaijax.models.adapters.boosted import BOOSTED, library_of
 from xaijax.models.identity.patched import chosen, is_own
 
@@ -31,46 +38,72 @@ _HANDED_ON = {
     "estimator": ("FrozenEstimator", "_CalibratedClassifier"),
     "regressor_": ("TransformedTargetRegressor",),
 }
+_YES = np.ones(1, bool)
 # Transformers that take NaN and make no NaN of it.
 _FILL = ("SimpleImputer", "KNNImputer", "IterativeImputer", "MissingIndicator", "OneHotEncoder")
 
 
-def takes_nan(estimator: Any) -> bool:
-    """Whether NaN may stand in its rows: by scikit-learn's tags, step by step in a Pipeline, and of
-    boosted trees of other libraries unless they were told otherwise.
+def takes_nan(estimator: Any) -> bool | NanColumns:
+    """Whether NaN may be in its rows, or in which columns of them: by scikit-learn's tags, step by
+    step in a Pipeline and transformer by transformer in a ColumnTransformer, and for boosted trees
+    of other libraries by their settings.
     """
-    return _reads(estimator)[0]
+    takes = _reads(estimator)[0]
+    if takes.all() or not takes.any():
+        return bool(takes.all())
+    return NanColumns(tuple(takes.tolist()))
 
 
-def _reads(estimator: Any) -> tuple[bool, bool]:
-    """(whether it takes NaN, whether NaN may stand in what it makes of such rows)."""
+def _reads(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(whether it takes NaN, whether NaN may be in what it makes of such rows), each bool [F] by
+    column of its rows, or [1] for all of them.
+    """
     estimator = chosen(estimator)
     if estimator is None or isinstance(estimator, str):  # "passthrough" or "drop"
-        return True, True
+        return _YES, np.array([estimator != "drop"])
     if is_own(estimator, "FunctionTransformer") and estimator.func is None:  # passes rows on
-        return not estimator.validate, True
+        return np.array([not estimator.validate]), _YES
     if is_own(estimator, "Pipeline"):
-        for _, step in estimator.steps:
-            takes, makes = _reads(step)
-            if not takes or not makes:
-                return takes, False
-        return True, True
-    if is_own(estimator, "ColumnTransformer", "FeatureUnion"):
-        union = is_own(estimator, "FeatureUnion")
-        parts = estimator.transformer_list if union else getattr(estimator, "transformers_", ())
-        read = [_reads(step) for _, step, *_ in parts if step != "drop"]
-        return all(takes for takes, _ in read), any(makes for _, makes in read)
+        takes, makes = _YES, _YES
+        for place, (_, step) in enumerate(estimator.steps):
+            first, left = _reads(step)
+            if place:  # its columns are not those of the rows
+                first, left = first.all(keepdims=True), left.any(keepdims=True)
+            takes, makes = takes & (first | ~makes), makes & left
+        return takes, makes
+    if is_own(estimator, "ColumnTransformer") and hasattr(estimator, "transformers_"):
+        return _by_column(estimator)
+    if is_own(estimator, "FeatureUnion"):
+        read = [_reads(step) for _, step in estimator.transformer_list if step != "drop"]
+        takes = reduce(np.logical_and, [first for first, _ in read], _YES)
+        return takes, reduce(np.logical_or, [left for _, left in read], ~_YES)
     for attribute, names in _HANDED_ON.items():
         if is_own(estimator, *names) and hasattr(estimator, attribute):
             held = getattr(estimator, attribute)
             inner = list(held) if isinstance(held, (list, tuple)) else [held]
+            takes = [_reads(one)[0] for one in inner]
             if getattr(estimator, "passthrough", False):  # a stack whose last one sees the rows
-                inner.append(estimator.final_estimator_)
-            return all(_reads(one)[0] for one in inner), True
+                takes.append(_reads(estimator.final_estimator_)[0].all(keepdims=True))
+            if is_own(estimator, "BaseBagging"):  # each has columns of its own
+                takes = [one.all(keepdims=True) for one in takes]
+            return reduce(np.logical_and, takes, _YES), _YES
     boosted = library_of(estimator, BOOSTED)
     if boosted is not None:
-        return _boosted_takes(estimator), True
-    return _tagged(estimator), not is_own(estimator, *_FILL)
+        return np.array([_boosted_takes(estimator)]), _YES
+    return np.array([_tagged(estimator)]), np.array([not is_own(estimator, *_FILL)])
+
+
+def _by_column(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The same for a fitted ColumnTransformer. Columns that none of its transformers reads may hold
+    NaN, and make none.
+    """
+    takes, makes = np.ones(estimator.n_features_in_, bool), np.zeros(estimator.n_features_in_, bool)
+    for name, step, _ in estimator.transformers_:
+        columns = estimator._transformer_to_input_indices[name]
+        first, left = _reads(step)
+        np.logical_and.at(takes, columns, first)
+        np.logical_or.at(makes, columns, left)
+    return takes, makes
 
 
 def _tagged(estimator: Any) -> bool:

@@ -105,9 +105,15 @@ def estimator(f: Any, params: Any, backend: str, method: str | None = None) -> S
     kind = _kind(f)
     classes = _classes(f, kind)
     boosters = booster_heads(f)
+    if boosters is not None and (method is not None or "proba" not in boosters):
+        classes = None  # its predict answers with margins, or with codes
+        boosters = {word: head for word, head in boosters.items() if word != "proba"}
+        if "value" in boosters:
+            boosters.pop("label", None)
     heads = boosters or _heads(f, kind)
     looks = kind is None and (classes is not None or "proba" in heads)
-    decided = f.predict if predicts and (looks or kind in ("classifier", *CODES)) else None
+    decides = predicts and (looks or kind in ("classifier", *CODES))
+    decided = heads.get("label", f.predict) if decides else None
     if decided is not None and (not looks or method is not None):
         del heads["value"]  # a class, or the number of a cluster, is no amount
     several = _targets_of(f, kind) is not None or _is_multilabel(f)

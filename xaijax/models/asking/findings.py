@@ -22,6 +22,7 @@ from xaijax.models.asking.probe import probe_determinism, probe_neighbours
 from xaijax.models.asking.row_count import AnsweredBefore, RowCounts, probe_row_counts
 from xaijax.models.asking.rows import cannot_trace
 from xaijax.models.asking.same_program import Kept, Traceable, facts_of, kept_of
+from xaijax.models.asking.whole_numbers import warn_of_digits, warn_of_wraps
 from xaijax.models.base.outputs import output_names_for, refuse_chances, refuse_codes
 from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.identity.identity import portable_reads, program_digest
@@ -55,6 +56,7 @@ class Probe:
     look: RowCounts | None = None
     program: bytes | None = None  # a digest of what was traced; None: on the host, or unreadable
     row_dtype: str = ""  # of the rows that it was traced for
+    coarse: bool = False  # JAX: whether answers of whole numbers lose digits, as was warned of
     programs: Kept | None = None  # JAX: what is compiled of the model, and by what it is traced to
     # host: refuses other answers to the probe's rows among more rows; None: not looked at
     again: AnsweredBefore | None = None
@@ -81,6 +83,8 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
 
     rows = rows[np.arange(PROBE_ROWS) % len(rows)]
     answer, noise = _probed(model, evaluate, rows)
+    coarse = warn_of_digits(model.name, model.apply.answer_dtype, model.precision, answer)
+    warn_of_wraps(model.name, programs["closed"], rows, programs)
     if model.deterministic:
         probe_neighbours(evaluate, rows, model.name, among=answer)
         if look is not None:
@@ -98,6 +102,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     return dataclasses.replace(
         found,
         closed=programs["closed"],
+        coarse=coarse,
         structure=layer,
         agreement=agreement,
         look=look,

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 import jax
 import numpy as np
 
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.asking.host import read_only
 from xaijax.models.base.trace import DTYPES
@@ -35,7 +36,7 @@ class Coded(Protocol):
     @property
     def precision(self) -> str: ...
     @property
-    def allow_nan(self) -> bool: ...
+    def allow_nan(self) -> bool | NanColumns: ...
     @property
     def compiled(self) -> dict[Any, Any]: ...
 

@@ -19,6 +19,7 @@ from jax.extend.core import Literal, jaxpr_as_fun
 
 from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import NonDeterministicModelError
+from xaijax.core.reads import shown
 from xaijax.models.asking.probe import (
     Evaluate,
     gap_of,
@@ -100,14 +101,32 @@ class AnsweredBefore:
         if gap_of(now[which], found, now) is None:
             self._answer = now
             return
-        names = ", ".join(one or "its code" for one in self._changed())
-        if names:
+        if self._names():
             raise NonDeterministicModelError(
                 f"{self._name} gave different answers to the same rows, by up to {gap[0]:.3g}: "
-                f"it reads {names}, changed since it was first asked. Make the explainer anew "
-                f"after such a change."
+                f"it reads {self._names()}, changed since it was first asked. Make the explainer "
+                f"anew after such a change."
             )
         raise NonDeterministicModelError(_refusal(self._name, len(self._answer), rows, gap))
+
+    def refuse_two(self, before: np.ndarray, now: np.ndarray) -> None:
+        """Raise NonDeterministicModelError where the answers [n, K] to rows of the first call of an
+        explanation are others now, when it is over.
+        """
+        gap = gap_of(before, now, before)
+        if gap is None:
+            return
+        read = f" It reads {self._names()}, changed since it was first asked." * bool(self._names())
+        raise NonDeterministicModelError(
+            f"{self._name} does not repeat itself: rows that were asked in the first call of this "
+            f"run had other answers at its end, by up to {gap[0]:.3g}, so that values would mix "
+            f"two models.{read} Leave what it reads as it is while it is explained, or say "
+            "as_model(..., deterministic=False) where it draws random numbers."
+        )
+
+    def _names(self) -> str:
+        """What the model reads and what has changed since the probe."""
+        return ", ".join(shown(one) for one in self._changed())
 
 
 class RowCounts:

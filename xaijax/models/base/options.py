@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from numbers import Integral, Real
 from typing import Any
 
@@ -105,7 +106,7 @@ def check_names(name: str, value: Any) -> tuple[str, ...] | None:
             )
     if not names:
         raise InputError(f"{name}= must hold at least one name; got an empty list. None: no names.")
-    twice = sorted({item for item in names if names.count(item) > 1})
+    twice = sorted(item for item, times in Counter(names).items() if times > 1)
     if twice:
         raise InputError(f"{name}= must not name anything twice; got {came(twice)} more than once.")
     return tuple(str(item) for item in names)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from xaijax.core.checks import NanColumns
+
 DECIDED = "decided"  # a column for each class: 1 where `decide` answers with it, else 0
 
 
@@ -32,7 +34,7 @@ class Source:
     own: Callable[..., Any] | None = None  # rows -> what a traced module of another library answers
     several: bool = False  # several targets: `decide` refuses, one class a row is not predicted
     method: str | None = None  # the only method of the estimator that was given; None: all
-    takes_nan: bool = False  # the model says that rows may hold NaN
+    takes_nan: bool | NanColumns = False  # the model says that rows may hold NaN
     network: bool = False  # a module of a neural library: rows of any number of axes
 
     @property

@@ -129,9 +129,9 @@ def _fitted(estimator: Any) -> bytes | None:
 
 
 def _of_function(function: Any, moved: frozenset[str]) -> str | None:
-    """Of a function on the host; None where nothing of its own code can be read."""
+    """Of a function on the host; None where nothing of its own code can be read, or not all."""
     reads = portable_reads(function)
-    if not reads.functions:
+    if not reads.functions or reads.unread - moved:
         return None
     told = sorted(item for item in reads.digests().items() if item[0] not in moved)
     digest = hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()

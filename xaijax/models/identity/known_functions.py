@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.core.reads import Reads, changed, reads_of
+from xaijax.core.reads import Reads, changed, reads_of, shown
 from xaijax.models.identity.function_state import state_of
 
 SHOWN = 5  # names in a message
@@ -102,10 +102,10 @@ class StateAtTrace:
         names = [one for one in changed(old, new) if not self._is_moved(one, old, new)]
         if not names:
             return
-        shown = ", ".join(one or "its code" for one in names[:SHOWN])
+        listed = ", ".join(shown(one) for one in names[:SHOWN])
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         raise InputError(
-            f"f= ({self._name}) reads {shown}{more}, changed since JAX first traced this model. "
+            f"f= ({self._name}) reads {listed}{more}, changed since JAX first traced this model. "
             f"All programs of a model are of the state of its first trace. Make the model anew "
             f"with as_model, and explainers of it; or give what changes as params= and use "
             f"model.replace(params=...)."

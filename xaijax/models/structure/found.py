@@ -199,13 +199,13 @@ def _with_rows(
         return [moved]
     if any(isinstance(x, Turned) for x in inputs):
         if name == "dot_general":
-            return [_product(options, inputs, dtype, layer)]
+            return [_product(options, inputs, shape, dtype, layer)]
         raise NoLayer
     try:
         return [with_rows(equation, inputs)]
     except NoLayer:
         if name == "dot_general":
-            return [_product(options, inputs, dtype, layer)]
+            return [_product(options, inputs, shape, dtype, layer)]
         if name == "conv_general_dilated" and dtype in WHOLE:
             inner, flat = convolution(equation, inputs, dtype)
             return [layer(inner, flat, shape)]
@@ -214,15 +214,23 @@ def _with_rows(
         raise
 
 
-def _product(options: Any, inputs: list[Any], dtype: Any, layer: AtLayer) -> Any:
+def _product(
+    options: Any, inputs: list[Any], shape: tuple[int, ...], dtype: Any, layer: AtLayer
+) -> Any:
     """Columns [R, C] times W [C, H], or times w [C]; or W [H, C] times [C, R], which is what `vmap`
-    makes of W @ row.
+    makes of W @ row. The columns may have further axes of one, as W @ row[:, None] makes them.
     """
     first = isinstance(inputs[0], Rows | Turned)
     (own, other), batch = options["dimension_numbers"]
     own, other = (own, other) if first else (other, own)
     given, weights = inputs if first else inputs[::-1]
-    if isinstance(weights, Rows | Turned) or batch != ((), ()) or len(given.shape) != 2:
+    if isinstance(weights, Rows | Turned) or batch != ((), ()):
+        raise NoLayer
+    if isinstance(given, Rows) and len(given.shape) > 2 and len(own) == 1 and own[0] > 0:
+        if math.prod(given.shape[1:]) != given.shape[own[0]]:
+            raise NoLayer
+        given, own = flattened(given)[0], (1,)
+    if len(given.shape) != 2:
         raise NoLayer
     rows, column = (given.rows, 0) if isinstance(given, Turned) else (given, 1)
     weights = bare(weights)
@@ -234,7 +242,7 @@ def _product(options: Any, inputs: list[Any], dtype: Any, layer: AtLayer) -> Any
     weights = jnp.moveaxis(weights, other[0], 0).reshape(rows.shape[1], -1)
     dense = Dense(weights, jnp.zeros(weights.shape[1], dtype))
     out = layer(dense, rows, (rows.shape[0], *units))
-    return out if first or not units else out.T
+    return (out if first or not units else out.T).reshape(shape)
 
 
 def _sum(

@@ -2,14 +2,17 @@
 
 JSON keeps None, bool, int, finite floats, str, lists and dicts with plain keys as they are.
 Anything else is a dict with one marked key: "$array" and "$objects" name a member of the file, the
-others stand on their own.
+others stand on their own. Dates, times and durations of Python are ISO texts after their type's
+name.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import math
 import re
+import zoneinfo
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,6 +23,7 @@ from xaijax.core.optional import require
 from xaijax.tables import plain_frames
 from xaijax.tables.rows import rows_of
 
+_TIMES: tuple[Any, ...] = (dt.date, dt.time, dt.datetime, dt.timedelta)
 Members = dict[str, np.ndarray | str]  # arrays, and JSON texts (named *.json)
 
 
@@ -49,6 +53,8 @@ def encode(value: Any, where: str, members: Members) -> Any:
         return {"$frame": encode(plain, where, members)}
     if plain_frames.is_index(value):
         return {"$index": encode(plain_frames.from_index(value, where), where, members)}
+    if type(value) in _TIMES:  # not those of pandas, which derive from them
+        return {"$time": _encode_time(value, where)}
     missing = plain_frames.missing_name(value)
     if missing is not None:
         return {"$pandas": missing}
@@ -91,6 +97,8 @@ def decode(value: Any, member: Callable[[str], Any]) -> Any:
         name, digits = content
         (one,) = np.frombuffer(bytes.fromhex(digits), dtype=_dtype(name))
         return one
+    if mark == "$time":
+        return _decode_time(*content)
     if mark == "$pandas":
         return plain_frames.missing_value(content)
     simple: dict[str, Callable[[str], Any]] = {"$float": float, "$bytes": bytes.fromhex}
@@ -143,6 +151,45 @@ def _encode_scalar(value: np.generic, where: str) -> Any:
         raise InputError(f"{where}: a NumPy scalar of dtype {value.dtype} cannot be saved.")
     name = value.dtype.name if _is_extended(value.dtype) else value.dtype.str
     return {"$scalar": [name, np.asarray(value).tobytes().hex()]}
+
+
+def _encode_time(value: Any, where: str) -> list[Any]:
+    """[word, ISO text, which of two equal readings of a clock, offset or name of the zone]."""
+    word = type(value).__name__
+    if isinstance(value, dt.timedelta):
+        return [word, f"{value.days} {value.seconds} {value.microseconds}", 0, None]
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return [word, value.isoformat(), 0, None]
+    zone = value.tzinfo
+    told = getattr(zone, "key", None) if isinstance(zone, zoneinfo.ZoneInfo) else None
+    if type(zone) is dt.timezone and repr(zone) == repr(_offset(_seconds(zone))):  # no own name
+        told = _seconds(zone)
+    if zone is not None and told is None:
+        raise InputError(
+            f"{where}: the time zone {zone!r:.60} has no exact form in the file; "
+            "use datetime.timezone or zoneinfo.ZoneInfo."
+        )
+    return [word, value.replace(tzinfo=None).isoformat(), value.fold, told]
+
+
+def _decode_time(word: str, text: str, fold: int, zone: str | float | None) -> Any:
+    kind = next(one for one in _TIMES if one.__name__ == word)
+    if kind is dt.timedelta:
+        return kind(*map(int, text.split()))
+    if kind is dt.date:
+        return kind.fromisoformat(text)
+    own: Any = None
+    if zone is not None:
+        own = zoneinfo.ZoneInfo(zone) if isinstance(zone, str) else _offset(zone)
+    return kind.fromisoformat(text).replace(tzinfo=own, fold=fold)
+
+
+def _seconds(zone: dt.timezone) -> float:
+    return zone.utcoffset(None).total_seconds()
+
+
+def _offset(seconds: float) -> dt.timezone:
+    return dt.timezone(dt.timedelta(seconds=seconds)) if seconds else dt.UTC
 
 
 def _is_extended(dtype: np.dtype) -> bool:

@@ -117,7 +117,8 @@ def file_to_write(path: str | os.PathLike[str], name: str = "path") -> Path:
     """`path` as a Path, of a file that can be made; name: of the argument, for messages.
 
     Raises:
-        InputError, InputTypeError: as of `as_path`, or its folder does not exist, or it is one.
+        InputError, InputTypeError: what `as_path` raises; a folder that does not exist; a path that
+            is a folder.
     """
     target = as_path(path, name)
     if not target.parent.is_dir():

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.replacement import (
@@ -36,7 +37,7 @@ class WholeTable(FloatTable):
         self,
         X: Any,
         name: str,
-        allow_nan: bool,
+        allow_nan: bool | NanColumns,
         owner: str = "the background",
         alone: bool = False,
     ) -> np.ndarray:
@@ -147,7 +148,7 @@ def refuse_whole_numbers(donors: Replacement, owner: np.ndarray | None, P: int) 
 
 
 def stand_ins(
-    made: Callable[[Any], Any], donors: Replacement, rows: Any, allow_nan: bool
+    made: Callable[[Any], Any], donors: Replacement, rows: Any, allow_nan: bool | NanColumns
 ) -> np.ndarray:
     """Codes [N, C] of the baselines that a function makes of rows, as they were read."""
     name = "what the function of Baseline returned"
