@@ -84,9 +84,9 @@ def noting(notes: Path) -> Iterator[list[int]]:
     """
     write = RunDirectory.write
 
-    def told(self: RunDirectory, number: int, answer: Any) -> None:
+    def told(self: RunDirectory, number: int, answer: Any, term: Any = None) -> None:
         _note(notes, number)
-        write(self, number, answer)
+        write(self, number, answer, term)
 
     RunDirectory.write = told
     try:

@@ -1,25 +1,15 @@
-"""T21: how the time grows with instances, background rows and players.
-
-T21-costs: how that of what is done beside the model grows: groups of columns, merged parts, draws.
-"""
+"""T21: how the time grows with instances, background rows and players."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from bench.cases.exact import OURS, Problem, network
 from bench.definition import efficiency
 from bench.frame import Agreement, Case, Contender, Figure, Outcome, Size, Timing, take_turns
-from xaijax.players.players import players_from
-from xaijax.results.explanation import Explanation
-from xaijax.results.merge import merge
-from xaijax_kernels.games import sampling
 
 
 @dataclass(frozen=True)
@@ -67,7 +57,11 @@ def _slope(name: str, sizes: list[int], timings: list[Timing]) -> float:
 
 
 def setup(size: Size) -> Growth:
-    """Sizes so that the least point of a series still takes about a tenth of a second."""
+    """Measures the growth of the time: exponent in N (40 to 640) and in B (10 to 1,000), log2 of
+    the time per player (8 to 14).
+
+    Sizes so that the least point of a series still takes about a tenth of a second.
+    """
     hidden = (8, 8, 1) if size == "smoke" else (64, 64, 1)
     sweeps = {
         "smoke": ((2, 4), (3, 6), (4, 5)),
@@ -85,93 +79,4 @@ def setup(size: Size) -> Growth:
     )
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Series of doubled sizes; each (run, check) is timed, and the check of its result is 0."""
-
-    series: dict[str, tuple[Callable[[int], Any], Callable[[int, Any], float]]]
-    sizes: dict[str, tuple[int, ...]]
-    rounds: int
-
-    def measure(self) -> Outcome:
-        """The exponents by which the times grow."""
-        figures, agreements = [], []
-        details: dict[str, dict[int, float]] = {}
-        for name, (run, check) in self.series.items():
-            sizes = list(self.sizes[name])
-            contenders = [Contender(f"{name}={n}", partial(_whole, run, n), n) for n in sizes]
-            timings, results = take_turns(contenders, rounds=self.rounds)
-            slope = _slope(name, sizes, list(timings.values()))
-            figures.append(Figure(f"exponent in {name}", slope, 1.3))
-            wrong = max(check(n, results[f"{name}={n}"]) for n in sizes)
-            agreements.append(Agreement(f"{name} and its definition", wrong, 0.0, "no arithmetic"))
-            details[name] = dict(
-                zip(sizes, (timing.best for timing in timings.values()), strict=True)
-            )
-        notes = (f"{OURS} alone",)
-        return Outcome(tuple(figures), agreements=tuple(agreements), notes=notes, details=details)
-
-
-def _whole(run: Callable[[int], Any], size: int, _: int) -> Any:
-    return run(size)
-
-
-def _groups(columns: int) -> Any:
-    names = [f"c{j}" for j in range(columns)]
-    groups = {f"g{k}": names[4 * k : 4 * k + 4] for k in range(columns // 4)}
-    return players_from(groups, names, (columns,))
-
-
-def _merged(parts: int) -> Any:
-    one = Explanation(np.arange(6.0).reshape(2, 3), np.zeros(2), exact=True, stats={"seconds": 1.0})
-    return merge([one] * parts)
-
-
-def costs(size: Size) -> Costs:
-    """Sizes so that the least point of a series takes about a hundredth of a second."""
-
-    def is_order(draws: int, found: np.ndarray) -> float:
-        return float(np.abs(np.sort(found, axis=1) - np.arange(9)).max())
-
-    series: dict[str, Any] = {
-        "columns of groups": (
-            _groups,
-            lambda n, found: float(np.abs(found.of_column - np.arange(n) // 4).max()),
-        ),
-        "merged parts": (
-            _merged,
-            lambda n, found: float(np.abs(found.values - np.tile(found.values[:2], (n, 1))).max()),
-        ),
-        "draws of an order": (lambda n: sampling.orders(0, 9, 0, n), is_order),
-    }
-    few, most = ((40, 80), (40, 80)) if size == "smoke" else ((5_000, 40_000), (250, 4_000))
-    doubled = {
-        "columns of groups": _doubled(*few),
-        "merged parts": _doubled(*most),
-        "draws of an order": _doubled(*few),
-    }
-    return Costs(series, doubled, rounds=1 if size == "smoke" else 5)
-
-
-def _doubled(first: int, last: int) -> tuple[int, ...]:
-    return tuple(first << n for n in range((last // first).bit_length()))
-
-
-CASES = (
-    Case(
-        "T21-costs",
-        "growth of the time of groups of columns, of merged parts and of drawn orders",
-        "exponent <= 1.3 each",
-        "",
-        costs,
-    ),
-    Case(
-        "T21",
-        "growth of the time: exponent in N (40 to 640), in B (10 to 1,000), log2 per player "
-        "(8 to 14)",
-        "1 ± 0.1 each",
-        "",
-        setup,
-        long=True,
-    ),
-)
+CASES = (Case("T21", setup, long=True),)
