@@ -28,7 +28,6 @@ COLUMNS = ("case", "on", "commit", "date", "target: measured", "verdict", "reaso
 CASE, ON, COMMIT, _, _, VERDICT, _ = range(len(COLUMNS))
 NOT_RUN, NOT_YET = "not run", "not measured yet"
 CODE = ("xaijax", "kernels")  # what every case measures
-OWN = {"coming-from": ("docs/coming_from.md", "bench/cases/coming_from.py")}  # and only this one
 # A line by which a commit says that what runs is as before: files moved, words of a docstring.
 SAME = "^Bench: same code$"
 
@@ -121,7 +120,9 @@ def row(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[str]:
     measured = "; ".join(f"{target}: {', '.join(values)}" for target, values in shown.items())
     worst = next((v for v in ("missed", "met", "stretch") if v in {a.verdict for a in aimed}), "")
     verdict = worst if outcome.agrees else "FAILED: results disagree"
-    return [*start, measured, verdict, case.missed if worst == "missed" else ""]
+    reasons = [case.missed] if worst == "missed" else []
+    reasons += [note for note in outcome.notes if NOT_RUN in note]  # peers that are missing
+    return [*start, measured, verdict, " ".join(reasons)]
 
 
 def update_table(path: Path, new: list[str], where: dict[str, Any]) -> None:
@@ -263,7 +264,7 @@ def stale(lines: Sequence[Sequence[str]], root: Path = ROOT) -> list[Stale]:
             continue
         one = (line[CASE], line[ON], line[COMMIT])
         if one not in found:
-            found[one] = _why(line[COMMIT], root, (*CODE, *OWN.get(line[CASE], ())))
+            found[one] = _why(line[COMMIT], root, CODE)
     return [Stale(*one, why) for one, why in found.items() if why]
 
 

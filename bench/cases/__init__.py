@@ -9,7 +9,7 @@ from bench.frame import Case
 FILES = (
     "exact host federated sampled growth background process walk aec qii structures gradients "
     "derivatives amortized anchors networks sweeps kills interactions certainty host_share certain "
-    "estimators coming_from gpu"
+    "estimators gpu"
 ).split()
 
 

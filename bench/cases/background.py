@@ -35,11 +35,7 @@ class Rates:
         one, many = (results[name].stats["model_rows"] / timings[name].best for name in sides)
         figure = Figure("rows/s with 1 background row / with many", one / many, 0.7, 0.9, "more")
         agreements = tuple(efficiency(results[name], side.outputs) for name, side in sides.items())
-        notes = tuple(
-            f"{name}: {rate / 1e6:.3g} M rows/s, {len(side.X):,} instances"
-            for (name, side), rate in zip(sides.items(), (one, many), strict=True)
-        )
-        return Outcome((figure,), tuple(timings.values()), agreements, notes)
+        return Outcome((figure,), tuple(timings.values()), agreements)
 
 
 def setup(size: Size) -> Several:

@@ -120,14 +120,7 @@ class Certain:
                 Agreement("false claims", false, 0.05, FALSE),
                 self._agreement(found, means, errors),
             ),
-            notes=(
-                f"{len(self.X)} instances, at most {self.most:,} pairs of "
-                f"{2 * (P - 1) * len(self.background):,} model rows each; in the mean as many rows "
-                f"as of {mean:,.0f}; {once:,.0f} where all have the same number and are looked at "
-                "once",
-                f"false claims of {self.pooled * self.runs:,} runs of at most {self.drawn:,} "
-                f"pairs, which draw from {self.pool:,} of each of {self.pooled} instances",
-            ),
+            notes=(f"a mean of {mean:,.0f} pairs of orders, {once:,.0f} if all have one number",),
             details={"pairs": pairs.tolist(), "spent": spent.tolist(), "certain": sure.tolist()},
         )
 

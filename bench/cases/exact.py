@@ -150,7 +150,8 @@ def setup_codes(size: Size) -> Duel:
 def _against_shap(
     problem: Problem, size: Size, *, goals: tuple[float, float], asked: bool = False
 ) -> Duel:
-    """shap is spared its compilations. `asked`: the share of hybrids that ours runs is a figure."""
+    """shap's calls are padded to few sizes, so that it does not compile in each. `asked`: the share
+    of hybrids that ours runs is a figure."""
 
     def check(results: Results) -> list[Agreement]:
         ours, theirs = results[OURS], results[shap_exact.NAME]
@@ -175,7 +176,6 @@ def _against_shap(
         check=check,
         figures=figures,
         rounds=3 if size == "full" else 1,
-        notes=("shap's calls are padded to few sizes, so that it does not compile in each",),
     )
 
 

@@ -120,11 +120,7 @@ class Network:
             self._check,
             [Ratio(f"{name}: time / {BACKWARD}", name, BACKWARD, 1.1, 1.0) for name in explainers],
             rounds=self.rounds,
-            notes=(
-                f"{N:,} rows x {self.steps} derivatives; backward in tiles of {tile:,} rows, the "
-                f"fastest of {len(self.tiles)}; ours in tiles of "
-                + ", ".join(f"{asked(one, 1).stats['tile']:,}" for one in explainers.values()),
-            ),
+            notes=(f"backward in tiles of {tile:,} rows, the fastest of {len(self.tiles)}",),
         )
 
     def _check(self, results: Results) -> list[Agreement]:

@@ -73,8 +73,6 @@ def _duel(model: Pipeline, X: DataFrame, background: DataFrame, size: Size) -> D
     watch = Stopwatch(model)
     wrapped = xaijax.as_model(model, backend="host", output=1)
     explainer = xaijax.Explainer(wrapped, background, estimator="exact")
-    stats = explainer(X, progress=False).stats
-    rows, calls = int(stats["model_rows"] + stats["padded_rows"]), int(stats["model_calls"])
     outputs = model.predict_proba(X)[:, 1]
 
     def check(results: Results) -> list[Agreement]:
@@ -111,10 +109,6 @@ def _duel(model: Pipeline, X: DataFrame, background: DataFrame, size: Size) -> D
         check=check,
         figures=figures,
         rounds=3 if size == "full" else 1,
-        notes=(
-            f"{rows:,} model rows in {calls:,} calls",
-            "shap cannot mix texts, so it gets their codes and the model decodes them",
-        ),
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,7 @@ from sklearn.ensemble import RandomForestRegressor
 import xaijax
 from bench import games
 from bench.cases.exact import OURS, Problem, adult_problem
-from bench.definition import REASON, tolerance
+from bench.definition import REASON, coalition_values, tolerance
 from bench.frame import (
     LEAST,
     Agreement,
@@ -61,25 +62,13 @@ def definition(v: np.ndarray) -> np.ndarray:
             else (v[T | bits[0]] - v[T])
         )
         n, s = P, len(S)
-        weight = np.array([1 / ((n - s + 1) * _choose(n - s, t)) for t in range(n - s + 1)])
+        weight = np.array([1 / ((n - s + 1) * math.comb(n - s, t)) for t in range(n - s + 1)])
         out.append((weight[size[T]] * change).sum())
     return np.array(out)
 
 
-def _choose(n: int, k: int) -> int:
-    return functools.reduce(lambda a, i: a * (n - i) // (i + 1), range(k), 1)
-
-
 def _table(problem: Problem, x: np.ndarray) -> np.ndarray:
-    """v of all coalitions of one instance, float64."""
-    P = len(x)
-    kept = (np.arange(1 << P)[:, None] >> np.arange(P) & 1).astype(bool)
-    parts = np.array_split(kept, max(1, len(kept) * len(problem.background) >> 19))
-    means = []
-    for part in parts:
-        rows = np.where(part[:, None], x, problem.background).reshape(-1, P)
-        means.append(predict(problem.params, rows).reshape(len(part), -1).mean(axis=1))
-    return np.concatenate(means)
+    return coalition_values(functools.partial(predict, problem.params), x, problem.background)
 
 
 def setup_exact(size: Size) -> Duel:
@@ -253,7 +242,7 @@ def _of_tree(tree: Any, x: np.ndarray, background: np.ndarray) -> np.ndarray:
                 itertools.combinations(sorted(U | V), s) for s in (1, 2)
             ):
                 s, t = len(S), len(U - set(S))
-                weight = 1 / ((k - s + 1) * _choose(k - s, t))
+                weight = 1 / ((k - s + 1) * math.comb(k - s, t))
                 out[place[S]] += (-1) ** len(V & set(S)) * weight * value / len(background)
     return out
 

@@ -92,11 +92,7 @@ class Task:
             lambda results: [efficiency(results[OURS], self.answers(self.X)), self._definition()],
             [Ratio("time / plain forward of the same rows", OURS, FORWARD, 1.25, 1.05)],
             rounds=3 if full else 1,
-            notes=(
-                f"{N:,} instances, {len(self.background)} background rows, {self.orders} "
-                "permutations there and back",
-                f"forward in tiles of {tile:,} rows, the fastest of {len(self.tiles)}",
-            ),
+            notes=(f"forward in tiles of {tile:,} rows, the fastest of {len(self.tiles)}",),
         )
 
     def _definition(self) -> Agreement:
@@ -187,9 +183,6 @@ def _predicted(task: Task) -> Duel:
             )
         ],
         rounds=3 if full else 1,
-        notes=(
-            f"{N:,} instances; output {column} is the largest of {int((largest == column).sum())}",
-        ),
     )
 
 

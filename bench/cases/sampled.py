@@ -138,8 +138,7 @@ class Contest:
                 Figure(f"MSE ours / {self.name}'s", worse, *self.error_goals),
             ]
 
-        X, B = self.problem.X, len(self.problem.background)
-        asked, errors, explain = self._sides[1], self.errors(), self.ours()
+        X, errors, explain = self.problem.X, self.errors(), self.ours()
         contenders = [
             Contender(OURS, lambda n: explain(X[:n], progress=False), len(X)),
             Contender(self.name, self.timed, len(X), LEAST[self.size]),
@@ -149,12 +148,7 @@ class Contest:
             check=check,
             figures=figures,
             rounds=3 if self.size == "full" else 1,
-            notes=(
-                f"{len(X)} instances, {B} background rows",
-                f"coalitions {asked[OURS]:,} and {asked[self.name]:,}",
-                f"MSE {errors[OURS]:.3g} and {errors[self.name]:.3g} on {self.measured} instances, "
-                f"{self.seeds} seeds",
-            ),
+            notes=(f"MSE {errors[OURS]:.3g} and {errors[self.name]:.3g}",),
         )
 
 

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import xaijax
-from bench.definition import against_peer, efficiency
+from bench.definition import against_peer, efficiency, shapley
 from bench.frame import (
     LEAST,
     Agreement,
@@ -140,7 +140,7 @@ def setup_machine(size: Size) -> Duel:
     alone, tile = best_pass(functools.partial(_decided, model._gamma), params, P, each, tiles, each)
 
     def naive(count: int) -> np.ndarray:
-        return np.stack([_naive(model.predict, x, background) for x in X[:count]])
+        return np.stack([shapley(model.predict, x, background) for x in X[:count]])
 
     def check(results: Results) -> list[Agreement]:
         found, wanted = results[OURS].values, results[NAIVE]
@@ -168,22 +168,6 @@ def _decided(gamma: float, params: Any, rows: jax.Array) -> jax.Array:
     vectors, coefficients, bias = params
     squares = (rows**2).sum(1)[:, None] + (vectors**2).sum(1) - 2 * rows @ vectors.T
     return (jnp.exp(-gamma * squares) @ coefficients + bias > 0).astype("float32")
-
-
-def _naive(predict: Callable[[Any], Any], x: np.ndarray, background: np.ndarray) -> np.ndarray:
-    """Shapley values [P] of one instance, every hybrid asked."""
-    masks = (np.arange(1 << P)[:, None] >> np.arange(P) & 1).astype(bool)
-    v = np.zeros(1 << P)
-    for donor in background:
-        v += np.asarray(predict(np.where(masks, x, donor)), float) / len(background)
-    size = masks.sum(axis=1)
-    weight = np.array([1 / (P * _choose(P - 1, s)) for s in range(P)])
-    without = [np.flatnonzero(~masks[:, j]) for j in range(P)]
-    return np.array([weight[size[S]] @ (v[S | 1 << j] - v[S]) for j, S in enumerate(without)])
-
-
-def _choose(n: int, k: int) -> int:
-    return int(np.prod([(n - i) / (i + 1) for i in range(k)]).round())
 
 
 def setup_margins(size: Size) -> Several:

@@ -279,6 +279,8 @@ def test_a_row_is_a_target_with_its_figures() -> None:
     ]
     for few, verdict in ((outcome.figures[:1], "met"), (outcome.figures[3:], "")):
         assert report.row(case("T1"), Outcome(few), WHERE)[5:] == [verdict, ""]
+    missing = Outcome(outcome.figures[:1], notes=("2 rows", "ray: not run, it is not installed"))
+    assert report.row(case("T1"), missing, WHERE)[-1] == "ray: not run, it is not installed"
 
 
 def test_a_case_that_is_measured_leaves_the_list_of_those_that_are_not(
