@@ -304,7 +304,8 @@ def _warm(one: Contender) -> tuple[int, float]:
 def ratio(timings: Timings, over: str, under: str) -> float:
     """The best time of one contender over the best of another, each for the whole work.
 
-    Of as many turns as both had, the first ones: the least of three is less than the least of one.
+    Both sides use as many turns as the shorter one has, since the least of three is less than the
+    least of one.
     """
     turns = min(len(timings[name].seconds) for name in (over, under))
     return timings[over].best_of(turns) / timings[under].best_of(turns)

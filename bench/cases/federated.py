@@ -103,8 +103,8 @@ def setup(size: Size) -> Duel:
 def _against_tree(experiment: Experiment, size: Size) -> Duel:
     """The neighbours of the same queries, by JAX within the explanation and by the tree alone.
 
-    Where the fifth and the sixth neighbour are equally far, any five are right: such queries are
-    told apart by brute force, and left out of the comparison.
+    If the fifth and the sixth neighbour are equally far, any five are right. Such queries are found
+    by brute force and left out of the comparison.
     """
     queries, share = experiment.queries()
     model = experiment.model

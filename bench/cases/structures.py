@@ -179,10 +179,10 @@ def setup_margins(size: Size) -> Several:
     Missed: The fixed cost of a call is half of the time of a call of 500 rows. Ours takes 43 ms for
     1,000 rows. A profile shows that a call of one row takes half as long as a call of 500. A
     quarter of that is the check whether the estimator has changed (all its numbers are hashed;
-    pickling alone takes two thirds of that check), and the rest is the host's work in any call. Of
-    the 13 ms that the rows themselves take, six compare the structure with the translation's
-    answers on every row. Larger calls for that check would have to be compiled first: a quarter of
-    a second for each of two programs, to save 7 ms in a call of 1,000 rows.
+    pickling alone takes two thirds of that check), and the rest is the host's work in any call. Six
+    of the 13 ms that the rows themselves take are spent on comparing the structure with the
+    translation's answers, on every row. Larger calls for that check would have to be compiled
+    first: a quarter of a second for each of two programs, to save 7 ms in a call of 1,000 rows.
     """
     X, background, rows, score = made(size, 1_000)
     count = 5 if size == "smoke" else 100
