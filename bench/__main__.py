@@ -10,10 +10,9 @@ from pathlib import Path
 
 import jax
 
-from bench import counts, report
+from bench import report
 from bench.cases import CASES
 from bench.frame import Outcome
-from bench.stale import Stale, stale
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.list:
         for case in CASES.values():
             long = " (long: run by --case only)" if case.long else ""
-            print(f"{case.name:4} {case.measures}{long}\n     target {case.target}")
+            print(f"{case.name:4} {case.measures}{long}")
         return 0
     if options.stale:
         return 1 if _tell_stale() else 0
@@ -71,18 +70,17 @@ def _measure(options: argparse.Namespace, wanted: list[str]) -> list[str]:
             if options.size == "full" and case.page and outcome.table:
                 report.write_page(report.ROOT / case.page, outcome, where)
             if options.size == "full":  # case by case: a run that is cut off keeps what it has
-                lines = report.rows(case, outcome, where)
-                report.update_table(report.HERE / "README.md", lines, where)
+                line = report.row(case, outcome, where)
+                if line[report.VERDICT]:
+                    report.update_table(report.HERE / "README.md", line, where)
     if options.write and options.size == "full":
         _tell_stale()
-    if options.size == "full":
-        failed += counts.tell(options.write, all_cases=not (wanted or options.gpu))
     return failed
 
 
-def _tell_stale() -> list[Stale]:
+def _tell_stale() -> list[report.Stale]:
     """Print the rows of the table that are older than the code, and how to measure them again."""
-    found = stale(report.table(report.HERE / "README.md"))
+    found = report.stale(report.table(report.HERE / "README.md"))
     for one in found:
         print(f"stale: {one}")
     for on in sorted({one.on for one in found}):

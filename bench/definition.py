@@ -21,10 +21,10 @@ def tolerance(outputs: np.ndarray) -> float:
     return 1e-5 * max(1.0, float(np.abs(outputs).max()))
 
 
-def shapley(
+def coalition_values(
     predict: Callable[[np.ndarray], np.ndarray], x: np.ndarray, background: np.ndarray
 ) -> np.ndarray:
-    """Shapley values [P] of one instance x [P] in float64, from every one of the 2^P coalitions."""
+    """v [2^P] of one instance x [P] in float64; bit p of a place says whether player p is kept."""
     P = len(x)
     kept = (np.arange(2**P)[:, None] >> np.arange(P)) & 1 == 1  # [2^P, P]
     values = np.empty(2**P)
@@ -33,13 +33,21 @@ def shapley(
         part = kept[start : start + step]
         hybrids = np.where(part[:, None, :], x, background).reshape(-1, P)
         values[start : start + step] = predict(hybrids).reshape(len(part), -1).mean(axis=1)
-    sizes = kept.sum(axis=1)
+    return values
+
+
+def shapley(
+    predict: Callable[[np.ndarray], np.ndarray], x: np.ndarray, background: np.ndarray
+) -> np.ndarray:
+    """Shapley values [P] of one instance x [P] in float64, from every one of the 2^P coalitions."""
+    P, values = len(x), coalition_values(predict, x, background)
+    sizes = np.bitwise_count(np.arange(2**P))
     weights = np.array(
         [math.factorial(s) * math.factorial(P - 1 - s) / math.factorial(P) for s in range(P)]
     )
     phi = np.empty(P)
     for player in range(P):
-        without = np.flatnonzero(~kept[:, player])
+        without = np.flatnonzero(~np.arange(2**P) >> player & 1)
         gains = values[without + (1 << player)] - values[without]
         phi[player] = (weights[sizes[without]] * gains).sum()
     return phi

@@ -123,3 +123,8 @@ class Worker:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+if __name__ == "__main__":
+    for one in sys.argv[1:]:
+        print(environment(one))

@@ -6,7 +6,9 @@ the run.
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +19,7 @@ Size = Literal["full", "smoke"]
 
 # A share of a slow baseline's work takes at least this long, or its start-up would be scaled too.
 LEAST_SECONDS = 5.0
+LEAST: dict[Size, float] = {"full": LEAST_SECONDS, "smoke": 0.0}
 # A call of LEAST_SECONDS is timed twice at most, one as long as this once: what disturbs a machine
 # now and then is small beside it. One of twice as long is its own warm-up.
 LONG_CALL = 20.0
@@ -36,34 +39,20 @@ class Figure:
     stretch: float | None = None
     better: Literal["less", "more", "near"] = "less"  # "near": the goals are distances from 1
     unit: str = ""
-    ceiling: float | None = None  # the value if only what stands for the limit took time
 
     @property
     def verdict(self) -> str:
-        """ "stretch", "met" or "missed", or "beyond the ceiling" where the target is that; empty
-        without a target.
-        """
-        if self.stretch is not None and self._reaches(self.stretch):
-            return "stretch"
+        """Returns "stretch", "met" or "missed"; empty without a target."""
         if self.target is None:
             return ""
-        if self._reaches(self.target):
-            return "met"
-        beyond = self.ceiling is not None and not self._reaches(self.target, self.ceiling)
-        return "beyond the ceiling" if beyond else "missed"
+        if self.stretch is not None and self._reaches(self.stretch):
+            return "stretch"
+        return "met" if self._reaches(self.target) else "missed"
 
-    @property
-    def of_ceiling(self) -> float | None:
-        """The share of the ceiling that is reached; None: it is not known."""
-        if self.ceiling is None:
-            return None
-        return self.value / self.ceiling if self.better == "more" else self.ceiling / self.value
-
-    def _reaches(self, goal: float, value: float | None = None) -> bool:
-        value = self.value if value is None else value
+    def _reaches(self, goal: float) -> bool:
         if self.better == "near":
-            return abs(value - 1) <= goal
-        return value <= goal if self.better == "less" else value >= goal
+            return abs(self.value - 1) <= goal
+        return self.value <= goal if self.better == "less" else self.value >= goal
 
 
 @dataclass(frozen=True)
@@ -117,6 +106,30 @@ class Timing:
         )
 
 
+Timings = Mapping[str, Timing]  # of contenders, by name
+Results = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A figure that is the time of one contender over another's."""
+
+    label: str
+    over: str
+    under: str
+    target: float | None = None
+    stretch: float | None = None
+    better: Literal["less", "more"] | None = None  # None: "more" if a peer is over ours
+
+    def of(self, timings: Timings) -> Figure:
+        """The figure; a larger ratio is better where the label ends in "ours"."""
+        more = self.better == "more" or (self.better is None and self.label.endswith("/ ours"))
+        value, unit = ratio(timings, self.over, self.under), "x" if more else ""
+        return Figure(
+            self.label, value, self.target, self.stretch, "more" if more else "less", unit
+        )
+
+
 @dataclass(frozen=True)
 class Outcome:
     """All that one case found."""
@@ -145,15 +158,28 @@ class Job(Protocol):
 
 @dataclass(frozen=True)
 class Case:
-    """A named measurement, shared by the bench and the smoke test."""
+    """A named measurement, shared by the bench and the smoke test.
+
+    The docstring of `setup` begins with what is measured. A paragraph "Missed: ..." gives the
+    reason of a missed goal in its first sentence, which the table shows, and what else is known.
+    """
 
     name: str  # "T1"
-    measures: str
-    target: str
-    stretch: str
     setup: Callable[[Size], Job]
     long: bool = False  # too long for a plain run: only where it is named
     page: str = ""  # the file, from the repository's root, that gets the outcome's own table
+
+    @property
+    def measures(self) -> str:
+        """What is measured."""
+        first = " ".join((inspect.getdoc(self.setup) or "").partition("\n\n")[0].split())
+        return first.removeprefix("Measures ").removesuffix(".")
+
+    @property
+    def missed(self) -> str:
+        """The reason of a missed goal; empty without one."""
+        text = " ".join((inspect.getdoc(self.setup) or "").partition("Missed: ")[2].split())
+        return re.split(r"(?<=\.) ", text)[0]
 
     def run(self, size: Size) -> Outcome:
         """Set up and measure; a case that cannot run here is an outcome with the reason."""
@@ -178,8 +204,8 @@ class Duel:
     """Ours and its peers on the same work, in turn; `check` and `figures` see all of them."""
 
     contenders: Sequence[Contender]  # ours first
-    check: Callable[[Mapping[str, Any]], Sequence[Agreement]]
-    figures: Callable[[Mapping[str, Timing], Mapping[str, Any]], Sequence[Figure]]
+    check: Callable[[Results], Sequence[Agreement]]
+    figures: Sequence[Ratio] | Callable[[Timings, Results], Sequence[Figure]]
     rounds: int = 3
     notes: tuple[str, ...] = ()
 
@@ -187,7 +213,10 @@ class Duel:
         """Time the contenders in turn, then compare what they returned."""
         timings, results = take_turns(self.contenders, rounds=self.rounds)
         agreements = tuple(self.check(results))
-        figures = tuple(self.figures(timings, results))
+        if callable(self.figures):
+            figures = tuple(self.figures(timings, results))
+        else:
+            figures = tuple(one.of(timings) for one in self.figures)
         shares = tuple(timing.note for timing in timings.values() if timing.note)
         return Outcome(figures, tuple(timings.values()), agreements, shares + self.notes)
 
@@ -272,10 +301,11 @@ def _warm(one: Contender) -> tuple[int, float]:
         count = min(one.units, max(count + 1, wanted))
 
 
-def ratio(timings: Mapping[str, Timing], over: str, under: str) -> float:
+def ratio(timings: Timings, over: str, under: str) -> float:
     """The best time of one contender over the best of another, each for the whole work.
 
-    Of as many turns as both had, the first ones: the least of three is less than the least of one.
+    Both sides use as many turns as the shorter one has, since the least of three is less than the
+    least of one.
     """
     turns = min(len(timings[name].seconds) for name in (over, under))
     return timings[over].best_of(turns) / timings[under].best_of(turns)

@@ -20,7 +20,6 @@ import jax
 import numpy as np
 
 import xaijax
-from bench.generated import Generated
 from bench.models import forward
 
 ROOT = Path(__file__).parent.parent
@@ -81,9 +80,8 @@ def cold(inputs: Path, outputs: Path) -> dict[str, Any]:
 
     jax.monitoring.register_event_duration_secs_listener(keep)
     params, arrays = _unpack(inputs)
-    structure = "plain" if arrays.get("plain", False) else None
     started = time.perf_counter()
-    model = xaijax.as_model(forward, params, structure=structure)
+    model = xaijax.as_model(forward, params)
     explainer = xaijax.Explainer(model, arrays["background"], estimator="exact")
     explanation = explainer(arrays["X"], progress=False)
     first = time.perf_counter() - started
@@ -195,25 +193,6 @@ def gradients(inputs: Path, outputs: Path) -> dict[str, Any]:
     return {"peak": peak, "seconds": explanation.stats["seconds"]}
 
 
-def stream(inputs: Path, outputs: Path) -> dict[str, Any]:
-    """AEC on generated rows that are never held together: its peak, compilation included."""
-    with np.load(inputs, allow_pickle=False) as stored:
-        rows, columns, labels = (int(stored[name]) for name in ("rows", "columns", "labels"))
-    table = Generated(rows, columns, bool(labels))
-    xaijax.AEC(solver="newton")  # loads scikit-learn, which is no part of the work
-    jax.devices()
-    started = time.perf_counter()
-    peak, aec = _peak_above(lambda: xaijax.AEC(solver="newton").fit_chunks(table))
-    seconds = time.perf_counter() - started
-    np.savez(outputs, effects=aec.effects_)
-    generated = time.perf_counter()
-    for _ in table:
-        pass
-    generated = time.perf_counter() - generated
-    # One pass is that just timed, another was left after its first chunk, for the names.
-    return {"peak": peak, "seconds": seconds, "generation": generated, "passes": table.passes - 2}
-
-
 def _peak_above(run: Callable[[], Any]) -> tuple[float, Any]:
     """Bytes that a call needs at its peak above what is held when it starts, and its result."""
     device = jax.devices()[0]
@@ -241,7 +220,7 @@ def _status(name: str) -> float:
 
 
 if __name__ == "__main__":
-    jobs = {"cold": cold, "jit": jit, "memory": memory, "ready": ready, "stream": stream}
+    jobs = {"cold": cold, "jit": jit, "memory": memory, "ready": ready}
     jobs |= {"gradients": gradients}
     job = jobs[sys.argv[1]]
     print(json.dumps(job(Path(sys.argv[2]), Path(sys.argv[3]))))

@@ -1,4 +1,4 @@
-"""What a run leaves behind: a JSON file a case, and the table in `bench/README.md`."""
+"""What a run leaves behind: a JSON file a case, and the table in `bench/README.md`; stale lines."""
 
 from __future__ import annotations
 
@@ -11,32 +11,25 @@ import platform
 import re
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from bench.frame import Case, Figure, Outcome, Size, Timing, timed
+from bench.frame import Case, Figure, Outcome, Size, timed
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 LAST = "Last run: "
-COLUMNS = (
-    "case",
-    "on",
-    "commit",
-    "date",
-    "measured",
-    "value",
-    "target",
-    "stretch",
-    "verdict",
-    "seconds (best, whole work)",
-    "largest difference / accepted",
-    "notes",
-)
+COLUMNS = ("case", "on", "commit", "date", "target: measured", "verdict", "reason")
+CASE, ON, COMMIT, _, _, VERDICT, _ = range(len(COLUMNS))
+NOT_RUN, NOT_YET = "not run", "not measured yet"
+CODE = ("xaijax", "kernels")  # what every case measures
+# A line by which a commit says that what runs is as before: files moved, words of a docstring.
+SAME = "^Bench: same code$"
 
 
 def machine() -> dict[str, Any]:
@@ -88,8 +81,6 @@ def write_json(
     content = {
         "case": case.name,
         "measures": case.measures,
-        "target": case.target,
-        "stretch": case.stretch,
         "size": size,
         "agrees": outcome.agrees,
         "not_run": outcome.not_run,
@@ -109,53 +100,42 @@ def write_json(
     return path
 
 
-def _verdict(figure: Figure) -> str:
-    """As a cell: with the share of the ceiling, where one is known."""
-    share, told = figure.of_ceiling, ""
-    if share is not None:  # what stands for the limit has turns of its own, and they vary
-        told = "the ceiling here is reached" if share >= 1 else f"{share:.0%} of the ceiling here"
-    return ", ".join(part for part in (figure.verdict, told) if part)
+def row(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[str]:
+    """The line of the table for one case: figures with a goal, those of one goal together.
 
-
-def rows(case: Case, outcome: Outcome, where: dict[str, Any]) -> list[list[str]]:
-    """The lines of the table for one case: one a figure, the rest told once."""
+    Figures of several jobs are "job: what is measured"; missed ones are bold.
+    """
     on = "cpu" if where["platform"] == "cpu" else where["device"]
-    made = [where["commit"], where["date"][:10]]
-    agreement = "; ".join(
-        f"{one.difference:.1e} / {one.tolerance:.1e}{'' if one.holds else ' FAILED'}"
-        for one in outcome.agreements
-    )
-    seconds = "; ".join(_seconds(one) for one in outcome.timings)
-    notes = "; ".join(outcome.notes)
+    start = [case.name, on, where["commit"], where["date"][:10]]
     if outcome.not_run:
-        empty = [""] * 2
-        start = [case.name, on, *made, case.measures]
-        lines = [[*start, "", case.target, case.stretch, "not run", *empty]]
-        lines[0].append(f"not run: {outcome.not_run}")
-        return lines
-    figures = outcome.figures or (Figure(case.measures, float("nan")),)
-    lines = []
-    for index, figure in enumerate(figures):
-        verdict = _verdict(figure) if outcome.agrees else "FAILED"
-        told = [seconds, agreement, notes] if index == 0 else [""] * 3
-        goals = [_goal(figure, figure.target), _goal(figure, figure.stretch)]
-        value = _number(figure.value) + figure.unit
-        start = [case.name, on, *made, figure.label]
-        lines.append([*start, value, *goals, verdict, *told])
-    return lines
+        return [*start, case.measures, NOT_RUN, outcome.not_run]
+    aimed = [one for one in outcome.figures if one.target is not None]
+    shown: dict[str, list[str]] = {}
+    for one in aimed:
+        job, _, label = one.label.rpartition(": ")
+        value = _number(one.value) + one.unit
+        value = f"**{value}**" if one.verdict == "missed" else value
+        whose = f" ({job.replace(': ', ', ')})" if job else ""
+        shown.setdefault(f"{label} {_goal(one)}", []).append(value + whose)
+    measured = "; ".join(f"{target}: {', '.join(values)}" for target, values in shown.items())
+    worst = next((v for v in ("missed", "met", "stretch") if v in {a.verdict for a in aimed}), "")
+    verdict = worst if outcome.agrees else "FAILED: results disagree"
+    reasons = [case.missed] if worst == "missed" else []
+    reasons += [note for note in outcome.notes if NOT_RUN in note]  # peers that are missing
+    return [*start, measured, verdict, " ".join(reasons)]
 
 
-def update_table(path: Path, new: list[list[str]], where: dict[str, Any]) -> None:
-    """Replace the lines of the cases that were run in the table of a Markdown file, keep others.
+def update_table(path: Path, new: list[str], where: dict[str, Any]) -> None:
+    """Replace the line of a case that was run in the table of a Markdown file, keep others.
 
     Lines of another device are others, and so is what stands above the table about its last run.
     """
     text = path.read_text()
     head, old, tail = _parts(text)
     kept = _lines(old)
-    ran = {(line[0], line[1]) for line in new}
-    merged = [line for line in kept if (line[0], line[1]) not in ran] + new
-    merged.sort(key=lambda line: (line[1] != "cpu", line[1], _place(line[0])))
+    replaced = (new[ON], "")  # without a device: not measured yet
+    merged = [line for line in kept if line[CASE] != new[CASE] or line[ON] not in replaced]
+    merged = sorted([*merged, new], key=_order)
     shown = _markdown([COLUMNS, *merged])
     here = f"device {where['device']}, "
     last = [line for line in old.splitlines() if line.startswith(LAST) and here not in line]
@@ -191,8 +171,14 @@ def _lines(text: str) -> list[list[str]]:
 
 def _place(name: str) -> tuple[float, str]:
     """T2 before T10, and names without a number last."""
-    found = re.fullmatch(r"T(\d+)", name)
+    found = re.match(r"T(\d+)", name)
     return (float(found[1]) if found else float("inf")), name
+
+
+def _order(line: list[str]) -> tuple[bool, str, tuple[float, str]]:
+    """Lines of a CPU, and those not measured yet, before those of other devices."""
+    device = line[ON] if line[ON] != "cpu" else ""
+    return bool(device), device, _place(line[CASE])
 
 
 def _last(where: dict[str, Any]) -> str:
@@ -210,20 +196,15 @@ def _markdown(lines: Sequence[Sequence[str]]) -> list[str]:
     return [shown[0], "|" + " --- |" * len(lines[0]), *shown[1:]]
 
 
-def _seconds(timing: Timing) -> str:
-    return f"{timing.name} {timing.best:.3g} (first call {timing.first:.3g})"
-
-
 def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
 
 
-def _goal(figure: Figure, goal: float | None) -> str:
-    if goal is None:
-        return ""
+def _goal(figure: Figure) -> str:
+    assert figure.target is not None
     if figure.better == "near":
-        return f"1 ± {_number(goal)}"
-    return f"{'<=' if figure.better == 'less' else '>='} {_number(goal)}{figure.unit}"
+        return f"1 ± {_number(figure.target)}"
+    return f"{'<=' if figure.better == 'less' else '>='} {_number(figure.target)}{figure.unit}"
 
 
 def _escaped(cell: str) -> str:
@@ -260,3 +241,42 @@ def _commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return f"{commit}+" if changed else commit
+
+
+@dataclass(frozen=True)
+class Stale:
+    """The rows of one case on one device that were measured on other code than there is now."""
+
+    case: str
+    on: str
+    commit: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.case} ({self.on}) at {self.commit or 'no commit'}: {self.why}"
+
+
+def stale(lines: Sequence[Sequence[str]], root: Path = ROOT) -> list[Stale]:
+    """Lines of the table that are older than the code; what was not run is not stale."""
+    found: dict[tuple[str, str, str], str] = {}
+    for line in lines:
+        if line[VERDICT] in (NOT_RUN, NOT_YET):
+            continue
+        one = (line[CASE], line[ON], line[COMMIT])
+        if one not in found:
+            found[one] = _why(line[COMMIT], root, CODE)
+    return [Stale(*one, why) for one, why in found.items() if why]
+
+
+def _why(commit: str, root: Path, code: Sequence[str]) -> str:
+    """Why rows measured at this commit, of this code, are stale; empty: they are not."""
+    if commit.endswith("+"):
+        return "measured with changes that are in no commit"
+    try:
+        others = ("--invert-grep", f"--grep={SAME}", f"{commit}..HEAD", "--", *code)
+        since = git("rev-list", "--count", *others, root=root)
+    except (OSError, subprocess.CalledProcessError):
+        return "this repository does not know the commit"
+    if since == "0":
+        return ""
+    return f"{since} commit{'s' if since != '1' else ''} to {' and '.join(code)} since"

@@ -26,7 +26,7 @@ from bench.jobs import ROOT, _peak_above, _unpack
 from bench.models import forward
 from xaijax.core.optional import require
 from xaijax.core.travel import made_of
-from xaijax.sweeps.directory import RunDirectory, Term
+from xaijax.sweeps.directory import RunDirectory
 from xaijax.sweeps.distinct import distinct_of
 from xaijax.sweeps.inputs import background_of, source_of
 
@@ -91,7 +91,7 @@ def noting(notes: Path) -> Iterator[list[int]]:
     """
     write = RunDirectory.write
 
-    def told(self: RunDirectory, number: int, answer: Any, term: Term | None = None) -> None:
+    def told(self: RunDirectory, number: int, answer: Any, term: Any = None) -> None:
         _note(notes, number)
         write(self, number, answer, term)
 

@@ -1,75 +1,22 @@
-"""All cases by name, in the order in which they run; those with names for numbers come last."""
+"""All cases by name, in the order in which they run: T1 to T39, then those without a number."""
 
 from __future__ import annotations
 
-from bench.cases import (
-    aec,
-    amortized,
-    anchors,
-    background,
-    certain,
-    certainty,
-    coming_from,
-    derivatives,
-    estimators,
-    exact,
-    federated,
-    gpu,
-    gpu_captum,
-    gradients,
-    growth,
-    host,
-    host_share,
-    interactions,
-    kills,
-    leverage,
-    networks,
-    process,
-    qii,
-    sampled,
-    stream,
-    structures,
-    sweeps,
-    walk,
-    wire,
-)
+import importlib
+
 from bench.frame import Case
 
-NUMBERED = (
-    *exact.CASES,
-    *host.CASES,
-    *federated.CASES,
-    *sampled.CASES,
-    *growth.CASES,
-    *background.CASES,
-    *process.CASES,
-    *walk.CASES,
-    *aec.CASES,
-    *qii.CASES,
-    *structures.CASES,
-    *gradients.CASES,
-    *derivatives.CASES,
-    *amortized.CASES,
-    *anchors.CASES,
-    *networks.CASES,
-    *sweeps.CASES,
-    *kills.CASES,
-    *interactions.CASES,
-    *certainty.CASES,
-    *host_share.CASES,
-    *certain.CASES,
-)
-CASES: dict[str, Case] = {
-    case.name: case
-    for case in (
-        *sorted(NUMBERED, key=lambda case: int(case.name[1:].partition("-")[0])),
-        *qii.MORE,
-        *wire.CASES,
-        *leverage.CASES,
-        *estimators.CASES,
-        *stream.CASES,
-        *coming_from.CASES,
-        *gpu.CASES,
-        *gpu_captum.CASES,
-    )
-}
+FILES = (
+    "exact host federated sampled growth background process walk aec qii structures gradients "
+    "derivatives amortized anchors networks sweeps kills interactions certainty host_share certain "
+    "estimators gpu"
+).split()
+
+
+def _place(case: Case) -> float:
+    number = case.name[1:].partition("-")[0]
+    return int(number) if number.isdigit() else float("inf")
+
+
+FOUND = (case for file in FILES for case in importlib.import_module(f"bench.cases.{file}").CASES)
+CASES: dict[str, Case] = {case.name: case for case in sorted(FOUND, key=_place)}

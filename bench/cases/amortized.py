@@ -1,6 +1,10 @@
-"""T35: a network that has learned exact values of Adult, and noisy ones of images.
+"""T35: a network that has learned exact values of Adult. Letters: N rows, P players.
 
-Letters: N rows, P players, B background rows.
+Measured once, at commit dbde02bc4b on 2026-11-27, and not repeated by the case: with 4,000 labels
+of one antithetic pair of permutations each, for the logit of a digit by 784 pixels, the network has
+a relative squared error of 1.42 % and one pair itself 0.553 %; it pays from 5,911 rows on. On Adult
+it pays from 12,521 rows on (labels 21 s, training 13 s), fallback=0.05 gives R2 0.9973, and bounds
+by 256 judges cover 90.2 % of the other rows (+- 2.0 over 500 draws).
 """
 
 from __future__ import annotations
@@ -12,16 +16,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.neural_network import MLPClassifier
 
 import xaijax
 from bench.definition import efficiency
 from bench.frame import (
-    LEAST_SECONDS,
+    LEAST,
     Agreement,
     Case,
     Contender,
@@ -29,16 +29,15 @@ from bench.frame import (
     Figure,
     NotRun,
     Outcome,
-    Several,
+    Results,
     Size,
-    Timing,
+    Timings,
     ratio,
 )
 from xaijax.demo.data import demo_data
 from xaijax.demo.network import probability, train
 
 EXACT, NETWORK = "exact", "amortized, fallback=0"
-DRAWS = 500  # of other judges
 
 
 @dataclass(frozen=True)
@@ -72,10 +71,10 @@ class Adult:
                 EXACT,
                 lambda n: self.explainer(self.many[:n], progress=False),
                 len(self.many),
-                LEAST_SECONDS,
+                LEAST["full"],
             ),
         ]
-        return Duel(contenders, self._check, self._figures, notes=self._notes())
+        return Duel(contenders, self._check, self._figures)
 
     @cached_property
     def _truth(self) -> xaijax.Explanation:
@@ -89,7 +88,7 @@ class Adult:
     def _errors(self) -> np.ndarray:
         return np.abs(self._found.values - self._truth.values).max(axis=1)
 
-    def _check(self, results: Mapping[str, Any]) -> list[Agreement]:
+    def _check(self, results: Results) -> list[Agreement]:
         answers = np.asarray(self.explainer.model.predict(self.fresh))
         some = self.amortized(self.fresh, fallback=0.05)
         sent = np.asarray(some.stats["fallback_rows"])
@@ -99,46 +98,14 @@ class Adult:
             Agreement("fallback rows and the explainer", apart, 0.0, "its own answers"),
         ]
 
-    def _figures(
-        self, timings: Mapping[str, Timing], results: Mapping[str, Any]
-    ) -> tuple[Figure, ...]:
+    def _figures(self, timings: Timings, results: Results) -> tuple[Figure, ...]:
         truth, bounds = self._truth.values, np.asarray(self._found.bounds)
         covered = float((self._errors <= bounds).mean())
-        spread = float((truth - truth.mean(axis=0)).std())
-        stats = self.amortized.stats_
         return (
             Figure("R2 of fresh rows", r2(self._found.values, truth), 0.98, 0.995, "more"),
             Figure("90 % bounds cover, over 90 %", covered / 0.9, 0.02 / 0.9, None, "near"),
             Figure("exact / amortized, time", ratio(timings, EXACT, NETWORK), 500, None, "more"),
-            Figure("median bound over the values' spread", float(np.median(bounds)) / spread),
-            Figure("rows from which it pays", stats["break_even"]),
         )
-
-    def _notes(self) -> tuple[str, ...]:
-        stats = self.amortized.stats_
-        some = self.amortized(self.fresh, fallback=0.05)
-        left = r2(some.values, self._truth.values)
-        shares = self._shares()
-        return (
-            f"{len(self.learned):,} rows, {self.judge:,} of them judge: labels "
-            f"{stats['label_seconds']:.0f} s, training {stats['training_seconds']:.0f} s; R2 "
-            f"{stats['r2']:.4f} on the judge's rows",
-            f"bounds by 256 judges instead, {DRAWS} times drawn: cover {100 * shares.mean():.1f} % "
-            f"of the other rows, +- {100 * shares.std():.1f}",
-            f"with fallback=0.05 R2 {left:.4f}; {some.stats['fallback_seconds']:.2g} s of "
-            f"{some.stats['seconds']:.2g} s are the explainer's",
-        )
-
-    def _shares(self) -> np.ndarray:
-        """Coverage of fresh rows by bounds of 256 others of them, [DRAWS]."""
-        scores = self._errors / np.asarray(self._found.bounds)
-        n = min(256, len(scores) // 2)
-        rng, out = np.random.default_rng(0), np.empty(DRAWS)
-        for draw in range(DRAWS):
-            order = rng.permutation(len(scores))
-            limit = np.sort(scores[order[:n]])[int(np.ceil((n + 1) * 0.9)) - 1]
-            out[draw] = (scores[order[n:]] <= limit).mean()
-        return out
 
 
 def r2(found: np.ndarray, truth: np.ndarray) -> float:
@@ -146,63 +113,12 @@ def r2(found: np.ndarray, truth: np.ndarray) -> float:
     return float(1 - ((found - truth) ** 2).sum() / ((truth - truth.mean(axis=0)) ** 2).sum())
 
 
-@dataclass(frozen=True)
-class Noisy:
-    """Labels of one antithetic pair of orders; the truth is of many more."""
-
-    model: xaijax.Model
-    background: np.ndarray  # [B, P]
-    learned: np.ndarray  # [N, P]
-    fresh: np.ndarray  # [N, P]
-    judge: int
-    pairs: int  # of the judge's rows
-    options: Mapping[str, Any] = field(default_factory=dict)  # of fit
-
-    def _by(self, pairs: int, seed: int = 0) -> xaijax.Explainer:
-        budget = 2 * pairs * (self.background.shape[1] - 1)
-        kind = "permutation"
-        return xaijax.Explainer(
-            self.model, self.background, estimator=kind, budget=budget, seed=seed
-        )
-
-    def measure(self) -> Outcome:
-        """How far the network's values, and those of one pair, are from the truth."""
-        amortized = xaijax.AmortizedExplainer(self._by(1)).fit(
-            self.learned,
-            judge=self.judge,
-            judge_by=self._by(self.pairs, 1),
-            progress=False,
-            **self.options,
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", xaijax.XaiWarning)  # of few rows, which are meant
-            found = amortized(self.fresh, fallback=0.0)
-        given = {"network": found, "one pair": self._by(1)(self.fresh, progress=False)}
-        budget = 8 * 2 * self.pairs * (self.background.shape[1] - 1)
-        told = xaijax.judge(given, self._by(1), self.fresh, budget=budget)
-        stats = amortized.stats_
-        figures = tuple(
-            Figure(f"{name}: relative squared error, %", 100 * told[name].pooled_error)
-            for name in given
-        )
-        figures += (
-            Figure("median bound over the largest value", _beside(found)),
-            Figure("rows from which it pays", stats["break_even"]),
-        )
-        note = (
-            f"labels {stats['label_seconds']:.0f} s, training {stats['training_seconds']:.0f} s; "
-            f"the judge's rows by {self.pairs} pairs"
-        )
-        agreements = (efficiency(found, np.asarray(self.model.predict(self.fresh))),)
-        return Outcome(figures, agreements=agreements, notes=(note, *repr(told).splitlines()))
-
-
-def _beside(found: xaijax.Explanation) -> float:
-    return float(np.median(np.asarray(found.bounds) / np.abs(found.values).max(axis=1)))
-
-
 def adult(size: Size) -> Adult:
-    """The demo's network, 100 background rows."""
+    """Measures AmortizedExplainer on Adult with the demo's network, 10,000 exact rows of 12
+    players, 100 background rows: error and bounds on fresh rows, and the time of 100,000 rows.
+
+    Missed: The time ratio is 499x of 500x, within the noise of a run.
+    """
     if not os.environ.get("XAIJAX_DATA"):
         raise NotRun("needs the Adult table: XAIJAX_DATA is not set")
     few, data = size == "smoke", demo_data(0)
@@ -226,65 +142,4 @@ def adult(size: Size) -> Adult:
     )
 
 
-def digits(size: Size) -> Noisy:
-    """scikit-learn's digits enlarged to 28 x 28 pixels and moved about; the logit of an 8."""
-    few = size == "smoke"
-    side = 4 if few else 28
-    given, y = map(np.asarray, load_digits(return_X_y=True))
-    images = jax.image.resize(
-        jnp.asarray(given.reshape(-1, 8, 8)) / 16, (len(y), side, side), "linear"
-    )
-    pixels = np.asarray(images, np.float32)
-    rng = np.random.default_rng(0)
-    trained, tested = pixels[:1400], pixels[1400:]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        hidden, rounds = ((8,), 3) if few else ((256, 128), 40)
-        fitted = MLPClassifier(hidden, max_iter=rounds, random_state=0).fit(
-            trained.reshape(1400, -1), y[:1400]
-        )
-    layers = [
-        (np.asarray(W, np.float32), np.asarray(b, np.float32))
-        for W, b in zip(fitted.coefs_, fitted.intercepts_, strict=True)
-    ]
-
-    def logit(params: Any, rows: jax.Array) -> jax.Array:
-        z = rows
-        for weight, bias in params[:-1]:
-            z = jax.nn.relu(z @ weight + bias)
-        return (z @ params[-1][0] + params[-1][1])[:, 8]
-
-    def moved(images: np.ndarray, count: int) -> np.ndarray:
-        source, shift = rng.integers(len(images), size=count), rng.integers(-2, 3, (count, 2))
-        out = [np.roll(images[s], d, axis=(0, 1)) for s, d in zip(source, shift, strict=True)]
-        return np.stack(out).reshape(count, -1)
-
-    B, N, judge, fresh = (2, 80, 20, 5) if few else (10, 4_000, 128, 40)
-    return Noisy(
-        xaijax.as_model(logit, layers),
-        trained[:B].reshape(B, -1),
-        moved(trained, N),
-        moved(tested, fresh),
-        judge,
-        2 if few else 4,
-        {"steps": 20 if few else 3000},
-    )
-
-
-def setup(size: Size) -> Several:
-    """Exact labels of 12 players; noisy ones of 784."""
-    return Several({"Adult": adult(size), "digits": digits(size)})
-
-
-CASES = (
-    Case(
-        "T35",
-        "AmortizedExplainer: Adult with the demo's network, 10,000 exact rows of 12 players, 100 "
-        "background rows: fresh rows, bounds, 100,000 rows over exact; digits, 784 pixels, labels "
-        "of one antithetic pair",
-        "R2 >= .98; 88-92 %; 500x",
-        ".995",
-        setup,
-        long=True,
-    ),
-)
+CASES = (Case("T35", adult, long=True),)

@@ -1,48 +1,122 @@
-"""T13 to T16: Anchors against alibi 0.9.6 and anchor-exp, with a check on fresh draws beside it."""
+"""T13 to T16: Anchors against alibi 0.9.6 and anchor-exp, with a check on fresh draws.
+
+Measured once, at commit 8be07b24ff on 2026-11-27, and not repeated by the case: rounds of the
+bandit in which nine tenths of the instances take part take 0.884 (row_bin) and 0.908 (row) of the
+plain forward pass of their rows; against anchor-exp ours asks 1.83 times the rows of an instance.
+
+alibi draws from the space that is "joint" here, as long as a call draws no more rows than satisfy
+the rule, and each kept column by itself beyond. This was measured by the rows that it asks the
+model for: 3 in 1,000 rows of its searches were rows of the data, so it is not "conditional". With
+400 rows of distinct numbers and a rule of two columns that 98 of them satisfy, both kept columns
+came from one data row in all draws of a call of 50, in 98 % of 100, 10 % of 1,000 and 1 % of
+10,000; the free columns always came from one other row.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
-from unittest import mock
 
 import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.neural_network import MLPClassifier
 
+import xaijax
 from bench.environments import HERE, Worker, environment
 from bench.frame import (
-    LEAST_SECONDS,
+    LEAST,
     Agreement,
     Case,
     Contender,
     Duel,
     Figure,
     Outcome,
+    Ratio,
+    Results,
     Several,
     Size,
-    Timing,
+    Timings,
     ratio,
 )
-from bench.rule_tasks import CATEGORIES, FOREST, Task, forward_pass, rows_of_pass, task
-from xaijax.games.rules.game import RuleGame
+from bench.models import adult_table, forward
 
-OURS, ALIBI, AUTHOR, FORWARD = "xaijax", "alibi", "anchor-exp", "plain forward"
+OURS, ALIBI, AUTHOR = "xaijax", "alibi", "anchor-exp"
 SETTINGS = {"threshold": 0.95, "delta": 0.1, "tau": 0.15, "batch_size": 100}
 THRESHOLD, STOP = 0.95, 0.05
 FRESH = 10_000
 SIGMAS = 5.0
-# Measured by the rows that it asked the model for. 3 in 1,000 rows of its searches were rows of the
-# data, so it is not 'conditional'. With 400 rows of distinct numbers and a rule of two columns that
-# 98 of them satisfy, both kept columns came from one data row in all draws of a call of 50, in 98 %
-# of 100, 10 % of 1,000 and 1 % of 10,000; the free columns always from one other row.
-ITS_SPACE = (
-    "alibi draws from the space that is 'joint' here, as long as a call draws no more rows than "
-    "satisfy the rule, and each kept column by itself beyond"
-)
 PROMISE = (
     "accepted rules below threshold - {stop:g} on 10,000 fresh draws: a share of delta = 0.1 is "
     "promised, and 5 standard errors of the draws are let pass"
 )
+
+
+CATEGORIES = [1, 3, 4, 5, 6, 7, 11]
+FOREST: dict[str, Any] = {"n_estimators": 100, "max_depth": 10, "random_state": 0}
+
+
+class Task:
+    """A model on Adult's codes, the rows to explain and the data of the spaces."""
+
+    def __init__(self, kind: str, size: Size) -> None:
+        self.kind, self.size = kind, size
+        X, y = adult_table("shap")
+        rows, labels = X.to_numpy(np.float32), y.to_numpy().astype(int)
+        full = size == "full"
+        self.B, N, train = (1_000, 1_000, 5_000) if full else (60, 4, 300)
+        N = N if kind == "network" or not full else 200
+        self.data = rows[: self.B]
+        known = np.all([np.isin(rows[:, j], self.data[:, j]) for j in CATEGORIES], axis=0)
+        self.X = rows[train:][known[train:]][:N]
+        self.train, self.labels = rows[:train], labels[:train]
+        self.model = self._network() if kind == "network" else self._forest()
+
+    def _network(self) -> Any:
+        shift, scale = self.train.mean(axis=0), self.train.std(axis=0) + 1e-6
+        rounds = 40 if self.size == "full" else 5
+        fitted = MLPClassifier(
+            (64, 64), max_iter=rounds, random_state=0, tol=0, n_iter_no_change=99
+        )
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the fit is cut short on purpose, and says so
+            fitted.fit((self.train - shift) / scale, self.labels)
+        layers = [
+            (w.astype(np.float32), b.astype(np.float32))
+            for w, b in zip(fitted.coefs_, fitted.intercepts_, strict=True)
+        ]
+        self.params = {"shift": shift, "scale": scale, "layers": layers}
+        return xaijax.as_model(forward, self.params, output="decision")
+
+    def _forest(self) -> Any:
+        fitted = RandomForestClassifier(**FOREST).fit(self.train, self.labels)
+        return xaijax.as_model(fitted)
+
+    def anchors(self, space: Any) -> xaijax.AnchorExplainer:
+        """Ours in one space."""
+        return xaijax.AnchorExplainer(
+            self.model, self.data, categories=CATEGORIES, perturbation=space
+        )
+
+    def answers(self) -> np.ndarray:
+        """Classes 0 and 1 of the data."""
+        return np.asarray(self.model.labels(self.data)).astype(int)
+
+    def sent(self) -> dict[str, np.ndarray]:
+        """What the peer needs to have the same model."""
+        if self.kind == "forest":
+            return {"data": self.data, "train": self.train, "labels": self.labels}
+        arrays = {"data": self.data, "shift": self.params["shift"], "scale": self.params["scale"]}
+        for i, (weight, bias) in enumerate(self.params["layers"]):
+            arrays |= {f"weight{i}": weight, f"bias{i}": bias}
+        return arrays
+
+
+@cache
+def task(kind: str, size: Size) -> Task:
+    """Fitted once for all cases of a run."""
+    return Task(kind, size)
 
 
 class _Peer:
@@ -89,10 +163,6 @@ def _promised(name: str, rules: Any, fresh: np.ndarray, stop: float = STOP) -> A
     return Agreement(f"{name}: {promise}", float(missed), 0.1, "the promise itself")
 
 
-def _mean(rules: Any, name: str) -> float:
-    return float(np.mean([getattr(rule, name) for rule in rules]))
-
-
 class _Contest:
     """Ours against alibi (and anchor-exp), one space and one search."""
 
@@ -115,7 +185,7 @@ class _Contest:
         def ours(count: int) -> Any:
             return anchors.explain(one.X[:count], **given)
 
-        def check(results: Mapping[str, Any]) -> list[Agreement]:
+        def check(results: Results) -> list[Agreement]:
             rules = results[OURS]
             self.fresh = anchors.check(rules, one.X, FRESH)
             found = [_same_model(ALIBI, alibi)]
@@ -127,7 +197,7 @@ class _Contest:
                 found.append(Agreement("accepted below the threshold on its rows", gap, 0, "exact"))
             return found
 
-        def figures(timings: Mapping[str, Timing], results: Mapping[str, Any]) -> list[Figure]:
+        def figures(timings: Timings, results: Results) -> list[Figure]:
             rules, other = results[OURS], results[ALIBI]
             target, stretch = self.goals
             speed = ratio(timings, ALIBI, OURS)
@@ -136,60 +206,24 @@ class _Contest:
             good = (self.fresh >= THRESHOLD)[held].mean() if held.any() else 0.0
             found.append(Figure("accepted", float(held.mean())))
             found.append(Figure("accepted with fresh precision >= threshold", float(good)))
-            found.append(Figure("fresh precision of the accepted", float(self.fresh[held].mean())))
             if self.search == "kl-lucb":
                 own = rules.stats["model_rows"] / len(rules)
                 theirs = float(other["rows"]) / len(other["size"])
-                goal = 3.0 if self.kind == "network" else None
-                found.append(Figure("rows of an instance / alibi's", own / theirs, goal, 1.5))
+                goals = (3.0, 1.5) if self.kind == "network" else (None, None)
+                found.append(Figure("rows of an instance / alibi's", own / theirs, *goals))
             else:
                 calls = rules.stats["model_calls"]
                 found.append(Figure("model calls", calls, 2 + 2 * one.data.shape[1]))
-            if self.kind == "network":
-                forward_ = timings[FORWARD].best * rules.stats["model_rows"] / rows_of_pass(one)
-                whole = timings[OURS].best / forward_
-                found.append(Figure("the whole run / forward of its rows", whole))
-                if self.search == "kl-lucb":
-                    row = timings[FORWARD].best / rows_of_pass(one)
-                    label = "rounds of nine tenths of the instances / forward of their rows"
-                    found.append(Figure(label, _rounds(lambda: ours(N), 0.9 * N) / row, 3.0))
             return found
 
         contenders = [Contender(OURS, ours, N)]
-        least = LEAST_SECONDS if self.size == "full" else 0.0
-        contenders.append(Contender(ALIBI, lambda n: alibi.explain(one.X[:n]), N, least))
-        if self.kind == "network":
-            contenders.append(Contender(FORWARD, lambda n: forward_pass(one, n), 1))
+        contenders.append(Contender(ALIBI, lambda n: alibi.explain(one.X[:n]), N, LEAST[self.size]))
         rounds = 3 if self.size == "full" and self.kind == "network" else 1
-        notes = (f"{ITS_SPACE}; ours draws from {self.space}",)
-        return Duel(contenders, check, figures, rounds=rounds, notes=notes).measure()
-
-
-def _rounds(run: Callable[[], Any], least: float) -> float:
-    """Seconds a row of the rounds in which at least so many instances take part, own work included.
-
-    Taken between the ends of two questions to the game, so that each round has the search's steps
-    before it; the later rounds of few instances are bound by those.
-    """
-    seconds, asked, ended = 0.0, 0, [time.perf_counter()]
-    plain = RuleGame.hits
-
-    def timed(game: Any, who: np.ndarray, *rest: Any) -> Any:
-        nonlocal seconds, asked
-        found = plain(game, who, *rest)
-        ended.append(time.perf_counter())
-        if len(np.unique(who)) >= least and len(ended) > 2:  # the first one begins with the call
-            seconds += ended[-1] - ended[-2]
-            asked += int(np.sum(rest[-1]))
-        return found
-
-    with mock.patch.object(RuleGame, "hits", timed):
-        run()
-    return seconds / max(asked, 1)
+        return Duel(contenders, check, figures, rounds=rounds).measure()
 
 
 class _Author:
-    """The bandit against anchor-exp."""
+    """The bandit against anchor-exp, which takes no beam size: it searches with 1."""
 
     def __init__(self, size: Size) -> None:
         self.size: Size = size
@@ -203,43 +237,24 @@ class _Author:
             def ours(count: int) -> Any:
                 return anchors.explain(one.X[:count], beam_size=1, search="kl-lucb")
 
-            def figures(timings: Mapping[str, Timing], results: Mapping[str, Any]) -> list[Figure]:
-                rules, other = results[OURS], results[AUTHOR]
-                share = len(other["size"])
-                own = rules.stats["model_rows"] / len(rules)
-                return [
-                    Figure("anchor-exp / ours", ratio(timings, AUTHOR, OURS), 25, 60, "more", "x"),
-                    Figure("rows of an instance / theirs", own * share / float(other["rows"])),
-                    Figure("mean coverage, ours", _mean(rules[:share], "coverage")),
-                    Figure("mean coverage, theirs", float(other["coverage"].mean())),
-                ]
-
-            least = LEAST_SECONDS if self.size == "full" else 0.0
             N = len(one.X)
             return Duel(
                 [
                     Contender(OURS, ours, N),
-                    Contender(AUTHOR, lambda n: author.explain(one.X[:n]), N, least),
+                    Contender(AUTHOR, lambda n: author.explain(one.X[:n]), N, LEAST[self.size]),
                 ],
                 lambda results: [_same_model(AUTHOR, author)],
-                figures,
+                [Ratio("anchor-exp / ours", AUTHOR, OURS, 25, 60)],
                 rounds=3 if self.size == "full" else 1,
-                notes=("anchor-exp takes no beam size: it searches with 1",),
             ).measure()
 
 
 class _Coverage:
-    """T16: mean coverage at the same threshold and beam, precision on fresh draws beside it.
+    """T16: mean coverage of widened rules at alibi's promise, confirmed on fresh draws.
 
-    Ours as it is by default, then with wider rules, then these at alibi's promise: it accepts a
-    rule whose lower bound is above threshold - tau, ours by threshold - stop_epsilon.
+    alibi accepts a rule whose lower bound is above threshold - tau, ours by threshold -
+    stop_epsilon. A rule that does not hold on fresh draws covers nothing.
     """
-
-    WAYS = (
-        ("", {}),
-        (", widen", {"widen": True}),
-        (", widen, equal promises", {"widen": True, "stop_epsilon": SETTINGS["tau"]}),
-    )
 
     def __init__(self, size: Size, kind: str, goal: float, spaces: Sequence[str]) -> None:
         self.size: Size = size
@@ -248,71 +263,62 @@ class _Coverage:
     def measure(self) -> Outcome:
         """200 instances each."""
         one = task(self.kind, self.size)
-        X = one.X[:200]
+        X, tau = one.X[:200], SETTINGS["tau"]
         with _Peer(ALIBI, one) as alibi:
-            other = alibi.explain(X)
-            fresh = alibi.check(FRESH)
+            theirs = alibi.explain(X)["coverage"] * (alibi.check(FRESH) >= THRESHOLD - tau)
             agreements = [_same_model(ALIBI, alibi)]
-        cover = other["coverage"]
-        sure = fresh >= THRESHOLD - STOP
-        figures = [
-            Figure("alibi's coverage", float(cover.mean())),
-            Figure("alibi's coverage, confirmed at 0.90", float((cover * sure).mean())),
-            Figure("alibi's fresh precision >= 0.90", float(sure.mean())),
-        ]
+        given = {"threshold": THRESHOLD, "beam_size": 1, "search": "kl-lucb"}
+        figures = []
         for space in self.spaces:
             anchors = one.anchors(space)
-            for way, given in self.WAYS:
-                rules = anchors.explain(
-                    X, threshold=THRESHOLD, beam_size=1, search="kl-lucb", **given
-                )
-                own, stop = anchors.check(rules, X, FRESH), given.get("stop_epsilon", STOP)
-                label = f"{space}{way}"
-                figures += self._figures(label, rules, own, (cover, fresh), stop)
-                agreements.append(_promised(f"{self.kind}, {label}", rules, own, stop))
-        notes = (f"{len(X)} instances", ITS_SPACE)
-        return Outcome(tuple(figures), agreements=tuple(agreements), notes=notes)
-
-    def _figures(
-        self, label: str, rules: Any, own: np.ndarray, theirs: Any, stop: float
-    ) -> list[Figure]:
-        least = THRESHOLD - stop
-        holds, cover = own >= least, np.array([rule.coverage for rule in rules])
-        # A rule that does not hold on fresh draws covers nothing: a wide one is easily found.
-        confirmed = float((theirs[0] * (theirs[1] >= least)).mean())
-        wide = float((cover * holds).mean()) / confirmed
-        goal = (self.goal, 1.1) if stop == SETTINGS["tau"] else (None, None)
-        ratio_ = f"{label}: coverage, confirmed at {least:.2f} / alibi's"
-        rows = rules.stats["model_rows"] / len(rules)
-        return [
-            Figure(ratio_, wide, *goal, "more"),
-            Figure(f"{label}: coverage / alibi's", float(cover.mean() / theirs[0].mean())),
-            Figure(f"{label}: fresh precision >= {least:.2f}", float(holds.mean())),
-            Figure(f"{label}: rows of an instance", rows),
-        ]
+            rules = anchors.explain(X, widen=True, stop_epsilon=tau, **given)
+            fresh = anchors.check(rules, X, FRESH)
+            cover = np.array([rule.coverage for rule in rules]) * (fresh >= THRESHOLD - tau)
+            label = f"{space}: coverage confirmed at {THRESHOLD - tau:.2f} / alibi's"
+            figures.append(
+                Figure(label, float(cover.mean() / theirs.mean()), self.goal, 1.1, "more")
+            )
+            agreements.append(_promised(f"{self.kind}, {space}", rules, fresh, tau))
+        return Outcome(tuple(figures), agreements=tuple(agreements))
 
 
 def _known(size: Size) -> Several:
-    """T13."""
+    """Measures Anchors of 1,000 rows of Adult with exact precisions, a network, against alibi."""
     goals = (40, 200)
     ways = {"row, exact": ("row", "exact"), "row_bin, table": ("row_bin", "table")}
     return Several({name: _Contest(size, "network", *way, goals) for name, way in ways.items()})
 
 
 def _bandit(size: Size) -> Several:
-    """T14."""
+    """Measures Anchors by the lockstep bandit, 1,000 rows of Adult, a network, against alibi and
+    anchor-exp.
+    """
     against = {s: _Contest(size, "network", s, "kl-lucb", (15, 60)) for s in ("row_bin", "row")}
     return Several({**against, "row_bin, the author's": _Author(size)})
 
 
 def _host(size: Size) -> Several:
-    """T15."""
+    """Measures Anchors by the lockstep bandit, 200 rows of Adult, a scikit-learn forest, against
+    alibi.
+    """
     spaces = ("row_bin", "row")
     return Several({s: _Contest(size, "forest", s, "kl-lucb", (1.5, 5)) for s in spaces})
 
 
 def _coverage(size: Size) -> Several:
-    """T16."""
+    """Measures mean coverage of 200 rules at the same threshold, beam and promise, against alibi.
+
+    Missed: In the space "row" only predicates can be dropped, since the kept columns have x's own
+    values. alibi accepts a rule at a lower bound of tau - 0.15, ours at tau - 0.05 by default; the
+    rows of equal promises set stop_epsilon=0.15. In the space that alibi draws from ("joint") the
+    widened rules cover 1.54 (network) and 1.23 (forest) of what its rules cover. All of ours reach
+    0.80 in "row" on fresh draws, and 94 and 95 % of them in "joint".
+
+    Measured once, at commit 5337ab6232 on 2026-11-28, and not repeated by the case: rows of an
+    instance without and with widen, network "row_bin" 9,938 and 11,105, "row" 8,137 and 8,893,
+    "joint" 9,200 and 10,287; forest "row_bin" 8,701 and 9,400, "row" 5,788 and 6,234, "joint" 7,224
+    and 7,951.
+    """
     spaces = ("row_bin", "row", "joint", "conditional")
     return Several(
         {
@@ -323,34 +329,8 @@ def _coverage(size: Size) -> Several:
 
 
 CASES = (
-    Case(
-        "T13",
-        "Anchors of 1,000 rows of Adult with known precisions, a network, against alibi",
-        "alibi / ours >= 40; at most 2 + 2 F model calls",
-        "200x",
-        _known,
-    ),
-    Case(
-        "T14",
-        "the same with the lockstep bandit, against alibi and anchor-exp",
-        "alibi 15x, anchor-exp 25x; rows of an instance / alibi's <= 3; a round / forward <= 3",
-        "60x; 1.5",
-        _bandit,
-        long=True,
-    ),
-    Case(
-        "T15",
-        "the lockstep bandit with a scikit-learn forest, 200 rows, against alibi",
-        "alibi / ours >= 1.5",
-        "5x",
-        _host,
-    ),
-    Case(
-        "T16",
-        "mean coverage of 200 rules at the same threshold and beam, against alibi",
-        "wider rules at equal promises: network 1.0, forest 0.95",
-        "1.1",
-        _coverage,
-        long=True,
-    ),
+    Case("T13", _known),
+    Case("T14", _bandit, long=True),
+    Case("T15", _host),
+    Case("T16", _coverage, long=True),
 )

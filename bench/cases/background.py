@@ -35,15 +35,17 @@ class Rates:
         one, many = (results[name].stats["model_rows"] / timings[name].best for name in sides)
         figure = Figure("rows/s with 1 background row / with many", one / many, 0.7, 0.9, "more")
         agreements = tuple(efficiency(results[name], side.outputs) for name, side in sides.items())
-        notes = tuple(
-            f"{name}: {rate / 1e6:.3g} M rows/s, {len(side.X):,} instances"
-            for (name, side), rate in zip(sides.items(), (one, many), strict=True)
-        )
-        return Outcome((figure,), tuple(timings.values()), agreements, notes)
+        return Outcome((figure,), tuple(timings.values()), agreements)
 
 
 def setup(size: Size) -> Several:
-    """Exact values of T1's network, and permutations of T18's."""
+    """Measures model rows a second with one background row over those with 100: exact values of MLP
+    12-64-64-1 and permutations of MLP 64-64-64-1.
+
+    Exact values of T1's network, and permutations of T18's.
+
+    Missed: With permutations and one background row a tile of one size has few rows.
+    """
     many, instances = (5, 4) if size == "smoke" else (100, 80)
     exact, wide = ((6, 8, 1), (16, 8, 1)) if size == "smoke" else ((12, 64, 64, 1), (64, 64, 64, 1))
     ways = {
@@ -63,13 +65,4 @@ def setup(size: Size) -> Several:
     )
 
 
-CASES = (
-    Case(
-        "T23",
-        "model rows a second with one background row, over those with 100: exact values of MLP "
-        "12-64-64-1, permutation sampling of MLP 64-64-64-1",
-        ">= 0.7",
-        ">= 0.9",
-        setup,
-    ),
-)
+CASES = (Case("T23", setup),)

@@ -1,4 +1,10 @@
-"""T33: integrated and expected gradients beside a plain tiled backward pass, captum and shap.
+"""T33: integrated and expected gradients against a plain tiled backward pass.
+
+Measured once, at commit 8be07b24ff on 2026-11-27, and not repeated by the case (captum 0.9.0, shap
+0.51.0, PyTorch 2.13.0+cpu, 2 threads, each with its fastest batch): captum takes 29 times as long
+as ours on the dense network and 1.59 times on the convolutional one, shap 216 and 48.9 times.
+captum peaks at 197 and 1,527 MiB as it comes (8.84 and 70.3 MiB in batches of 1,024; 45 and 371 MiB
+in batches of 8,192), shap at 0.172 and 1.18 MiB in batches of 50.
 
 Letters: N instances, S steps, F numbers of a row, R rows.
 """
@@ -8,7 +14,7 @@ from __future__ import annotations
 import functools
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +24,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import xaijax
-from bench.environments import HERE, Worker, environment
 from bench.frame import (
     Agreement,
     Case,
@@ -26,13 +31,11 @@ from bench.frame import (
     Duel,
     Figure,
     Job,
-    NotRun,
     Outcome,
+    Ratio,
+    Results,
     Several,
     Size,
-    Timing,
-    ratio,
-    timed,
 )
 from bench.jobs import MEBI, in_process, pack
 from bench.models import continuous, forward, mlp
@@ -70,7 +73,6 @@ class Network:
     tiles: tuple[int, ...]  # of the plain backward pass
     drawn: int  # rows that it goes over, a multiple of every tile
     rounds: int
-    layers: Mapping[str, np.ndarray]  # the same parameters, for a peer
 
     def ours(self, name: str) -> Any:
         """An explainer of `steps` derivatives an instance."""
@@ -107,13 +109,6 @@ class Network:
         def asked(explainer: Any, count: int) -> Any:
             return explainer(self.X[:count], progress=False)
 
-        def figures(timings: Mapping[str, Timing], results: Any) -> list[Figure]:
-            del results
-            return [
-                Figure(f"{name}, time / {BACKWARD}", ratio(timings, name, BACKWARD), 1.1, 1.0)
-                for name in explainers
-            ]
-
         return Duel(
             [
                 *(
@@ -123,16 +118,12 @@ class Network:
                 Contender(BACKWARD, plain, N),
             ],
             self._check,
-            figures,
+            [Ratio(f"{name}: time / {BACKWARD}", name, BACKWARD, 1.1, 1.0) for name in explainers],
             rounds=self.rounds,
-            notes=(
-                f"{N:,} rows x {self.steps} derivatives; backward in tiles of {tile:,} rows, the "
-                f"fastest of {len(self.tiles)}; ours in tiles of "
-                + ", ".join(f"{asked(one, 1).stats['tile']:,}" for one in explainers.values()),
-            ),
+            notes=(f"backward in tiles of {tile:,} rows, the fastest of {len(self.tiles)}",),
         )
 
-    def _check(self, results: Mapping[str, Any]) -> list[Agreement]:
+    def _check(self, results: Results) -> list[Agreement]:
         """Two instances of each against the sum over all places, one after another."""
         found = []
         for name, rows, steps in (
@@ -185,84 +176,13 @@ class Memory:
         return Outcome(tuple(figures))
 
 
-@dataclass(frozen=True)
-class Peers:
-    """captum and shap on the same network, in PyTorch in an environment of their own."""
-
-    network: Network
-    count: int  # instances of shap, which takes them one by one
-    size: Size
-
-    def measure(self) -> Outcome:
-        """Their times over ours, each with the fastest of some batches, and their peaks."""
-        if self.size == "smoke":
-            return Outcome(notes=("captum and shap are left out of a smoke test",))
-        try:
-            return self._beside(environment("gradients"))
-        except NotRun as reason:
-            return Outcome(notes=(f"captum and shap did not run: {reason}",))
-
-    def _beside(self, python: Path) -> Outcome:
-        own, N = self.network, len(self.network.X)
-        figures, agreements, told = [], [], ""
-        for name, mine, count, widths in (
-            ("captum", INTEGRATED, N, (None, 1024, 8192)),
-            ("shap", DRAWN, min(N, self.count), (50,)),
-        ):
-            explain = own.ours(mine)
-            found = explain(own.X, progress=False)
-            best: tuple[float, Any] = (np.inf, None)
-            for width in widths:
-                options = {"count": count, "steps": own.steps, "together": width}
-                ratio, answer, told = self._turns(python, name, options, explain)
-                best = min(best, (ratio * N / count, answer), key=lambda one: one[0])
-                how = "as it comes" if width is None else f"in batches of {width:,}"
-                peak = float(answer["peak"]) / MEBI
-                figures.append(Figure(f"peak of {name}, {how}", peak, unit=" MiB"))
-            label = f"{name}, its fastest / ours"
-            figures.append(Figure(label, best[0], better="more", unit="x"))
-            if name == "captum":
-                values = best[1]["values"].reshape(N, -1)
-                off = float(np.abs(values - found.values).mean())
-                size = max(1.0, float(np.abs(values).max()))
-                agreements.append(Agreement("captum's values", off, 1e-5 * size, REASON))
-        return Outcome(tuple(figures), agreements=tuple(agreements), notes=(told,))
-
-    def _turns(
-        self, python: Path, name: str, options: dict[str, Any], explain: Any
-    ) -> tuple[float, Any, str]:
-        """(the best of its seconds over the best of ours, its answer, what it is), in turns; in a
-        process of its own, whose peak is of this work alone.
-        """
-        own, seconds, ours = self.network, [], []
-        with Worker(python, HERE / "peers" / "gradients_worker.py") as worker:
-            prepared = worker.call(
-                "prepare", options={}, X=own.X, background=own.background, **own.layers
-            )
-            told = prepared[1]["told"]
-            worker.call(name, options=options | {"count": 2})  # a warm-up
-            answer: Any = None
-            for turn in range(2):
-                spent, found = worker.call(name, options=options)
-                answer = found if turn == 0 else answer  # of the first: what it holds it keeps
-                seconds.append(spent)
-                ours.append(timed(explain, own.X, False)[0])
-        return min(seconds) / min(ours), answer, str(told)
-
-
 def _dense(size: Size) -> Network:
     full = size == "full"
     X, rows = continuous(1_000 if full else 4, ROWS, 100 if full else 5)
     params = mlp((100, 64, 64, 1) if full else (5, 4, 1), X)
-    layers = {
-        f"{kind}{at}": array
-        for at, pair in enumerate(params["layers"])
-        for kind, array in zip(("weight", "bias"), pair, strict=True)
-    }
-    layers |= {"shift": params["shift"], "scale": params["scale"]}
     tiles, drawn = ((1024, 2048, 4096, 8192), 49_152) if full else ((8, 16), 32)
     steps, rounds = (50, 7) if full else (10, 1)
-    return Network(forward, params, X, rows, steps, tiles, drawn, rounds, layers)
+    return Network(forward, params, X, rows, steps, tiles, drawn, rounds)
 
 
 def _images(size: Size) -> Network:
@@ -276,35 +196,29 @@ def _images(size: Size) -> Network:
         rng.normal(size=(n, 28, 28, 1)).astype(np.float32) for n in (1_000 if full else 2, ROWS)
     )
     kernels, dense = [normal(3, 3, 1, 8), normal(3, 3, 8, 16)], normal(7 * 7 * 16, 10)
-    layers = {"kernel0": kernels[0], "kernel1": kernels[1], "dense": dense}
     params = {"kernels": kernels, "dense": dense}
     tiles, drawn = ((32, 64, 128, 256, 1024), 5_120) if full else ((8, 16), 32)
     steps, rounds = (50, 3) if full else (10, 1)
-    return Network(convolutional, params, X, rows, steps, tiles, drawn, rounds, layers)
+    return Network(convolutional, params, X, rows, steps, tiles, drawn, rounds)
 
 
 def setup(size: Size) -> Several:
-    """A dense and a convolutional network."""
+    """Measures integrated and expected gradients, 1,000 rows x 50 derivatives, MLP 100-64-64 and a
+    small convolutional network, against a plain tiled backward pass of as many rows, and the peak
+    memory in N.
+
+    A dense and a convolutional network.
+
+    Missed: Attributions by drawn points took 1.02 of 1.1 in an earlier row, and no change is known
+    that would explain the difference.
+    """
     dense, images = _dense(size), _images(size)
     jobs: dict[str, Job] = {
         "dense": dense.duel(),
         "memory": Memory(dense, (1_000, 20_000) if size == "full" else (4, 8)),
-        "dense, peers": Peers(dense, 50 if size == "full" else 2, size),
         "convolutional": images.duel(),
-        "convolutional, peers": Peers(images, 10 if size == "full" else 2, size),
     }
     return Several(jobs)
 
 
-CASES = (
-    Case(
-        "T33",
-        "integrated and expected gradients, 1,000 rows x 50 derivatives, MLP 100-64-64 and a small "
-        "convolutional network, against a plain tiled backward pass of as many rows; peak memory "
-        "in N; against captum's and shap's",
-        "time / plain backward <= 1.10; memory flat",
-        "<= 1.0",
-        setup,
-        long=True,
-    ),
-)
+CASES = (Case("T33", setup, long=True),)

@@ -1,25 +1,141 @@
-"""T37: networks as they are: images, tokens, and one of a thousand outputs.
+"""T37: a convolutional nnx network on digits against itself alone, and one of many outputs.
 
-Letters: N instances, P players, H units before the last layer, K outputs.
+Measured once, at commit db34d09e96 on 2026-11-27, and not repeated by the case: shap Permutation
+takes 1.82 times as long as ours on the digits; a reader of 64 tokens by attention takes 0.881 of
+its plain forward (shap 3.79 times as long as ours); 1,000 outputs behind a softmax, which needs all
+of them, take 1.95 times as long as one output.
+
+Letters: N instances, B background rows, P players, F numbers of a row, H units before the last
+layer, K outputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
 import xaijax
-from bench import network_tasks
-from bench.definition import REASON, efficiency, tolerance
-from bench.frame import Agreement, Case, Contender, Duel, Figure, Several, Size, Timing, ratio
+from bench.definition import REASON, efficiency, shapley_of_players, tolerance
+from bench.frame import (
+    LEAST,
+    Agreement,
+    Case,
+    Contender,
+    Duel,
+    Ratio,
+    Results,
+    Several,
+    Size,
+)
+from bench.passes import best_pass_of
+from bench.peers.installed import installed
 
-PREDICTED, LONE, SOFTMAX = "predicted of many", "one output", "predicted of many, behind a softmax"
+OURS, FORWARD = "xaijax", "plain forward"
+PREDICTED, LONE = "predicted of many", "one output"
+UNITED = 8  # players of the exact comparison
 
 
-def _predicted(task: network_tasks.Task) -> Duel:
+@dataclass(frozen=True)
+class Task:
+    """A network of images and its rows."""
+
+    network: Any
+    forward: Callable[[Any, Any], jax.Array]  # (params, rows) -> [R, K]
+    params: Any
+    X: np.ndarray  # [N, 8, 8, 1]
+    background: np.ndarray  # [B, 8, 8, 1]
+    orders: int  # each there and back
+    passed: np.ndarray  # rows for the plain forward
+    tiles: tuple[int, ...]  # of the plain forward
+    size: Size
+
+    @property
+    def P(self) -> int:
+        """Pixels."""
+        return self.X[0].size
+
+    @property
+    def budget(self) -> int:
+        """Coalitions of the permutations, empty and full left out."""
+        return self.orders * 2 * (self.P - 1)
+
+    def answers(self, rows: Any) -> np.ndarray:
+        """The network on rows, float64 [R, K]."""
+        return np.asarray(jax.jit(self.forward)(self.params, rows), np.float64)
+
+    def explainer(self, network: Any) -> Any:
+        """Ours, by antithetic pairs of permutations; each pixel is a player."""
+        players = np.arange(self.P).reshape(self.X[0].shape)
+        return xaijax.Explainer(
+            xaijax.as_model(network),
+            self.background,
+            players=players,
+            estimator="permutation",
+            budget=self.budget,
+        )
+
+    def duel(self) -> Duel:
+        """Ours and the network alone in turn."""
+        explain, full, N = self.explainer(self.network), self.size == "full", len(self.X)
+        each = len(self.background) * (self.budget + 2)
+        plain, tile = best_pass_of(self.forward, self.params, self.passed, each, self.tiles)
+
+        return Duel(
+            [
+                Contender(OURS, lambda n: explain(self.X[:n], progress=False), N),
+                Contender(FORWARD, plain, N, LEAST[self.size]),
+            ],
+            lambda results: [efficiency(results[OURS], self.answers(self.X)), self._definition()],
+            [Ratio("time / plain forward of the same rows", OURS, FORWARD, 1.25, 1.05)],
+            rounds=3 if full else 1,
+            notes=(f"forward in tiles of {tile:,} rows, the fastest of {len(self.tiles)}",),
+        )
+
+    def _definition(self) -> Agreement:
+        """Exact values of one instance's first output, for few players of several pixels each."""
+        own, x = np.arange(self.P) * UNITED // self.P, self.X[:1]
+        united = own.reshape(x[0].shape)
+        model = xaijax.as_model(self.network)
+        explain = xaijax.Explainer(model, self.background, players=united, estimator="exact")
+        values = explain(x, progress=False).values[0, :, 0]
+
+        def predict(rows: np.ndarray) -> np.ndarray:
+            return self.answers(rows.reshape(-1, *x[0].shape))[:, 0]
+
+        flat = self.background.reshape(len(self.background), -1)
+        expected = shapley_of_players(predict, x.reshape(-1), flat, own)
+        difference = float(np.abs(values - expected).max())
+        accepted = tolerance(self.answers(self.X))
+        return Agreement("exact values and the definition", difference, accepted, REASON)
+
+
+def digits(size: Size) -> Task:
+    """Pixels of digits, a convolutional network."""
+    installed("flax.nnx")
+    from bench import nnx_models  # noqa: PLC0415
+
+    full = size == "full"
+    N, B, orders = (1_000, 10, 4) if full else (3, 2, 2)
+    images, y = nnx_models.digits()
+    network = nnx_models.Convolutional((16, 32) if full else (2, 4), 64 if full else 8, 10)
+    nnx_models.train(network, images[N + B :], y[N + B :], 300 if full else 2)
+    return Task(
+        network,
+        *nnx_models.forward_of(network),
+        images[:N],
+        images[N : N + B],
+        orders,
+        np.resize(images, (8_192 if full else 64, 8, 8, 1)),
+        (64, 128, 256, 512, 1_024, 2_048, 4_096) if full else (32, 64),
+        size,
+    )
+
+
+def _predicted(task: Task) -> Duel:
     """The digits' network with a last layer of random weights for many outputs, of which each
     instance's largest is explained; against the same network whose last layer has one column only,
     that of the output which is the largest most often. The same rows, orders and background.
@@ -39,16 +155,9 @@ def _predicted(task: network_tasks.Task) -> Duel:
     column = int(np.bincount(largest).argmax())
     lone = nnx_models.with_last(task.network, kernel[:, [column]], bias[[column]])
 
-    def explainer(model: Any) -> Any:
-        return xaijax.Explainer(model, task.background, estimator="permutation", budget=task.budget)
+    of_many, of_lone = task.explainer(many), task.explainer(lone)
 
-    def softmax(params: Any, rows: Any) -> Any:
-        return jax.nn.softmax(forward(params, rows))
-
-    of_many, of_lone = explainer(xaijax.as_model(many)), explainer(xaijax.as_model(lone))
-    of_softmax = explainer(xaijax.as_model(softmax, params))
-
-    def check(results: Mapping[str, Any]) -> list[Agreement]:
+    def check(results: Results) -> list[Agreement]:
         own, same = results[PREDICTED], largest == column
         accepted = tolerance(answers)
         wrong = float((own.stats["outputs"] != largest).sum())
@@ -59,46 +168,36 @@ def _predicted(task: network_tasks.Task) -> Duel:
             Agreement("values of the same output", apart, accepted, REASON),
         ]
 
-    def figures(timings: Mapping[str, Timing], results: Mapping[str, Any]) -> list[Figure]:
-        del results
-        label = f'outputs="predicted" of {K:,} / the same network with one output'
-        softmaxed = f"{label}, where a softmax needs all"
-        return [
-            Figure(label, ratio(timings, PREDICTED, LONE), 1.1),
-            Figure(softmaxed, ratio(timings, SOFTMAX, LONE)),
-        ]
-
     return Duel(
         [
             Contender(PREDICTED, lambda n: of_many(X[:n], outputs="predicted", progress=False), N),
             Contender(LONE, lambda n: of_lone(X[:n], progress=False), N),
-            Contender(SOFTMAX, lambda n: of_softmax(X[:n], outputs="predicted", progress=False), N),
         ],
         check,
-        figures,
+        [
+            Ratio(
+                f'outputs="predicted" of {K:,} / the same network with one output',
+                PREDICTED,
+                LONE,
+                1.1,
+            )
+        ],
         rounds=3 if full else 1,
-        notes=(
-            f"{N:,} instances; output {column} is the largest of {int((largest == column).sum())}",
-        ),
     )
 
 
 def setup(size: Size) -> Several:
-    """Three duels."""
-    task = network_tasks.digits(size)
-    tokens = network_tasks.tokens(size)
-    return Several({"digits": task.duel(), "tokens": tokens.duel(), "outputs": _predicted(task)})
+    """Measures a convolutional nnx network, permutations with 10 background rows, 1,000 digits,
+    against the network alone; and 1,000 outputs of which the predicted one is explained against one
+    output.
 
 
-CASES = (
-    Case(
-        "T37",
-        "nnx networks, pairs of permutations with 10 background rows: a convolutional one on 1,000 "
-        "digits, a reader of 64 tokens by attention, against the network alone and shap "
-        "Permutation; 1,000 outputs of which the predicted one is explained, against one",
-        "time / best tiled forward <= 1.25; 1,000 outputs / one <= 1.1",
-        "<= 1.05",
-        setup,
-        long=True,
-    ),
-)
+    Missed: The network of one output became a fifth faster, since its first convolution is used,
+    while outputs= uses no structure. The ratio was 1.07 in an earlier row; the predicted output
+    itself takes as long as before.
+    """
+    task = digits(size)
+    return Several({"digits": task.duel(), "outputs": _predicted(task)})
+
+
+CASES = (Case("T37", setup, long=True),)

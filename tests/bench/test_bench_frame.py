@@ -6,7 +6,6 @@ import json
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -14,7 +13,8 @@ import numpy as np
 import pytest
 
 from bench import __main__ as command
-from bench import counts, environments, report
+from bench import environments, report
+from bench.cases import CASES
 from bench.frame import (
     Agreement,
     Case,
@@ -26,7 +26,7 @@ from bench.frame import (
     Several,
     ratio,
 )
-from bench.stale import stale
+from bench.report import stale
 
 WHERE: dict[str, Any] = {
     "platform": "cpu",
@@ -56,7 +56,14 @@ def duel(*, difference: float = 0.0) -> Duel:
 
 
 def case(name: str, **keywords: float) -> Case:
-    return Case(name, "a fake", "any", "", lambda size: duel(**keywords))
+    def setup(size: str) -> Duel:
+        """Measures a fake.
+
+        Missed: It is one. There is more.
+        """
+        return duel(**keywords)
+
+    return Case(name, setup)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +94,6 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A bench folder whose table has a line of another case already."""
     monkeypatch.setattr(report, "HERE", tmp_path)
     monkeypatch.setattr(report, "machine", lambda: WHERE)
-    monkeypatch.setattr(counts, "kinds", lambda: SimpleNamespace(KINDS={}))
     old = "| T9 | cpu | c9 | kept \\| as it is |" + " |" * (len(report.COLUMNS) - 4)
     (tmp_path / "README.md").write_text(f"before\n{report.BEGIN}\n{old}\n{report.END}\nafter\n")
     return tmp_path
@@ -123,7 +129,7 @@ def test_every_row_has_the_commit_that_it_was_measured_at(
 
     run(written, monkeypatch, case("T2"))
     monkeypatch.setattr(report, "machine", lambda: WHERE | {"commit": "d+"})
-    run(written, monkeypatch, case("T10"), Case("T11", "a fake", "", "", absent))
+    run(written, monkeypatch, case("T10"), Case("T11", absent))
     at = report.COLUMNS.index("commit")
     lines = report.table(written / "README.md")
     assert [(line[0], line[at]) for line in lines] == [
@@ -168,7 +174,8 @@ def test_rows_older_than_the_code_are_named(
         line("T3", third),
         line("T4", f"{third}+"),
         line("T5", "0123456789"),
-        line("T6", first, "not run"),
+        line("T6", first, report.NOT_RUN),
+        line("T9", "", report.NOT_YET),
         line("T7", "unknown"),
         line("T8", fifth),
     ]
@@ -183,12 +190,12 @@ def test_rows_older_than_the_code_are_named(
     ]
     assert [one.why.split(" to ")[0] for one in found[:3]] == ["2 commits", "1 commit", "1 commit"]
     assert found[0].why.startswith("2 commits to xaijax and kernels")
-    monkeypatch.setattr(command, "stale", lambda lines: found)
+    monkeypatch.setattr(report, "stale", lambda lines: found)
     assert command.main(["--stale"]) == 1
     told = capsys.readouterr().out
     assert f"stale: T1 (cpu) at {first}: 2 commits" in told
     assert told.endswith("on cpu: python -m bench --case T1,T2,T3,T4,T5,T7\n")
-    monkeypatch.setattr(command, "stale", lambda lines: [])
+    monkeypatch.setattr(report, "stale", lambda lines: [])
     assert command.main(["--stale"]) == 0
 
 
@@ -196,7 +203,21 @@ def test_the_table_of_this_repository_says_its_commits() -> None:
     lines = report.table(report.HERE / "README.md")
     assert lines and {len(line) for line in lines} == {len(report.COLUMNS)}
     at = report.COLUMNS.index("commit")
-    assert all(re.fullmatch(r"[0-9a-f]{10}\+?", line[at]) for line in lines)
+    measured = [line for line in lines if line[report.VERDICT] != report.NOT_YET]
+    assert all(re.fullmatch(r"[0-9a-f]{10}\+?", line[at]) for line in measured)
+
+
+def test_the_readme_is_one_page_with_a_row_for_each_target() -> None:
+    lines = report.table(report.HERE / "README.md")
+    assert len((report.HERE / "README.md").read_text().splitlines()) <= 150
+    names = {line[report.CASE] for line in lines}
+    assert {f"T{number}" for number in range(1, 73)} <= names
+    for line in lines:
+        case, verdict, reason = line[report.CASE], line[report.VERDICT], line[-1]
+        if verdict == "missed":
+            assert reason == CASES[case].missed != "", case
+        else:
+            assert ("**" in line[4], bool(reason)) == (False, verdict == report.NOT_RUN), case
 
 
 def test_a_gpu_keeps_the_rows_of_a_cpu(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,11 +240,15 @@ def test_a_long_case_runs_only_by_its_name_and_writes_its_page(
     class Job:
         def measure(self) -> Outcome:
             table = [("cell", "value"), ("a|b", "1.5")]
-            return Outcome((Figure("f", 1.0),), notes=("few",), table=table)
+            return Outcome((Figure("f", 1.0, 2.0),), notes=("few",), table=table)
+
+    def setup(size: str) -> Job:
+        """Measures a fake."""
+        return Job()
 
     monkeypatch.setattr(report, "ROOT", written)
     (written / "page.md").write_text(f"above\n{report.BEGIN}\n| old |\n{report.END}\nbelow\n")
-    slow = Case("slow", "a fake", "", "", lambda size: Job(), long=True, page="page.md")
+    slow = Case("slow", setup, long=True, page="page.md")
     status, text = run(written, monkeypatch, case("T2"), slow)
     assert status == 0 and "| slow |" not in text
     assert "| old |" in (written / "page.md").read_text()
@@ -236,6 +261,38 @@ def test_a_long_case_runs_only_by_its_name_and_writes_its_page(
     assert page.count("| a\\|b | 1.5 |") == 1 and "- few" in page and "old" not in page
     shown = [line.split(" |")[0] for line in (written / "README.md").read_text().splitlines()]
     assert shown.index("| T9") < shown.index("| slow")
+
+
+def test_a_row_is_a_target_with_its_figures() -> None:
+    outcome = Outcome(
+        (
+            Figure("a: speed / ours", 9.0, 8, 12, "more", "x"),
+            Figure("b: c: speed / ours", 7.0, 8, 12, "more", "x"),
+            Figure("exponent", 1.05, 0.1, better="near"),
+            Figure("reported", 3.0),
+        )
+    )
+    assert report.row(case("T1"), outcome, WHERE)[4:] == [
+        "speed / ours >= 8x: 9x (a), **7x** (b, c); exponent 1 ± 0.1: 1.05",
+        "missed",
+        "It is one.",
+    ]
+    for few, verdict in ((outcome.figures[:1], "met"), (outcome.figures[3:], "")):
+        assert report.row(case("T1"), Outcome(few), WHERE)[5:] == [verdict, ""]
+    missing = Outcome(outcome.figures[:1], notes=("2 rows", "ray: not run, it is not installed"))
+    assert report.row(case("T1"), missing, WHERE)[-1] == "ray: not run, it is not installed"
+
+
+def test_a_case_that_is_measured_leaves_the_list_of_those_that_are_not(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = " | ".join(["| T10", "", "", "", "later", report.NOT_YET, " |"])
+    page = (written / "README.md").read_text()
+    (written / "README.md").write_text(page.replace(report.END, f"{line}\n{report.END}"))
+    _, text = run(written, monkeypatch, case("T2"))
+    assert report.NOT_YET in text and text.index("| T2 |") < text.index("| T10 |")
+    _, text = run(written, monkeypatch, case("T10"))
+    assert report.NOT_YET not in text and text.count("| T10 |") == 1
 
 
 def test_several_jobs_are_told_apart() -> None:
@@ -251,7 +308,7 @@ def test_a_disagreement_fails_the_row_and_the_run(
     status, text = run(written, monkeypatch, case("T1", difference=0.2), case("T2"))
     assert status == 1
     (row,) = [line for line in text.splitlines() if line.startswith("| T1 |")]
-    assert row.count("FAILED") == 2
+    assert row.count("FAILED") == 1
     assert "FAILED: T1\n" in capsys.readouterr().err
 
 
@@ -262,10 +319,11 @@ def test_not_run_says_why(written: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def broken(size: str) -> Duel:
         raise KeyError("a mistake")
 
-    cases = [Case("T1", "a fake", "", "", absent), Case("T2", "a fake", "", "", broken)]
+    cases = [Case("T1", absent), Case("T2", broken)]
     status, text = run(written, monkeypatch, *cases)
     assert status == 1  # for the mistake; a peer that is absent is no failure
-    assert "not run: the peer is not here" in text and "not run: KeyError: 'a mistake'" in text
+    assert "| not run | the peer is not here |" in text
+    assert "| not run | KeyError: 'a mistake' |" in text
     status, _ = run(written, monkeypatch, cases[0])
     assert status == 0
 
@@ -281,7 +339,7 @@ def test_products_are_in_float32_on_every_device(
         return duel()
 
     monkeypatch.setattr(command.jax, "default_backend", lambda: backend)
-    run(written, monkeypatch, Case("T1", "a fake", "", "", setup))
+    run(written, monkeypatch, Case("T1", setup))
     assert seen == [precision]
 
 

@@ -24,16 +24,12 @@ NEED_ADULT = {
     "T32",
     "T35",
     "T39",
-    "qii-table",
 }
 OWN_ENVIRONMENT = {
     "T13": "alibi",
     "T14": "anchor-exp",
     "T15": "alibi",
     "T16": "alibi",
-    "qii-sharp": "sharp",
-    "gpu-captum": "captum",
-    "coming-from": "alibi gradients",
 }
 # The newest shapiq for Python 3.11 is older than LeverageSHAP; the whole bench runs on a newer one.
 NO_PEER = ("shap is not installed", "shapiq is not installed", "this shapiq has no LeverageSHAP")

@@ -1,7 +1,8 @@
-"""The jobs of docs/coming_from.md in captum and alibi, as they stand there, and ours beside them.
+"""The jobs of docs/coming_from.md in captum and alibi, as they stand there, against ours.
 
 The page's blocks run in order: its own in this process; a peer's, of which the title says whose it
-is, in the peer's environment.
+is, in the peer's environment. At commit bd038fca96 (2026-11-28) the mean coverage of alibi's rules
+was 0.286, that of ours 0.206.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 from bench.environments import HERE, Worker, environment
-from bench.frame import Agreement, Case, Figure, Outcome, Size
-from bench.peers.installed import installed
+from bench.frame import Agreement
 
 PAGE = HERE.parent / "docs" / "coming_from.md"
 FENCE = re.compile(r'^```python(?: title="(\w+) [\d.]+")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -35,23 +36,23 @@ PEERS: dict[str, dict[str, Any]] = {
 CONDITION = re.compile(r"(?:(\S+) < )?(.+?)(?: (<=|>) (\S+))?$")
 
 
-class Page:
-    """Its blocks."""
-
-    def measure(self) -> Outcome:
-        """Run all of them, then compare the answers of each peer with ours."""
-        for library in ("shap", "shapiq"):
-            installed(library)
-        names: dict[str, Any] = {"__name__": PAGE.stem}
-        found = {}
-        for peer, block in _blocks():
-            if not peer:
-                exec(block, names)
-            else:
-                found[peer] = _answers(PEERS[peer], block, names)
-        figures, rules = _rules(names, found["alibi"])
-        gradients = _gradients("50 steps", names, found["captum"])
-        return Outcome(figures, agreements=(*gradients, *_few_steps(names), *rules))
+@pytest.mark.slow
+def test_the_blocks_of_all_libraries_run_and_agree() -> None:
+    for library in ("shap", "shapiq"):
+        pytest.importorskip(library)
+    if not all((HERE / ".envs" / one["in"] / "installed").exists() for one in PEERS.values()):
+        pytest.skip("no environments of the peers: python -m bench.environments alibi gradients")
+    names: dict[str, Any] = {"__name__": PAGE.stem}
+    found = {}
+    for peer, block in _blocks():
+        if not peer:
+            exec(block, names)
+        else:
+            found[peer] = _answers(PEERS[peer], block, names)
+    rules = _rules(names, found["alibi"])
+    gradients = _gradients("50 steps", names, found["captum"])
+    for one in (*gradients, *_few_steps(names), *rules):
+        assert one.holds, one
 
 
 def _blocks() -> list[tuple[str, str]]:
@@ -92,10 +93,8 @@ def _gradients(how: str, names: dict[str, Any], theirs: dict[str, Any]) -> tuple
     )
 
 
-def _rules(
-    names: dict[str, Any], theirs: dict[str, Any]
-) -> tuple[tuple[Figure, ...], tuple[Agreement, ...]]:
-    """Both coverages; and alibi's rules measured here, on the data rows that satisfy them."""
+def _rules(names: dict[str, Any], theirs: dict[str, Any]) -> tuple[Agreement, ...]:
+    """alibi's rules measured here, on the data rows that satisfy them."""
     data = names["data"]
     quartiles = np.percentile(data, (25, 50, 75), axis=0).T
     edges = dict(zip(names["names"], quartiles, strict=True))
@@ -110,11 +109,7 @@ def _rules(
     other = float((names["forest"].predict(data) != theirs["labels"]).mean())
     held = np.array([rule.accepted for rule in names["rules"]])
     differ = float((held != (theirs["precision"] >= 0.95)).sum())
-    ours = float(np.mean([rule.coverage for rule in names["rules"]]))
     return (
-        Figure("alibi: mean coverage", float(theirs["coverage"].mean())),
-        Figure("ours: mean coverage", ours),
-    ), (
         Agreement("the forests' classes", other, 0.0, "two versions of scikit-learn fit it"),
         Agreement("rows with a rule of 95 %", differ, 0.0, "the page says so of these five rows"),
         Agreement("precision of alibi's rules", float(np.abs(precision).max()), 0.11, reason),
@@ -143,19 +138,3 @@ def _predicates(
         before = ends.get(name, (-math.inf, math.inf))
         ends[name] = max(floor, before[0]), min(top, before[1])
     return [(name, *both) for name, both in ends.items()]
-
-
-def setup(size: Size) -> Page:
-    """The page, which is small."""
-    return Page()
-
-
-CASES = (
-    Case(
-        "coming-from",
-        "the jobs of docs/coming_from.md in captum and alibi as they stand there, beside ours",
-        "the same values; the same precision of a rule",
-        "",
-        setup,
-    ),
-)
