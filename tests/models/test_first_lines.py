@@ -12,15 +12,13 @@ import oracles
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import (
     BaggingRegressor,
-    HistGradientBoostingRegressor,
     StackingRegressor,
     VotingRegressor,
 )
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
@@ -28,7 +26,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import xaijax as xj
-from xaijax.core import checks
 
 rng = np.random.default_rng(0)
 X, BACKGROUND = rng.normal(size=(4, 3)), rng.normal(size=(5, 3))
@@ -130,151 +127,9 @@ def test_players_of_anything_else_is_refused(given):
         xj.players_of(given)
 
 
-def with_gaps(rows):
-    found = rows.copy()
-    found[::3, 1] = np.nan
-    return found
-
-
-FILLED = make_pipeline(SimpleImputer(), LinearRegression())
-TREES = HistGradientBoostingRegressor(max_iter=3, min_samples_leaf=5)
-BY_COLUMN = ColumnTransformer([("fill", SimpleImputer(), [1])], remainder="passthrough")
-TAKING_NAN = {
-    "trees": TREES,
-    "an imputer": FILLED,
-    "scaled, then filled": make_pipeline(StandardScaler(), SimpleImputer(), LinearRegression()),
-    "scaled trees": make_pipeline(StandardScaler(), TREES),
-    "columns of trees": make_pipeline(BY_COLUMN, TREES),
-    "one filled column of trees": make_pipeline(
-        ColumnTransformer([("fill", SimpleImputer(), [0, 1, 2])]), LinearRegression()
-    ),
-    "a vote": VotingRegressor([("filled", FILLED), ("trees", TREES)]),
-    "a stack": StackingRegressor([("filled", FILLED)], cv=2),
-    "a bag": BaggingRegressor(FILLED, n_estimators=2, random_state=0),
-    "a search": GridSearchCV(FILLED, {"simpleimputer__strategy": ["mean", "median"]}, cv=2),
-    "another target": TransformedTargetRegressor(FILLED),
-}
-REFUSING_NAN = {
-    "a line": LinearRegression(),
-    "scaled": make_pipeline(StandardScaler(), LinearRegression()),
-    "filled too late": make_pipeline(PCA(2), SimpleImputer(), LinearRegression()),
-    "another column filled": make_pipeline(
-        ColumnTransformer([("fill", SimpleImputer(), [0])], remainder="passthrough"),
-        LinearRegression(),
-    ),
-    "another gap filled": make_pipeline(SimpleImputer(missing_values=-1), LinearRegression()),
-    "one of a vote": VotingRegressor([("filled", FILLED), ("line", LinearRegression())]),
-    "a stack that sees rows": StackingRegressor([("filled", FILLED)], cv=2, passthrough=True),
-    "somebody's own": Fits(),
-}
-
-
 def seldom(kinds, *slow):
     """The kinds as parameters of a test; those that take longer are slow."""
     return [pytest.param(k, marks=pytest.mark.slow) if k in slow else k for k in kinds]
-
-
-@pytest.mark.parametrize("kind", seldom(TAKING_NAN, "trees", "columns of trees", "a search"))
-def test_a_model_that_says_so_takes_nan(kind):
-    fitted = TAKING_NAN[kind].fit(ROWS, TARGET)
-    rows, donors = with_gaps(X), with_gaps(BACKGROUND)
-    explanation = xj.Explainer(xj.as_model(fitted), donors)(rows)
-    assert np.allclose(explanation.values, shapley(fitted.predict, rows, donors), atol=CLOSE)
-
-
-@pytest.mark.parametrize("kind", REFUSING_NAN)
-def test_a_model_that_does_not_say_so_refuses_nan_before_it_is_asked(kind):
-    model = xj.as_model(REFUSING_NAN[kind].fit(ROWS, TARGET))
-    assert not checks.nan_at(model.allow_nan, 1)
-    with pytest.raises(xj.InputError, match="background contains NaN at row 0, column 1"):
-        xj.Explainer(model, with_gaps(BACKGROUND))(X)
-
-
-NESTED = ColumnTransformer([("deep", make_pipeline(BY_COLUMN), [2, 1, 0])])
-LATER = make_pipeline(BY_COLUMN, ColumnTransformer([("all", "passthrough", [2, 1, 0])]))
-IN_SOME_COLUMNS = {
-    "a column transformer": (make_pipeline(BY_COLUMN, LinearRegression()), [1]),
-    "one in another": (make_pipeline(NESTED, LinearRegression()), [1]),
-    "two, one after the other": (make_pipeline(LATER, LinearRegression()), [1]),
-    "a dropped column": (
-        make_pipeline(
-            ColumnTransformer([("fill", SimpleImputer(), [2]), ("kept", "passthrough", [0])]),
-            LinearRegression(),
-        ),
-        [1, 2],
-    ),
-    "a column that two read": (
-        make_pipeline(
-            ColumnTransformer([("fill", SimpleImputer(), [0, 1]), ("kept", "passthrough", [0, 2])]),
-            LinearRegression(),
-        ),
-        [1],
-    ),
-    "a vote": (VotingRegressor([("a", make_pipeline(BY_COLUMN, LinearRegression()))]), [1]),
-    "another target": (
-        TransformedTargetRegressor(make_pipeline(BY_COLUMN, LinearRegression())),
-        [1],
-    ),
-}
-
-
-@pytest.mark.parametrize("backend", ["auto", "host"])
-@pytest.mark.parametrize("kind", IN_SOME_COLUMNS)
-def test_nan_is_taken_in_the_columns_whose_transformer_takes_it(kind, backend):
-    estimator, taken = IN_SOME_COLUMNS[kind]
-    fitted = estimator.fit(ROWS, TARGET)
-    model = xj.as_model(fitted, backend=backend)
-    for column in range(3):
-        gaps = X.copy()
-        gaps[1, column] = np.nan
-        if column in taken:
-            found = xj.Explainer(model, BACKGROUND)(gaps)
-            wanted = shapley(fitted.predict, gaps, BACKGROUND)
-            assert np.allclose(found.values, wanted, atol=CLOSE)
-        else:
-            with pytest.raises(ValueError, match="NaN"):  # the estimator itself
-                fitted.predict(gaps)
-            with pytest.raises(xj.InputError, match=f"X contains NaN at row 1, column {column}"):
-                xj.Explainer(model, BACKGROUND)(gaps)
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_nan_in_a_frame_is_taken_in_the_same_columns(library):
-    made_frame = pytest.importorskip(library).DataFrame
-
-    def frame(rows):
-        return made_frame({name: rows[:, j] for j, name in enumerate("abc")})
-
-    fill = ColumnTransformer([("fill", SimpleImputer(), ["b"])], remainder="passthrough")
-    fitted = make_pipeline(fill, LinearRegression()).fit(frame(ROWS), TARGET)
-    gaps = X.copy()
-    gaps[1, 1] = np.nan
-    model = xj.as_model(fitted, backend="host")
-    found = xj.Explainer(model, frame(BACKGROUND))(frame(gaps))
-    wanted = shapley(lambda z: fitted.predict(frame(z)), gaps, BACKGROUND)
-    assert np.allclose(found.values, wanted, atol=CLOSE)
-    median = xj.Baseline("median", frame(gaps))
-    assert np.isfinite(xj.Explainer(model, median)(frame(gaps)).values).all()
-    gaps[1, 2] = np.nan
-    with pytest.raises(xj.InputError, match="column 'c', contains NaN at row 1"):
-        xj.Explainer(model, frame(BACKGROUND))(frame(gaps))
-    with pytest.raises(xj.InputError, match="column 'c' contains NaN at row 1"):
-        xj.Explainer(model, xj.Baseline("median", frame(gaps)))(frame(X))
-
-
-def test_bags_of_other_columns_are_taken_as_a_whole():
-    inner = make_pipeline(BY_COLUMN, LinearRegression())
-    bag = BaggingRegressor(inner, n_estimators=2, bootstrap_features=True, random_state=0)
-    assert xj.as_model(bag.fit(ROWS, TARGET), backend="host").allow_nan is False
-
-
-def test_what_is_said_of_nan_is_believed_rather_than_the_model():
-    trees = TREES.fit(ROWS, TARGET)
-    with pytest.raises(xj.InputError, match="contains NaN"):
-        xj.as_model(trees, allow_nan=False).predict(with_gaps(X))
-    assert np.isfinite(xj.as_model(FILLED.fit(ROWS, TARGET), allow_nan=True).predict(X)).all()
-    for function in (lambda rows: rows[:, 0], np.sum):
-        assert not xj.as_model(function, backend="host").allow_nan
 
 
 class Boosted:
@@ -621,65 +476,6 @@ def test_the_decision_of_boosted_trees_is_their_margin(module):
     assert np.allclose(xj.Explainer(model, BACKGROUND)(X).values, wanted, atol=1e-12)
     assert xj.as_model(kind()).output == "proba"
     assert list(model.labels(X)) == list(kind().predict(X))
-
-
-class RawCatBoost:
-    """The class CatBoost itself: what it answers is said by its loss and by prediction_type."""
-
-    classes_ = np.array(["no", "yes"])
-
-    def __init__(self, loss):
-        self.loss = loss
-
-    def get_params(self):
-        return {"loss_function": self.loss}
-
-    def predict(self, rows, prediction_type="RawFormulaVal"):
-        if prediction_type == "Class":
-            return self.classes_[(product(rows) > 0).astype(int)][:, None]
-        chance = 1 / (1 + np.exp(-product(rows)))
-        both = np.stack([1 - chance, chance], axis=1)
-        return {"RawFormulaVal": product(rows), "Probability": both}[prediction_type]
-
-
-RAW = type("CatBoost", (RawCatBoost,), {"__module__": "catboost.core"})
-
-
-@pytest.mark.parametrize("loss", ["Logloss", "CrossEntropy:border=0.5", "MultiClass"])
-def test_the_class_catboost_of_a_classifier(loss):
-    model = xj.as_model(RAW(loss))
-    assert (model.output, model.classes) == ("proba", ("no", "yes"))
-    chances = shapley(lambda rows: 1 / (1 + np.exp(-product(rows))), X, BACKGROUND)
-    found = xj.Explainer(model, BACKGROUND)(X).values
-    assert np.allclose(found[:, :, 1], chances, atol=1e-12)
-    margins = shapley(product, X, BACKGROUND)
-    for made in (
-        xj.as_model(RAW(loss), output="decision"),
-        xj.as_model(RAW(loss).predict),
-        xj.as_model(RAW("RMSE"), output="value"),
-    ):
-        assert np.allclose(xj.Explainer(made, BACKGROUND)(X).values, margins, atol=1e-12)
-    labels = ["yes" if margin > 0 else "no" for margin in product(X)]
-    assert list(model.labels(X)) == labels
-    of_yes = xj.as_model(RAW(loss), output="yes").predict(X)
-    assert np.allclose(of_yes, 1 / (1 + np.exp(-product(X))), atol=1e-12)
-
-
-def test_the_class_catboost_of_several_labels():
-    model = xj.as_model(RAW("MultiLogloss"))
-    assert (model.output, model.classes) == ("value", None)
-
-
-@pytest.mark.parametrize("loss", ["Logloss", "MultiClass", "RMSE"])
-def test_catboost_itself(loss):
-    catboost = pytest.importorskip("catboost")
-    settings = {"iterations": 3, "verbose": False, "allow_writing_files": False, "depth": 2}
-    target = TARGET if loss == "RMSE" else LABELS
-    fitted = catboost.CatBoost({**settings, "loss_function": loss}).fit(ROWS, target)
-    model = xj.as_model(fitted)
-    wanted = "RawFormulaVal" if loss == "RMSE" else "Probability"
-    assert model.output == ("value" if loss == "RMSE" else "proba")
-    assert np.array_equal(model.predict(X), fitted.predict(X, prediction_type=wanted))
 
 
 @pytest.fixture

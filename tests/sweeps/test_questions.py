@@ -474,7 +474,7 @@ def test_what_is_not_read_whole_is_said(monkeypatch) -> None:
     deep = [[[n]] for n in range(900)]
     assert not any("not read" in one for one in held(f).values())
     assert of(f)(ROWS[:2]).stats["model_fingerprint"] is not None
-    monkeypatch.setattr("xaijax.core.reads.WHOLE", 4_000)
+    monkeypatch.setattr("xaijax.core.same.WHOLE", 4_000)
     assert held(f)["large"].endswith("and more, not read")
 
 

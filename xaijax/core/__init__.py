@@ -19,6 +19,7 @@ Reading order:
     sequences           bounds of a mean that hold at all looks at once
     intervals           confidence intervals from standard errors and degrees of freedom
     reads               what a function's answers depend on, as far as its code names it
+    same                facts that compare equal: arrays, and objects as long as they live
     code_names          the names that a function's code reads, assigns and changes
     errors              the error family, and the warnings
     optional            optional libraries, imported on use

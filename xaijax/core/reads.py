@@ -32,15 +32,15 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
+from xaijax.core import same
 from xaijax.core.code_names import Names, digest_of_code, names_of
+from xaijax.core.same import SameArray, SameObject, digest_of_array
 
 MOST = 1 << 13  # values that are read of one function
 MANY = 1 << 20  # numbers and texts in one list, which count as one value
 DEEP = 24  # values within values
 NOT_WHOLE = " and more, not read"  # after a digest
-WHOLE, SPREAD = 1 << 27, 1 << 16  # bytes of an array that are read; entries of a larger one
 # Whose functions, settings and modules do not change while a model lives.
 SETTLED = frozenset(
     "jax jaxlib numpy math cmath functools operator itertools typing xaijax xaijax_kernels".split()
@@ -219,9 +219,9 @@ class _Reader:
             self._read_entries(path, array.ravel().tolist(), names, deep)
 
     def _digest(self, path: str, array: Any) -> Hashable:
-        if getattr(array, "nbytes", 0) > WHOLE:
+        if getattr(array, "nbytes", 0) > same.WHOLE:
             self._note(path)
-        return _digest(array)
+        return digest_of_array(array)
 
     def _read_container(self, path: str, value: Any, names: Names, deep: int) -> None:
         if value is os.environ:
@@ -372,7 +372,7 @@ class _Reader:
             tensors: Any = state(value)
             for name, one in sorted(tensors.items()):
                 if hasattr(one, "detach"):
-                    self._add(path, (name, _digest(one.detach().cpu())))
+                    self._add(path, (name, digest_of_array(one.detach().cpu())))
         if "a tree" in self._known(value, ("a tree",)):
             for leaf in _leaves(value)[: max(0, self._left) + 1]:
                 self.read(path, leaf, names, deep + 1)
@@ -450,64 +450,6 @@ class _Reader:
             entries = [*owner.items()] if isinstance(owner, dict) else [*owner]
             for one in entries[: max(0, self._left) + 1]:
                 self.read(path, one, names, deep + 1)
-
-
-class SameArray:
-    """Equal to another of the same object, or of the same numbers."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SameArray):
-            return False
-        mine, theirs = self.value, other.value
-        if mine is theirs:
-            return True
-        if any(isinstance(one, Tracer) for one in (mine, theirs)):
-            return False
-        if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype):
-            return False
-        try:
-            return _digest(mine) == _digest(theirs)
-        except RuntimeError:  # one of them was deleted
-            return False
-
-    def __hash__(self) -> int:
-        return hash((self.value.shape, str(self.value.dtype)))
-
-
-class SameObject:
-    """Equal to another of the same object, as long as it lives."""
-
-    def __init__(self, value: Any) -> None:
-        try:
-            self.value: Callable[[], Any] = weakref.ref(value)
-        except TypeError:
-            self.value = lambda: value
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SameObject):
-            return False
-        mine = self.value()
-        return mine is not None and mine is other.value()
-
-    def __hash__(self) -> int:
-        return 0
-
-
-def _digest(array: Any) -> Hashable:
-    """Of an array's numbers; of a large one, entries spread over it."""
-    if isinstance(array, Tracer):
-        return "traced", str(array.aval)
-    if isinstance(array, jax.Array) and jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
-        array = jax.random.key_data(array)
-    array = np.asarray(array)
-    facts = array.dtype.str, array.shape
-    if array.nbytes > WHOLE:
-        places = np.linspace(0, array.size - 1, SPREAD).astype(np.int64)
-        array = array.reshape(-1)[places] if array.flags.c_contiguous else array.flat[places]
-    return *facts, hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).digest()
 
 
 def _short(text: str) -> str:
