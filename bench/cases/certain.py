@@ -24,12 +24,11 @@ import xaijax
 from bench.cases.exact import network
 from bench.frame import Agreement, Case, Figure, Outcome, Several, Size
 from bench.models import forward
-from xaijax.estimators.contenders import Further, few, to_end
-from xaijax.estimators.result import Result
-from xaijax.estimators.stopping import contest as contest_module
-from xaijax.estimators.stopping import top as rule_module
-from xaijax.estimators.stopping.rule import Look
-from xaijax.estimators.stopping.top import Top
+from xaijax.estimators import race as race_module
+from xaijax.estimators import stopping as rule_module
+from xaijax.estimators.estimator import Result
+from xaijax.estimators.race import RaceLimits, few_undecided, run_race
+from xaijax.estimators.stopping import Look, Top
 
 K, CONFIDENCE = 3, 0.95
 SHARE = 0.9  # of the instances, for which a fixed number of pairs should be enough
@@ -150,7 +149,7 @@ class Certain:
             false.append(self._wrong(rule, drawn, means[-1]))
             with (
                 mock.patch.object(rule_module, "time_uniform_quantile", _one_look),
-                mock.patch.object(contest_module, "time_uniform_quantile", _one_look),
+                mock.patch.object(race_module, "time_uniform_quantile", _one_look),
             ):
                 peeked.append(self._wrong(rule, drawn, means[-1]))
         return float(np.mean(false)), float(np.mean(peeked)), np.stack(means), np.stack(errors)
@@ -163,11 +162,11 @@ class Certain:
             undecided = rule.undecided(look)
             met = ~undecided.any(axis=1)
             wrong += int((met & ~_same(look.result.values[..., 0], truth)).sum())
-            alone = np.flatnonzero(few(undecided, D))
-            further = Further([stop for stop in checks if stop > D], sys.maxsize, 0, 0)
-            if len(alone) and further.stops:
+            alone = np.flatnonzero(few_undecided(undecided, D))
+            limits = RaceLimits([stop for stop in checks if stop > D], sys.maxsize, 0, 0)
+            if len(alone) and limits.stops:
                 own = partial(_asked, drawn[left])
-                ended = to_end(rule, look, alone, undecided[alone], own, further)
+                ended = run_race(rule, look, alone, undecided[alone], own, limits)
                 if ended is not None:  # else all of them go on with whole pairs
                     wrong += int((ended.met & ~_same(ended.values[..., 0], truth)).sum())
                     met[ended.rows] = True  # over
@@ -199,7 +198,7 @@ class Certain:
 def _asked(
     drawn: np.ndarray, some: np.ndarray, who: np.ndarray, first: int, stop: int
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """What pairs [R, D, P] say of a few players; see `contenders.Ask`."""
+    """What pairs [R, D, P] say of a few players; see `race.DrawPairs`."""
     own = np.take_along_axis(drawn[some, first:stop], who[:, None], axis=2)
     yield slice(None), own[..., None], np.zeros(len(some))
 

@@ -19,7 +19,8 @@ from bench import games, subjects
 from bench.frame import Agreement, Case, Figure, NotRun, Outcome, Size
 from bench.peers import shap_sampled, shapiq_sampled
 from bench.truth import SHARE, geometric, squared
-from xaijax.estimators import gaussian_process, permutation
+from xaijax.estimators import permutation
+from xaijax.estimators.gaussian_process import GaussianProcess
 from xaijax.players.index import named
 
 Peer = Callable[[games.Game, int, int, int], np.ndarray]  # game, P, budget, seed -> [N, P]
@@ -153,7 +154,7 @@ class Grid:
         own = xaijax.Explainer(
             subject.model, subject.background, budget=budget, estimator=PROCESS, seed=0
         )
-        if budget >= gaussian_process.smallest_budget(P, named("shapley")):
+        if budget >= GaussianProcess().smallest_budget(P, named("shapley")):
             few = own(subject.X[: self.few], progress=False)
             arrays[PROCESS] = few.values[None]
             asked[PROCESS] = int(few.stats["coalitions"].max())

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.estimators.contenders import Further, few, to_end
-from xaijax.estimators.result import Result
-from xaijax.estimators.stopping.rule import Look
+from xaijax.estimators.estimator import Result
+from xaijax.estimators.race import RaceLimits, few_undecided, run_race
+from xaijax.estimators.stopping import Look
 
 STOPS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
@@ -33,7 +33,7 @@ def stopped(rule: Any, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nd
     stops = [stop for stop in STOPS if stop <= drawn.shape[1]]
     for number, D in enumerate(stops, start=1):
         look = look_at(drawn[left, :D], number, len(stops))
-        now = rule.met(look)
+        now = ~rule.undecided(look).any(axis=1)
         values[left], pairs[left], met[left] = look.result.values, D, now
         left = left[~now]
         if not len(left):
@@ -54,8 +54,8 @@ def contended(rule: Any, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
         undecided = rule.undecided(look)
         values[left], met[left] = look.result.values, ~undecided.any(axis=1)
         goes_on = undecided.any(axis=1)
-        chosen = np.flatnonzero(few(undecided, D))
-        further = Further([stop for stop in stops if stop > D], 1 << 40, 0, 0)
+        chosen = np.flatnonzero(few_undecided(undecided, D))
+        limits = RaceLimits([stop for stop in stops if stop > D], 1 << 40, 0, 0)
         if len(chosen):
             own = drawn[left]
 
@@ -63,7 +63,7 @@ def contended(rule: Any, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
                 pairs = np.take_along_axis(own[some, first:stop], who[:, None, :, None], axis=2)
                 yield slice(None), pairs, np.zeros(len(some))
 
-            ended = to_end(rule, look, chosen, undecided[chosen], ask, further)
+            ended = run_race(rule, look, chosen, undecided[chosen], ask, limits)
             assert ended is not None
             values[left[chosen]], met[left[chosen]] = ended.values, ended.met
             alone[left[chosen]], goes_on[chosen] = True, False

@@ -18,7 +18,7 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.estimators.draws.designs import Design
-from xaijax.estimators.draws.run import Rows, chunk_of
+from xaijax.estimators.draws.run import DrawnRows, asked_terms, chunk_of
 from xaijax.games.game import Game
 
 LEVEL = 0.05  # of the bound on what the pool leaves
@@ -59,7 +59,9 @@ def refuse_means(game: Game, design: Design, samples: int, strata: int, K: int =
         )
 
 
-def crossed(game: Game, design: Design, rows: Rows, factors: np.ndarray, samples: int) -> Crossed:
+def crossed(
+    game: Game, design: Design, rows: DrawnRows, factors: np.ndarray, samples: int
+) -> Crossed:
     """Every order with every row of the pool, for all games."""
     refuse_means(game, design, samples, rows.strata, game.outputs)
     m, n = sizes(samples, rows.strata)
@@ -88,7 +90,10 @@ def _one(
         last = min(first + step, m)
         for low in range(0, n, chunk):
             part = slice(low, min(low + chunk, n))
-            terms = _terms(game, design, first, last, drawn[0][part], drawn[1][part])
+            # Every order with each of these rows.
+            both = [np.repeat(one[part, None], last - first, axis=1) for one in drawn]
+            terms = asked_terms(game, design, both[0], both[1], first, last)
+            assert terms is not None
             by_row[part] += terms.sum(axis=1) / m
             for g in range(G):
                 own = terms[(g - low) % G :: G]
@@ -109,20 +114,6 @@ def _one(
     order_part = _variance(np.tensordot(by_order, factors, axes=(1, 0))) / m
     variance = np.maximum(order_part + row_part - rest_part, 0.0)
     return value, np.sqrt(variance), np.sqrt(row_part)
-
-
-def _terms(
-    game: Game, design: Design, first: int, last: int, instance: np.ndarray, donor: np.ndarray
-) -> np.ndarray:
-    """The orders first..last-1, each with all of some pool rows; [n, D, T, K]."""
-    here, place = np.unique(instance, return_inverse=True)
-    masks = design.masks(first, last)
-    D, L, P = masks.shape
-    shape = (len(donor), D, L)
-    coalition = np.broadcast_to(np.arange(D * L).reshape(1, D, L), shape).ravel()
-    who, whose = (np.broadcast_to(one[:, None, None], shape).ravel() for one in (place, donor))
-    answers = game.ask.rows_asked(here, who, whose, coalition, masks.reshape(-1, P))
-    return design.of(answers.reshape(*shape, -1), first)
 
 
 def _variance(values: np.ndarray) -> np.ndarray:

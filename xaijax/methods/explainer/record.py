@@ -253,11 +253,11 @@ def stats_of(
         stats["exact_rows"] = choice.exact
         stats["coalitions"] = answer.coalitions
         stats["dof"] = answer.dof
-        if choice.sampler in ("permutation", "kernel"):
+        if SAMPLERS[choice.sampler].reports_tails:
             stats["heavy_tail"] = answer.heavy
         stats["tolerance"] = asked.tolerance
         if choice.rule is not None:
-            stats["bound"] = choice.rule.bound(SAMPLERS[choice.sampler].independent())
+            stats["bound"] = choice.rule.bound(SAMPLERS[choice.sampler].independent)
             stats["pairs"], stats["certain"] = answer.pairs, answer.met
             stats["whole_pairs"] = answer.whole
             if stats["bound"] == "checks":
